@@ -222,8 +222,8 @@ func printEdit(w io.Writer, base *revisions.Snapshot, edit revisions.Edit) error
 			sign = "~"
 		}
 		line := sign + " " + printable.Line(it.Key().String())
-		if it.Place.File != "" {
-			line += "  " + printable.Line(dir.Pos{File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col}.String())
+		if at := stood(it); at != "" {
+			line += "  " + printable.Line(at)
 		}
 		fmt.Fprintln(w, line)
 	}
@@ -232,6 +232,14 @@ func printEdit(w io.Writer, base *revisions.Snapshot, edit revisions.Edit) error
 	}
 	fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", base.Revision.Number+1, base.Revision.Number, len(edit.Set), len(edit.Remove))
 	return nil
+}
+
+// stood says where an item stood in the files of who set it; "": nobody knows.
+func stood(it *revisions.Item) string {
+	if it.Place.File == "" {
+		return ""
+	}
+	return dir.Pos{File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col}.String()
 }
 
 // gitRevision is that of the checkout that a directory is in; "": it is in none, or there is no git.

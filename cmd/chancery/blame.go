@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/source/dir"
 )
 
 // A blameItem says of a resource in a group which revision set it.
@@ -64,10 +61,7 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 	if p.timeout <= 0 {
 		return errors.New("--timeout: must be more than 0")
 	}
-	t, name, err := typeAndName(of)
-	if err == nil && name == "" {
-		err = fmt.Errorf("%q names no resource: want TYPE/NAME", of)
-	}
+	t, name, err := resourceNamed(of)
 	if err != nil {
 		return err
 	}
@@ -81,10 +75,7 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 			if k := it.Key(); k.Type != t.URL || k.Name != name {
 				continue
 			}
-			b := blameItem{Group: it.Group, Revision: it.Since.String()}
-			if at := it.Place; at.File != "" {
-				b.Place = dir.Pos{File: at.File, Line: at.Line, Col: at.Col}.String()
-			}
+			b := blameItem{Group: it.Group, Revision: it.Since.String(), Place: stood(it)}
 			set, err := r.Revision(ctx, it.Since)
 			switch {
 			case err == nil:
@@ -110,19 +101,14 @@ func (p *pasting) printBlame(cmd *cobra.Command, all []blameItem) error {
 	if !p.people() {
 		return data(&p.output, w, answered[blameItem]{adminapi.Version, "Blame", all}, all, func(b blameItem) string { return b.Revision })
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if !p.noHeaders {
-		fmt.Fprintln(t, "GROUP\tREVISION\tTIME\tAUTHOR\tPLACE\tMESSAGE")
-	}
+	t := table{headers: []string{"GROUP", "REVISION", "TIME", "AUTHOR", "PLACE", "MESSAGE"}}
 	for _, b := range all {
-		at, message := "-", "(not kept any more)"
+		at, message := "", "(not kept any more)"
 		if b.Time != nil {
-			at, message = b.Time.Format(time.RFC3339), printable.Line(b.Message)
+			at, message = b.Time.Format(time.RFC3339), b.Message
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable.Line(b.Group), b.Revision, at, printable.Line(cmp.Or(b.Author, "-")), printable.Line(cmp.Or(b.Place, "-")), message)
+		t.row(b.Group, b.Revision, at, b.Author, b.Place, message)
 	}
-	if err := t.Flush(); err != nil {
-		return failure{err, ""}
-	}
+	t.print(w, &p.output)
 	return nil
 }

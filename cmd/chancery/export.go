@@ -285,6 +285,7 @@ func ring(bell chan<- struct{}) {
 // again is when an export is tried again that could not be written, and how often it is looked whether the last one is still there.
 const again = 10 * time.Second
 
+// damaged is what an agent and an export that watches log when somebody has removed of their files.
 const damaged = "the export is not as it was made: it is made again"
 
 // follow exports what changes until ctx is done.

@@ -70,12 +70,9 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	}
 	of := func(context.Context, *revisions.Repository, revisions.Revision) (bool, error) { return true, nil }
 	if len(args) > 0 {
-		t, name, err := typeAndName(args[0])
+		t, name, err := resourceNamed(args[0])
 		if err != nil {
 			return err
-		}
-		if name == "" {
-			return fmt.Errorf("%q names no resource: want TYPE/NAME", args[0])
 		}
 		of = changes(t.URL, name)
 	}

@@ -67,6 +67,15 @@ func typeAndName(arg string) (*xds.Type, string, error) {
 	return t, name, err
 }
 
+// resourceNamed is typeAndName of an argument that names one resource.
+func resourceNamed(arg string) (*xds.Type, string, error) {
+	t, name, err := typeAndName(arg)
+	if err == nil && name == "" {
+		err = fmt.Errorf("%q names no resource: want TYPE/NAME", arg)
+	}
+	return t, name, err
+}
+
 // asked for by a path of the API: a type that the table does not list has no name of its own.
 func inPath(t *xds.Type) string {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ import (
 // that place, as another program would; each ends with its test. Run it with the race detector, too.
 func Test(t *testing.T, newPlace func(t *testing.T) (open func(t *testing.T) revisions.Engine)) {
 	for name, test := range map[string]func(*testing.T, func(*testing.T) revisions.Engine){
-		"Values": values, "Swaps": swaps, "Lists": lists, "Watches": watches, "Leases": leases, "Cancelled": cancelled,
+		"Values": values, "Swaps": swaps, "Lists": lists, "Watches": watches, "Leases": leases, "Announcements": announcements, "Cancelled": cancelled,
 		"Histories": histories, "Writers": writers, "Sweeps": sweeps, "Damage": damage, "Bodies": bodies, "Conflicts": conflicts,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newPlace(t)) })
@@ -204,6 +205,60 @@ func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 		must(t, err)
 		release()
 	}
+}
+
+// announcements: who is there, and since he has ended not any more.
+func announcements(t *testing.T, open func(*testing.T) revisions.Engine) {
+	a, ok := open(t).(revisions.Announcer)
+	if !ok {
+		t.Skip("programs cannot say that they are there")
+	}
+	b, _ := open(t).(revisions.Announcer)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first, stop := context.WithCancel(ctx)
+	values := []chan []byte{make(chan []byte), make(chan []byte)}
+	ended := make(chan error, 2)
+	go func() { ended <- a.Announce(first, "replica/a-1.x", values[0]) }()
+	go func() { ended <- b.Announce(ctx, "replica/b", values[1]) }()
+	sees := func(want string) {
+		t.Helper()
+		for deadline := time.After(20 * time.Second); ; {
+			var got strings.Builder
+			for _, e := range []revisions.Announcer{a, b} {
+				all, more, err := e.Announced(ctx, "replica/", 10)
+				must(t, err)
+				if more {
+					t.Error("there are no more")
+				}
+				for _, key := range slices.Sorted(maps.Keys(all)) {
+					fmt.Fprintf(&got, "%s=%s ", key, all[key])
+				}
+			}
+			if got.String() == want+want {
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatalf("there is %s, and should be twice %s", got.String(), want)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	sees("")
+	values[0] <- []byte("1")
+	values[1] <- []byte("2")
+	sees("replica/a-1.x=1 replica/b=2 ")
+	values[0] <- []byte("3")
+	sees("replica/a-1.x=3 replica/b=2 ")
+	if all, more, err := a.Announced(ctx, "replica/", 1); err != nil || len(all) != 1 || !more {
+		t.Error(all, more, err)
+	}
+	stop()
+	must(t, <-ended)
+	sees("replica/b=2 ")
+	cancel()
+	must(t, <-ended)
 }
 
 // cancelled: nobody waits longer than his context, and what was not done is not done.

@@ -63,24 +63,28 @@ func (e *Engine) watch(ctx context.Context, key string, bell chan<- struct{}) (t
 // ttl is after how many seconds others get the lease of a program that died.
 const ttl = 15
 
+// session begins a lease that is kept until held is done.
+func (e *Engine) session(limited, held context.Context, c *clientv3.Client) (*concurrency.Session, error) {
+	granted, err := c.Grant(limited, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return concurrency.NewSession(c, concurrency.WithLease(granted.ID), concurrency.WithContext(held))
+}
+
 // Lease implements [revisions.Engine]. The key of a lease says which host has it.
 func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, release func(), err error) {
 	key := "lease/" + name
 	held, cancel := context.WithCancel(ctx)
 	var session *concurrency.Session
 	err = e.do(ctx, key, func(limited context.Context, c *clientv3.Client) error {
-		granted, err := c.Grant(limited, ttl)
-		if err != nil {
-			return err
-		}
-		// The session keeps it until held is done.
-		session, err = concurrency.NewSession(c, concurrency.WithLease(granted.ID), concurrency.WithContext(held))
+		session, err = e.session(limited, held, c)
 		if err != nil {
 			return err
 		}
 		host, _ := os.Hostname()
 		r, err := c.Txn(limited).If(absent(e.prefix + key)).
-			Then(clientv3.OpPut(e.prefix+key, fmt.Sprintf("%s, process %d", host, os.Getpid()), clientv3.WithLease(granted.ID))).Commit()
+			Then(clientv3.OpPut(e.prefix+key, fmt.Sprintf("%s, process %d", host, os.Getpid()), clientv3.WithLease(session.Lease()))).Commit()
 		if err == nil && !r.Succeeded {
 			return revisions.ErrBusy
 		}

@@ -217,9 +217,11 @@ func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
+func (e *Engine) lockPath(name string) string { return filepath.Join(e.locks, "lock-"+name) }
+
 // lockFile locks a file, which stays: who removes it while another waits for it would have two hold it.
 func (e *Engine) lockFile(name string) (unlock func(), err error) {
-	path := filepath.Join(e.locks, "lock-"+name)
+	path := e.lockPath(name)
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

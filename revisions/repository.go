@@ -18,8 +18,9 @@ import (
 type Repository struct {
 	engine Engine
 	opts   Options
-	last   atomic.Pointer[Snapshot] // of what others share pages
-	look   chan struct{}            // with one slot
+	last   atomic.Pointer[Snapshot]             // of what others share pages
+	held   atomic.Pointer[map[Number]*Snapshot] // that groups are held at, as Serving read them last; nil: none
+	look   chan struct{}                        // with one slot
 }
 
 // Options are how a repository is used. The zero value is good.
@@ -54,28 +55,45 @@ const tries = 5
 
 // Head returns the newest revision: one that was the newest after Head was called. In a
 // repository without any it is an empty one with the number 0.
-func (r *Repository) Head(ctx context.Context) (*Snapshot, error) {
+func (r *Repository) Head(ctx context.Context) (*Snapshot, error) { return r.newest(ctx, false) }
+
+// newest returns the newest revision, and those that groups are held at, if that is wanted.
+func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 	for i := 1; ; i++ {
 		h, err := r.head(ctx)
 		if err != nil {
 			return nil, err
 		}
 		s, err := r.load(ctx, h)
+		if err == nil && held {
+			err = r.hold(ctx, s)
+		}
 		if err == nil {
 			return s, nil
 		}
 		// A sweep may have removed what was the newest, and is no more.
-		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at || i == tries {
+		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at && now.turns == h.turns || i == tries {
 			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, missing(err))
 		}
 	}
 }
 
-// Newest returns the number of the newest revision, 0 if there is none: one that was the newest after
-// Newest was called. It reads nothing else of it.
-func (r *Repository) Newest(ctx context.Context) (Number, error) {
+// A State says which of two states of a repository is the newer: both of its numbers only grow.
+type State struct {
+	Number Number // of the newest revision; 0: there is none
+	Turns  int    // how often [Repository.SetHolds] has changed something
+}
+
+// Has reports whether a state is another one, or came after it.
+func (s State) Has(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
+
+// State returns that with which the snapshot was the newest.
+func (s *Snapshot) State() State { return State{s.Revision.Number, s.head.turns} }
+
+// Newest returns the state: one that was the newest after Newest was called. It reads nothing else.
+func (r *Repository) Newest(ctx context.Context) (State, error) {
 	h, err := r.head(ctx)
-	return h.at.number, err
+	return State{h.at.number, h.turns}, err
 }
 
 // Look has Watch look at once for a newer revision, whoever of several that watch.
@@ -257,6 +275,7 @@ type Snapshot struct {
 	root  *node
 	below map[*node]*place // where the manifests of the tree are
 	head  head             // with which it was the newest; none: it was not
+	held  map[Number]*Snapshot
 }
 
 // Len returns how many items there are.

@@ -120,7 +120,7 @@ func decodeRevision(id revisionID, b []byte) (*Revision, error) {
 		return nil, fmt.Errorf("its content is not that of its name: %w", ErrDamaged)
 	}
 	var t revisionText
-	if err := decodeText(b, &t.Format, &t); err != nil {
+	if err := decodeText(b, &t.Format, format, &t); err != nil {
 		return nil, err
 	}
 	r := &Revision{
@@ -142,13 +142,13 @@ func decodeRoot(b []byte, ok bool) (place, bool) {
 	return p, ok && is
 }
 
-// decodeText reads text into v, if it has a format that can be read.
-func decodeText(b []byte, form *int, v any) error {
+// decodeText reads text into v, if it has a format that can be read, of which newest is the last.
+func decodeText(b []byte, form *int, newest int, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("not what a Chancery writes: %w: %w", ErrDamaged, err)
 	}
-	if *form != format {
-		if *form > format {
+	if *form < format || *form > newest {
+		if *form > newest {
 			return ErrNewer
 		}
 		return fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
@@ -165,25 +165,25 @@ type head struct {
 	all   map[string]json.RawMessage // what later versions add stays
 	at    revisionID                 // the newest
 	from  Number                     // the oldest revision that is kept: who commits may refer to none before it
-	held  Number                     // the oldest that a group is held at; 0: none is
 	swept int                        // how often what is not needed was removed
+	holds map[string]Hold            // by group; not to be changed
+	turns int                        // how often holds have changed
 }
 
 type headText struct {
-	Holds map[string]struct {
-		Number Number `json:"number"`
-	} `json:"holds,omitempty"` // groups that another revision is served of
-	Format   int    `json:"format"`
-	Number   Number `json:"number"`
-	Revision string `json:"revision"`
-	Oldest   Number `json:"oldest"`
-	Swept    int    `json:"swept"`
+	Holds    map[string]holdText `json:"holds,omitempty"` // groups that another revision is served of
+	Format   int                 `json:"format"`
+	Number   Number              `json:"number"`
+	Revision string              `json:"revision"`
+	Oldest   Number              `json:"oldest"`
+	Swept    int                 `json:"swept"`
+	Turns    int                 `json:"turns,omitempty"`
 }
 
 func decodeHead(b []byte) (head, error) {
 	h := head{raw: b}
 	var t headText
-	if err := decodeText(b, &t.Format, &t); err != nil {
+	if err := decodeText(b, &t.Format, holdFormat, &t); err != nil {
 		return h, err
 	}
 	if err := json.Unmarshal(b, &h.all); err != nil {
@@ -193,18 +193,17 @@ func decodeHead(b []byte) (head, error) {
 	if !ok || t.Number == 0 || t.Oldest == 0 || t.Oldest > t.Number {
 		return h, fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
 	}
-	h.at, h.from, h.swept = revisionID{t.Number, sum}, t.Oldest, t.Swept
-	for _, hold := range t.Holds {
-		if h.held == 0 || hold.Number < h.held {
-			h.held = hold.Number
-		}
-	}
-	return h, nil
+	h.at, h.from, h.swept, h.turns = revisionID{t.Number, sum}, t.Oldest, t.Swept, t.Turns
+	return h, h.decodeHolds(t.Holds)
 }
 
 // next returns the head with other values, and sets raw.
 func (h head) next(at revisionID, from Number, swept int) (head, error) {
-	b, err := json.Marshal(headText{Format: format, Number: at.number, Revision: at.hash.String(), Oldest: from, Swept: swept})
+	text := headText{Format: format, Number: at.number, Revision: at.hash.String(), Oldest: from, Swept: swept, Turns: h.turns}
+	if len(h.holds) > 0 {
+		text.Format = holdFormat
+	}
+	b, err := json.Marshal(text)
 	if err != nil {
 		return h, err
 	}
@@ -215,5 +214,5 @@ func (h head) next(at revisionID, from Number, swept int) (head, error) {
 	if b, err = json.Marshal(all); err != nil {
 		return h, err
 	}
-	return head{b, all, at, from, h.held, swept}, nil
+	return head{b, all, at, from, swept, h.holds, h.turns}, nil
 }

@@ -64,8 +64,8 @@ func (r *Repository) sweep(ctx context.Context, keep Number) (s Swept, err error
 	var h head
 	for {
 		s.Oldest = was.at.number - min(keep, was.at.number) + 1
-		if was.held > 0 {
-			s.Oldest = min(s.Oldest, was.held)
+		if held := was.oldest(); held > 0 {
+			s.Oldest = min(s.Oldest, held)
 		}
 		s.Oldest = max(s.Oldest, was.from)
 		if h, err = was.next(was.at, s.Oldest, was.swept+1); err != nil {

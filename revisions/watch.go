@@ -12,8 +12,8 @@ import (
 // the same number: somebody has put a backup in the place of the repository.
 var ErrBackwards = errors.New("the repository has gone back")
 
-// Watch yields each newer revision than a snapshot (nil: any), until ctx is done; of several that
-// come at once the last. If the newest cannot be read, it yields the error and no
+// Watch yields each newer revision than a snapshot (nil: any), and the newest when other groups are held, until ctx is done; of several that
+// come at once the last. They are as [Repository.Serving] returns them. If the newest cannot be read, it yields the error and no
 // snapshot, and tries again: what was yielded last is the last good. It yields an error
 // again only if it is another one, and when all is well again the newest, also if that is the last good.
 func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
@@ -81,13 +81,16 @@ func (r *Repository) rest(ctx context.Context, bell <-chan struct{}, d time.Dura
 
 // newer returns the newest revision if it is newer than since, or nil.
 func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, error) {
-	s, err := r.Head(ctx)
+	s, err := r.Serving(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch was, is := since.Revision, s.Revision; {
-	case was.id == is.id:
+	case s.head.turns < since.head.turns && is.Number > 0:
+		return nil, fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, s.head.turns, since.head.turns)
+	case was.id == is.id && s.head.turns == since.head.turns:
 		return nil, nil
+	case was.id == is.id:
 	case is.Number == 0:
 		return nil, fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.Number)
 	case is.Number <= was.Number:

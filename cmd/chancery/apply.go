@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +101,8 @@ func applyCommand() *cobra.Command {
 		Use:   "apply DIR --store URL -m MESSAGE",
 		Short: "Commit the configuration in a directory to a store",
 		Long: `Apply reads DIR as serve does, and commits what it says to a store as one revision: all of it
-or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed.
+or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed, but for groups that are frozen (chancery freeze): of these apply says
+what is not served.
 
 What is in the store and not in DIR stays; with --prune it is removed. So several directories can
 feed one store. If nothing differs, no revision is made.
@@ -211,6 +213,15 @@ func printCommitted(w io.Writer, base, next *revisions.Snapshot) error {
 		return nil
 	}
 	fmt.Fprintf(w, "%s: %d set, %d removed\n", rev.Number, rev.Set, rev.Removed)
+	var keys []revisions.Key
+	next.Since(base, func(was, is *revisions.Item) bool {
+		if is == nil {
+			is = was
+		}
+		keys = append(keys, is.Key())
+		return true
+	})
+	printFrozen(w, keys, next.Holds())
 	return nil
 }
 
@@ -231,6 +242,11 @@ func printEdit(w io.Writer, base *revisions.Snapshot, edit revisions.Edit) error
 		fmt.Fprintln(w, "- "+printable.Line(k.String()))
 	}
 	fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", base.Revision.Number+1, base.Revision.Number, len(edit.Set), len(edit.Remove))
+	keys := slices.Clone(edit.Remove)
+	for _, it := range edit.Set {
+		keys = append(keys, it.Key())
+	}
+	printFrozen(w, keys, base.Holds())
 	return nil
 }
 

@@ -25,6 +25,8 @@ type historyItem struct {
 	Set      int       `json:"set"`
 	Removed  int       `json:"removed"`
 	Restores string    `json:"restores,omitempty"`
+
+	Holds []adminapi.Hold `json:"holds,omitempty"` // groups that are frozen at it
 }
 
 // A pasting is what chancery history is told by its flags.
@@ -41,7 +43,7 @@ func historyCommand() *cobra.Command {
 		Use:   "history [TYPE/NAME] --store URL",
 		Short: "List the revisions in a store, or those that changed a resource",
 		Long: `History lists the revisions in a store, the newest first: who committed each, when, why, and
-what it changed. With TYPE/NAME, such as cluster/web, it lists those that set or removed this
+what it changed, and which groups are frozen at it. With TYPE/NAME, such as cluster/web, it lists those that set or removed this
 resource, in whichever group.
 
 Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 4 no revision that is kept has
@@ -78,14 +80,18 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	}
 	var all []historyItem
 	err := withStore(cmd, &p.at, p.timeout, func(ctx context.Context, r *revisions.Repository) error {
+		holds, err := r.Holds(ctx)
+		if err != nil {
+			return err
+		}
 		var wrong error
-		err := r.History(ctx, func(rev revisions.Revision) bool {
+		err = r.History(ctx, func(rev revisions.Revision) bool {
 			var is bool
 			if is, wrong = of(ctx, r, rev); wrong != nil {
 				return false
 			}
 			if is {
-				all = append(all, itemOf(rev))
+				all = append(all, itemOf(rev, holdsOf(holds)))
 			}
 			return p.limit == 0 || len(all) < p.limit
 		})
@@ -131,10 +137,15 @@ func changes(url, name string) func(context.Context, *revisions.Repository, revi
 	}
 }
 
-func itemOf(r revisions.Revision) historyItem {
+func itemOf(r revisions.Revision, holds []adminapi.Hold) historyItem {
 	h := historyItem{Revision: r.Number.String(), Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set, Removed: r.Removed}
 	if r.Restores > 0 {
 		h.Restores = r.Restores.String()
+	}
+	for _, hold := range holds {
+		if hold.Revision == h.Revision {
+			h.Holds = append(h.Holds, hold)
+		}
 	}
 	return h
 }
@@ -161,7 +172,11 @@ func (p *pasting) print(cmd *cobra.Command, all []historyItem) error {
 		if h.Restores != "" {
 			message += " (content of " + h.Restores + ")"
 		}
-		fmt.Fprintln(t, message)
+		fmt.Fprint(t, message)
+		for _, hold := range h.Holds {
+			fmt.Fprintf(t, " (group %s is frozen here by %s: %s)", printable.Line(hold.Group), printable.Line(hold.Author), printable.Line(hold.Message))
+		}
+		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return failure{err, ""}

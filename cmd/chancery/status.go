@@ -184,6 +184,12 @@ func printStore(w io.Writer, s *adminapi.Store) {
 		fmt.Fprint(w, "nothing yet")
 	}
 	fmt.Fprintln(w)
+	for _, h := range s.Holds {
+		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", printable.Line(h.Group), h.Revision, printable.Line(h.Author), printable.Line(h.Message))
+		if h.Next != "" {
+			fmt.Fprintf(w, "         rollout %s of it goes to %s\n", printable.Line(h.Rollout), h.Next)
+		}
+	}
 	if s.Error != "" && s.Since != nil {
 		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", since(*s.Since), printable.Line(s.Error))
 	}

@@ -132,10 +132,9 @@ func (d *stored) load(signals <-chan os.Signal) (bool, error) {
 	}()
 	select {
 	case err := <-loaded:
-		served := d.repo.Served()
 		switch d.done(err); {
 		case err == nil:
-			d.log.Info("revision is served", "revision", served.Number.String(), "author", served.Author, "message", served.Message, "items", served.Items, "set", served.Set, "removed", served.Removed)
+			d.log.Info("revision is served", d.repo.Attributes()...)
 		case d.disk.Load() != nil:
 			d.log.Warn("serving the last good configuration, not the newest revision", "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
 		default:
@@ -207,7 +206,7 @@ func (d *stored) ready() error {
 func (d *stored) note() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
-		text = "revision " + n.String() + " of " + d.dir
+		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
 	} else if at := d.disk.Load(); at != nil {
 		text = "from disk (last good), of " + at.UTC().Format(time.RFC3339) + ", what " + d.dir + " gave"
 	}
@@ -222,6 +221,7 @@ func (d *stored) config() adminapi.Config {
 	s := &adminapi.Store{URL: d.dir}
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message, s.At = r.Number.String(), r.Author, r.Message, &r.Time
+		s.Holds = holdsOf(d.repo.Holds())
 	} else {
 		s.LastGood = d.disk.Load()
 	}

@@ -77,6 +77,18 @@ type Store struct {
 	LastGood *time.Time `json:"lastGood,omitempty"` // of when what is served is, if that is from disk
 	Error    string     `json:"error,omitempty"`    // why the newest cannot be read, or is not served
 	Since    *time.Time `json:"since,omitempty"`    // of the error
+	Holds    []Hold     `json:"holds,omitempty"`    // groups that are served of another revision
+}
+
+// A Hold says that a group is served as it is in another revision than the newest: it is frozen.
+type Hold struct {
+	Group    string    `json:"group"`
+	Revision string    `json:"revision"`          // such as r411
+	Author   string    `json:"author,omitempty"`  // who froze it
+	Message  string    `json:"message,omitempty"` // why
+	At       time.Time `json:"at"`                // when
+	Next     string    `json:"next,omitempty"`    // the revision that a rollout goes to
+	Rollout  string    `json:"rollout,omitempty"` // its ID
 }
 
 // An Upstream is the xDS server that a relay is a client of.

@@ -98,7 +98,7 @@ func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 		{"a head of others", "head", func([]byte) []byte { return []byte("hello") }, revisions.ErrDamaged, "head"},
 		{"a head of nothing", "head", func([]byte) []byte { return []byte("{}") }, revisions.ErrDamaged, "head"},
 		{"half a head", "head", func(b []byte) []byte { return b[:len(b)/2] }, revisions.ErrDamaged, "head"},
-		{"a newer head", "head", func([]byte) []byte { return []byte(`{"format":2}`) }, revisions.ErrNewer, "head"},
+		{"a newer head", "head", func([]byte) []byte { return []byte(`{"format":3}`) }, revisions.ErrNewer, "head"},
 		{"a head that leads nowhere", "head", func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), rev[len(rev)-64:], strings.Repeat("ab", 32), 1))
 		}, revisions.ErrDamaged, strings.Repeat("ab", 32)},

@@ -27,7 +27,7 @@ func (e *BehindError) Error() string {
 func (e *BehindError) Unwrap() error { return e.Err }
 
 // Newest returns when what is served is at least as new as what anybody may have served of the repository before
-// it was called: it reads the head after that, and waits until that revision is served here. A client that comes from another server is told
+// it was called: it reads the head after that, and waits until that revision, with what groups are held at, is served here. A client that comes from another server is told
 // nothing older than what it has, then. Any number of callers share a read.
 //
 // A [BehindError] says that this was not to be known within 2 s. Who is in no hurry to know does not wait for that while
@@ -132,10 +132,14 @@ func (s *Source) ask() error {
 	}
 	for {
 		news, last := s.asks.turned()
-		if s.Served().Number >= n {
+		var is revisions.State
+		if at := s.served.Load(); at != nil {
+			is = at.State()
+		}
+		if is.Has(n) {
 			return nil
 		}
-		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.Number >= n {
+		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.state.Has(n) {
 			return rejected
 		}
 		s.repo.Look()
@@ -143,7 +147,7 @@ func (s *Source) ask() error {
 		case <-news:
 		case <-ctx.Done():
 			if last == nil {
-				last = fmt.Errorf("revision %s is not read yet: %w", n, revisions.ErrUnavailable)
+				last = fmt.Errorf("revision %s is not read yet: %w", n.Number, revisions.ErrUnavailable)
 			}
 			return last
 		}

@@ -95,6 +95,7 @@ var ErrEmpty = errors.New("the repository has no revision yet")
 type RejectedError struct {
 	Number revisions.Number
 	Err    error // why
+	state  revisions.State
 }
 
 func (e *RejectedError) Error() string {
@@ -104,7 +105,7 @@ func (e *RejectedError) Error() string {
 // Unwrap returns why.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Served returns the revision that is served. Its number is 0 if none is. It may be called by anyone at any time.
+// Served returns the revision that is served, of all groups but those of [Source.Holds]. Its number is 0 if none is. It may be called by anyone at any time.
 func (s *Source) Served() revisions.Revision {
 	if at := s.served.Load(); at != nil {
 		return at.Revision
@@ -115,7 +116,7 @@ func (s *Source) Served() revisions.Revision {
 // Load reads the newest revision and has it served. [ErrEmpty] says that there is none, a [RejectedError] that
 // what is there is not served.
 func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
-	next, err := s.repo.Head(ctx)
+	next, err := s.repo.Serving(ctx)
 	if err == nil && next.Revision.Number == 0 {
 		err = ErrEmpty
 	}
@@ -158,7 +159,7 @@ func (s *Source) Run(ctx context.Context) {
 		if err != nil {
 			s.opts.Log.Error("the newest revision is not served", "served", served.Number.String(), "error", err)
 		} else {
-			s.opts.Log.Info("revision is served", "revision", served.Number.String(), "author", served.Author, "message", served.Message, "items", served.Items, "set", served.Set, "removed", served.Removed)
+			s.opts.Log.Info("revision is served", s.Attributes()...)
 		}
 		if s.opts.Done != nil {
 			s.opts.Done(served.Number, err)
@@ -174,13 +175,16 @@ type part struct {
 
 // serve has a revision served, unless the review is against it.
 func (s *Source) serve(next *revisions.Snapshot) error {
+	next = held(next)
+	var err error
 	if s.opts.Review != nil {
-		if err := s.opts.Review(next); err != nil {
-			return &RejectedError{next.Revision.Number, err}
-		}
+		err = s.opts.Review(next)
 	}
-	if err := s.put(next); err != nil {
-		return &RejectedError{next.Revision.Number, err}
+	if err == nil {
+		err = s.put(next)
+	}
+	if err != nil {
+		return &RejectedError{next.Revision.Number, err, next.State()}
 	}
 	return nil
 }

@@ -1,0 +1,106 @@
+package repository
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A held group is served as it was, whatever is committed to it; at equal versions, and by who starts later, too. Who asks for
+// the newest is told when a hold has come or gone.
+func TestHeldGroup(t *testing.T) {
+	at := t.TempDir()
+	writer := revisions.Open(engine(t, at), revisions.Options{})
+	edge := definition("edge", "match: {cluster: edge}\n")
+	commit := func(items ...*revisions.Item) {
+		t.Helper()
+		base, err := writer.Head(t.Context())
+		if err == nil {
+			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold := func(n revisions.Number) {
+		t.Helper()
+		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			if holds["edge"] = (revisions.Hold{Number: n}); n == 0 {
+				delete(holds, "edge")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(route(t, "edge", "a", "one"), route(t, "default", "x", "one"))
+	st := store.New()
+	src := New(&silent{Engine: engine(t, at)}, st, Options{Poll: time.Hour})
+	if _, err := src.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { src.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	serves := func(group string, want ...string) string {
+		t.Helper()
+		if err := src.Newest(ctx, true); err != nil {
+			t.Fatal(err)
+		}
+		late := store.New()
+		if _, err := New(engine(t, at), late, Options{}).Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := seen(st, group), seen(late, group); !slices.Equal(a, want) || !slices.Equal(b, want) {
+			t.Errorf("%s: %q and %q, want %q", group, a, b, want)
+		}
+		a, b := st.Snapshot().View(group).Table(xds.Route).Version(), late.Snapshot().View(group).Table(xds.Route).Version()
+		if a != b {
+			t.Errorf("versions %s and %s", a, b)
+		}
+		return a
+	}
+	before := serves("edge", "a")
+	hold(1)
+	commit(route(t, "edge", "a", "two"), route(t, "edge", "b", "two"), route(t, "default", "y", "one"))
+	if v := serves("edge", "a"); v != before {
+		t.Errorf("version %s, was %s", v, before)
+	}
+	serves("default", "y")
+	if h := src.Holds(); h["edge"].Number != 1 || src.Served().Number != 2 {
+		t.Errorf("%v of %s", h, src.Served().Number)
+	}
+	hold(0)
+	serves("edge", "a", "b")
+	hold(1)
+	if v := serves("edge", "a"); v != before {
+		t.Errorf("version %s, was %s", v, before)
+	}
+	// What the group has gone from is served of it, too, with its rule.
+	base, err := writer.Head(t.Context())
+	if err == nil {
+		_, err = writer.Commit(t.Context(), base, base.To([]*revisions.Item{route(t, "default", "x", "one")}), revisions.Note{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := serves("edge", "a"); v != before {
+		t.Errorf("version %s, was %s", v, before)
+	}
+	hold(9 - 6) // r3
+	if err := src.Newest(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(seen(st, "edge"), " "); got != "" {
+		t.Error(got)
+	}
+}

@@ -17,6 +17,7 @@ type Definition struct {
 	Include  []string // groups whose resources are added behind its own
 	Priority int      // the higher comes first
 	Alone    bool     // an error in its files keeps nobody else's from changing
+	Lane     *Lane    // of which group it is one; nil: of none
 
 	// Otherwise is what nodes get that match no group, in the root: Default, Refuse, or the
 	// name of a group. Empty: Default.

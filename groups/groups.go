@@ -28,7 +28,8 @@ const (
 type Rules struct {
 	groups    []group // who includes comes before what it includes
 	index     index
-	otherwise int // of groups; -1: refuse
+	otherwise int  // of groups; -1: refuse
+	lanes     bool // there is one
 	queries   sync.Pool
 }
 
@@ -38,6 +39,7 @@ type group struct {
 	rule    *rule // nil: no node gets it by itself
 	include []int // of Rules.groups
 	rank    int   // by priority and name: the lower comes first
+	lane    *lane // nil: none
 }
 
 // A Place is where something stands in a file; the zero Place is nowhere.
@@ -132,6 +134,9 @@ func (r *Rules) decision(q *query) Decision {
 			reason.Rule, reason.Place = g.rule.why(q)
 		}
 		d.Reasons = append(d.Reasons, reason)
+	}
+	if r.lanes {
+		r.change(q, all, &d)
 	}
 	if q.node.problem != "" {
 		q.notes = append(q.notes, q.node.problem)

@@ -78,7 +78,9 @@ func (b *builder) names() {
 		d := &b.defs[i]
 		if d.Name == Default {
 			b.root(d)
-		} else if why := wrongName(d.Name); why != "" {
+		} else if lane := strings.HasSuffix(d.Name, LaneSuffix); lane && d.Lane == nil {
+			b.fail(d, findings.GroupName, "name", fmt.Sprintf("a name that ends in %q is that of a lane, which a rollout makes", LaneSuffix), "")
+		} else if why := wrongName(d.Name); why != "" && !lane { // that of the group that it is of is judged
 			b.fail(d, findings.GroupName, "name", why, "")
 		}
 		if first, twice := b.at[d.Name]; twice {
@@ -116,6 +118,8 @@ func (b *builder) includes() {
 			key := fmt.Sprintf("include[%d]", n)
 			if at, ok := b.at[name]; !ok {
 				b.fail(d, findings.NoGroup, key, fmt.Sprintf("there is no group %q", name), b.meant(name))
+			} else if b.defs[at].Lane != nil {
+				b.fail(d, findings.NoGroup, key, fmt.Sprintf("%q is a lane, which no group includes", name), "")
 			} else if !slices.Contains(b.include[i], at) {
 				b.include[i] = append(b.include[i], at)
 			}
@@ -244,6 +248,7 @@ func (b *builder) compile() *Rules {
 			reached[i] = true // it is told once
 		}
 	}
+	b.lanes(r)
 	if b.failed > 0 {
 		return nil
 	}
@@ -258,7 +263,7 @@ func (b *builder) compile() *Rules {
 	reached[root] = true      // of a directory without files for it nothing is wrong
 	for i := range r.groups { // who includes comes first
 		d := &b.defs[i]
-		if reached[i] = reached[i] || d.Match != nil; !reached[i] {
+		if reached[i] = reached[i] || d.Match != nil || d.Lane != nil; !reached[i] {
 			b.warn(d, findings.NoNode, "name", fmt.Sprintf("no node gets group %q: it has no rule, and no group that nodes get includes it", d.Name), "add match, or name it in the include of another")
 			continue
 		}

@@ -77,6 +77,10 @@ func (p *parser) group(n *yaml.Node) {
 				p.def.Include = append(p.def.Include, p.Text(n, path))
 			})
 		},
+		"lane": func(n *yaml.Node, path string) {
+			p.keep(n, path)
+			p.lane(n, path)
+		},
 		"priority": func(n *yaml.Node, path string) {
 			v, err := strconv.ParseInt(n.Value, 10, 32)
 			if err != nil || n.Tag != "!!int" {

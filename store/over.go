@@ -22,6 +22,12 @@ func WithOvers() Option {
 	return func(st *Store) { st.overs = true }
 }
 
+// WithOverOf says which group's overlay is laid over a group, where it is not that with its own name: groups that are
+// two states of one share what is laid over that. It must always say the same.
+func WithOverOf(of func(group string) string) Option {
+	return func(st *Store) { st.overOf = of }
+}
+
 // layered returns groups with those that are laid over them.
 func (st *Store) layered(names []string) []string {
 	if !st.overs {
@@ -29,7 +35,15 @@ func (st *Store) layered(names []string) []string {
 	}
 	all := make([]string, 0, 2*len(names))
 	for _, name := range names {
-		all = append(all, Over(name), name)
+		all = append(all, overOf(st.overOf, name), name)
 	}
 	return all
+}
+
+// overOf returns the name of what is laid over a group.
+func overOf(of func(string) string, name string) string {
+	if of != nil {
+		name = of(name)
+	}
+	return Over(name)
 }

@@ -64,3 +64,29 @@ func TestOver(t *testing.T) {
 	update(func(tx *store.Tx) { tx.Group(store.Over("b")).Delete(xds.Endpoint, "x") })
 	sees("b")
 }
+
+// Two groups that are states of one share what is laid over it.
+func TestOverOf(t *testing.T) {
+	group := "a"
+	st := store.New(store.WithOvers(), store.WithOverOf(func(g string) string { return g[:1] }), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{group}, nil }))
+	if _, err := st.Update(func(tx *store.Tx) error {
+		for name, text := range map[string]string{"a": "one", "a2": "two", store.Over("a"): "over"} {
+			tx.Group(name).Set(xds.NewResource(xds.Endpoint, "x", []byte(text)))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, group = range []string{"a", "a2"} {
+		w, err := st.Watch(t.Context(), &xds.Node{ID: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for _, got := range []*xds.Resource{w.View().Table(xds.Endpoint).Lookup("x"), st.Snapshot().Seen(group).Table(xds.Endpoint).Lookup("x")} {
+			if string(got.Body) != "over" {
+				t.Errorf("%s sees %s", group, got.Body)
+			}
+		}
+	}
+}

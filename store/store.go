@@ -19,8 +19,9 @@ type Store struct {
 	now  func() time.Time // nil: time.Now
 	keep int              // commits in a log; 0: defaultLog
 
-	emptyGroups bool // what was never written is empty
-	overs       bool // each group has another one laid over it
+	emptyGroups bool                // what was never written is empty
+	overs       bool                // each group has another one laid over it
+	overOf      func(string) string // nil: that with its own name
 
 	writing sync.Mutex // held by the transaction whose turn it is
 
@@ -110,7 +111,7 @@ func (st *Store) Snapshot() *Snapshot {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.snapshot == nil {
-		s := &Snapshot{seq: st.seq, views: make(map[string]xds.Tables, len(st.groups))}
+		s := &Snapshot{seq: st.seq, views: make(map[string]xds.Tables, len(st.groups)), overOf: st.overOf}
 		for name, g := range st.groups {
 			if view := g.head.Load().view; view != nil {
 				s.views[name] = view
@@ -124,8 +125,9 @@ func (st *Store) Snapshot() *Snapshot {
 // A Snapshot is the content of a store after a commit. It is immutable and safe
 // for concurrent use. Keeping one keeps all of its resources alive.
 type Snapshot struct {
-	seq   uint64
-	views map[string]xds.Tables
+	seq    uint64
+	views  map[string]xds.Tables
+	overOf func(string) string
 }
 
 // Seq is the number of the commit; 0 before the first.
@@ -154,7 +156,7 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 func (s *Snapshot) Seen(groups ...string) xds.Tables {
 	all := make([]string, 0, 2*len(groups))
 	for _, name := range groups {
-		if over := Over(name); s.views[over] != nil {
+		if over := overOf(s.overOf, name); s.views[over] != nil {
 			all = append(all, over)
 		}
 		all = append(all, name)

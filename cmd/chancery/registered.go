@@ -12,6 +12,7 @@ import (
 
 	"github.com/chancery-xds/chancery/endpoints"
 	"github.com/chancery-xds/chancery/endpoints/etcd"
+	"github.com/chancery-xds/chancery/groups"
 	revisionsetcd "github.com/chancery-xds/chancery/revisions/etcd"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -40,7 +41,7 @@ func (r *registering) check(s *serving) error {
 // store returns what a store needs for it.
 func (r *registering) store() []store.Option {
 	if r.on {
-		return []store.Option{store.WithOvers()}
+		return []store.Option{store.WithOvers(), store.WithOverOf(groups.BaseOf)}
 	}
 	return nil
 }

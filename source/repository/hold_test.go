@@ -104,3 +104,74 @@ func TestHeldGroup(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// While a rollout is under way nodes are told one revision or the other, each at the versions that it has in any server; who is
+// not picked is told nothing. What is on disk says the same.
+func TestLane(t *testing.T) {
+	at := t.TempDir()
+	writer := revisions.Open(engine(t, at), revisions.Options{})
+	edge := definition("edge", "match: {cluster: edge}\ninclude: [default]\n")
+	commit := func(items ...*revisions.Item) {
+		t.Helper()
+		base, err := writer.Head(t.Context())
+		if err == nil {
+			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(route(t, "edge", "a", "one"), route(t, "default", "x", "one"))
+	st := store.New()
+	var items []*revisions.Item
+	src := New(engine(t, at), st, Options{Review: func(next *revisions.Snapshot) error {
+		items = nil
+		for it := range next.All {
+			items = append(items, it)
+		}
+		return nil
+	}})
+	sees := func(st *store.Store, node string, want ...string) {
+		t.Helper()
+		w, err := st.Watch(t.Context(), &xds.Node{ID: node, Cluster: "edge"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var got []string
+		for r := range w.View().Table(xds.Route).All() {
+			got = append(got, r.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s sees %q, want %q", node, got, want)
+		}
+	}
+	hold := func(pick revisions.Pick) {
+		t.Helper()
+		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			holds["edge"] = revisions.Hold{Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Pick: pick}}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := src.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(route(t, "edge", "a", "two"), route(t, "edge", "b", "two"), route(t, "default", "x", "one"))
+	hold(revisions.Pick{})
+	sees(st, "n1", "a", "x")
+	hold(revisions.Pick{Percent: 100})
+	sees(st, "n1", "a", "b", "x")
+	disk := store.New()
+	if err := New(engine(t, t.TempDir()), disk, Options{}).Restore(items); err != nil {
+		t.Fatal(err)
+	}
+	sees(disk, "n1", "a", "b", "x")
+	if a, b := st.Snapshot().View("edge@next").Table(xds.Route).Version(), disk.Snapshot().View("edge@next").Table(xds.Route).Version(); a != b {
+		t.Error(a, b)
+	}
+	hold(revisions.Pick{})
+	sees(st, "n1", "a", "x")
+}

@@ -28,7 +28,7 @@ import (
 func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Source) *admin.Server {
 	src := s.source.files
 	clients := csds.New(csds.Options{Types: s.types, Clients: live.Clients(s.admin.tracker, keptFrom(held)), Log: s.log})
-	return &admin.Server{
+	answers := &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},
 		Config:  s.source.config,
@@ -50,11 +50,15 @@ func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Sourc
 		Level:     &s.logging.now,
 		Log:       s.log,
 	}
+	if s.replicas.all != nil {
+		answers.Replicas = s.replicas.all
+	}
+	return answers
 }
 
 // about says which process answers.
 func about(s *serving, id string) adminapi.Server {
-	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid()}
+	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid(), ID: s.replicas.id}
 	if _, ok := s.source.(*directory); ok {
 		a.Path, _ = filepath.Abs(s.dir)
 	}

@@ -37,6 +37,11 @@ func (a *asking) flags(f *pflag.FlagSet) {
 	})
 }
 
+// localFlag adds --local, of commands that ask for what all servers of a store know.
+func localFlag(f *pflag.FlagSet, local *bool) {
+	f.BoolVar(local, "local", false, "of a server of a store: only what that server itself knows, not what the others do")
+}
+
 // usage has a command print its own flags first, and then those that say which server.
 func usage(cmd *cobra.Command) { usageWith(cmd, "CHANCERY_ADMIN for --admin") }
 

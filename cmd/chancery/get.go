@@ -21,7 +21,8 @@ type getting struct {
 	asking
 	output
 	node, group string
-	left, watch bool
+	left, local bool
+	watch       bool
 	limit       int
 	kinds       []string
 }
@@ -58,7 +59,7 @@ func getCommand() *cobra.Command {
 		Short: "List clients, refusals, groups, events or resources of a running server",
 		Long: `Get lists what a running server knows:
 
-  clients      each client, also those that are well
+  clients      each client, also those that are well; of all servers of a store
   nacks        what clients refuse, grouped by its cause, and where it is in the files
   groups       the groups of resources, and how their clients are
   events       what has happened; chancery watch shows what happens
@@ -95,6 +96,7 @@ resource.`,
 	f.StringVar(&g.node, "node", "", "of resources: as the client with this node `ID` has them; of clients and events: those of nodes like it, such as edge-*")
 	_ = cmd.RegisterFlagCompletionFunc("node", completeFlag(&g.asking, nodes))
 	groupFlag(cmd, &g.asking, &g.group)
+	localFlag(f, &g.local)
 	f.BoolVar(&g.left, "left", false, "of clients: those that have left lately, too")
 	f.IntVar(&g.limit, "limit", 0, "maximum `number` of lines; 0: the server's maximum")
 	f.StringSliceVar(&g.kinds, "kind", nil, "of events: only of these `KINDS`, with commas between them")
@@ -175,12 +177,12 @@ func (g *getting) lister(what string) (func(context.Context, *adminapi.Daemon) (
 }
 
 func (g *getting) clients(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
-	all, err := d.Clients(ctx, adminapi.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit})
+	all, err := d.Clients(ctx, adminapi.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
 	if err != nil {
 		return nil, err
 	}
 	t := clientTable(all.Items, g.wide())
-	l := &listing{answer: all, headers: t.headers, none: "No clients are connected.", more: left(all.Total, len(all.Items))}
+	l := &listing{answer: all, headers: t.headers, none: "No clients are connected.", more: strings.Trim(left(all.Total, len(all.Items))+"\n"+silent(all), "\n")}
 	if g.node != "" || g.group != "" {
 		l.none = "No such clients are connected."
 	}

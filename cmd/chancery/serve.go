@@ -35,6 +35,8 @@ type serving struct {
 	dir             string
 	source          source
 	at              storeFlags
+	replicas        replicating
+	streams         func() int // open now
 	front           front
 	rest            restFront
 	identity        identifying
@@ -172,7 +174,7 @@ cannot be listened on; 2 wrong usage.`,
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
 	titled(f, "Identity", s.identity.flags)
 	titled(f, "Admin API", func(f *pflag.FlagSet) { s.admin.flags(f); s.endpoints.flags(f) })
-	titled(f, "Store", s.at.flags)
+	titled(f, "Store", func(f *pflag.FlagSet) { s.at.flags(f); s.replicas.flags(f) })
 	titled(f, "Files", s.fileFlags)
 	titled(f, "Loading and removing", s.loading)
 	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
@@ -226,7 +228,7 @@ func (s *serving) check(given func(flag string) bool) error {
 	if err := s.front.check(); err != nil {
 		return err
 	}
-	if err := s.admin.check(); err != nil {
+	if err := errors.Join(s.admin.check(), s.replicas.check(s)); err != nil {
 		return err
 	}
 	if err := s.identity.check(s.front.tls.ClientCA); err != nil {
@@ -304,6 +306,7 @@ func (s *serving) run() error {
 		server.WithPlaces(place),
 		server.WithRedactor(redact))...)
 	m.Server(xds.Stats)
+	s.streams = func() int { return xds.Stats().Open }
 	m.Log(s.logging.lines.Lost)
 	s.front.handshakes.Log = s.log
 	m.Handshakes(s.front.handshakes.Counts)

@@ -25,7 +25,7 @@ func statusCommand() *cobra.Command {
 	var a asking
 	var o output
 	var f adminapi.Filter
-	var watch bool
+	var watch, local bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Show which clients have what is served, and which do not",
@@ -34,6 +34,9 @@ last load was taken, which resources clients refuse and where these are in the
 files, what looks wrong, and each client that is not well. Clients that are well are
 counted; --all lists them, too. -g counts and shows the clients of one group only. With
 NODE it shows one client, type by type.
+
+A server of a store asks the other servers of the store, too, and status shows the
+clients of all, and which server does not answer; --local: only those of the server itself.
 
 With -w status goes on until it is interrupted, also if the server is away for a while: on a
 terminal it draws the answer again in its place, and else prints it again when it
@@ -51,7 +54,8 @@ States of a client with a type:
   IDLE      it subscribes to nothing
 
 Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
-the configuration refers to what is not there, or the upstream of a relay is away or gives what cannot be used; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+the configuration refers to what is not there, the upstream of a relay is away or gives what cannot be used,
+or a server of the store does not answer, or not serve the newest revision; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
 such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
@@ -73,17 +77,18 @@ such node or group.`,
 			if watch && !o.people() {
 				return fmt.Errorf("--watch prints one answer after the other: -o must be table or wide, not %s", o.format)
 			}
+			f.Replicas = !local
 			if len(args) == 1 {
 				if f.All || f.Group != "" {
 					return errors.New("--all and --group are of all clients: leave them out with NODE")
 				}
 				if watch {
 					return followWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
-						list, err := clientsOf(cmd, &a, args[0])
+						list, err := clientsOf(cmd, &a, args[0], f.Replicas)
 						return list, func(w io.Writer) { cards(w, &o, list) }, err
 					})
 				}
-				return statusOf(cmd, &a, &o, args[0])
+				return statusOf(cmd, &a, &o, args[0], f.Replicas)
 			}
 			if f.Limit = mostRows; f.All {
 				f.Limit = 0
@@ -100,6 +105,7 @@ such node or group.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.All, "all", false, "list the clients that are well, too")
 	groupFlag(cmd, &a, &f.Group)
+	localFlag(cmd.Flags(), &local)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show the answer again when it changes")
 	o.flags(cmd, "table", "wide", "json", "yaml")
 	a.flags(cmd.Flags())
@@ -124,7 +130,7 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream)) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || seen.Config.Store != nil && seen.Config.Store.Error != "" || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
 		return errNo
 	}
 	return err
@@ -138,7 +144,11 @@ func ails(u *adminapi.Upstream) bool {
 
 func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (overview, error) {
 	return ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
-		s, err := d.Status(ctx, f.Group)
+		status := d.Status
+		if f.Replicas {
+			status = d.StatusOfAll
+		}
+		s, err := status(ctx, f.Group)
 		if err != nil || !o.people() {
 			return overview{s, nil}, err
 		}
@@ -200,6 +210,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
 	if c.Store != nil {
 		printStore(w, c.Store)
+		printReplicas(w, s.Status)
 		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
 	} else if c.Upstream != nil {
 		printUpstream(w, c.Upstream)
@@ -224,6 +235,10 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		fmt.Fprintf(w, ", in group %s", printable.Line(f.Group))
 	}
 	fmt.Fprintln(w)
+	if len(s.Replicas) > 1 || s.Unsure != "" {
+		fmt.Fprintln(w)
+		replicaTable(s.Replicas, o.wide()).print(w, o)
+	}
 	if c.Rejected != nil {
 		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
@@ -393,6 +408,10 @@ func clientTable(all []adminapi.Client, wide bool) *table {
 	if wide {
 		t.headers = append(t.headers, "PEER", "CLIENT", "IDENTITY", "STREAMS")
 	}
+	several := slices.ContainsFunc(all, func(c adminapi.Client) bool { return c.Replica != all[0].Replica })
+	if several {
+		t.headers = append(t.headers, "SERVER")
+	}
 	for _, c := range all {
 		row := []string{cmp.Or(c.Node, c.Path), strings.Join(c.Groups, ",")}
 		for _, name := range types {
@@ -405,6 +424,9 @@ func clientTable(all []adminapi.Client, wide bool) *table {
 		}
 		if wide {
 			row = append(row, c.Peer, c.Agent, c.Identity, streamsText(c.Streams))
+		}
+		if several {
+			row = append(row, c.Replica)
 		}
 		t.row(row...)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // statusOf prints the clients of one node id.
-func statusOf(cmd *cobra.Command, a *asking, o *output, node string) error {
-	list, err := clientsOf(cmd, a, node)
+func statusOf(cmd *cobra.Command, a *asking, o *output, node string, replicas bool) error {
+	list, err := clientsOf(cmd, a, node, replicas)
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,11 @@ func statusOf(cmd *cobra.Command, a *asking, o *output, node string) error {
 }
 
 // clientsOf asks for the clients of one node id.
-func clientsOf(cmd *cobra.Command, a *asking, node string) (*adminapi.ClientList, error) {
+func clientsOf(cmd *cobra.Command, a *asking, node string, replicas bool) (*adminapi.ClientList, error) {
 	list, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.ClientList, error) {
+		if replicas {
+			return d.ClientOfAll(ctx, node)
+		}
 		return d.Client(ctx, node)
 	})
 	if err == nil && len(list.Items) == 0 {
@@ -51,6 +54,9 @@ func cards(w io.Writer, o *output, list *adminapi.ClientList) {
 		}
 		card(w, o, c)
 	}
+	if text := silent(list); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 }
 
 // card prints all that is known of a client.
@@ -65,6 +71,9 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 	}
 	line("STATE", "%s", state)
 	line("CLIENT", "%s%s, since %s%s", orDash(c.Agent), after(" at ", c.Peer), since(c.Since), after(", identity ", c.Identity))
+	if c.Replica != "" {
+		line("SERVER", "%s", c.Replica)
+	}
 	line("GROUPS", "%s", orDash(strings.Join(c.Groups, ", ")))
 	for i, s := range c.Streams {
 		title := "STREAMS"

@@ -83,6 +83,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	}
 	d.engine = closer
 	d.refusals = repository.NewRefusals(engine, s.log)
+	s.replicas.open(s, engine, func() revisions.Number { return d.repo.Served().Number })
 	d.repo = repository.New(engine, st, repository.Options{
 		Types: s.types, CEL: cel.Compile, Log: s.log,
 		Review: func(next *revisions.Snapshot) error {
@@ -175,10 +176,11 @@ func (d *stored) restore() {
 // run implements [source].
 func (d *stored) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
 	running.Go(func() {
-		var refusals sync.WaitGroup
-		refusals.Go(func() { d.refusals.Run(ctx) })
+		var beside sync.WaitGroup
+		beside.Go(func() { d.refusals.Run(ctx) })
+		beside.Go(func() { d.replicas.run(ctx) })
 		d.repo.Run(ctx)
-		refusals.Wait()
+		beside.Wait()
 		_ = d.engine.Close() // what could not be written is of no use any more
 	})
 	if d.state.keeper != nil {

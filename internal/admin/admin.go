@@ -47,8 +47,10 @@ type Server struct {
 
 	Endpoints *endpoints.Registry // nil: none can be registered
 
-	readers, waiters, heavy, making, asking, writing, streams doors // made by Handler
-	once                                                      sync.Once
+	Replicas Replicas // the other servers of the store; nil: there is none, or nobody can ask
+
+	readers, waiters, heavy, making, asking, spreading, writing, streams doors // made by Handler
+	once                                                                 sync.Once
 
 	mu   sync.Mutex     // held for memory only
 	held map[string]int // large answers under way, by connection

@@ -254,7 +254,8 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/clients/%00%1b", "", 404, `\\x00\\x1b`},
 		{"GET /api/v1/clients/%2E%2E", "", 404, `\"..\"`},
 		{"GET /api/v1/clients/" + long, "", 404, "…"},
-		{"GET /api/v1/clients/edge%2F1?all=1", "", 400, "takes no parameters"},
+		{"GET /api/v1/clients/edge%2F1?all=1", "", 400, "this path takes replicas"},
+		{"GET /api/v1/clients/edge%2F1/node?all=1", "", 400, "takes no parameters"},
 
 		{"GET /api/v1/clients/edge%2F1/resources", "", 200, `"kind":"ClientResourceList"`},
 		{"GET /api/v1/clients/edge%2F1/resources?limit=x", "", 400, `"field":"limit"`},

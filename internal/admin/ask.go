@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/status"
@@ -21,6 +22,14 @@ type Tracker interface {
 	Events(after uint64) []adminapi.Event
 	Await(ctx context.Context, after uint64) ([]adminapi.Event, error)
 	Changed() <-chan struct{}
+}
+
+// Replicas are the other servers of a store.
+type Replicas interface {
+	// Ask asks all of them at once what the GET of a path answers, and returns within little more than a second who they are, with
+	// why one has not answered. read is called with each answer, of size bytes at most, one after the other; it is nil
+	// if there is nothing of that name. Unsure says why there may be others.
+	Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *adminapi.Replica, body []byte)) (all []adminapi.Replica, unsure error)
 }
 
 // A Stand says how a stream stands.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/status"
 )
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
@@ -18,16 +19,25 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
+	list, err := s.clientsNow(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+// clientsNow are those of this server.
+func (s *Server) clientsNow(ctx context.Context, f status.Filter) (adminapi.ClientList, error) {
 	list := s.Tracker.Clients(f)
 	if list.Total == 0 {
 		if err := s.knownGroup(f.Group); err != nil {
-			return err
+			return list, err
 		}
 	}
-	s.waits(r.Context(), list.Items)
+	s.waits(ctx, list.Items)
 	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientList, some(list.Items)
-	answer(w, http.StatusOK, list)
-	return nil
+	return list, nil
 }
 
 func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
@@ -39,10 +49,15 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 	if len(all) == 0 {
 		return s.unknownNode(node)
 	}
-	s.waits(r.Context(), all)
-	s.blameIn(r.Context(), node, all)
-	answer(w, http.StatusOK, adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: all})
+	answer(w, http.StatusOK, s.clientNow(r.Context(), node, all))
 	return nil
+}
+
+// clientNow lists the clients of this server that have a node id.
+func (s *Server) clientNow(ctx context.Context, node string, all []adminapi.Client) adminapi.ClientList {
+	s.waits(ctx, all)
+	s.blameIn(ctx, node, all)
+	return adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: some(all)}
 }
 
 // maxBlamed is of how many resources, or events, it is asked at once what is at fault in them.

@@ -14,17 +14,19 @@ var (
 	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
 	paramGroupOf = param{"group", "string", "the group of resources whose nodes get the endpoints; default if it is not given"}
 	paramLimit   = param{"limit", "integer", "the most items, up to 100000"}
+	paramAll     = param{"replicas", "boolean", "of all servers of the store, and not only of the one that is asked"}
 )
 
 // paramsOf are those that the routes take, by their patterns. All others are errors: a filter
 // with a slip of the pen would select all.
 var paramsOf = map[string][]param{
-	"GET /api/v1/status": {paramGroup},
+	"GET /api/v1/status": {paramGroup, paramAll},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,
 		{"state", "array", "only clients in this state"},
 		{"all", "boolean", "healthy clients, too"},
 		{"left", "boolean", "clients, too, that have left lately"},
-		paramLimit},
+		paramLimit, paramAll},
+	"GET /api/v1/clients/{node}":                  {paramAll},
 	"GET /api/v1/clients/{node}/resources":        {paramLimit},
 	"GET /api/v1/clients/{node}/resources/{type}": {paramLimit},
 	"GET /api/v1/clients/{node}/explain": {paramType,

@@ -21,9 +21,9 @@ type route struct {
 // routes are all there are.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", adminapi.Status{}, nil, s.brief(&s.making, s.status)},
-		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", adminapi.ClientList{}, nil, s.big(s.clients)},
-		{"GET", "/api/v1/clients/{node}", "the clients of one node id", adminapi.ClientList{}, nil, s.big(s.client)},
+		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", adminapi.Status{}, nil, s.spread(s.brief(&s.making, s.status), s.statusOfAll)},
+		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", adminapi.ClientList{}, nil, s.spread(s.big(s.clients), s.clientsOfAll)},
+		{"GET", "/api/v1/clients/{node}", "the clients of one node id", adminapi.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
 		{"GET", "/api/v1/clients/{node}/node", "what a client says of itself, and the groups that it gets for it", adminapi.NodeInfo{}, nil, s.big(s.node)},
 		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
@@ -61,7 +61,7 @@ func (s *Server) routes() []route {
 func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
-		s.making, s.asking = newDoors(maxMade), newDoors(maxMade)
+		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
 		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
 	})
 	mux := http.NewServeMux()
@@ -87,7 +87,13 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, missing("", "there is no such path", "/ lists the paths"))
 	})
-	return s.gate(at, s.either(mux))
+	if s.About.ID == "" {
+		return s.gate(at, s.either(mux))
+	}
+	return s.gate(at, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(adminapi.ReplicaHeader, s.About.ID)
+		s.either(mux).ServeHTTP(w, r)
+	}))
 }
 
 // guarded has a panic end one request only.

@@ -23,17 +23,22 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if err := s.knownGroup(f.Group); err != nil {
 		return err
 	}
+	answer(w, http.StatusOK, s.statusNow(r.Context(), f))
+	return nil
+}
+
+// statusNow is that of this server.
+func (s *Server) statusNow(ctx context.Context, f status.Filter) adminapi.Status {
 	st := adminapi.Status{APIVersion: adminapi.Version, Kind: adminapi.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
-	st.Refusals, st.Troubles = s.blamed(r.Context(), st.Refusals), some(st.Troubles)
+	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(st.Troubles)
 	for _, g := range s.Groups() {
 		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
 		}
 	}
-	answer(w, http.StatusOK, st)
-	return nil
+	return st
 }
 
 // knownGroup returns an error if there is no group of a name; "" is none in particular.

@@ -10,6 +10,9 @@ import (
 // Version is that of the API: the first segment of its paths after /api/, and of each answer.
 const Version = "v1"
 
+// ReplicaHeader is the header of answers that says which of the servers of a store has made it: its [Server.ID].
+const ReplicaHeader = "Chancery-Replica"
+
 // A State says how a client stands with a type, or with one resource.
 type State string
 
@@ -38,6 +41,25 @@ type Status struct {
 
 	RejectedGroups []Rejected   `json:"rejectedGroups,omitempty"` // loads of groups that are alone with their errors; at most 100
 	TurnedAway     []TurnedAway `json:"turned_away"`              // within the last ten minutes, the last first; at most 100
+
+	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients and refusals are those above; none: there is no store
+	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
+}
+
+// A Replica is one of the servers of a store, as the one that is asked finds it.
+type Replica struct {
+	ID       string     `json:"id"`                // of the process
+	Address  string     `json:"address,omitempty"` // of its admin API, as it has announced it
+	Host     string     `json:"host,omitempty"`
+	Version  string     `json:"version,omitempty"`
+	Since    time.Time  `json:"since"`              // when it started
+	Asked    bool       `json:"asked,omitempty"`    // it is the one that is asked
+	Revision string     `json:"revision,omitempty"` // that it serves; of one that does not answer: that it served lately
+	Clients  *Counts    `json:"clients,omitempty"`  // of its own; nil: it does not answer
+	Rejected *Rejected  `json:"rejected,omitempty"` // the newest revision, if it is not served there
+	Trouble  string     `json:"trouble,omitempty"`  // why it does not know the newest revision, or does not serve it
+	Error    string     `json:"error,omitempty"`    // why it does not answer; "": it does
+	Seen     *time.Time `json:"seen,omitempty"`     // when one that does not answer did so last; nil: never to the one that is asked
 }
 
 // A Server is the process.
@@ -50,6 +72,7 @@ type Server struct {
 	Path    string    `json:"path,omitempty"` // of Dir, absolute; "": not known
 	Host    string    `json:"host,omitempty"` // name of the machine
 	PID     int       `json:"pid,omitempty"`
+	ID      string    `json:"id,omitempty"` // of this process, among the servers of its store
 }
 
 // A Config is what is served, and how the last load went.
@@ -129,6 +152,9 @@ type ClientList struct {
 	Total      int      `json:"total"`
 	Hidden     int      `json:"hidden"` // healthy ones, left out unless asked for
 	Items      []Client `json:"items"`
+
+	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients these are
+	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
 }
 
 // A Client is a node at an address: all its streams.
@@ -146,6 +172,7 @@ type Client struct {
 	Streams  []Stream     `json:"streams"`
 	Types    []TypeStatus `json:"types"` // in push order
 	Troubles []Trouble    `json:"troubles,omitempty"`
+	Replica  string       `json:"replica,omitempty"` // the server that it is a client of; asked for with ?replicas=1
 }
 
 // Left says when and why a client went.

@@ -292,6 +292,8 @@ type Filter struct {
 	All    bool    // the healthy ones, too: ?all=1
 	Left   bool    // those that have left, too: ?left=1
 	Limit  int     // ?limit=; 0: the server's
+
+	Replicas bool // those of all servers of the store: ?replicas=1
 }
 
 func (f Filter) query() url.Values {
@@ -304,8 +306,21 @@ func (f Filter) query() url.Values {
 	}
 	setBool(q, "all", f.All)
 	setBool(q, "left", f.Left)
+	setBool(q, paramReplicas, f.Replicas)
 	setLimit(q, f.Limit)
 	return q
+}
+
+const paramReplicas = "replicas"
+
+// askAll asks with ?replicas=1 if the query has it, and again without it if the server is of a version that does not know that.
+func askAll[T any](ctx context.Context, d *Daemon, path string, query url.Values) (*T, error) {
+	answer, err := ask[T](ctx, d, http.MethodGet, root+path, query, nil)
+	if refused, is := errors.AsType[*Refused](err); is && refused.Code == http.StatusBadRequest && refused.Said.Field == paramReplicas {
+		query.Del(paramReplicas)
+		return ask[T](ctx, d, http.MethodGet, root+path, query, nil)
+	}
+	return answer, err
 }
 
 // Status asks GET /api/v1/status: of the clients of a group, or of all if that is "".
@@ -313,14 +328,24 @@ func (d *Daemon) Status(ctx context.Context, group string) (*Status, error) {
 	return ask[Status](ctx, d, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
 }
 
+// StatusOfAll asks GET /api/v1/status?replicas=1: of all servers of the store, if there is one.
+func (d *Daemon) StatusOfAll(ctx context.Context, group string) (*Status, error) {
+	return askAll[Status](ctx, d, "/status", Filter{Group: group, Replicas: true}.query())
+}
+
 // Clients asks GET /api/v1/clients.
 func (d *Daemon) Clients(ctx context.Context, f Filter) (*ClientList, error) {
-	return ask[ClientList](ctx, d, http.MethodGet, root+"/clients", f.query(), nil)
+	return askAll[ClientList](ctx, d, "/clients", f.query())
 }
 
 // Client asks GET /api/v1/clients/{node}: all clients of that node id.
 func (d *Daemon) Client(ctx context.Context, node string) (*ClientList, error) {
 	return ask[ClientList](ctx, d, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
+}
+
+// ClientOfAll asks GET /api/v1/clients/{node}?replicas=1: of all servers of the store, if there is one.
+func (d *Daemon) ClientOfAll(ctx context.Context, node string) (*ClientList, error) {
+	return askAll[ClientList](ctx, d, "/clients/"+segment(node), Filter{Replicas: true}.query())
 }
 
 // ClientResources asks GET /api/v1/clients/{node}/resources[/{type}[/{name}]].

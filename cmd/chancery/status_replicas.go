@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+)
+
+// unwell reports whether a server of a store does not answer, or does not serve the newest revision.
+func unwell(r adminapi.Replica) bool { return r.Error != "" || r.Rejected != nil || r.Trouble != "" }
+
+// printReplicas says how many servers the store has, and whether all have answered.
+func printReplicas(w io.Writer, s *adminapi.Status) {
+	n := len(s.Replicas)
+	if n < 2 && s.Unsure == "" {
+		return
+	}
+	fmt.Fprintf(w, "SERVERS  %s of the store", number(n))
+	if away := silentOf(s.Replicas); away > 0 {
+		does := "do"
+		if away == 1 {
+			does = "does"
+		}
+		fmt.Fprintf(w, ", %s of which %s not answer: their clients are not counted", number(away), does)
+	}
+	if s.Unsure != "" {
+		fmt.Fprintf(w, "; there may be others: %s", printable.Line(s.Unsure))
+	}
+	fmt.Fprintln(w)
+}
+
+func silentOf(all []adminapi.Replica) (n int) {
+	for _, r := range all {
+		if r.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// silent says whose clients are missing in a list.
+func silent(list *adminapi.ClientList) string {
+	var lines []string
+	for _, r := range list.Replicas {
+		if r.Error != "" {
+			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", printable.Line(r.ID), lastSeen(r), printable.Line(r.Error)))
+		}
+	}
+	if list.Unsure != "" {
+		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", printable.Line(list.Unsure)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func lastSeen(r adminapi.Replica) string {
+	if r.Seen == nil {
+		return ""
+	}
+	return ", but did " + since(*r.Seen) + " ago"
+}
+
+func replicaTable(all []adminapi.Replica, wide bool) *table {
+	t := &table{headers: []string{"SERVER", "REVISION", "CLIENTS", "UP", "STATE"}}
+	if wide {
+		t.headers = slices.Insert(t.headers, 4, "VERSION", "ADDRESS")
+	}
+	for _, r := range all {
+		clients, state := "?", "ok"
+		if r.Clients != nil {
+			clients = number(r.Clients.Connected)
+		}
+		switch {
+		case r.Error != "":
+			state = "does not answer" + lastSeen(r) + ": " + r.Error
+		case r.Rejected != nil:
+			state = "the newest revision is rejected there for " + since(r.Rejected.Since)
+		case r.Trouble != "":
+			state = "the newest revision is not served: " + r.Trouble
+		case r.Asked:
+			state = "ok, asked"
+		}
+		row := []string{r.ID, r.Revision, clients, since(r.Since), state}
+		if wide {
+			row = slices.Insert(row, 4, r.Version, r.Address)
+		}
+		t.row(row...)
+	}
+	return t
+}

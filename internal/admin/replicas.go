@@ -1,0 +1,343 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/status"
+)
+
+// What other servers may say, and how much of it is told. None of it is trusted: one that lies tells lies of its own clients.
+const (
+	maxSpread  = 4        // answers of all servers that are made at a time
+	statusSize = 1 << 20  // bytes of another's status
+	listSize   = 8 << 20  // the same of its clients
+	listItems  = 3000     // of its clients: about as many have room
+	clientSize = 64 << 10 // bytes of one client
+	maxTold    = 100      // of all refusals, of all troubles, …
+	maxWords   = 2 << 10  // bytes of a text
+	maxCounted = 10_000_000
+)
+
+// errOther is of another server that says what nobody understands.
+var errOther = errors.New("its answer cannot be read: it is of another version, or of nobody")
+
+// spread has f answer, or all if every server of the store is to be asked. Others are asked without ?replicas, so none
+// of them asks any further.
+func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q := queryOf(r)
+		replicas := q.flag(paramAll.name)
+		switch {
+		case q.err != nil:
+			return q.err
+		case !replicas || s.Replicas == nil:
+			return f(w, r)
+		}
+		done, err := s.hold(r)
+		if err != nil {
+			return err
+		}
+		defer done()
+		leave, err := s.spreading.of(r).wait(r.Context())
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return all(w, r)
+	}
+}
+
+// A survey is what all servers say.
+type survey struct {
+	replicas []adminapi.Replica
+	unsure   string
+}
+
+// survey asks the others what they answer to a request, with a limit if that is not 0, and this server itself, as one of few who
+// enter the doors: here tells what it knows, and is called before read is with what another says.
+func (s *Server) survey(r *http.Request, d *doors, size int64, limit int, here func(me *adminapi.Replica) error, read func(of *adminapi.Replica, body []byte) error) (survey, error) {
+	query := r.URL.Query()
+	query.Del(paramAll.name)
+	if limit > 0 {
+		query.Set(paramLimit.name, strconv.Itoa(limit))
+	}
+	me := adminapi.Replica{ID: s.About.ID, Host: s.About.Host, Version: s.About.Version, Since: s.About.Since, Asked: true}
+	served(&me, new(s.Config()))
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	known := make(chan struct{}) // closed when here has told
+	var failed error
+	var of survey
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		var unsure error
+		of.replicas, unsure = s.Replicas.Ask(ctx, r.URL.EscapedPath(), query, size, func(x *adminapi.Replica, body []byte) {
+			<-known
+			if failed != nil {
+				return
+			}
+			err := errOther
+			if p := guard.Do(func() { err = read(x, body) }); p != nil {
+				p.Log(s.log(), "admin API, of what another server says")
+			}
+			if err != nil {
+				x.Error = err.Error()
+			}
+		})
+		if unsure != nil {
+			of.unsure = unsure.Error()
+		}
+	})
+	func() {
+		defer close(known)
+		failed = errOther // should here panic
+		leave, err := d.of(r).wait(r.Context())
+		if err == nil {
+			defer leave()
+			err = here(&me)
+		}
+		if failed = err; err != nil {
+			cancel()
+		}
+	}()
+	asking.Wait()
+	of.replicas = slices.Insert(of.replicas, 0, me)
+	return of, failed
+}
+
+// served notes what a server serves.
+func served(of *adminapi.Replica, c *adminapi.Config) {
+	if c.Store != nil {
+		of.Revision, of.Trouble = cut(c.Store.Revision), cut(c.Store.Error)
+	}
+	if c.Rejected != nil {
+		r := *c.Rejected
+		r.Errors = cutAll(r.Errors, 5)
+		of.Rejected = &r
+	}
+}
+
+func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
+	f := status.Filter{Group: queryOf(r).text("group")}
+	if err := s.knownGroup(f.Group); err != nil {
+		return err
+	}
+	var st adminapi.Status
+	all, err := s.survey(r, &s.making, statusSize, 0, func(me *adminapi.Replica) error {
+		st = s.statusNow(r.Context(), f)
+		me.Clients = new(sane(st.Clients))
+		return nil
+	}, func(of *adminapi.Replica, body []byte) error { return addStatus(&st, of, body) })
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(st.Refusals, func(a, b adminapi.Refusal) int { return cmp.Compare(b.Clients, a.Clients) })
+	slices.SortStableFunc(st.TurnedAway, func(a, b adminapi.TurnedAway) int { return b.At.Compare(a.At) })
+	st.Refusals, st.Troubles, st.TurnedAway = few(st.Refusals, maxTold), few(st.Troubles, maxTold), few(st.TurnedAway, maxTold)
+	st.Replicas, st.Unsure = all.replicas, all.unsure
+	answer(w, http.StatusOK, st)
+	return nil
+}
+
+// addStatus adds to a status what another server says of its clients; a server that has no such group has none.
+func addStatus(st *adminapi.Status, of *adminapi.Replica, body []byte) error {
+	if body == nil {
+		of.Clients = new(sane(adminapi.Counts{}))
+		return nil
+	}
+	var is adminapi.Status
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindStatus {
+		return errOther
+	}
+	of.Clients = new(sane(is.Clients))
+	served(of, &is.Config)
+	st.Clients.Connected += of.Clients.Connected
+	for state, n := range of.Clients.By {
+		st.Clients.By[state] += n
+	}
+	for _, r := range few(is.Refusals, maxTold) {
+		addRefusal(st, r)
+	}
+	for _, x := range few(is.Troubles, maxTold) {
+		st.Troubles = append(st.Troubles, adminapi.Trouble{Code: cut(x.Code), Node: cut(x.Node), Type: cut(x.Type), Since: x.Since, Text: cut(x.Text)})
+	}
+	for _, x := range few(is.TurnedAway, maxTold) {
+		st.TurnedAway = append(st.TurnedAway, adminapi.TurnedAway{Kind: cut(x.Kind), Node: cut(x.Node), From: cut(x.From), Text: cut(x.Text), Times: x.Times, Since: x.Since, At: x.At})
+	}
+	return nil
+}
+
+// addRefusal counts the clients of another server that refuse something with those here that do for the same reason.
+func addRefusal(st *adminapi.Status, r adminapi.Refusal) {
+	r.Error, r.Type, r.Clients = cut(r.Error), cut(r.Type), counted(r.Clients)
+	i := slices.IndexFunc(st.Refusals, func(x adminapi.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
+	if i < 0 {
+		if len(st.Refusals) < 10*maxTold {
+			r.Nodes, r.Resources = cutAll(r.Nodes, named), cutResources(r.Resources)
+			st.Refusals = append(st.Refusals, r)
+		}
+		return
+	}
+	x := &st.Refusals[i]
+	x.Clients += r.Clients
+	x.Nodes = few(slices.Concat(x.Nodes, cutAll(r.Nodes, named)), named)
+	x.Partly = x.Partly || r.Partly
+	if r.Since.Before(x.Since) {
+		x.Since = r.Since
+	}
+}
+
+func cutResources(all []adminapi.Resource) []adminapi.Resource {
+	some := make([]adminapi.Resource, 0, named)
+	for _, r := range few(all, named) {
+		some = append(some, adminapi.Resource{Type: cut(r.Type), Name: cut(r.Name), Place: cut(r.Place), Reason: cut(r.Reason)})
+	}
+	return some
+}
+
+// sane are counts that can be: of states that there are, and none below 0.
+func sane(c adminapi.Counts) adminapi.Counts {
+	is := adminapi.Counts{Connected: counted(c.Connected), By: map[adminapi.State]int{}}
+	for _, state := range states {
+		if n := counted(c.By[state]); n > 0 {
+			is.By[state] = n
+		}
+	}
+	return is
+}
+
+func counted(n int) int { return min(max(n, 0), maxCounted) }
+
+func few[T any](all []T, most int) []T { return all[:min(len(all), most)] }
+
+func cut(s string) string {
+	if len(s) > maxWords {
+		s = strings.ToValidUTF8(s[:maxWords], "") + "…"
+	}
+	return s
+}
+
+func cutAll(all []string, most int) []string {
+	some := make([]string, 0, most)
+	for _, s := range few(all, most) {
+		some = append(some, cut(s))
+	}
+	return some
+}
+
+func (s *Server) clientsOfAll(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	f := q.filter()
+	if q.err != nil {
+		return q.err
+	}
+	return s.listOfAll(w, r, f.Limit, func() (adminapi.ClientList, error) { return s.clientsNow(r.Context(), f) })
+}
+
+func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
+	node := r.PathValue("node")
+	return s.listOfAll(w, r, 0, func() (adminapi.ClientList, error) {
+		return s.clientNow(r.Context(), node, s.Tracker.Client(node)), nil
+	})
+}
+
+// listOfAll answers with the clients of all servers, the worst first; of most if that is not 0.
+func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (adminapi.ClientList, error)) error {
+	var list adminapi.ClientList
+	all, err := s.survey(r, &s.heavy, listSize, min(most, listItems), func(me *adminapi.Replica) (err error) {
+		list, err = here()
+		for i := range list.Items {
+			list.Items[i].Replica = me.ID
+		}
+		return err
+	}, func(of *adminapi.Replica, body []byte) error { return addClients(&list, of, body) })
+	if err != nil {
+		return err
+	}
+	if most == 0 && len(list.Items) == 0 {
+		return s.unknownNode(r.PathValue("node"))
+	}
+	slices.SortStableFunc(list.Items, func(a, b adminapi.Client) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Node, b.Node))
+	})
+	if most > 0 {
+		list.Items = few(list.Items, most)
+	}
+	list.Replicas, list.Unsure = all.replicas, all.unsure
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+// rank is how bad a client stands; those that have left are last.
+func rank(c adminapi.Client) int {
+	if c.Left != nil {
+		return len(states)
+	}
+	return slices.Index(states, c.State)
+}
+
+// addClients adds those of another server to a list. They are read one by one: much may be made of few bytes.
+func addClients(list *adminapi.ClientList, of *adminapi.Replica, body []byte) error {
+	if body == nil { // no such node, or group
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errOther
+	}
+	var all []adminapi.Client
+	total, hidden := 0, 0
+	for d.More() {
+		name, err := d.Token()
+		switch {
+		case err != nil:
+			return errOther
+		case name == "total":
+			err = d.Decode(&total)
+		case name == "hidden":
+			err = d.Decode(&hidden)
+		case name == "items":
+			all, err = readClients(d, of.ID)
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return errOther
+		}
+	}
+	list.Items = append(list.Items, all...)
+	list.Total, list.Hidden = list.Total+counted(total), list.Hidden+counted(hidden)
+	return nil
+}
+
+func readClients(d *json.Decoder, replica string) (all []adminapi.Client, err error) {
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, errOther
+	}
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		var c adminapi.Client
+		if len(raw) > clientSize || len(all) == listItems || json.Unmarshal(raw, &c) != nil || len(c.Types) > 2*maxTold {
+			return nil, errOther
+		}
+		c.Replica = replica
+		all = append(all, c)
+	}
+	_, err = d.Token()
+	return all, err
+}

@@ -1,0 +1,146 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// Others are servers that say what they say.
+type others struct {
+	t    *testing.T
+	says map[string]string // by ID; "": does not answer; "404": has nothing
+	path string
+	size int64
+}
+
+func (o *others) Ask(_ context.Context, path string, query url.Values, size int64, read func(*adminapi.Replica, []byte)) (all []adminapi.Replica, unsure error) {
+	o.path, o.size = path+"?"+query.Encode(), size
+	if query.Has("replicas") {
+		o.t.Error("others are asked to ask others")
+	}
+	for _, id := range []string{"a", "b"} {
+		r := adminapi.Replica{ID: id, Revision: "r9"}
+		switch body := o.says[id]; body {
+		case "":
+			r.Error = "no answer within 1s"
+		case "404":
+			read(&r, nil)
+		default:
+			read(&r, []byte(body))
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// asks asks a server whose others say something.
+func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
+	t.Helper()
+	s := newServer(newFleet())
+	s.About.ID = "me"
+	if o != nil {
+		s.Replicas = o
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+	r.Host = "localhost"
+	s.Handler(loopback).ServeHTTP(w, r)
+	if id := w.Header().Get(adminapi.ReplicaHeader); id != "me" {
+		t.Errorf("%s: the answer is of %q", path, id)
+	}
+	_ = json.Unmarshal(w.Body.Bytes(), &answer)
+	return answer, w.Code
+}
+
+// The status of all servers has the clients of all, and says who did not answer.
+func TestStatusOfAll(t *testing.T) {
+	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	o := &others{t: t, says: map[string]string{"a": `{"kind": "Status", "config": {"store": {"revision": "r8", "error": "away"}, "rejected": {"errors": ["e"]}},
+		"clients": {"connected": 5, "by": {"SYNCED": 3, "NACKED": 2, "MADE_UP": 9, "SENT": -4}},
+		"refusals": [{"type": "CDS", "error": "no", "clients": 2, "nodes": ["x"], "since": "` + at + `"}, {"type": "LDS", "error": "other", "clients": 7}],
+		"troubles": [{"code": "flaps", "text": "t"}], "turned_away": [{"kind": "denied"}]}`}}
+	st, code := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1&group=edge")
+	if code != http.StatusOK || o.path != "/api/v1/status?group=edge" {
+		t.Error(code, o.path)
+	}
+	if st.Clients.Connected != 7 || fmt.Sprint(st.Clients.By) != "map[NACKED:3 SYNCED:4]" {
+		t.Error(st.Clients)
+	}
+	if len(st.Refusals) != 2 || st.Refusals[0].Error != "other" || st.Refusals[1].Clients != 3 || fmt.Sprint(st.Refusals[1].Nodes) != "[edge/1 x]" || len(st.Troubles) != 1 || len(st.TurnedAway) != 1 {
+		t.Errorf("%+v", st)
+	}
+	r := st.Replicas
+	if len(r) != 3 || !r[0].Asked || r[0].ID != "me" || r[0].Clients.Connected != 2 || r[1].Clients.Connected != 5 || r[1].Revision != "r8" || r[1].Trouble != "away" || r[1].Rejected == nil || r[2].Error == "" || r[2].Clients != nil || r[2].Revision != "r9" {
+		t.Errorf("%+v", r)
+	}
+	// Without a store there is nobody to ask, and without the parameter nobody is asked.
+	if st, code := asks[adminapi.Status](t, nil, "/api/v1/status?replicas=1"); code != http.StatusOK || st.Replicas != nil || st.Clients.Connected != 2 {
+		t.Error(code, st)
+	}
+	o.path = ""
+	if st, code := asks[adminapi.Status](t, o, "/api/v1/status"); code != http.StatusOK || st.Replicas != nil || o.path != "" {
+		t.Error(code, st, o.path)
+	}
+	if _, code := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1&group=none"); code != http.StatusNotFound || o.path != "" {
+		t.Error(code, o.path)
+	}
+}
+
+func TestClientsOfAll(t *testing.T) {
+	o := &others{t: t, says: map[string]string{
+		"a": `{"apiVersion": "v1", "total": 9, "hidden": 1, "items": [{"node": "a-1", "state": "SYNCED", "replica": "lies"}, {"node": "a-2", "state": "STALE"}], "later": {"x": [1]}}`,
+		"b": "404",
+	}}
+	list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients?replicas=1&all=1&limit=3")
+	var got []string
+	for _, c := range list.Items {
+		got = append(got, c.Node+"@"+c.Replica)
+	}
+	if code != http.StatusOK || list.Total != 11 || fmt.Sprint(got) != "[edge/1@me a-2@a a-1@a]" || len(list.Replicas) != 3 || o.path != "/api/v1/clients?all=1&limit=3" {
+		t.Error(code, list.Total, got, o.path)
+	}
+	if list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/edge%2F1?replicas=1"); code != http.StatusOK || len(list.Items) != 3 || o.path != "/api/v1/clients/edge%2F1?" {
+		t.Error(code, list, o.path)
+	}
+	o.says["a"] = "404"
+	if _, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
+		t.Error(code)
+	}
+}
+
+// Whatever another server says, the answer has what this one and the others know, and is no longer than it may be.
+func TestHostileReplicas(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	many := func(item string) string { return "[" + strings.Repeat(item+",", 10_000) + item + "]" }
+	for _, body := range []string{
+		"{", "[]", "null", "1", `"x"`, long, "\x00", `{"kind": "Other"}`, `{"kind": 1}`,
+		`{"kind": "Status", "refusals": ` + many("{}") + `}`,
+		`{"kind": "Status", "troubles": ` + many(`{"text":"t"}`) + `}`,
+		`{"kind": "Status", "clients": {"connected": 99999999999999, "by": {"SYNCED": 1e300}}}`,
+		`{"kind": "Status", "clients": {"connected": 9223372036854775807, "by": {"SYNCED": 9223372036854775807}}, "refusals": [{"type": "CDS", "error": "` + long + `", "clients": 9223372036854775807, "nodes": ["` + long + `"], "resources": [{"name": "` + long + `"}]}]}`,
+		`{"total": -1, "items": ` + many("{}") + `}`, `{"items": ` + many("[]") + `}`, `{"items": [{"node": "` + long + `"}]}`,
+		`{"items": [{"types": ` + many("{}") + `}]}`, `{"items": {}}`, `{"items": [`, `{"items": null}`, `{"total": "x"}`, `{"items": [{"state": "MADE_UP"}]}`,
+		strings.Repeat("[", 20_000), `{"x": ` + strings.Repeat(`{"x":`, 20_000),
+	} {
+		for _, path := range []string{"/api/v1/status", "/api/v1/clients", "/api/v1/clients/edge%2F1"} {
+			o := &others{t: t, says: map[string]string{"a": body, "b": "404"}}
+			answer, code := asks[json.RawMessage](t, o, path+"?replicas=1")
+			if code != http.StatusOK || len(answer) > 1<<20 || !strings.Contains(string(answer), `"id":"b"`) {
+				t.Errorf("%s of %.60s: %d, %d bytes", path, body, code, len(answer))
+			}
+			var of struct{ Clients adminapi.Counts }
+			if err := json.Unmarshal(answer, &of); err != nil || of.Clients.Connected < 0 || of.Clients.Connected > 2*maxCounted {
+				t.Errorf("%s of %.60s: %v %+v", path, body, err, of)
+			}
+		}
+	}
+}

@@ -78,11 +78,11 @@ func TestWithoutOptions(t *testing.T) {
 			if err := c.end(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the stream ends with %v, want %s", err, want)
 			}
+			w.grpc.Stop() // of what it cannot read gRPC tells the client before the handler hears of it, and logs
+			<-done
 			if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "server.GRPCOptions()") {
 				t.Errorf("the log says %s", got)
 			}
-			w.grpc.Stop()
-			<-done
 		}
 	})
 	t.Run("behind another registrar", func(t *testing.T) {

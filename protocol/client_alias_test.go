@@ -91,6 +91,29 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1")
 	})
 
+	t.Run("CLI-12 an error of what is retained is told once, also to who does not find what is refused in its place", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x", "z")
+		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), {Removed: []string{"y"}}, has(aliased("y", "bad", "z")), {Removed: []string{"y"}}, {Removed: []string{"y"}}} {
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
+		}
+		c.told("updated y [x] 1", "errored y [x] 1"+gone, "refused y [z] 1: it is bad", "errored y [z] 1"+gone)
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 13, Message: "no"}}}})
+		c.told("errored y [z x] 1: the server reports code 13: no")
+		c.Unsubscribe(xds.Cluster, "x")
+		c.say()
+		c.Subscribe(xds.Cluster, "x")
+		c.say()
+		c.told()
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: has(aliased("y", "2", "x"))})
+		c.told("updated y [x] 2", "absent y [z]")
+	})
+
+	t.Run("CLI-3 what is missing and held is gone, and what is refused and found by its name stays so", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})
+		c.told("updated x [x] 1", "refused y [x]: it is bad", "removed x [x] 1"+gone)
+	})
+
 	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know to be asked for says nothing of what it finds", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "z")
 		c.Subscribe(xds.Cluster, "x", "y")

@@ -85,6 +85,17 @@ func TestClientLimits(t *testing.T) {
 		c.Connected(nil)
 		c.want("EDS nonce= names=[a]")
 	})
+	t.Run("CLI-4 SotW: who has refused a part that was not sent again states no version, whatever came after it", func(t *testing.T) {
+		for _, v := range []string{"v2", "v3"} {
+			c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+			_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
+			_ = c.respond(xds.Endpoint, "2", "v2", "a=bad", "b=2")
+			_ = c.respond(xds.Endpoint, "3", v, "b=2") // "if only one of them has changed, it may send a response containing only the changed resource"
+			c.say()
+			again(c)
+			c.want("EDS nonce= names=[a b]")
+		}
+	})
 	t.Run("CLI-4 SotW: who has adopted a resource between streams states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")

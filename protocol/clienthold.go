@@ -290,12 +290,15 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 // blame notes an error that the server reports, and tells it once: to those who are asked, if
 // the resource was given up for it, and else to all who find it, and to who was told that it was refused.
 func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
-	f := &fault{err: err, text: err.Error(), at: c.now}
+	f := &fault{err: err, text: err.Error(), last: err.Error(), at: c.now}
 	if old := n.fault; old != nil {
 		if asked == nil && !old.refused && old.text == f.text {
 			return
 		}
 		f.of, f.by = old.of, old.by
+		if old.last == f.last {
+			f.heard = old.heard
+		}
 	}
 	n.fault = f
 	switch {
@@ -305,8 +308,10 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 	default:
 		asked = asker(name, n)
 	}
-	asked = slices.DeleteFunc(slices.Clone(asked), func(s string) bool { return w.knows(s, f) })
-	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: append(w.told(f), asked...), Err: err})
+	asked = slices.DeleteFunc(without(asked, f.heard...), func(s string) bool { return w.knows(s, f) })
+	asked = append(w.told(f), asked...)
+	f.heard = append(without(f.heard, asked...), asked...)
+	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
 // refuse notes that a resource cannot be used, and tells it once to each name that finds it, and if the
@@ -322,6 +327,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	known := false
 	if old := n.fault; old != nil {
 		f.by, known = old.by, old.refused && old.text == f.text
+		f.last, f.heard = old.last, old.heard
 	}
 	n.fault = f
 	var asked []string

@@ -60,8 +60,10 @@ type fault struct {
 	of      string   // the resource that was refused, then or before: the name; "": none was
 	by      []string // the names asked or told that find it, who hear what becomes of it
 	err     error
-	text    string // of err
-	version string // that was refused
+	text    string   // of err
+	last    string   // text of the last error that the server reported of it; "": none
+	heard   []string // who was told of that
+	version string   // that was refused
 	at      time.Time
 }
 
@@ -263,11 +265,15 @@ func (w *clientType) told(f *fault) []string {
 
 // part lets a name find no more what was refused, called x.
 func (w *clientType) part(s, x string) {
-	n := w.names[x]
-	if n.fault != nil {
-		n.fault.by = slices.DeleteFunc(n.fault.by, func(by string) bool { return by == s })
+	if f := w.names[x].fault; f != nil {
+		f.by, f.heard = without(f.by, s), without(f.heard, s)
 		w.unspoil(s, x)
 	}
+}
+
+// without lists others than names.
+func without(list []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
 }
 
 // finds reports whether a name finds others, be it that they are refused.
@@ -318,6 +324,7 @@ func (c *Client) shed(w *clientType, name string) {
 		lets(s)
 	}
 	for _, s := range w.finding(name) {
+		w.part(name, s)
 		lets(s)
 	}
 	if w.names[name] != nil {

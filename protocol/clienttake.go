@@ -22,8 +22,8 @@ func (c *Client) Receive(resp *xds.Response) error {
 	err := c.apply(w, resp)
 	v := verdict{nonce: resp.Nonce}
 	if err != nil {
-		v.status = &xds.Status{Code: 3, Message: err.Error()} // INVALID_ARGUMENT
-		w.exact = false
+		v.status = &xds.Status{Code: 3, Message: err.Error()}  // INVALID_ARGUMENT
+		w.exact, w.steady = false, w.steady && w.typ.FullState // others may be sent no more on this stream
 	} else {
 		// A heartbeat is no state, and what has the version of before may be a part: what was
 		// refused, was given up, or never came is missing still.

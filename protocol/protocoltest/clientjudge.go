@@ -30,6 +30,7 @@ type clientAccount struct {
 	held  map[string]*xds.Resource
 	ends  map[string]time.Time // of TTLs
 	alien map[string]bool      // held, and the server does not know it
+	doubt map[string]bool      // held, and to be checked again
 
 	asks    map[string]*askedName
 	owed    map[string]map[string]bool // who finds what of the last response is bad, by who asked and by name
@@ -85,7 +86,7 @@ func newClientJudge(w *served, opts protocol.ClientOptions) *clientJudge {
 	}
 	for _, k := range servedKinds {
 		j.types[k.typ.URL] = &clientAccount{typ: k.typ, asked: map[string]bool{}, told: map[string]bool{}, held: map[string]*xds.Resource{}, ends: map[string]time.Time{},
-			alien: map[string]bool{}, asks: map[string]*askedName{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
+			alien: map[string]bool{}, doubt: map[string]bool{}, asks: map[string]*askedName{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
 	}
 	return j
 }
@@ -162,6 +163,7 @@ func (j *clientJudge) prune(a *clientAccount) {
 }
 
 func (j *clientJudge) lose(a *clientAccount, name string) {
+	delete(a.doubt, name)
 	delete(a.held, name)
 	delete(a.ends, name)
 	delete(a.alien, name)
@@ -188,8 +190,22 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 	}
 }
 
+// doubts notes that all that is held of a type is to be sent and checked again.
+func (j *clientJudge) doubts(t *xds.Type) {
+	a := j.of(t)
+	for n := range a.held {
+		a.doubt[n], a.alien[n] = true, true
+	}
+	for _, k := range a.asks {
+		for n := range k.seen {
+			k.again[n] = true
+		}
+	}
+}
+
 func (j *clientJudge) hold(a *clientAccount, r *xds.Resource) {
 	a.held[r.Name] = r
+	delete(a.doubt, r.Name)
 	delete(a.alien, r.Name)
 	if delete(a.ends, r.Name); r.TTL > 0 {
 		a.ends[r.Name] = j.now.Add(r.TTL)
@@ -390,11 +406,10 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		first := !met[x.Name]
 		met[x.Name] = true
 		old, told := a.held[x.Name], j.finding(a, a.told, x, "")
-		alike := old != nil && string(old.Body) == string(x.Body) && slices.Equal(old.Aliases, x.Aliases)
+		known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
 		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
-		unfit := len(x.Body) > 0 && (x.Body[0] == '!' || x.Body[0] == '?')
 		switch {
-		case wrong || told && x.Body != nil && unfit && !alike:
+		case wrong || told && x.Body != nil && j.unfit(x) && !known:
 			if bad = true; !first {
 				continue
 			}
@@ -453,11 +468,10 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		}
 	}
 	for _, n := range c.Missing {
-		if j.opts.DropOnError {
+		a.ended[n] = a.held[n] == nil // else that is gone, as with a removal, and not what n finds besides
+		if delete(a.waits, n); j.opts.DropOnError {
 			j.lose(a, n)
 		}
-		delete(a.waits, n)
-		a.ended[n] = a.held[n] == nil
 	}
 	for _, e := range r.Errors {
 		if e.Status.Code == 7 && j.opts.DropOnError {
@@ -676,7 +690,7 @@ func (j *clientJudge) absent(a *clientAccount, e protocol.ClientEvent, k *askedN
 func (j *clientJudge) rests() {
 	for _, a := range j.types {
 		for name, r := range j.server.content[a.typ.URL] {
-			if r.Body[0] == '!' || r.Body[0] == '?' || !j.finding(a, a.asked, r, "") {
+			if j.unfit(r) || !j.finding(a, a.asked, r, "") {
 				continue
 			}
 			if held := a.held[name]; held == nil && r.TTL == 0 || held != nil && !alikeFor(held, r) {

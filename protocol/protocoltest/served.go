@@ -54,6 +54,7 @@ type served struct {
 	judge   *clientJudge
 	server  *faker
 	perType bool
+	sour    byte            // resources whose body begins so cannot be used, as the application has learned; 0: none
 	streams map[string]bool // by type URL; "" is the aggregated one
 	up      []xds.Request
 	down    []*xds.Response
@@ -88,7 +89,7 @@ func newServed(cfg ClientConfig, story *[]string) *served {
 		switch {
 		case len(r.Body) > 0 && r.Body[0] == '!':
 			panic("bad body")
-		case len(r.Body) > 0 && r.Body[0] == '?':
+		case w.unfit(r):
 			return errBad
 		}
 		return nil
@@ -121,7 +122,7 @@ func (w *served) run() {
 		w.step()
 	}
 	w.disconnect(nil)
-	w.server.honest = true
+	w.server.honest, w.sour = true, 0
 	w.connect()
 	for range 200 {
 		w.say()
@@ -160,8 +161,10 @@ func (w *served) step() {
 		w.server.change(k)
 	case n < 48:
 		w.pass([]time.Duration{time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 16 * time.Second}[w.dice.IntN(5)])
-	case n < 50:
+	case n < 49:
 		w.adopt(k)
+	case n < 52:
+		w.doubt(k)
 	case n < 66:
 		w.say()
 	case n < 76:
@@ -199,7 +202,7 @@ func (w *served) whim(k servedKind) {
 // adopt lets the client hold something that it has from elsewhere.
 func (w *served) adopt(k servedKind) {
 	r := w.server.make(k, k.names[w.dice.IntN(len(k.names))])
-	if r.Body[0] == '!' || r.Body[0] == '?' {
+	if w.unfit(r) {
 		return
 	}
 	own := w.dice.IntN(2) == 0
@@ -207,6 +210,20 @@ func (w *served) adopt(k servedKind) {
 	w.client.Adopt(k.typ, own, r)
 	w.judge.adopts(k.typ, own, r)
 	w.judge.look()
+}
+
+// doubt lets the application learn that what it uses is bad, or is not, and have it sent again.
+func (w *served) doubt(k servedKind) {
+	w.sour = []byte{0, '0', '1', '2', '3'}[w.dice.IntN(5)]
+	w.logf("doubts %s, what begins with %q is bad", k.typ, w.sour)
+	w.client.Doubt(k.typ, append(slices.Clone(k.names), "alien")...)
+	w.judge.doubts(k.typ)
+	w.judge.look()
+}
+
+// unfit reports whether the client cannot use a resource.
+func (w *served) unfit(r *xds.Resource) bool {
+	return len(r.Body) > 0 && (r.Body[0] == '!' || r.Body[0] == '?' || r.Body[0] == w.sour)
 }
 
 func (w *served) connect() {

@@ -45,6 +45,7 @@ func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Sourc
 		})},
 		Reload:    s.source.reload,
 		Endpoints: s.endpoints.registry,
+		Revisions: s.revisions(),
 		Dump:      clients.ConfigDump(),
 		GRPC:      clients.GRPC(),
 		Level:     &s.logging.now,

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -25,13 +26,18 @@ import (
 
 // A committing is what commands are told that make a revision.
 type committing struct {
-	at      storeFlags
+	storing
 	note    revisions.Note
 	timeout time.Duration
 }
 
 func (c *committing) flags(f *pflag.FlagSet) {
-	titled(f, "Store", c.at.flags)
+	c.storing.flags(f)
+	c.notes(f)
+}
+
+// notes are the flags that say who makes a revision, and why.
+func (c *committing) notes(f *pflag.FlagSet) {
 	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
 	f.StringVar(&c.note.Author, "author", "", "`WHO` makes the revision; default: this user, at this host")
 	f.DurationVar(&c.timeout, "timeout", storeTime, "maximum `time` to wait for the store")
@@ -98,7 +104,7 @@ type applying struct {
 func applyCommand() *cobra.Command {
 	var a applying
 	cmd := &cobra.Command{
-		Use:   "apply DIR --store URL -m MESSAGE",
+		Use:   "apply DIR -m MESSAGE [--store URL]",
 		Short: "Commit the configuration in a directory to a store",
 		Long: `Apply reads DIR as serve does, and commits what it says to a store as one revision: all of it
 or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed, but for groups that are frozen (chancery freeze): of these apply says
@@ -111,12 +117,17 @@ If somebody else commits at the same time, and changes nothing that this changes
 done. If both change the same, it is a conflict, and nothing is done. With --if-head REV it is one
 as soon as the newest revision is not REV.
 
+Without --store the server at --admin is asked, which serves a store, and takes commits if it
+runs with --store-write, from those who show who they are: by a unix socket, a token or a client
+certificate. It commits nothing that it would not serve. The author is who that is, and who they say.
+
 Secrets are not sent over a network in plain text, unless --insecure-secrets is given.
 
 Exit codes: 0 committed, or nothing differs; 1 DIR cannot be loaded, or the store cannot be read
-or written; 2 wrong usage; 5 a conflict.`,
+or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a conflict.`,
 		Example: `  chancery apply ./config --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "raise the timeout of web"
-  chancery apply ./config --store file:/var/lib/chancery/store --prune --dry-run`,
+  chancery apply ./config --store file:/var/lib/chancery/store --prune --dry-run
+  chancery apply ./config --admin unix:///run/chancery/admin.sock -m "raise the timeout of web"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("apply needs one directory, not %d", len(args))
@@ -138,7 +149,7 @@ or written; 2 wrong usage; 5 a conflict.`,
 	followFlag(f, &a.load.FollowLinksOutside)
 	v2Flag(f, &a.load.V2)
 	cmd.ValidArgsFunction = directories
-	plainUsage(cmd)
+	usage(cmd)
 	return cmd
 }
 
@@ -146,17 +157,15 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if a.dryRun && a.note.Message == "" {
 		a.note.Message = "dry run"
 	}
-	var want revisions.Number
 	if err := errors.Join(a.check(), checkMaxFile(a.load.MaxFile)); err != nil {
 		return err
 	}
-	var err error
 	if a.ifHead != "" {
-		if want, err = revisions.ParseNumber(a.ifHead); err != nil {
+		if _, err := revisions.ParseNumber(a.ifHead); err != nil {
 			return fmt.Errorf("--if-head: %w", err)
 		}
 	}
-	_, of, err := a.at.check()
+	to, hint, err := a.plainly(cmd)
 	if err != nil {
 		return err
 	}
@@ -166,8 +175,8 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if opts.Types, err = readSets(a.sets); err != nil {
 		return err
 	}
-	if !a.insecureSecrets && a.at.plain(of) {
-		e := exposure{"over the network in plain text, to " + of.String(), "--store-tls or --store-ca"}
+	if !a.insecureSecrets && to != "" {
+		e := exposure{"over the network in plain text, to " + to, hint}
 		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.refuse(all) }
 	}
 	items, _, err := applied.Read(root, opts)
@@ -177,85 +186,60 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if len(items) == 0 {
 		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
 	}
-	a.note.Source = gitRevision(root)
-	return withStore(cmd, &a.at, a.timeout, func(ctx context.Context, r *revisions.Repository) error {
-		base, err := r.Head(ctx)
-		if err != nil {
-			return err
+	req := adminapi.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
+	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
+		return (&ledger.Committer{Repo: r}).Commit(ctx, items, req, req.Author)
+	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
+		lines := make([]adminapi.RevisionItem, len(items))
+		for i, it := range items {
+			lines[i] = ledger.Line(it)
 		}
-		if head := base.Revision.Number; a.ifHead != "" && head != want {
-			return &revisions.ConflictError{Base: want, Head: head}
-		}
-		edit := base.To(items)
-		if !a.prune {
-			edit.Remove = nil
-		}
-		if a.dryRun {
-			return printEdit(cmd.OutOrStdout(), base, edit)
-		}
-		commit := r.Commit
-		if a.ifHead != "" {
-			commit = r.CommitIf
-		}
-		next, err := commit(ctx, base, edit, a.note)
-		if err != nil {
-			return err
-		}
-		return printCommitted(cmd.OutOrStdout(), base, next)
+		return d.Commit(ctx, req, lines)
 	})
-}
-
-// printCommitted says what became of a commit.
-func printCommitted(w io.Writer, base, next *revisions.Snapshot) error {
-	rev := next.Revision
-	if rev.Number == base.Revision.Number {
-		fmt.Fprintf(w, "nothing differs from %s\n", rev.Number)
-		return nil
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(w, "%s: %d set, %d removed\n", rev.Number, rev.Set, rev.Removed)
-	var keys []revisions.Key
-	next.Since(base, func(was, is *revisions.Item) bool {
-		if is == nil {
-			is = was
-		}
-		keys = append(keys, is.Key())
-		return true
-	})
-	printFrozen(w, keys, next.Holds())
-	return nil
+	return printCommit(cmd.OutOrStdout(), done, a.dryRun)
 }
 
-// printEdit says what an edit would change.
-func printEdit(w io.Writer, base *revisions.Snapshot, edit revisions.Edit) error {
-	for _, it := range edit.Set {
-		sign := "+"
-		if base.Get(it.Key()) != nil {
-			sign = "~"
-		}
-		line := sign + " " + printable.Line(it.Key().String())
-		if at := stood(it); at != "" {
-			line += "  " + printable.Line(at)
+// plainly says where what is committed goes over a network in plain text, and what is against it; "": it does not.
+func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
+	through, err := s.through(cmd)
+	switch {
+	case err != nil:
+		return "", "", err
+	case through && s.server.target.Plain():
+		return s.server.target.URL, "https:// or unix:// as --admin", nil
+	case through:
+		return "", "", nil
+	}
+	_, of, err := s.at.check()
+	if err == nil && s.at.plain(of) {
+		to = of.String()
+	}
+	return to, "--store-tls or --store-ca", err
+}
+
+// printCommit says what became of a commit, or what would.
+func printCommit(w io.Writer, c *adminapi.Commit, dry bool) error {
+	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}
+	for _, x := range c.Changes {
+		line := signs[x.Change] + " " + printable.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())
+		if x.Place != "" {
+			line += "  " + printable.Line(x.Place)
 		}
 		fmt.Fprintln(w, line)
 	}
-	for _, k := range edit.Remove {
-		fmt.Fprintln(w, "- "+printable.Line(k.String()))
+	switch {
+	case dry:
+		fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", c.Revision, c.Base, c.Set, c.Removed)
+	case c.Revision == c.Base:
+		fmt.Fprintf(w, "nothing differs from %s\n", c.Revision)
+	default:
+		fmt.Fprintf(w, "%s: %d set, %d removed\n", c.Revision, c.Set, c.Removed)
 	}
-	fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", base.Revision.Number+1, base.Revision.Number, len(edit.Set), len(edit.Remove))
-	keys := slices.Clone(edit.Remove)
-	for _, it := range edit.Set {
-		keys = append(keys, it.Key())
-	}
-	printFrozen(w, keys, base.Holds())
+	printFrozen(w, c.Held)
 	return nil
-}
-
-// stood says where an item stood in the files of who set it; "": nobody knows.
-func stood(it *revisions.Item) string {
-	if it.Place.File == "" {
-		return ""
-	}
-	return dir.Pos{File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col}.String()
 }
 
 // gitRevision is that of the checkout that a directory is in; "": it is in none, or there is no git.

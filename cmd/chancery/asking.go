@@ -27,13 +27,16 @@ const askTime = 30 * time.Second
 type asking struct{ target adminapi.Target }
 
 // flags adds those that say which server; they are the same for all commands that ask one.
-func (a *asking) flags(f *pflag.FlagSet) {
+func (a *asking) flags(f *pflag.FlagSet) { a.flagsAs(f, "admin") }
+
+// flagsAs is flags for a command whose --admin is something else.
+func (a *asking) flagsAs(f *pflag.FlagSet, name string) {
 	titled(f, "Server", func(f *pflag.FlagSet) {
-		f.StringVar(&a.target.URL, "admin", adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
-		f.StringVar(&a.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server wants")
-		f.StringVar(&a.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
-		f.StringVar(&a.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
-		f.StringVar(&a.target.Key, "admin-key", "", "`FILE` with its private key")
+		f.StringVar(&a.target.URL, name, adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+		f.StringVar(&a.target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server wants")
+		f.StringVar(&a.target.CA, name+"-ca", "", "`FILE` with the CA of the server's certificate")
+		f.StringVar(&a.target.Cert, name+"-cert", "", "`FILE` with a client certificate, in PEM")
+		f.StringVar(&a.target.Key, name+"-key", "", "`FILE` with its private key")
 	})
 }
 

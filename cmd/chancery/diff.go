@@ -63,7 +63,8 @@ func diffCommand() *cobra.Command {
 
   dir:DIR            a directory of files, as serve reads it; DIR alone means the same
                      if it exists
-  rev:REV            a revision of the store at --store, such as rev:r412; rev:head is the newest
+  rev:REV            a revision of the store at --store, or of that of the server at --admin,
+                     such as rev:r412; rev:head is the newest
   client:NODE        what a running server has sent to a client (--admin); of what the
                      client refuses, the refused version
   envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
@@ -141,7 +142,7 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 				return err
 			}
 		}
-		if kinds[i] == "rev" {
+		if kinds[i] == "rev" && d.at.url != "" {
 			if _, _, err := d.at.check(); err != nil {
 				return err
 			}
@@ -305,11 +306,15 @@ func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, by
 	if err != nil {
 		return nil, err
 	}
-	src, st, grouped, err := revisionSource(cmd, &d.at, n, dir.Options{Types: d.types, Flag: flagOf, CEL: cel.Compile, V2: d.load.V2, Log: slog.New(slog.DiscardHandler)})
+	src, st, grouped, hidden, err := revisionSource(cmd, &storing{at: d.at, server: d.asking, more: true}, n, dir.Options{Types: d.types, Flag: flagOf, CEL: cel.Compile, V2: d.load.V2, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	return d.loaded(cmd, of, src, st, grouped, client, byGroup)
+	side, err := d.loaded(cmd, of, src, st, grouped, client, byGroup)
+	if err == nil && hidden > 0 {
+		side.ByVersion()
+	}
+	return side, err
 }
 
 // loaded is a side of all groups, or of what a node gets of them.
@@ -318,7 +323,7 @@ func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
 		for _, t := range byType(view) {
 			for r := range t.All() {
-				side.Add(compare.Resource{Type: t.Type(), Name: r.Name, Group: group, Place: place(t.Type(), r.Name)}, r.Body)
+				side.Add(compare.Resource{Type: t.Type(), Name: r.Name, Group: group, Place: place(t.Type(), r.Name), Version: r.Version}, r.Body)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ import (
 type exporting struct {
 	cmd            *cobra.Command
 	dir, out       string
-	at             storeFlags
+	from           storing
 	format         string
 	watch          bool
 	options        export.Options
@@ -82,7 +82,8 @@ disk is logged and leaves OUT as it is; SIGHUP tries again at once.
 If DIR has groups, the Envoy gets those that match --node and --cluster.
 
 In the place of DIR there may be a revision of the store at --store, such as rev:r412; rev:head
-is the newest.
+is the newest. Without --store the server at --server is asked, which serves a store: it shows
+no secrets, and what has some is not exported from there.
 
 OUT must not be inside DIR. If it does not exist it is created, with mode 0750;
 everyone who can read OUT can read the secrets in it. If Envoy sees OUT at another
@@ -131,7 +132,9 @@ be written; 2 wrong usage.`,
 	sizeVar(f, &e.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file in DIR")
 	followFlag(f, &e.load.FollowLinksOutside)
 	v2Flag(f, &e.load.V2)
-	titled(f, "Store", e.at.flags)
+	titled(f, "Store", e.from.at.flags)
+	e.from.flag = "server" // --admin is of the Envoy
+	e.from.server.flagsAs(f, e.from.flag)
 	e.logging.flags(f)
 	return cmd
 }
@@ -167,7 +170,7 @@ func (e *exporting) check() error {
 // origin looks at what is exported.
 func (e *exporting) origin() error {
 	switch is := strings.HasPrefix(e.dir, ofRevision); {
-	case !is && e.at.url != "":
+	case !is && e.from.at.url != "":
 		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
 	case !is:
 		return e.apart()
@@ -177,7 +180,7 @@ func (e *exporting) origin() error {
 	if _, err := parseRevision(e.dir); err != nil {
 		return err
 	}
-	_, _, err := e.at.check()
+	_, err := e.from.through(e.cmd)
 	return err
 }
 
@@ -186,7 +189,11 @@ func (e *exporting) read() (report dir.Report, empty bool, err error) {
 	if strings.HasPrefix(e.dir, ofRevision) {
 		n, err := parseRevision(e.dir)
 		if err == nil {
-			e.source, e.store, _, err = revisionSource(e.cmd, &e.at, n, e.load)
+			var hidden int
+			e.source, e.store, _, hidden, err = revisionSource(e.cmd, &e.from, n, e.load)
+			if err == nil && hidden > 0 {
+				err = failure{fmt.Errorf("%s has secrets in %s, which a server does not show", e.dir, amount(hidden, "resource")), "--store URL exports them from the store itself"}
+			}
 		}
 		return report, false, err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/revisions"
 )
@@ -53,7 +52,8 @@ revision, or no such group in it; 5 a rollout of the group is under way.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	c.flags(f)
+	titled(f, "Store", c.at.flags)
+	c.notes(f)
 	f.StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411; default: the newest")
 	plainUsage(cmd)
 	return cmd
@@ -68,7 +68,7 @@ func oneGroup(cmd *cobra.Command, args []string) error {
 
 // freeze has a group held at a revision; 0: the newest.
 func freeze(ctx context.Context, w io.Writer, r *revisions.Repository, group string, n revisions.Number, note revisions.Note) error {
-	s, err := snapshot(ctx, r, n)
+	s, err := ledger.At(ctx, r, n)
 	if err != nil {
 		return err
 	}
@@ -147,43 +147,20 @@ frozen; 5 a rollout of the group is under way.`,
 }
 
 // printFrozen says which changes are not served.
-func printFrozen(w io.Writer, keys []revisions.Key, holds map[string]revisions.Hold) {
-	changed := map[string]int{}
-	for _, k := range keys {
-		if _, is := holds[k.Group]; is {
-			changed[k.Group]++
+func printFrozen(w io.Writer, held []adminapi.HeldChanges) {
+	for _, h := range held {
+		text := "frozen at " + h.Revision
+		if h.Message != "" {
+			text += " by " + printable.Line(h.Author) + ": " + printable.Line(h.Message)
 		}
+		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", amount(h.Changes, "change"), printable.Line(h.Group), text)
 	}
-	for _, group := range slices.Sorted(maps.Keys(changed)) {
-		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", amount(changed[group], "change"), printable.Line(group), frozenText(holds[group]))
-	}
-}
-
-func frozenText(h revisions.Hold) string {
-	text := "frozen at " + h.Number.String()
-	if h.Message != "" {
-		text += " by " + printable.Line(h.Author) + ": " + printable.Line(h.Message)
-	}
-	return text
-}
-
-// holdsOf are the holds that a server serves.
-func holdsOf(holds map[string]revisions.Hold) (all []adminapi.Hold) {
-	for _, group := range slices.Sorted(maps.Keys(holds)) {
-		h := holds[group]
-		is := adminapi.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
-		if n := h.Next; n != nil {
-			is.Next, is.Rollout = n.Number.String(), n.Rollout
-		}
-		all = append(all, is)
-	}
-	return all
 }
 
 // heldNote says in a few words which groups are held.
 func heldNote(holds map[string]revisions.Hold) string {
 	var all []string
-	for i, h := range holdsOf(holds) {
+	for i, h := range ledger.Holds(holds) {
 		if i == 5 {
 			all = append(all, "…")
 			break

@@ -1,38 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/revisions"
 )
-
-// A historyItem is a revision as history prints it.
-type historyItem struct {
-	Revision string    `json:"revision"`
-	Time     time.Time `json:"time"`
-	Author   string    `json:"author"`
-	Message  string    `json:"message"`
-	Source   string    `json:"source,omitempty"` // such as a revision of git
-	Items    int       `json:"items"`
-	Set      int       `json:"set"`
-	Removed  int       `json:"removed"`
-	Restores string    `json:"restores,omitempty"`
-
-	Holds []adminapi.Hold `json:"holds,omitempty"` // groups that are frozen at it
-}
 
 // A pasting is what chancery history is told by its flags.
 type pasting struct {
 	output
-	at      storeFlags
+	storing
 	limit   int
 	timeout time.Duration
 }
@@ -40,14 +27,15 @@ type pasting struct {
 func historyCommand() *cobra.Command {
 	var p pasting
 	cmd := &cobra.Command{
-		Use:   "history [TYPE/NAME] --store URL",
+		Use:   "history [TYPE/NAME] [--store URL]",
 		Short: "List the revisions in a store, or those that changed a resource",
 		Long: `History lists the revisions in a store, the newest first: who committed each, when, why, and
-what it changed, and which groups are frozen at it. With TYPE/NAME, such as cluster/web, it lists those that set or removed this
-resource, in whichever group.
+what it changed, and which groups are frozen at it. With TYPE/NAME, such as cluster/web, it lists those
+that set or removed this resource, in whichever group. Without --store the server at --admin is
+asked, which serves a store.
 
-Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 4 no revision that is kept has
-had the resource.`,
+Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 no
+revision that is kept has had the resource, or the server has no store.`,
 		Example: `  chancery history --store file:/var/lib/chancery/store
   chancery history cluster/web --store etcd://e1:2379,e2:2379,e3:2379/prod -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -55,11 +43,11 @@ had the resource.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	titled(f, "Store", p.at.flags)
+	p.storing.flags(f)
 	p.output.flags(cmd, "table", "wide", "json", "yaml", "jsonl", "name")
 	f.IntVar(&p.limit, "limit", 50, "maximum `number` of revisions; 0: all")
 	f.DurationVar(&p.timeout, "timeout", storeTime, "maximum `time` to wait for the store")
-	plainUsage(cmd)
+	usage(cmd)
 	return cmd
 }
 
@@ -70,131 +58,70 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	if p.limit < 0 || p.timeout <= 0 {
 		return errors.New("--limit must not be negative, and --timeout more than 0")
 	}
-	of := func(context.Context, *revisions.Repository, revisions.Revision) (bool, error) { return true, nil }
+	typ, url, name := "", "", ""
 	if len(args) > 0 {
-		t, name, err := resourceNamed(args[0])
+		t, n, err := resourceNamed(args[0])
 		if err != nil {
 			return err
 		}
-		of = changes(t.URL, name)
+		typ, url, name = inPath(t), t.URL, n
 	}
-	var all []historyItem
-	err := withStore(cmd, &p.at, p.timeout, func(ctx context.Context, r *revisions.Repository) error {
-		holds, err := r.Holds(ctx)
-		if err != nil {
-			return err
-		}
-		var wrong error
-		err = r.History(ctx, func(rev revisions.Revision) bool {
-			var is bool
-			if is, wrong = of(ctx, r, rev); wrong != nil {
-				return false
-			}
-			if is {
-				all = append(all, itemOf(rev, holdsOf(holds)))
-			}
-			return p.limit == 0 || len(all) < p.limit
-		})
-		return errors.Join(err, wrong)
+	h, err := askStore(cmd, &p.storing, p.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.History, error) {
+		return ledger.History(ctx, r, url, name, p.limit)
+	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.History, error) {
+		return d.Revisions(ctx, typ, name, cmp.Or(p.limit, maxLimit))
 	})
 	switch {
 	case err != nil:
 		return err
-	case len(all) == 0 && len(args) > 0:
+	case len(h.Items) == 0 && len(args) > 0:
 		return outcome{failure{fmt.Errorf("no revision that is kept has changed %s", args[0]), ""}, notFound}
 	}
-	return p.print(cmd, all)
+	return p.print(cmd, h)
 }
 
-// changes returns what says whether a revision changed a resource, for revisions from the newest on.
-func changes(url, name string) func(context.Context, *revisions.Repository, revisions.Revision) (bool, error) {
-	var is *revisions.Snapshot
-	return func(ctx context.Context, r *revisions.Repository, rev revisions.Revision) (changed bool, err error) {
-		if is == nil || is.Revision.Number != rev.Number {
-			if is, err = r.At(ctx, rev.Number); err != nil {
-				return false, err
-			}
-		}
-		was := &revisions.Snapshot{}
-		if rev.Number > 1 {
-			if was, err = r.At(ctx, rev.Number-1); errors.Is(err, revisions.ErrNotFound) {
-				was, err = is, nil // the oldest that is kept: nobody knows what it changed
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		is.Since(was, func(a, b *revisions.Item) bool {
-			if a == nil {
-				a = b
-			}
-			k := a.Key()
-			changed = k.Type == url && k.Name == name
-			return !changed
-		})
-		is = was
-		return changed, nil
-	}
-}
+// maxLimit is how many items a server gives at most.
+const maxLimit = 100_000
 
-func itemOf(r revisions.Revision, holds []adminapi.Hold) historyItem {
-	h := historyItem{Revision: r.Number.String(), Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set, Removed: r.Removed}
-	if r.Restores > 0 {
-		h.Restores = r.Restores.String()
-	}
-	for _, hold := range holds {
-		if hold.Revision == h.Revision {
-			h.Holds = append(h.Holds, hold)
-		}
-	}
-	return h
-}
-
-func (p *pasting) print(cmd *cobra.Command, all []historyItem) error {
+func (p *pasting) print(cmd *cobra.Command, h *adminapi.History) error {
 	w := p.page(cmd)
 	if !p.people() {
-		return data(&p.output, w, answered[historyItem]{adminapi.Version, "History", all}, all, func(h historyItem) string { return h.Revision })
+		return data(&p.output, w, h, h.Items, func(r adminapi.Revision) string { return r.Revision })
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if !p.noHeaders {
-		fmt.Fprint(t, "REVISION\tTIME\tAUTHOR\tSET\tREMOVED\t")
+	t := table{headers: []string{"REVISION", "TIME", "AUTHOR", "SET", "REMOVED"}}
+	if p.wide() {
+		t.headers = append(t.headers, "ITEMS", "SOURCE")
+	}
+	t.headers = append(t.headers, "MESSAGE")
+	for _, r := range h.Items {
+		cells := []string{r.Revision, r.Time.Format(time.RFC3339), r.Author, strconv.Itoa(r.Set), strconv.Itoa(r.Removed)}
 		if p.wide() {
-			fmt.Fprint(t, "ITEMS\tSOURCE\t")
+			cells = append(cells, strconv.Itoa(r.Items), r.Source)
 		}
-		fmt.Fprintln(t, "MESSAGE")
+		message := []string{r.Message}
+		if r.Restores != "" {
+			message = append(message, "(content of "+r.Restores+")")
+		}
+		for _, h := range r.Holds {
+			message = append(message, fmt.Sprintf("(group %s is frozen here by %s: %s)", h.Group, h.Author, h.Message))
+		}
+		t.row(append(cells, strings.Join(message, " "))...)
 	}
-	for _, h := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t", h.Revision, h.Time.Format(time.RFC3339), printable.Line(h.Author), h.Set, h.Removed)
-		if p.wide() {
-			fmt.Fprintf(t, "%d\t%s\t", h.Items, printable.Line(h.Source))
-		}
-		message := printable.Line(h.Message)
-		if h.Restores != "" {
-			message += " (content of " + h.Restores + ")"
-		}
-		fmt.Fprint(t, message)
-		for _, hold := range h.Holds {
-			fmt.Fprintf(t, " (group %s is frozen here by %s: %s)", printable.Line(hold.Group), printable.Line(hold.Author), printable.Line(hold.Message))
-		}
-		fmt.Fprintln(t)
-	}
-	if err := t.Flush(); err != nil {
-		return failure{err, ""}
-	}
+	t.print(w, &p.output)
 	return nil
 }
 
 func rollbackCommand() *cobra.Command {
 	var c committing
 	cmd := &cobra.Command{
-		Use:   "rollback REV --store URL -m MESSAGE",
+		Use:   "rollback REV -m MESSAGE [--store URL]",
 		Short: "Commit the content of an earlier revision of a store",
 		Long: `Rollback makes a new revision with all of the content of an earlier one, such as r411. Nothing
 of the history goes: a rollback can be rolled back. Servers of the store serve it as
-soon as it is committed.
+soon as it is committed. Without --store the server at --admin is asked, as apply does it.
 
 Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or written; 2 wrong usage;
-4 there is no such revision, or it is not kept; 5 somebody else has committed meanwhile.`,
+3 no server answers, or it lets nobody commit; 4 there is no such revision, or it is not kept; 5 somebody else has committed meanwhile.`,
 		Example: `  chancery rollback r411 --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "the new timeout breaks web"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -210,22 +137,20 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			return withStore(cmd, &c.at, c.timeout, func(ctx context.Context, r *revisions.Repository) error {
-				base, err := r.Head(ctx)
-				if err != nil {
-					return err
-				}
-				next, err := r.Restore(ctx, base, n, c.note)
-				if err != nil {
-					return err
-				}
-				return printCommitted(cmd.OutOrStdout(), base, next)
+			done, err := askStore(cmd, &c.storing, c.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
+				return (&ledger.Committer{Repo: r}).Restore(ctx, n, c.note)
+			}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
+				return d.Restore(ctx, n.String(), adminapi.RestoreRequest{Message: c.note.Message, Author: c.note.Author})
 			})
+			if err != nil {
+				return err
+			}
+			return printCommit(cmd.OutOrStdout(), done, false)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.flags(f)
-	plainUsage(cmd)
+	usage(cmd)
 	return cmd
 }

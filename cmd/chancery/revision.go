@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -34,31 +33,20 @@ func parseRevision(arg string) (revisions.Number, error) {
 	return n, err
 }
 
-// snapshot returns a revision of a store; 0: the newest.
-func snapshot(ctx context.Context, r *revisions.Repository, n revisions.Number) (*revisions.Snapshot, error) {
-	if n > 0 {
-		return r.At(ctx, n)
+// revisionSource returns a revision as the directory would be that has it, and how many of its resources are
+// there without what may not be shown.
+func revisionSource(cmd *cobra.Command, from *storing, n revisions.Number, opts dir.Options) (src *dir.Source, st *store.Store, grouped bool, hidden int, err error) {
+	s, hidden, err := from.revision(cmd, n)
+	if err != nil {
+		return nil, nil, false, 0, err
 	}
-	s, err := r.Head(ctx)
-	if err == nil && s.Revision.Number == 0 {
-		err = fmt.Errorf("a revision: %w", revisions.ErrNotFound)
+	for it := range s.All {
+		grouped = grouped || it.Group != groups.Default
 	}
-	return s, err
-}
-
-// revisionSource returns a revision as the directory would be that has it.
-func revisionSource(cmd *cobra.Command, at *storeFlags, n revisions.Number, opts dir.Options) (src *dir.Source, st *store.Store, grouped bool, err error) {
-	err = withStore(cmd, at, storeTime, func(ctx context.Context, r *revisions.Repository) error {
-		s, err := snapshot(ctx, r, n)
-		if err != nil {
-			return err
-		}
-		for it := range s.All {
-			grouped = grouped || it.Group != groups.Default
-		}
-		st = store.New()
-		src = dir.New("", st, opts)
-		return src.Restore(applied.Config(s, s.Revision.Time))
-	})
-	return src, st, grouped, err
+	st = store.New()
+	src = dir.New("", st, opts)
+	if err = src.Restore(applied.Config(s, s.Revision.Time)); err != nil {
+		err = failure{err, ""}
+	}
+	return src, st, grouped, hidden, err
 }

@@ -37,6 +37,7 @@ type serving struct {
 	at              storeFlags
 	replicas        replicating
 	streams         func() int // open now
+	storeWrite      bool // commits of the admin API are taken
 	front           front
 	rest            restFront
 	identity        identifying
@@ -122,7 +123,8 @@ runs, with a lease or without ("chancery endpoints", docs/endpoints.md).
 
 With --store URL there is no DIR: serve has its configuration from a store, into which
 "chancery apply" commits revisions, and serves each as a whole when it is committed. Any
-number of servers may serve one store. While the store is away, they serve on; after a
+number of servers may serve one store. With --store-write, "chancery apply" may ask the admin
+API of the server to commit. While the store is away, they serve on; after a
 restart, too: the last good is in --state-dir (docs/revisions.md).
 
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
@@ -174,7 +176,7 @@ cannot be listened on; 2 wrong usage.`,
 	titled(f, "Listening and TLS", func(f *pflag.FlagSet) { s.front.flags(f, &s.rest.address, &s.insecureSecrets, &s.monitor) })
 	titled(f, "Identity", s.identity.flags)
 	titled(f, "Admin API", func(f *pflag.FlagSet) { s.admin.flags(f); s.endpoints.flags(f) })
-	titled(f, "Store", func(f *pflag.FlagSet) { s.at.flags(f); s.replicas.flags(f) })
+	titled(f, "Store", s.storeFlags)
 	titled(f, "Files", s.fileFlags)
 	titled(f, "Loading and removing", s.loading)
 	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
@@ -182,6 +184,12 @@ cannot be listened on; 2 wrong usage.`,
 	titled(f, "Log", s.logging.flags)
 	titledUsage(cmd, "\"chancery help limits\" lists the flags that limit what clients may do.")
 	return cmd
+}
+
+func (s *serving) storeFlags(f *pflag.FlagSet) {
+	s.at.flags(f)
+	s.replicas.flags(f)
+	f.BoolVar(&s.storeWrite, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API")
 }
 
 func (s *serving) fileFlags(f *pflag.FlagSet) {

@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/revisions"
@@ -72,11 +73,7 @@ func storedOf(cmd *cobra.Command, s *serving) (source, error) {
 // open implements [source].
 func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
 	d.store, d.metrics, d.changed = st, m, changed
-	r := &review{}
-	if !s.insecureSecrets {
-		r.exposed = exposed(&s.front, &s.rest)
-	}
-	d.as = dir.New("", store.New(), dir.Options{Log: s.log, V2: s.manner.v2, Types: s.types, CEL: cel.Compile, References: true, Flag: flagOf, Review: r.load})
+	d.as = dir.New("", store.New(), d.options(s.log))
 	engine, closer, err := s.at.open(s.log)
 	if err != nil {
 		return nil, err
@@ -223,7 +220,7 @@ func (d *stored) config() adminapi.Config {
 	s := &adminapi.Store{URL: d.dir}
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message, s.At = r.Number.String(), r.Author, r.Message, &r.Time
-		s.Holds = holdsOf(d.repo.Holds())
+		s.Holds = ledger.Holds(d.repo.Holds())
 	} else {
 		s.LastGood = d.disk.Load()
 	}

@@ -108,3 +108,52 @@ func testStoreSecrets(t *testing.T) {
 	d.clusters().gets("a")
 	chancery(t, 1, "revision r2 is not served: s.yaml:", "status", "--admin", admin)
 }
+
+// Each command of a store works through a server of it: those that read for whoever may ask, those that commit if the
+// server was started to take that, and for those alone who show who they are. No answer has a secret.
+func TestStoreThroughServer(t *testing.T) {
+	t.Parallel()
+	t.Run("SAFE-6 the store through a server shows no secret", testThroughServer)
+}
+
+func testThroughServer(t *testing.T) {
+	t.Parallel()
+	at := "file:" + filepath.Join(t.TempDir(), "store")
+	socket, config, out := "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir(), filepath.Join(t.TempDir(), "out")
+	port := "127.0.0.1:" + freePort(t)
+	write(t, config, "a.yaml", cluster("a"), "s.yaml", withSecret("s"))
+	on := func(admin string, args ...string) []string { return append(args, "--admin", admin) }
+	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--admin-listen", port)
+	chancery(t, 3, "this server commits nothing to its store", on(socket, "apply", config, "-m", "why")...)
+	d.killed()
+
+	d = serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--admin-listen", port, "--store-write")
+	chancery(t, 3, "for those who show who they are", on("http://"+port, "apply", config, "-m", "why")...)
+	chancery(t, 0, "r1 would be committed after r0: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
+	chancery(t, 0, "r1: 2 set, 0 removed", on(socket, "apply", config, "-m", "first", "--author", "ana")...)
+	chancery(t, 0, "nothing differs from r1", "apply", config, "-m", "again", "--store", at)
+	d.clusters().gets("a", "s")
+	write(t, config, "b.yaml", cluster("b"), "s.yaml", strings.ReplaceAll(withSecret("s"), "Quokkas", "Wombats"))
+	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
+	d.clusters().gets("a", "b", "s")
+	chancery(t, 5, "revision r1 is not the newest any more: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)
+	d.logged("a commit to the store was refused")
+	chancery(t, 0, "unix socket (says ben)", on("http://"+port, "history")...)
+	chancery(t, 0, "r2", on("http://"+port, "history", "cluster/b", "-o", "name")...)
+	chancery(t, 4, "no revision that is kept has changed cluster/x", on(socket, "history", "cluster/x")...)
+	chancery(t, 0, "a.yaml:1:1", on("http://"+port, "blame", "cluster/a")...)
+	chancery(t, 4, "the newest revision has no cluster/x", on(socket, "blame", "cluster/x")...)
+	chancery(t, 1, "(secrets, or what cannot be shown): [redacted] → [redacted]", on("http://"+port, "diff", "rev:r1", "rev:r2")...)
+	chancery(t, 0, "no difference", on("http://"+port, "diff", "rev:head", config)...)
+	chancery(t, 4, "the newest is r2", on(socket, "diff", "rev:r9", config)...)
+	chancery(t, 1, "rev:r2 has secrets in 1 resource, which a server does not show", "export", "rev:r2", "--out", out, "--server", socket)
+	less := t.TempDir()
+	write(t, less, "a.yaml", cluster("a"))
+	chancery(t, 0, "r3: 0 set, 2 removed", on(socket, "apply", less, "-m", "no secret", "--prune")...)
+	chancery(t, 0, "ok: 1 resource", "export", "rev:head", "--out", out, "--server", socket)
+	chancery(t, 0, "r4: 2 set, 0 removed", on(socket, "rollback", "r2", "-m", "back")...)
+	d.clusters().gets("a", "b", "s")
+	chancery(t, 4, "the newest is r4", on(socket, "rollback", "r9", "-m", "back")...)
+	write(t, less, "b.yaml", "x: b\n")
+	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)
+}

@@ -46,11 +46,12 @@ type Server struct {
 	Log *slog.Logger // nil: slog.Default()
 
 	Endpoints *endpoints.Registry // nil: none can be registered
+	Revisions *Revisions          // nil: there is no store
 
 	Replicas Replicas // the other servers of the store; nil: there is none, or nobody can ask
 
-	readers, waiters, heavy, making, asking, spreading, writing, streams doors // made by Handler
-	once                                                                 sync.Once
+	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // made by Handler
+	once                                                                          sync.Once
 
 	mu   sync.Mutex     // held for memory only
 	held map[string]int // large answers under way, by connection

@@ -18,6 +18,17 @@ type problem struct {
 
 func (p *problem) Error() string { return p.message }
 
+// mistakes are a problem of what was to be committed, each with its place.
+type mistakes struct {
+	problem
+	all []string
+}
+
+func (m *mistakes) Unwrap() error { return &m.problem }
+
+// mistakesMost is how many mistakes are told.
+const mistakesMost = 1000
+
 // wrong says that a parameter of a request is.
 func wrong(field, message, hint string) error {
 	return &problem{http.StatusBadRequest, field, message, hint}
@@ -58,5 +69,9 @@ func refuse(w http.ResponseWriter, err error) {
 	if !ok {
 		p = &problem{code: http.StatusInternalServerError, message: err.Error()}
 	}
-	answer(w, p.code, adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Field: p.field, Message: p.message, Hint: p.hint})
+	said := adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Field: p.field, Message: p.message, Hint: p.hint}
+	if m, ok := errors.AsType[*mistakes](err); ok {
+		said.Errors = m.all[:min(len(m.all), mistakesMost)]
+	}
+	answer(w, p.code, said)
 }

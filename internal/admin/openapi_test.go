@@ -112,7 +112,8 @@ func (d *document) write(t *testing.T) []byte {
 		if rt.in != nil {
 			d.line(3, "requestBody:")
 			in := "application/json"
-			if _, lines := rt.in.(adminapi.EndpointLine); lines {
+			switch rt.in.(type) {
+			case adminapi.EndpointLine, adminapi.RevisionLine:
 				in = linesOfJSON
 			}
 			d.line(4, "content: {%s: {schema: %s}}", in, d.schema(reflect.TypeOf(rt.in)))
@@ -124,7 +125,7 @@ func (d *document) write(t *testing.T) []byte {
 			content = out
 		case adminapi.Event:
 			content, schema = "text/event-stream", d.schema(reflect.TypeOf(out))
-		case adminapi.EndpointLines:
+		case adminapi.EndpointLines, adminapi.RevisionLine:
 			content, schema = linesOfJSON, d.schema(reflect.TypeOf(out))
 		default:
 			schema = d.schema(reflect.TypeOf(out))
@@ -196,6 +197,9 @@ func (d *document) schema(t reflect.Type) string {
 	case reflect.Pointer:
 		return d.schema(t.Elem())
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "{type: string, format: byte}"
+		}
 		return "{type: array, items: " + d.schema(t.Elem()) + "}"
 	case reflect.Map:
 		return "{type: object, additionalProperties: " + d.schema(t.Elem()) + "}"
@@ -261,11 +265,15 @@ type apiComments struct {
 
 func comments(t *testing.T) apiComments {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../adminapi/api.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := apiComments{types: map[string]string{}, fields: map[string]string{}}
+	var decls []ast.Decl
+	for _, file := range []string{"api.go", "revisions.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), "../adminapi/"+file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, f.Decls...)
+	}
 	text := func(groups ...*ast.CommentGroup) string {
 		for _, g := range groups {
 			if s := strings.TrimSpace(string(new(comment.Printer).Text(new(comment.Parser).Parse(g.Text())))); s != "" {
@@ -274,7 +282,7 @@ func comments(t *testing.T) apiComments {
 		}
 		return ""
 	}
-	for _, decl := range f.Decls {
+	for _, decl := range decls {
 		g, ok := decl.(*ast.GenDecl)
 		if !ok {
 			continue

@@ -53,6 +53,7 @@ var paramsOf = map[string][]param{
 	"GET /api/v1/endpoints/{cluster}/{id}":    {paramGroupOf},
 	"PUT /api/v1/endpoints/{cluster}/{id}":    {paramGroupOf},
 	"DELETE /api/v1/endpoints/{cluster}/{id}": {paramGroupOf},
+	"GET /api/v1/revisions":                   {paramType, {"name", "string", "a resource of the type: only revisions that changed it"}, paramLimit},
 	"GET /config_dump":                        {{"node", "string", "the node id of a client"}},
 }
 

@@ -48,6 +48,12 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/endpoints/{cluster}/{id}", "one registered endpoint", adminapi.EndpointList{}, nil, s.big(s.listEndpoints)},
 		{"PUT", "/api/v1/endpoints/{cluster}/{id}", "registers an endpoint, or renews its lease", adminapi.EndpointsResult{}, adminapi.Endpoint{}, s.brief(&s.writing, s.putEndpoint)},
 		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", "removes an endpoint", adminapi.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"GET", "/api/v1/revisions", "the revisions of the store, the newest first; those that changed a resource with ?type=&name=", adminapi.History{}, nil, s.big(s.history)},
+		{"POST", "/api/v1/revisions", "commits a configuration to the store, one item a line (NDJSON)", adminapi.Commit{}, adminapi.RevisionLine{}, s.commit},
+		{"GET", "/api/v1/revisions/{rev}", "one of them, such as r412 or head", adminapi.History{}, nil, s.brief(&s.asking, s.revision)},
+		{"GET", "/api/v1/revisions/{rev}/items", "all that a revision has, one item a line (NDJSON)", adminapi.RevisionLine{}, nil, s.big(s.revisionItems)},
+		{"POST", "/api/v1/revisions/{rev}/restore", "commits the content of a revision again", adminapi.Commit{}, adminapi.RestoreRequest{}, s.brief(&s.writing, s.restore)},
+		{"GET", "/api/v1/blame/{type}/{name...}", "which revision set a resource", adminapi.Blame{}, nil, s.brief(&s.asking, s.blame)},
 		{"GET", "/api/v1/openapi.yaml", "this API, for programs", "application/yaml", nil, openAPI},
 		{"GET", "/version", "the version of the program", adminapi.VersionInfo{}, nil, s.version},
 	}
@@ -63,6 +69,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
 		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
 		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
+		s.commits = newDoors(maxCommits)
 	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path

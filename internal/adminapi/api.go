@@ -579,4 +579,6 @@ type Error struct {
 	Field      string `json:"field,omitempty"` // the parameter that is wrong
 	Message    string `json:"message"`
 	Hint       string `json:"hint,omitempty"`
+
+	Errors []string `json:"errors,omitempty"` // what is wrong with what was to be committed, each with its place; at most 1000
 }

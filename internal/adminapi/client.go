@@ -53,7 +53,7 @@ func Dial(t Target) (*Daemon, error) {
 		t.URL = DefaultURL
 	}
 	d := &Daemon{shown: t.URL}
-	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10} // no proxy of the environment
+	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // no proxy of the environment
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	transport.DialContext = dialer.DialContext
 	switch u, err := url.Parse(t.URL); {
@@ -96,6 +96,11 @@ func Dial(t Target) (*Daemon, error) {
 	// A redirect would take the token elsewhere, and no answer is one.
 	d.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return d, nil
+}
+
+// Plain reports whether what is asked goes over a network in plain text.
+func (t Target) Plain() bool {
+	return strings.HasPrefix(t.URL, "http:") && !loopback(t.URL)
 }
 
 func loopback(base string) bool {
@@ -159,10 +164,18 @@ func (u *Unreachable) Error() string {
 // Unwrap implements what errors.Is needs.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
+// lines are a body of JSON, an object a line.
+type lines []byte
+
 // open asks, and returns an answer that is 2xx.
 func (d *Daemon) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
 	var in io.Reader
-	if body != nil {
+	kind := "application/json"
+	switch body := body.(type) {
+	case nil:
+	case lines:
+		in, kind = bytes.NewReader(body), "application/x-ndjson"
+	default:
 		b, err := json.Marshal(body)
 		if err != nil {
 			return nil, err
@@ -178,8 +191,11 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
+	if kind != "application/json" { // much may come, which a server that takes nothing does not want
+		r.Header.Set("Expect", "100-continue")
+	}
 	if method != http.MethodGet { // which no page of another origin can send unasked
-		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Type", kind)
 	}
 	if d.token != "" {
 		r.Header.Set("Authorization", "Bearer "+d.token)

@@ -24,6 +24,8 @@ type Resource struct {
 	Group string // "": sides are not compared by group
 	Place string // where it stands; "": nobody knows
 
+	Version string // that of the bytes with their secrets; "": nobody knows
+
 	shown  proto.Message
 	sum    [sha256.Size]byte // of what it is, with its secrets
 	hidden bool              // it has secrets, or what nobody can look into, and sum tells
@@ -37,6 +39,7 @@ type Side struct {
 	finder   *secret.Finder
 	all      map[key]Resource
 	redacted bool // it comes from who shows no secrets
+	versions bool // it does, and the versions of resources tell whether these differ
 
 	states []protoreflect.Name // of a dump: where in an entry the resource may be
 }
@@ -48,6 +51,9 @@ type key struct{ group, url, name string }
 func NewSide(types *envoyapi.Types, redacted bool) *Side {
 	return &Side{types: types, finder: secret.NewFinder(types), all: map[key]Resource{}, redacted: redacted}
 }
+
+// ByVersion says that secrets are not in the messages of the side, and the versions of its resources tell whether they differ.
+func (s *Side) ByVersion() { s.versions = true }
 
 // Add adds a resource, with its encoded message. Of two of the same group, type and name the first
 // counts.
@@ -111,7 +117,8 @@ func Sides(a, b *Side) (all []Difference) {
 			all = append(all, difference(Added, is))
 			continue
 		}
-		if was.sum == is.sum {
+		versions := (a.versions || b.versions) && was.hidden && is.hidden && was.Version != "" && is.Version != ""
+		if was.sum == is.sum && !versions || versions && was.Version == is.Version {
 			continue
 		}
 		d := difference(Changed, is)
@@ -120,7 +127,7 @@ func Sides(a, b *Side) (all []Difference) {
 			x, y = asDumped(x), asDumped(y)
 		}
 		if d.Fields = fields(b.types, x, y); len(d.Fields) == 0 {
-			if !was.hidden && !is.hidden || a.redacted || b.redacted {
+			if !was.hidden && !is.hidden || !versions && (a.redacted || b.redacted) {
 				continue // it is encoded in another way, or nobody can say
 			}
 			d.Fields = []Field{{Path: "(secrets, or what cannot be shown)", From: secret.Redacted, To: secret.Redacted}}

@@ -217,6 +217,8 @@ var effects = map[string]string{
 
 	"internal/admin lines.run goroutine": "reads lines while those before are written; ends before its request",
 	"internal/admin lines.read clock":    "until when the next line must come",
+	"internal/admin Server.commit clock": "who commits much may take longer than for other requests",
+	"internal/admin slowly.Write clock":  "when a write of a long answer has taken too long",
 	"internal/admin lines.do clock":      "until when its answer must be taken",
 
 	"endpoints Local mutex":            "what is registered, and who waits for the disk; one of them is held while that writes, by who commits for all",

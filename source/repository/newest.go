@@ -153,3 +153,6 @@ func (s *Source) ask() error {
 		}
 	}
 }
+
+// Repository is what the source reads. Who asks it for revisions shares what is served already.
+func (s *Source) Repository() *revisions.Repository { return s.repo }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/applied"
+	internalsecret "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// revisions is what the admin API knows of the store; nil: there is none.
+func (s *serving) revisions() *admin.Revisions {
+	d, ok := s.source.(*stored)
+	if !ok {
+		return nil
+	}
+	finder := internalsecret.NewFinder(s.types)
+	return &admin.Revisions{
+		Repo:  d.repo.Repository(),
+		Write: s.storeWrite,
+		Show: func(url string, body []byte) ([]byte, bool) {
+			m, whole := finder.Shown(url, body)
+			if whole {
+				return body, true
+			}
+			// What is of no known type is a message of another, that has nothing in it.
+			if m == nil || !strings.HasSuffix(url, "/"+string(m.ProtoReflect().Descriptor().FullName())) {
+				return nil, false
+			}
+			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+			if err != nil {
+				return nil, false
+			}
+			return b, false
+		},
+		Review: func(next *revisions.Snapshot) []string {
+			quiet := dir.New("", store.New(), d.options(slog.New(slog.DiscardHandler)))
+			if err := quiet.Restore(applied.Config(next, time.Now())); err != nil {
+				return problemsOf(err)
+			}
+			return nil
+		},
+		Refused: func(author, message string, err error) {
+			s.log.Warn("a commit to the store was refused", "author", author, "message", message, "error", err)
+		},
+	}
+}
+
+// options are those of what is served as a directory.
+func (d *stored) options(log *slog.Logger) dir.Options {
+	r := &review{}
+	if !d.insecureSecrets {
+		r.exposed = exposed(&d.front, &d.rest)
+	}
+	return dir.Options{Log: log, V2: d.manner.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: flagOf, Review: r.load}
+}

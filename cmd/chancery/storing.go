@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/ledger"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// A storing says how a command comes to a store: by itself, or through a server of it.
+type storing struct {
+	at     storeFlags
+	server asking
+	flag   string // that names the server; "": admin
+	more   bool   // the server is asked of something else, too: then --store counts, if both are given
+}
+
+func (s *storing) flags(f *pflag.FlagSet) {
+	titled(f, "Store", s.at.flags)
+	s.server.flags(f)
+}
+
+// through reports whether a server is asked. What is on the command line counts more than a
+// variable; an error is one of usage.
+func (s *storing) through(cmd *cobra.Command) (bool, error) {
+	store, admin := onCommandLine(cmd, "store"), onCommandLine(cmd, s.name())
+	switch {
+	case store && admin && !s.more:
+		return false, errors.New("give --store or --" + s.name() + ", not both")
+	case s.at.url == "", admin && !store && !s.more:
+		return true, nil
+	}
+	_, _, err := s.at.check()
+	return false, err
+}
+
+func (s *storing) name() string { return cmp.Or(s.flag, "admin") }
+
+// askStore asks a store, or the server of one.
+func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (answer T, err error) {
+	through, err := s.through(cmd)
+	if err != nil {
+		return answer, err
+	}
+	if !through {
+		err = withStore(cmd, &s.at, timeout, func(ctx context.Context, r *revisions.Repository) error {
+			answer, err = local(ctx, r)
+			return err
+		})
+		return answer, err
+	}
+	d, err := s.server.dial()
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), timeout, fmt.Errorf("no answer for %v", timeout))
+	defer cancel()
+	answer, err = remote(ctx, d)
+	return answer, s.asked(cmd, err)
+}
+
+// asked is asked for what a server says of its store.
+func (s *storing) asked(cmd *cobra.Command, err error) error {
+	r, is := errors.AsType[*adminapi.Refused](err)
+	switch {
+	case is && r.Code == http.StatusConflict:
+		return outcome{failure{printed(r), printable.Line(r.Said.Hint)}, conflicted}
+	case is && len(r.Said.Errors) > 0:
+		for _, e := range r.Said.Errors {
+			fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(e))
+		}
+		return outcome{failure{fmt.Errorf("%w: nothing is committed", printed(r)), ""}, failed}
+	case is && r.Code == http.StatusForbidden:
+		return outcome{failure{printed(r), printable.Line(r.Said.Hint)}, noServer}
+	case errors.Is(err, adminapi.ErrTooLarge):
+		return failure{err, "give --store: then it goes to the store itself"}
+	}
+	err = asked(err)
+	if o, is := errors.AsType[outcome](err); is && o.code == noServer && !cmd.Flags().Changed(s.name()) {
+		o.hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
+		return o
+	}
+	return err
+}
+
+// revision returns one of the store, 0 being the newest, and whether something in it is not shown.
+func (s *storing) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
+	at, err = askStore(cmd, s, storeTime, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
+		return ledger.At(ctx, r, n)
+	}, func(ctx context.Context, d *adminapi.Daemon) (*revisions.Snapshot, error) {
+		rev := "head"
+		if n > 0 {
+			rev = n.String()
+		}
+		of, lines, err := d.RevisionItems(ctx, rev)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]*revisions.Item, len(lines))
+		for i, l := range lines {
+			if l.Redacted {
+				hidden++
+			}
+			if items[i], err = ledger.Item(l); err != nil {
+				return nil, fmt.Errorf("%s: %w", ledger.Place(l), err)
+			}
+		}
+		at, err := revisions.Of(items)
+		if err == nil {
+			at.Revision.Time = of.Time
+		}
+		return at, err
+	})
+	return at, hidden, err
+}

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// committing returns a server of a store that takes commits. It shows nothing of secrets, and would not serve a
+// cluster that is called bad.
+func committing(t *testing.T) *Server {
+	t.Helper()
+	e, err := file.Open(t.TempDir()+"/store", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(newFleet())
+	s.Token = func() (string, error) { return "secret", nil }
+	s.Revisions = &Revisions{
+		Repo: revisions.Open(e, revisions.Options{}), Write: true,
+		Show: func(url string, body []byte) ([]byte, bool) { return body, url != xds.Secret.URL },
+		Review: func(next *revisions.Snapshot) []string {
+			if next.Get(revisions.Key{Group: "default", Type: xds.Cluster.URL, Name: "bad"}) != nil {
+				return []string{"a.yaml:7:1: it is bad"}
+			}
+			return nil
+		},
+	}
+	return s
+}
+
+// commitOf is a commit of clusters.
+func commitOf(commit string, names ...string) string {
+	b := `{"commit":{"message":"why","author":"ana"` + commit + "}}\n"
+	for _, name := range names {
+		b += `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"` + name + `","body":"` + base64.StdEncoding.EncodeToString([]byte("\n\x01"+name[:1])) + `","file":"a.yaml","line":3,"col":1}}` + "\n"
+	}
+	return b
+}
+
+// A configuration is committed line by line; what is wrong is told with its place, and nothing of it is committed.
+func TestCommit(t *testing.T) {
+	s := committing(t)
+	h := s.Handler(loopback)
+	const twice = `a.yaml:3:1: CDS \"a\" in group \"default\": `
+	for _, q := range []question{
+		{"GET /api/v1/revisions", "", 200, `"kind":"History","items":[]`},
+		{"GET /api/v1/revisions/head", "", 404, "chancery history"},
+		{"GET /api/v1/revisions/head/items", "", 404, ""},
+		{"POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), 200, `"revision":"r1","base":"r0","set":1,"removed":0,"changes":[{"change":"added","group":"default","type":"` + xds.Cluster.URL + `","name":"a","place":"a.yaml:3:1"}]`},
+		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"kind":"Commit","revision":"r1","base":"r0","set":2,"removed":0}`},
+		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"revision":"r1","base":"r1","set":0,"removed":0}`},
+		{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`},
+		{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "revision r1 is not the newest any more: r2 is"},
+		{"POST /api/v1/revisions", commitOf("", "c", "bad"), 400, `"message":"this server would not serve that","errors":["a.yaml:7:1: it is bad"]`},
+		{"POST /api/v1/revisions", commitOf("", "a", "a"), 400, `"errors":["` + twice},
+		{"POST /api/v1/revisions", commitOf(""), 400, `"field":"item","message":"there is none`},
+		{"POST /api/v1/revisions", `{"item":{}}`, 400, `"field":"commit"`},
+		{"POST /api/v1/revisions", `{"commit":{}}`, 400, `"field":"message"`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":`, 400, `unexpected EOF`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `]`, 400, `invalid character`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `{"itme":{}}`, 400, `unknown field`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":{"group":"default","type":"x","name":"y"}}`, 400, `is no type URL`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"y","redacted":true}}`, 400, `cannot be committed`},
+		{"POST /api/v1/revisions/r1/restore", `{"message":"back"}`, 200, `"revision":"r3","base":"r2","set":1,"removed":0}`},
+		{"POST /api/v1/revisions/r9/restore", `{"message":"back"}`, 404, `the newest is r3`},
+		{"POST /api/v1/revisions/head/restore", `{"message":"back"}`, 400, `"field":"rev"`},
+		{"POST /api/v1/revisions/r1/restore", `{}`, 400, `"field":"message"`},
+		{"GET /api/v1/revisions?limit=1", "", 200, `"revision":"r3"`},
+		{"GET /api/v1/revisions?type=CDS&name=b", "", 200, `"items":[{"revision":"r3"`},
+		{"GET /api/v1/revisions?type=CDS", "", 400, `"field":"name"`},
+		{"GET /api/v1/revisions/2", "", 200, `"author":"token (says ana)","message":"why"`},
+		{"GET /api/v1/revisions/x", "", 404, `is no revision`},
+		{"GET /api/v1/blame/cds/b", "", 200, `"items":[{"group":"default","revision":"r1"`},
+		{"GET /api/v1/blame/x/b", "", 404, `unknown type`},
+		{"GET /api/v1/revisions/r2/items", "", 200, `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"a"`},
+	} {
+		withToken(t, h, q)
+	}
+}
+
+// Who may not commit is refused before anything is read; a server without a store has none of this.
+func TestCommitNeedsProof(t *testing.T) {
+	s := committing(t)
+	s.Token = nil
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "those who show who they are"})
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions/r1/restore", `{"message":"x"}`, 403, "those who show who they are"})
+	s = committing(t)
+	s.Revisions.Write = false
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "this server commits nothing"})
+	s.Revisions = nil
+	for _, what := range []string{"GET /api/v1/revisions", "GET /api/v1/revisions/r1", "GET /api/v1/revisions/r1/items", "GET /api/v1/blame/CDS/a", "POST /api/v1/revisions"} {
+		withToken(t, s.Handler(loopback), question{what, "", 404, "this server has no store"})
+	}
+}
+
+// A commit with more bytes than one may have is refused.
+func TestCommitTooLarge(t *testing.T) {
+	in := http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(commitOf("", "a", "b", "c"))), 300)
+	if _, _, err := readCommit(bufio.NewReader(in)); err == nil || !strings.Contains(err.Error(), "more than 100663296 bytes") {
+		t.Error(err)
+	}
+}
+
+// withToken checks the answer to somebody who has the token.
+func withToken(t *testing.T, h http.Handler, q question) {
+	t.Helper()
+	w := ask(h, q.what, q.body, "Authorization", "Bearer secret")
+	if got := w.Body.String(); w.Code != q.code || !strings.Contains(got, q.answer) {
+		t.Errorf("%s %s: %d, want %d, with %s in\n%s", q.what, q.body, w.Code, q.code, q.answer, got)
+	}
+}

@@ -277,7 +277,7 @@ func (p *typist) types(c command) {
 	cmd := exec.Command("sh", "-c", p.moved(c.prelude)+line)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = p.root, p.env, &syscall.SysProcAttr{Setpgid: true}
 	server := strings.HasPrefix(line, "chancery serve")
-	if stays := server || strings.Contains(line, "--watch") || strings.Contains(line, "go run . serve") ||
+	if stays := server || strings.Contains(line, "--watch") || strings.Contains(line, "endpoints follow") || strings.Contains(line, "go run . serve") ||
 		strings.Contains(line, "envoy -c") && !strings.Contains(line, "xds.example"); stays {
 		if server && p.server != nil {
 			p.ends(p.server)

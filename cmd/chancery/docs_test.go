@@ -36,7 +36,7 @@ func TestDocumentedFiles(t *testing.T) {
 // What the documents tell users to type exists.
 func TestDocumentedFlags(t *testing.T) {
 	var help []byte
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"fetch", "--help"}, {"diff", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"apply", "--help"}, {"history", "--help"}, {"rollback", "--help"}, {"blame", "--help"}, {"bootstrap", "envoy", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"fetch", "--help"}, {"diff", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"apply", "--help"}, {"history", "--help"}, {"rollback", "--help"}, {"blame", "--help"}, {"bootstrap", "envoy", "--help"}, {"endpoints", "follow", "--help"}} {
 		out, err := exec.Command(binary, args...).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestDocumentedLines(t *testing.T) {
 	}
 	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.(?:server\.)?(?:warn|complain)\(.*, |s\.inform\()"([^"]+)"`)
 	found := 0
-	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../source/dir/*.go",
+	for _, pattern := range []string{"*.go", "../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../source/dir/*.go", "../../source/dns/*.go",
 		"../../client/disk.go", "../../client/hear.go", "../../client/tell.go", "../../client/upstream.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

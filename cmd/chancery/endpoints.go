@@ -19,18 +19,18 @@ import (
 
 func endpointsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "endpoints put|rm|ls",
-		Short: "Register endpoints at a running server, remove them, and list them",
+		Use:   "endpoints put|rm|ls|follow",
+		Short: "Register endpoints at a running server, or have it follow names of the DNS",
 		Long: `A server that runs with --endpoints takes endpoints of clusters by its admin API while
 it serves, with a lease or without (docs/endpoints.md). As long as a cluster is registered,
 its registered endpoints are served, and not those that files or revisions have.`,
 		Example: "  chancery endpoints put backend 10.0.0.1:8080 --ttl 30s\n  chancery endpoints ls",
 	}
-	cmd.AddCommand(endpointsPut(), endpointsRemove(), endpointsList())
+	cmd.AddCommand(endpointsPut(), endpointsRemove(), endpointsList(), endpointsFollow())
 	return cmd
 }
 
-// An endpointsOf is what the three commands have in common.
+// An endpointsOf is what the commands have in common.
 type endpointsOf struct {
 	asking
 	group string

@@ -31,6 +31,9 @@ const (
 // the stream has put. Lines that come together are done together, and answered by one line. It ends when who sends
 // has ended, when no line has come for the time of the lease, or with a line that is too long.
 func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
+	if r.ProtoMajor == 1 {
+		_ = http.NewResponseController(w).EnableFullDuplex() // it answers while it reads; a refusal, too, waits for no line
+	}
 	q := queryOf(r)
 	if q.err != nil {
 		return q.err
@@ -52,9 +55,6 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 		return s.registering(err, "")
 	}
 	l := &lines{s: s, session: session, ttl: ttl, in: bufio.NewReaderSize(r.Body, maxLine), w: w, control: http.NewResponseController(w)}
-	if r.ProtoMajor == 1 {
-		_ = l.control.EnableFullDuplex() // it answers while it reads
-	}
 	stop := context.AfterFunc(r.Context(), func() { _ = l.control.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	headers(w, linesOfJSON)

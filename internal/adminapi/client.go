@@ -175,6 +175,8 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 	case nil:
 	case lines:
 		in, kind = bytes.NewReader(body), "application/x-ndjson"
+	case *io.PipeReader: // the same, while they come
+		in, kind = body, "application/x-ndjson"
 	default:
 		b, err := json.Marshal(body)
 		if err != nil {
@@ -191,7 +193,7 @@ func (d *Daemon) open(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
-	if kind != "application/json" { // much may come, which a server that takes nothing does not want
+	if _, is := body.(lines); is { // much may come, which a server that takes nothing does not want
 		r.Header.Set("Expect", "100-continue")
 	}
 	if method != http.MethodGet { // which no page of another origin can send unasked

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository", "internal/replicas", "endpoints", "endpoints/etcd"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository", "internal/replicas", "endpoints", "endpoints/etcd", "source/dns", "internal/registrar"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -278,6 +278,17 @@ var effects = map[string]string{
 	"revisions/enginetest sweeps timer":             "a pause between sweeps",
 	"revisions/enginetest watches timer":            "no test waits for ever",
 	"revisions/enginetest Floors clock":             "what it measures",
+
+	"source/dns Watcher.Run goroutine": "asks servers, as many at once as are allowed; Run waits for them",
+	"source/dns Watcher.Run clock":     "the time that the book is told",
+	"source/dns Watcher.Run timer":     "when the next question is due",
+
+	"internal/registrar Registrar mutex":             "what owners want; held for memory only",
+	"internal/registrar rest timer":                  "a pause before the server is asked again",
+	"internal/registrar Registrar.session timer":     "no server is waited for for ever",
+	"internal/registrar Registrar.session goroutine": "receives answers; the session waits for it",
+	"internal/registrar session.run timer":           "when the lease is to be renewed, and when what was not taken is sent again",
+	"internal/registrar session.send timer":          "no server is waited for for ever",
 
 	"internal/export wait timer": "the pause that Envoy gets between two steps",
 }

@@ -1,0 +1,191 @@
+// Package dnstest is a server of the DNS for tests: it answers over UDP and TCP on this machine what it is told to.
+package dnstest
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// A Server answers questions. Its methods may be called by several goroutines at once.
+type Server struct {
+	Addr string // IP:PORT
+
+	mu    sync.Mutex
+	says  map[key]Answer
+	asked map[key]int
+	tcp   int
+}
+
+type key struct {
+	name string
+	typ  dnsmessage.Type
+}
+
+// An Answer is what the server says to a question. The zero value says that there are no records.
+type Answer struct {
+	RCode   dnsmessage.RCode
+	TTL     uint32
+	Records []dnsmessage.ResourceBody // after a CNAME those of its target
+	Silent  bool                      // say nothing
+	Long    bool                      // over UDP, say that it is cut off
+	Lame    bool                      // neither with authority nor of who asks others
+	Before  func([]byte) [][]byte     // what is sent over UDP before it
+}
+
+// Addresses are records of A or AAAA.
+func Addresses(all ...string) (out []dnsmessage.ResourceBody) {
+	for _, a := range all {
+		switch addr := netip.MustParseAddr(a); {
+		case addr.Is4():
+			out = append(out, &dnsmessage.AResource{A: addr.As4()})
+		default:
+			out = append(out, &dnsmessage.AAAAResource{AAAA: addr.As16()})
+		}
+	}
+	return out
+}
+
+// Start starts a server that ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{says: map[key]Answer{}, asked: map[key]int{}}
+	var udp net.PacketConn
+	var tcp net.Listener
+	var err error
+	for range 10 { // the port may be in use by the other protocol
+		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		if udp, err = net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			break
+		}
+		tcp.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = tcp.Addr().String()
+	var serving sync.WaitGroup
+	serving.Go(func() { s.serveUDP(udp) })
+	serving.Go(func() {
+		for {
+			c, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { s.serveTCP(c) })
+		}
+	})
+	t.Cleanup(func() { _ = udp.Close(); tcp.Close(); serving.Wait() })
+	return s
+}
+
+// Says has the server answer a question so from now on. A name of which it was told nothing does not exist.
+func (s *Server) Says(name string, typ dnsmessage.Type, a Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.says[key{name, typ}] = a
+}
+
+// Asked returns how often a question was asked.
+func (s *Server) Asked(name string, typ dnsmessage.Type) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[key{name, typ}]
+}
+
+// TCP returns how many questions came over TCP.
+func (s *Server) TCP() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tcp
+}
+
+func (s *Server) serveUDP(c net.PacketConn) {
+	b := make([]byte, 65535)
+	for {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		for _, m := range s.answer(b[:n], true) {
+			_, _ = c.WriteTo(m, from)
+		}
+	}
+}
+
+func (s *Server) serveTCP(c net.Conn) {
+	defer c.Close()
+	var two [2]byte
+	if _, err := io.ReadFull(c, two[:]); err != nil {
+		return
+	}
+	b := make([]byte, binary.BigEndian.Uint16(two[:]))
+	if _, err := io.ReadFull(c, b); err != nil {
+		return
+	}
+	for _, m := range s.answer(b, false) {
+		_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...))
+	}
+}
+
+// answer returns what to send.
+func (s *Server) answer(message []byte, udp bool) [][]byte {
+	var p dnsmessage.Parser
+	h, err := p.Start(message)
+	if err != nil {
+		return nil
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil
+	}
+	k := key{strings.TrimSuffix(q.Name.String(), "."), q.Type}
+	s.mu.Lock()
+	a, known := s.says[k]
+	s.asked[k]++
+	if !udp {
+		s.tcp++
+	}
+	s.mu.Unlock()
+	if a.Silent {
+		return nil
+	}
+	if !known {
+		a.RCode = dnsmessage.RCodeNameError
+	}
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: h.ID, Response: true, RecursionDesired: true, RecursionAvailable: !a.Lame, RCode: a.RCode, Truncated: udp && a.Long},
+		Questions: []dnsmessage.Question{q},
+	}
+	owner := q.Name
+	for _, r := range a.Records {
+		m.Answers = append(m.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET, TTL: a.TTL}, Body: r})
+		if c, is := r.(*dnsmessage.CNAMEResource); is {
+			owner = c.CNAME
+		}
+	}
+	if m.Truncated {
+		m.Answers = m.Answers[:min(len(m.Answers), 1)]
+	}
+	if len(a.Records) == 0 && !a.Lame {
+		root := dnsmessage.MustNewName(".")
+		m.Authorities = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: root, Class: dnsmessage.ClassINET, TTL: a.TTL + 60}, Body: &dnsmessage.SOAResource{NS: root, MBox: root, MinTTL: a.TTL}}}
+	}
+	b, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	var all [][]byte
+	if udp && a.Before != nil {
+		all = a.Before(b)
+	}
+	return append(all, b)
+}

@@ -1,0 +1,137 @@
+package dns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options of a watcher. The zero value is ready to use.
+type Options struct {
+	// Servers are asked in this order, as IP:PORT; those of /etc/resolv.conf if there are none.
+	Servers []string
+	// Timeout is how long one server may take for an answer; 2 s if zero. Each is asked twice.
+	Timeout time.Duration
+
+	// MinTTL and MaxTTL bound how long an answer is good, whatever it says: 5 s and 5 min if zero.
+	MinTTL, MaxTTL time.Duration
+	// EmptyAfter is how long answers must say that there is nothing where something was, three at least with nothing else
+	// between them, until that is taken for true; 1 min if zero. Negative: it never is.
+	EmptyAfter time.Duration
+
+	// Most is how many questions are asked at once; 16 if zero.
+	Most int
+	// Log is told of names that cannot be looked up, and of those that have no address any more; slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// A Watcher follows names. It is made by [New].
+type Watcher struct {
+	opts Options
+	book *book // of Run's goroutine, once it runs
+	tell func(Name, []Address)
+	ask  func(context.Context, question) (answer, error)
+}
+
+// New returns a watcher of names. It tells all addresses of a name, in order, when they are found and
+// whenever they are others; nothing of a name that has none from the start.
+func New(names []Name, tell func(Name, []Address), o Options) (*Watcher, error) {
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
+	o.MinTTL, o.MaxTTL = cmp.Or(o.MinTTL, 5*time.Second), cmp.Or(o.MaxTTL, 5*time.Minute)
+	o.EmptyAfter, o.Most, o.Log = cmp.Or(o.EmptyAfter, time.Minute), cmp.Or(o.Most, 16), cmp.Or(o.Log, slog.Default())
+	switch {
+	case o.Timeout < 0, o.Most < 0:
+		return nil, errors.New("a limit is negative")
+	case o.MinTTL < 10*time.Millisecond || o.MaxTTL < o.MinTTL:
+		return nil, errors.New("the bounds of a TTL must be at least 10ms, and the lower one no more than the other")
+	}
+	for _, s := range o.Servers {
+		if _, _, err := net.SplitHostPort(s); err != nil {
+			return nil, fmt.Errorf("server %q: write IP:PORT", s)
+		}
+	}
+	w := &Watcher{opts: o, tell: tell}
+	w.ask = w.opts.lookUp
+	w.book = newBook(&w.opts, rand.Float64)
+	for _, n := range names {
+		n, err := n.normal()
+		if err != nil {
+			return nil, err
+		}
+		w.book.follow(time.Time{}, n)
+	}
+	return w, nil
+}
+
+// Known says, before Run, which addresses a name had when it was followed last. They count until an answer says otherwise, so that
+// a start without an answer removes nothing.
+func (w *Watcher) Known(n Name, all []Address) {
+	if f := w.book.names[n]; f != nil {
+		w.book.known(time.Time{}, f, all)
+	}
+}
+
+// Run follows the names until ctx is done.
+func (w *Watcher) Run(ctx context.Context) {
+	type asked struct {
+		question
+		answer
+		err error
+	}
+	answers := make(chan asked)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for at := 0; ; {
+		for ; at < w.opts.Most; at++ {
+			q, due := w.book.next(time.Now())
+			if !due {
+				break
+			}
+			asking.Go(func() {
+				a, err := w.ask(ctx, q)
+				select {
+				case answers <- asked{q, a, err}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		timer.Stop()
+		if when, is := w.book.deadline(); is && at < w.opts.Most {
+			timer.Reset(time.Until(when))
+		}
+		select {
+		case a := <-answers:
+			at--
+			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question, a.err)
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// take tells what an answer has changed.
+func (w *Watcher) take(is became, q question, err error) {
+	switch {
+	case is.failing:
+		w.opts.Log.Warn("a name cannot be looked up: what was found before stays", "question", q.String(), "error", err)
+	case is.recovered:
+		w.opts.Log.Info("a name can be looked up again", "question", q.String())
+	}
+	if is.emptied {
+		w.opts.Log.Warn("a name has no records any more", "question", q.String(), "after", w.opts.EmptyAfter.String())
+	}
+	for _, f := range is.changed {
+		w.opts.Log.Info("a name has other addresses", "name", f.name.String(), "addresses", len(f.found))
+		w.tell(f.name, slices.Clone(f.found))
+	}
+}

@@ -1,0 +1,113 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Many names are asked for, no more than some at once, and not all at the same time for ever; what is found is told once.
+func TestManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := make([]Name, 200)
+		for i := range names {
+			names[i] = Name{fmt.Sprintf("b%d.example", i), 80}
+		}
+		told := map[Name]int{}
+		w, err := New(names, func(n Name, all []Address) {
+			told[n]++
+			if len(all) != 1 {
+				t.Error(n, all)
+			}
+		}, Options{Most: 4, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		at, most, asked := 0, 0, 0
+		moments := map[time.Time]int{}
+		w.ask = func(context.Context, question) (answer, error) {
+			mu.Lock()
+			at++
+			asked++
+			most = max(most, at)
+			moments[time.Now().Truncate(time.Second)]++
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			at--
+			return answer{[]record{{addr: netip.MustParseAddr("10.0.0.1")}}, 10 * time.Minute}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		if asked != 400 || most != 4 || len(told) != 200 {
+			t.Errorf("%d questions, %d at once, %d names told", asked, most, len(told))
+		}
+		mu.Unlock()
+		time.Sleep(time.Hour)
+		cancel()
+		running.Wait()
+		for n, times := range told {
+			if times != 1 {
+				t.Errorf("%v told %d times", n, times)
+			}
+		}
+		if len(moments) < 100 {
+			t.Errorf("asked at %d moments only", len(moments))
+		}
+	})
+}
+
+// A watcher that ends in the middle of questions leaves nothing behind, and what fails is told to nobody but the log.
+func TestEndsWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := Name{"b.example", 80}
+		w, err := New([]Name{n}, func(n Name, all []Address) { t.Error(n, all) }, Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Known(n, []Address{{netip.MustParseAddrPort("10.0.0.1:80"), "b.example", 0, 0}})
+		w.ask = func(ctx context.Context, q question) (answer, error) {
+			if q.typ == dnsmessage.TypeA {
+				return answer{}, errors.New("SERVFAIL")
+			}
+			<-ctx.Done()
+			return answer{}, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		w.Run(ctx)
+	})
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{MinTTL: time.Hour}, {MinTTL: 1}, {Timeout: -1}, {Most: -1}, {Servers: []string{"10.0.0.1"}}} {
+		if _, err := New(nil, nil, o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+	if _, err := New([]Name{{"", 80}}, nil, Options{}); err == nil {
+		t.Error("a name without a host is taken")
+	}
+	w, err := New([]Name{{"B.", 80}, {"b", 80}}, nil, Options{})
+	if err != nil || len(w.book.names) != 1 || !slices.Equal(w.book.names[Name{"b", 80}].found, nil) {
+		t.Error(err)
+	}
+}

@@ -88,7 +88,13 @@ type State struct {
 func (s State) Has(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
 
 // State returns that with which the snapshot was the newest.
-func (s *Snapshot) State() State { return State{s.Revision.Number, s.head.turns} }
+// One of [Kept] has none: some of it may be missing.
+func (s *Snapshot) State() State {
+	if s.kept {
+		return State{}
+	}
+	return State{s.Revision.Number, s.head.turns}
+}
 
 // Newest returns the state: one that was the newest after Newest was called. It reads nothing else.
 func (r *Repository) Newest(ctx context.Context) (State, error) {
@@ -276,6 +282,7 @@ type Snapshot struct {
 	below map[*node]*place // where the manifests of the tree are
 	head  head             // with which it was the newest; none: it was not
 	held  map[Number]*Snapshot
+	kept  bool // it is of [Kept]
 }
 
 // Len returns how many items there are.

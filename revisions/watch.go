@@ -85,16 +85,25 @@ func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, err
 	if err != nil {
 		return nil, err
 	}
-	switch was, is := since.Revision, s.Revision; {
-	case s.head.turns < since.head.turns && is.Number > 0:
-		return nil, fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, s.head.turns, since.head.turns)
-	case was.id == is.id && s.head.turns == since.head.turns:
+	if err := s.After(since); err != nil {
+		return nil, err
+	}
+	if since.Revision.id == s.Revision.id && s.head.turns == since.head.turns && !since.kept {
 		return nil, nil
-	case was.id == is.id:
-	case is.Number == 0:
-		return nil, fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.Number)
-	case is.Number <= was.Number:
-		return nil, fmt.Errorf("%w: from %s to another %s, of %s", ErrBackwards, was.Number, is.Number, is.Time.UTC().Format(time.RFC3339))
 	}
 	return s, nil
+}
+
+// After returns [ErrBackwards], which says why, if a snapshot is older than one that was read before, or another one of the same number.
+func (s *Snapshot) After(before *Snapshot) error {
+	switch was, is := before.Revision, s.Revision; {
+	case s.head.turns < before.head.turns && is.Number > 0:
+		return fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, s.head.turns, before.head.turns)
+	case was.id == is.id:
+	case is.Number == 0:
+		return fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.Number)
+	case is.Number <= was.Number:
+		return fmt.Errorf("%w: from %s to another %s, of %s", ErrBackwards, was.Number, is.Number, is.Time.UTC().Format(time.RFC3339))
+	}
+	return nil
 }

@@ -186,6 +186,8 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 func printStore(w io.Writer, s *adminapi.Store) {
 	fmt.Fprintf(w, "STORE    %s: ", printable.Line(s.URL))
 	switch {
+	case s.Revision != "" && s.LastGood != nil:
+		fmt.Fprintf(w, "%s from disk (last good), of %s ago", s.Revision, since(*s.LastGood))
 	case s.Revision != "":
 		fmt.Fprintf(w, "%s by %s: %s", s.Revision, printable.Line(s.Author), printable.Line(s.Message))
 	case s.LastGood != nil:

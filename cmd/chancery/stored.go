@@ -134,7 +134,7 @@ func (d *stored) load(signals <-chan os.Signal) (bool, error) {
 		case err == nil:
 			d.log.Info("revision is served", d.repo.Attributes()...)
 		case d.disk.Load() != nil:
-			d.log.Warn("serving the last good configuration, not the newest revision", "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
+			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
 		default:
 			d.log.Warn("there is nothing to serve yet: clients wait", "store", d.dir, "error", err)
 		}
@@ -159,7 +159,7 @@ func (d *stored) restore() {
 		err = d.as.Restore(c)
 	}
 	if err == nil {
-		err = d.repo.Restore(items)
+		err = d.repo.Restore(items, c.Mark)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -206,8 +206,11 @@ func (d *stored) note() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
 		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
-	} else if at := d.disk.Load(); at != nil {
-		text = "from disk (last good), of " + at.UTC().Format(time.RFC3339) + ", what " + d.dir + " gave"
+	} else if d.disk.Load() != nil {
+		text = "what " + d.dir + " gave"
+	}
+	if at := d.disk.Load(); at != nil {
+		text += " from disk (last good), of " + at.UTC().Format(time.RFC3339)
 	}
 	if t := d.trouble.Load(); t != nil {
 		text += "; the newest is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
@@ -217,12 +220,13 @@ func (d *stored) note() string {
 
 func (d *stored) config() adminapi.Config {
 	c := d.admin.config(d.store, d.as)
-	s := &adminapi.Store{URL: d.dir}
+	s := &adminapi.Store{URL: d.dir, LastGood: d.disk.Load()}
 	if r := d.repo.Served(); r.Number > 0 {
-		s.Revision, s.Author, s.Message, s.At = r.Number.String(), r.Author, r.Message, &r.Time
+		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message
 		s.Holds = ledger.Holds(d.repo.Holds())
-	} else {
-		s.LastGood = d.disk.Load()
+		if !r.Time.IsZero() { // it is not from disk
+			s.At = &r.Time
+		}
 	}
 	if t := d.trouble.Load(); t != nil {
 		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since

@@ -39,7 +39,7 @@ func TestServeStore(t *testing.T) {
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the store file:"+at+why) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
-	chancery(t, 0, "STORE    file:"+at+": nothing yet", "status", "--admin", admin)
+	chancery(t, 1, "STORE    file:"+at+": nothing yet", "status", "--admin", admin)
 	apply("r1: 1 set, 0 removed", nil, "a.yaml", cluster("a"))
 	s := d.clusters()
 	s.gets("a")
@@ -64,12 +64,13 @@ func TestServeStore(t *testing.T) {
 	}
 	d, port = start()
 	d.clusters().gets("a", "b")
-	d.tells(port, "/readyz?verbose", "from disk (last good)")
-	chancery(t, 0, "from disk (last good), of ", "status", "--admin", admin)
+	d.tells(port, "/readyz?verbose", "revision r2 of file:"+at+" from disk (last good), of ")
+	chancery(t, 1, "r2 from disk (last good), of ", "status", "--admin", admin)
 	if err := os.WriteFile(head, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.tells(port, "/readyz?verbose", "revision r2 of file:"+at)
+	second := good
 	apply("r3: 0 set, 1 removed", []string{"--prune"}, "a.yaml", cluster("a"))
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at)
 	d.clusters().gets("a")
@@ -84,6 +85,21 @@ func TestServeStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"\n")
+
+	// Somebody puts a backup in the place of the store while the server is down: what it had serves on.
+	d.killed()
+	if err := os.WriteFile(head, second, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, port = start()
+	d.clusters().gets("a")
+	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+" from disk (last good), of ")
+	d.tells(port, "/readyz?verbose", "the repository has gone back: from r3 to another r2")
+	if err := os.WriteFile(head, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"\n")
+	chancery(t, 0, "STORE    file:"+at+": r3 by ana: why", "status", "--admin", admin)
 }
 
 // A revision with a secret that would be sent in plain text is not served, and what was stays.

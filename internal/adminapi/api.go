@@ -93,10 +93,10 @@ type Config struct {
 // A Store is where a server has revisions from.
 type Store struct {
 	URL      string     `json:"url"`
-	Revision string     `json:"revision,omitempty"` // that is served, such as r412; "": none, or what was served before the start
+	Revision string     `json:"revision,omitempty"` // that is served, such as r412; "": none, or one that is from disk, where nobody has noted which
 	Author   string     `json:"author,omitempty"`   // of it
 	Message  string     `json:"message,omitempty"`
-	At       *time.Time `json:"at,omitempty"`       // when it was committed, by the clock of who did
+	At       *time.Time `json:"at,omitempty"`       // when it was committed, by the clock of who did; not known of one from disk
 	LastGood *time.Time `json:"lastGood,omitempty"` // of when what is served is, if that is from disk
 	Error    string     `json:"error,omitempty"`    // why the newest cannot be read, or is not served
 	Since    *time.Time `json:"since,omitempty"`    // of the error

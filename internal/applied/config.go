@@ -18,7 +18,7 @@ import (
 // Config is what a directory would have that was committed as a revision: [Items] of it are those of
 // the snapshot. So what is served of a revision is kept on disk, and explained, as that of a directory is.
 func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
-	c := dir.LastGood{At: at}
+	c := dir.LastGood{At: at, Mark: s.Mark()}
 	by := map[string]map[string]*lastgood.Type{groups.Default: {}}
 	for it := range s.All {
 		k := it.Key()

@@ -16,11 +16,12 @@ import (
 )
 
 // magic is the first line of a file. Another number is another format.
-const magic = "chancery last good 3\n"
+const magic = "chancery last good 4\n"
 
-// before are those of earlier formats, which are read: without groups, which is still written
+// before are those of earlier formats, which are read: without a mark, and without groups, which are still written
 // if there is none, so that an older Chancery finds what it knows, and without what had gone.
 const (
+	unmarked     = "chancery last good 3\n"
 	before       = "chancery last good 2\n"
 	beforeBefore = "chancery last good 1\n"
 )
@@ -35,6 +36,8 @@ type Config struct {
 
 	Groups      []Group // those besides the root's, of which all above is
 	Definitions []Definition
+
+	Mark string // of what it is, as its source says; "": it says nothing
 }
 
 // A Group is what was served to the nodes of a group.
@@ -86,8 +89,12 @@ func (c Config) write(out io.Writer) error {
 	sum := sha256.New()
 	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
 	first := magic
-	if len(c.Groups) == 0 && len(c.Definitions) == 0 {
+	switch {
+	case c.Mark != "":
+	case len(c.Groups) == 0 && len(c.Definitions) == 0:
 		first = before
+	default:
+		first = unmarked
 	}
 	if _, err := w.WriteString(first); err != nil {
 		return err
@@ -97,6 +104,11 @@ func (c Config) write(out io.Writer) error {
 	}
 	if err := (Group{Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}).write(w); err != nil {
 		return err
+	}
+	if c.Mark != "" {
+		if err := (record{kind: mark, version: c.Mark}).write(w); err != nil {
+			return err
+		}
 	}
 	for _, d := range c.Definitions {
 		if err := d.encode().write(w); err != nil {
@@ -160,6 +172,7 @@ const (
 	peak       = "peak"
 	group      = "group"
 	definition = "definition"
+	mark       = "mark"
 )
 
 // errCut says that a file is not all that was written.
@@ -169,7 +182,7 @@ var errCut = errors.New("the file is damaged: its checksum does not match")
 func parse(data []byte) (Config, error) {
 	var body []byte
 	ok := false
-	for _, first := range []string{magic, before, beforeBefore} {
+	for _, first := range []string{magic, unmarked, before, beforeBefore} {
 		if body, ok = bytes.CutPrefix(data, []byte(first)); ok {
 			break
 		}
@@ -203,6 +216,8 @@ func parse(data []byte) (Config, error) {
 				return Config{}, err
 			}
 			c.Definitions = append(c.Definitions, d)
+		case m.kind == mark:
+			c.Mark = m.version
 		case m.kind == group:
 			all = append(all, Group{Name: m.version})
 		default:

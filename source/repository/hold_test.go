@@ -165,7 +165,7 @@ func TestLane(t *testing.T) {
 	hold(revisions.Pick{Percent: 100})
 	sees(st, "n1", "a", "b", "x")
 	disk := store.New()
-	if err := New(engine(t, t.TempDir()), disk, Options{}).Restore(items); err != nil {
+	if err := New(engine(t, t.TempDir()), disk, Options{}).Restore(items, ""); err != nil {
 		t.Fatal(err)
 	}
 	sees(disk, "n1", "a", "b", "x")

@@ -117,7 +117,12 @@ func (s *Source) Served() revisions.Revision {
 // what is there is not served.
 func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	next, err := s.repo.Serving(ctx)
-	if err == nil && next.Revision.Number == 0 {
+	was := s.served.Load()
+	switch {
+	case err != nil:
+	case was != nil && was.Revision.Number > 0: // restored
+		err = next.After(was)
+	case next.Revision.Number == 0:
 		err = ErrEmpty
 	}
 	if err == nil {
@@ -127,9 +132,10 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 }
 
 // Restore has items served, before anything else is: those that were served when the program ended, for as
-// long as the repository cannot be read. They are not reviewed, and of no revision.
-func (s *Source) Restore(items []*revisions.Item) error {
-	old, err := revisions.Of(items)
+// long as the repository cannot be read. They are not reviewed. mark is that of the snapshot which they were kept of
+// ([revisions.Snapshot.Mark]): an older one is not served after it, and [Source.Served] has its number. If it is "", they are of no revision.
+func (s *Source) Restore(items []*revisions.Item, mark string) error {
+	old, err := revisions.Kept(items, mark)
 	if err != nil {
 		return err
 	}
@@ -145,7 +151,7 @@ func (s *Source) Restore(items []*revisions.Item) error {
 func (s *Source) Run(ctx context.Context) {
 	since := s.served.Load()
 	if since != nil && since.Revision.Number == 0 {
-		since = nil // restored
+		since = nil // restored, and nobody knows of which revision
 	}
 	for next, err := range s.repo.Watch(ctx, since) {
 		if err == nil && next.Revision.Number == 0 {

@@ -32,6 +32,7 @@ type Hold struct {
 type Next struct {
 	Number  Number // the revision that these are served of
 	Rollout string // its ID. Which nodes are in a share of all depends on it, and on nothing that a server knows alone
+	Step    int    // of it
 	Pick    Pick
 
 	id revisionID
@@ -62,6 +63,7 @@ type nextText struct {
 	Number   Number `json:"number"`
 	Revision string `json:"revision"`
 	Rollout  string `json:"rollout"`
+	Step     int    `json:"step,omitempty"`
 	Pick     Pick   `json:"pick"`
 }
 
@@ -71,7 +73,7 @@ func encodeHolds(holds map[string]Hold) ([]byte, error) {
 	for group, h := range holds {
 		t := holdText{h.Number, h.id.hash.String(), h.Author, h.Message, h.Time.UTC(), nil}
 		if n := h.Next; n != nil {
-			t.Next = &nextText{n.Number, n.id.hash.String(), n.Rollout, n.Pick}
+			t.Next = &nextText{n.Number, n.id.hash.String(), n.Rollout, n.Step, n.Pick}
 		}
 		all[group] = t
 	}
@@ -88,7 +90,7 @@ func (h *head) decodeHolds(all map[string]holdText) error {
 		hold := Hold{t.Number, t.Author, t.Message, t.Time, nil, revisionID{number: t.Number}}
 		ok := h.keeps(t.Number, t.Revision, &hold.id)
 		if n := t.Next; n != nil {
-			hold.Next = &Next{n.Number, n.Rollout, n.Pick, revisionID{number: n.Number}}
+			hold.Next = &Next{n.Number, n.Rollout, n.Step, n.Pick, revisionID{number: n.Number}}
 			ok = ok && h.keeps(n.Number, n.Revision, &hold.Next.id)
 		}
 		if !ok || group == "" {
@@ -128,8 +130,14 @@ func (h *head) held() func(yield func(revisionID) bool) {
 
 // Holds returns which groups are held, by name.
 func (r *Repository) Holds(ctx context.Context) (map[string]Hold, error) {
+	_, holds, err := r.Holding(ctx)
+	return holds, err
+}
+
+// Holding is as Holds, with the state that has them.
+func (r *Repository) Holding(ctx context.Context) (State, map[string]Hold, error) {
 	h, err := r.head(ctx)
-	return maps.Clone(h.holds), err
+	return State{h.at.number, h.turns}, maps.Clone(h.holds), err
 }
 
 // Holds returns which groups were held when the snapshot was the newest, by name. It must not be changed.
@@ -305,4 +313,11 @@ func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *S
 	with.head.raw = nil // a commit looks for the newest
 	with.root, with.below = s.tree().apply(0, writes), nil
 	return &with
+}
+
+// Holding returns a snapshot with the holds of another one: what is served if the newest revision cannot be, and holds have changed.
+func (s *Snapshot) Holding(of *Snapshot) *Snapshot {
+	is := *s
+	is.head, is.held = head{holds: of.head.holds, turns: of.head.turns}, of.held
+	return &is
 }

@@ -282,8 +282,10 @@ func (s *serving) run() error {
 		s.passUp(held)
 	}
 	s.admin.track(files, st.Snapshot, keptBy(held))
-	if len(s.admin.parsed) > 0 {
+	if len(s.admin.parsed) > 0 || s.at.url != "" { // rollouts of a store look at clients, too
 		observers = append(observers, s.admin.tracker)
+	}
+	if len(s.admin.parsed) > 0 {
 		s.identity.note, s.identity.turned = s.admin.tracker.Note, s.admin.tracker.TurnAway
 		s.front.handshakes.Note = func(peer, reason, text string) {
 			s.admin.tracker.TurnAway(adminapi.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})

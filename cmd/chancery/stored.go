@@ -21,6 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/rollout"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/source/repository"
@@ -42,6 +43,8 @@ type stored struct {
 	refusals *repository.Refusals         // what clients have refused, here or elsewhere
 	turned   repeats.Counter              // clients that were turned away
 	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+	rollouts *rollout.Runner
+	reviewed time.Time // when what is served now, or was to be, was not served yet
 }
 
 // A storeTrouble is why the newest revision is not served.
@@ -81,10 +84,12 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	d.engine = closer
 	d.refusals = repository.NewRefusals(engine, s.log)
 	s.replicas.open(s, engine, func() revisions.Number { return d.repo.Served().Number })
+	d.rolling(engine)
 	d.repo = repository.New(engine, st, repository.Options{
 		Types: s.types, CEL: cel.Compile, Log: s.log,
 		Review: func(next *revisions.Snapshot) error {
-			d.next = applied.Config(next, time.Now())
+			d.reviewed = time.Now()
+			d.next = applied.Config(next, d.reviewed)
 			return d.as.Restore(d.next)
 		},
 		Done: func(_ revisions.Number, err error) { d.done(err) },
@@ -116,6 +121,7 @@ func (d *stored) done(err error) {
 	if _, rejected := errors.AsType[*repository.RejectedError](err); err == nil || rejected {
 		d.admin.loaded(now, err, d.store)
 	}
+	d.rolled(d.reviewed, err)
 	d.metrics.Loaded(now, err)
 	d.changed()
 }
@@ -176,6 +182,7 @@ func (d *stored) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.S
 		var beside sync.WaitGroup
 		beside.Go(func() { d.refusals.Run(ctx) })
 		beside.Go(func() { d.replicas.run(ctx) })
+		beside.Go(func() { d.rollouts.Run(ctx) })
 		d.repo.Run(ctx)
 		beside.Wait()
 		_ = d.engine.Close() // what could not be written is of no use any more

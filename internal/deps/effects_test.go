@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository", "internal/replicas", "endpoints", "endpoints/etcd", "source/dns", "internal/registrar"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoyapi", "refs", "internal/refs", "internal/validate", "internal/protofile", "internal/export", "internal/importer", "internal/guard", "internal/repeats", "internal/shares", "internal/pace", "internal/unfinished", "internal/backlog", "groups", "groups/cel", "internal/admin", "access", "internal/settings", "internal/nodemeta", "internal/csds", "internal/status", "internal/fetch", "internal/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/csds/live", "client/tree", "client/rest", "client/file", "internal/files", "internal/quarantine", "internal/relay", "revisions", "revisions/file", "revisions/etcd", "revisions/enginetest", "source/repository", "internal/replicas", "internal/rollout", "endpoints", "endpoints/etcd", "source/dns", "internal/registrar"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -255,6 +255,14 @@ var effects = map[string]string{
 	"source/repository asks mutex":                  "what is asked of the repository; held for memory only",
 	"source/repository asks.join goroutine":         "reads the head for all who ask at once; ends within 2 s of the last of them",
 	"source/repository asks.answer clock":           "since when nobody knows what is the newest",
+	"internal/rollout Runner mutex":                 "what is served; held for memory only",
+	"internal/rollout Runner.say goroutine":         "says how clients take a rollout; ends with it",
+	"internal/rollout Runner.say timer":             "says it again a little later if it could not",
+	"internal/rollout Runner.Run goroutine":         "waits for those that say how clients take a rollout",
+	"internal/rollout Runner.Run clock":             "how long a look takes",
+	"internal/rollout Runner.Run timer":             "looks at clients and store while a rollout is under way",
+	"internal/rollout driver.drive clock":           "when the lease was to be had last",
+	"internal/rollout driver.decide clock":          "how long a step is good, and when it came",
 	"internal/replicas Replicas mutex":              "who is there, for all who ask; held for memory only",
 	"internal/replicas Replicas.Run goroutine":      "announces this server while it looks who else is there; ends with its context",
 	"internal/replicas Replicas.announce goroutine": "says what has changed of this server; ends with the announcement",

@@ -26,6 +26,14 @@ func held(next *revisions.Snapshot) *revisions.Snapshot {
 	return is
 }
 
+// State returns that of which all is served. It may be called by anyone at any time.
+func (s *Source) State() revisions.State {
+	if at := s.served.Load(); at != nil {
+		return at.State()
+	}
+	return revisions.State{}
+}
+
 // Holds returns which groups are served of another revision than [Source.Served], by name. It must not be
 // changed, and may be called by anyone at any time.
 func (s *Source) Holds() map[string]revisions.Hold {

@@ -132,14 +132,10 @@ func (s *Source) ask() error {
 	}
 	for {
 		news, last := s.asks.turned()
-		var is revisions.State
-		if at := s.served.Load(); at != nil {
-			is = at.State()
-		}
-		if is.Has(n) {
+		if s.State().Has(n) {
 			return nil
 		}
-		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.state.Has(n) {
+		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.State.Has(n) {
 			return rejected
 		}
 		s.repo.Look()

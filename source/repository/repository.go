@@ -62,7 +62,8 @@ type Source struct {
 	repo   *revisions.Repository
 	store  *store.Store
 	served atomic.Pointer[revisions.Snapshot]
-	groups []string // of that, sorted
+	groups []string            // of that, sorted
+	newest *revisions.Snapshot // of which that was made; nil: of none, or it was restored
 	asks   asks
 }
 
@@ -95,7 +96,7 @@ var ErrEmpty = errors.New("the repository has no revision yet")
 type RejectedError struct {
 	Number revisions.Number
 	Err    error // why
-	state  revisions.State
+	State  revisions.State
 }
 
 func (e *RejectedError) Error() string {
@@ -181,18 +182,27 @@ type part struct {
 
 // serve has a revision served, unless the review is against it.
 func (s *Source) serve(next *revisions.Snapshot) error {
-	next = held(next)
-	var err error
-	if s.opts.Review != nil {
-		err = s.opts.Review(next)
-	}
+	err := s.try(held(next))
 	if err == nil {
-		err = s.put(next)
+		s.newest = next
+		return nil
 	}
-	if err != nil {
-		return &RejectedError{next.Revision.Number, err, next.State()}
+	// What somebody has committed keeps no group from being frozen, and no rollout from being taken back.
+	if was := s.newest; was != nil && was.State().Turns != next.State().Turns {
+		if was = was.Holding(next); s.try(held(was)) == nil {
+			s.newest = was
+		}
 	}
-	return nil
+	return &RejectedError{next.Revision.Number, err, next.State()}
+}
+
+func (s *Source) try(next *revisions.Snapshot) error {
+	if s.opts.Review != nil {
+		if err := s.opts.Review(next); err != nil {
+			return err
+		}
+	}
+	return s.put(next)
 }
 
 // put puts what differs from what is served into the store, in one commit.

@@ -1,0 +1,108 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+const (
+	evidencePrefix = "evidence/"
+	maxServers     = 1000
+	maxCause       = 500 // bytes
+)
+
+// Evidence is what a server says of the clients of a rollout that are connected to it. It is there as long as the server.
+type Evidence struct {
+	Server   string   `json:"server"`
+	Turns    int      `json:"turns"` // of the holds that it serves
+	Picked   int      `json:"picked"`
+	Acked    int      `json:"acked"` // of these: have accepted all that they were told
+	Refused  int      `json:"refused"`
+	Waiting  int      `json:"waiting"`
+	Refusal  *Refusal `json:"refusal,omitempty"`  // the first of a healthy client
+	Rejected string   `json:"rejected,omitempty"` // why it cannot serve the revision
+}
+
+// A Sum is the evidence of all servers.
+type Sum struct {
+	Servers                         int
+	Turns                           int // the oldest of what is served
+	Picked, Acked, Refused, Waiting int
+	Refusal                         *Refusal
+	Rejected                        string
+}
+
+// Add adds that of a server.
+func (s *Sum) Add(e Evidence) {
+	if s.Servers == 0 || e.Turns < s.Turns {
+		s.Turns = e.Turns
+	}
+	s.Servers++
+	s.Picked, s.Acked, s.Refused, s.Waiting = s.Picked+e.Picked, s.Acked+e.Acked, s.Refused+e.Refused, s.Waiting+e.Waiting
+	if s.Refusal == nil {
+		s.Refusal = e.Refusal
+	}
+	if s.Rejected == "" && e.Rejected != "" {
+		s.Rejected = fmt.Sprintf("server %s cannot serve it: %s", e.Server, e.Rejected)
+	}
+}
+
+// Gather reads what the servers say that are there.
+func Gather(ctx context.Context, e revisions.Engine, id string) (s Sum, err error) {
+	a, ok := e.(revisions.Announcer)
+	if !ok {
+		return s, nil
+	}
+	all, _, err := a.Announced(ctx, evidencePrefix+id+"/", maxServers)
+	for _, b := range all {
+		var of Evidence
+		if json.Unmarshal(b, &of) == nil {
+			s.Add(of)
+		}
+	}
+	return s, err
+}
+
+// decide changes the state if the evidence is for it: turns are those of the head's holds, and good is how long the step is in force
+// on all servers, and nothing was wrong.
+func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (changed bool) {
+	switch {
+	case s.Phase.Ended():
+		return false
+	case sum.Refusal != nil:
+		s.Refusal = sum.Refusal
+		s.Turn(now, RolledBack, s.Step, sum.Refusal.String())
+		return true
+	case sum.Rejected != "":
+		s.Turn(now, RolledBack, s.Step, sum.Rejected)
+		return true
+	case s.Phase != Running || !s.open(sum, turns) || good < s.Bake:
+		return false
+	}
+	s.Go(now, "")
+	return true
+}
+
+// open reports whether what the clients of the step say is enough for the next. If nobody is picked it says nothing, and the time alone decides.
+func (s *State) open(sum Sum, turns int) bool {
+	return sum.Servers > 0 && sum.Turns >= turns && float64(sum.Acked)*100 >= s.MinAcked*float64(sum.Picked)
+}
+
+// Waits says in a few words what a rollout waits for; "" if for nothing but time.
+func (s *State) Waits(sum Sum) string {
+	switch {
+	case s.Phase.Ended():
+		return ""
+	case s.Phase == Paused:
+		return "it is paused"
+	case sum.Servers == 0:
+		return "no server says that it is there"
+	case float64(sum.Acked)*100 < s.MinAcked*float64(sum.Picked):
+		return fmt.Sprintf("%d of %d clients have accepted it, and it needs %g %%", sum.Acked, sum.Picked, s.MinAcked)
+	}
+	return ""
+}

@@ -1,0 +1,392 @@
+// Package rollout takes frozen groups of a store from one revision to another step by step: some nodes are served the new
+// revision first, then more, and all the old one again as soon as one of them refuses it. What is decided is in the
+// store, so any server goes on where another has ended ([Runner]); who is served what is decided where it always is,
+// by the rules of groups, which read the holds of the head (docs/rollouts.md).
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+const (
+	prefix    = "rollout/"
+	format    = 1
+	maxSteps  = 20
+	maxLabels = 10
+	maxWord   = 256 // bytes of a label, or a group
+	maxEnded  = 20  // rollouts that are remembered when they have ended
+)
+
+// A Phase is how far a rollout is.
+type Phase string
+
+// The phases. The last three are for ever.
+const (
+	Running    Phase = "running"
+	Paused     Phase = "paused"      // the step stays as it is; who refuses it still ends the rollout
+	Done       Phase = "done"        // all are served the new revision
+	RolledBack Phase = "rolled back" // all are served the old one again: something went wrong
+	Aborted    Phase = "aborted"     // all are served the old one again: somebody wanted it
+)
+
+// Ended reports whether nothing will change any more.
+func (p Phase) Ended() bool { return p != Running && p != Paused }
+
+// A State is a rollout as it is stored, at rollout/ID. It is compare-and-swapped; what it says of who is served what
+// becomes true with the holds of the head ([Settle]).
+type State struct {
+	Format   int                         `json:"format"`
+	ID       string                      `json:"id"`
+	Number   revisions.Number            `json:"number"`   // the revision that it goes to
+	From     map[string]revisions.Number `json:"from"`     // what its groups are frozen at
+	Steps    []revisions.Pick            `json:"steps"`    // each has in it who was picked before
+	Bake     time.Duration               `json:"bake"`     // how long a step is good before the next, in nanoseconds
+	MinAcked float64                     `json:"minAcked"` // which share of those picked must have accepted what they were told, in %
+	Author   string                      `json:"author"`
+	Message  string                      `json:"message"`
+	Began    time.Time                   `json:"began"`
+
+	Phase   Phase     `json:"phase"`
+	Step    int       `json:"step"`  // that is in force, from 0
+	Since   time.Time `json:"since"` // of phase and step, by the clock of who decided it
+	Why     string    `json:"why,omitempty"`
+	Refusal *Refusal  `json:"refusal,omitempty"` // that ended it
+
+	raw []byte // as it is stored; nil: it is not
+}
+
+// A Refusal is that of a client that had accepted what it was told before.
+type Refusal struct {
+	Node  string `json:"node"`
+	Type  string `json:"type"`           // its short name
+	Name  string `json:"name,omitempty"` // of the resource, if the client says it
+	Cause string `json:"cause"`          // without secrets
+}
+
+func (r *Refusal) String() string {
+	what := r.Type
+	if r.Name != "" {
+		what += " " + r.Name
+	}
+	return fmt.Sprintf("node %s refuses %s: %s", r.Node, what, r.Cause)
+}
+
+// Groups are those that it is of, sorted.
+func (s *State) Groups() []string { return slices.Sorted(maps.Keys(s.From)) }
+
+// Say says who is picked.
+func Say(p revisions.Pick) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
+		all = append(all, k+"="+p.Labels[k])
+	}
+	of := strings.Join(all, " and ")
+	all = nil
+	if of != "" {
+		all = append(all, of)
+	}
+	for _, g := range p.Groups {
+		all = append(all, "group "+g)
+	}
+	if p.Percent > 0 {
+		all = append(all, fmt.Sprintf("%g %%", p.Percent))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Check returns what is wrong with the steps; it adds the last, which is all.
+func (s *State) Check() error {
+	last := revisions.Pick{}
+	if len(s.Steps) > maxSteps {
+		return fmt.Errorf("%d steps: at most %d are allowed", len(s.Steps), maxSteps)
+	}
+	for i := range s.Steps {
+		p := &s.Steps[i]
+		switch {
+		case p.Percent < 0 || p.Percent > 100 || p.Percent != p.Percent:
+			return fmt.Errorf("a step of %g %%: want 0 to 100", p.Percent)
+		case p.Percent > 0 && p.Percent <= last.Percent:
+			return fmt.Errorf("a step of %g %% after one of %g %%: each has more nodes than the one before", p.Percent, last.Percent)
+		case len(p.Labels) > maxLabels || len(p.Groups) > maxLabels:
+			return fmt.Errorf("at most %d labels and groups are allowed", maxLabels)
+		}
+		for k, v := range p.Labels {
+			if k == "" || len(k) > maxWord || len(v) > maxWord {
+				return fmt.Errorf("a label has 1 to %d bytes, and its value as many", maxWord)
+			}
+		}
+		for _, g := range p.Groups {
+			if g == "" || len(g) > maxWord {
+				return fmt.Errorf("the name of a group has 1 to %d bytes", maxWord)
+			}
+		}
+		if p.Percent == 0 {
+			p.Percent = last.Percent
+		}
+		if p.Labels == nil {
+			p.Labels = last.Labels
+		}
+		p.Groups = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.Groups, p.Groups))))
+		last = *p
+	}
+	if last.Percent < 100 {
+		last.Percent = 100
+		s.Steps = append(s.Steps, last)
+	}
+	switch {
+	case s.Bake < time.Second:
+		return errors.New("the bake time must be 1 s or more: clients need time to answer")
+	case !(s.MinAcked >= 0 && s.MinAcked <= 100):
+		return fmt.Errorf("the share that must have accepted is %g %%: want 0 to 100", s.MinAcked)
+	}
+	return nil
+}
+
+// Read returns a rollout.
+func Read(ctx context.Context, e revisions.Engine, id string) (*State, error) {
+	b, err := e.Get(ctx, prefix+id)
+	if err != nil {
+		return nil, fmt.Errorf("rollout %s: %w", id, err)
+	}
+	s := &State{raw: b}
+	if err := json.Unmarshal(b, s); err != nil || s.ID != id || s.Format < 1 {
+		return nil, fmt.Errorf("rollout %s: not what a Chancery writes: %w", id, revisions.ErrDamaged)
+	}
+	if s.Format > format {
+		return nil, fmt.Errorf("rollout %s: %w", id, revisions.ErrNewer)
+	}
+	if len(s.Steps) == 0 || s.Step < 0 || s.Step >= len(s.Steps) {
+		return nil, fmt.Errorf("rollout %s: it is at no step: %w", id, revisions.ErrDamaged)
+	}
+	return s, nil
+}
+
+// All returns all rollouts that are remembered, the newest first. Those that cannot be read are in the error.
+func All(ctx context.Context, e revisions.Engine) (all []*State, err error) {
+	for key, e2 := range e.List(ctx, prefix) {
+		if e2 != nil {
+			return nil, e2
+		}
+		s, e2 := Read(ctx, e, strings.TrimPrefix(key, prefix))
+		if e2 != nil {
+			err = errors.Join(err, e2)
+			continue
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *State) int { return b.Began.Compare(a.Began) })
+	return all, err
+}
+
+// write stores what has changed; [revisions.ErrConflict]: somebody else has changed it.
+func (s *State) write(ctx context.Context, e revisions.Engine) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(b, s.raw) {
+		return nil
+	}
+	if err := e.CompareAndSwap(ctx, prefix+s.ID, s.raw, b); err != nil {
+		return err
+	}
+	s.raw = b
+	return nil
+}
+
+// Change changes a rollout by f, as often as somebody else changes it meanwhile, and has it in force.
+func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository, id string, f func(*State) error) (*State, error) {
+	for {
+		s, err := Read(ctx, e, id)
+		if err == nil {
+			err = f(s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err = s.write(ctx, e); err == nil {
+			return s, s.Settle(ctx, repo)
+		}
+		if !errors.Is(err, revisions.ErrConflict) {
+			return nil, err
+		}
+	}
+}
+
+// Turn sets phase and step, and why.
+func (s *State) Turn(now time.Time, p Phase, step int, why string) {
+	s.Phase, s.Step, s.Since, s.Why = p, step, now, why
+}
+
+// Go takes it to its next step, or its end.
+func (s *State) Go(now time.Time, why string) {
+	if s.Step+1 < len(s.Steps) {
+		s.Turn(now, Running, s.Step+1, why)
+	} else {
+		s.Turn(now, Done, s.Step, why)
+	}
+}
+
+// ErrGone says that the groups of a rollout are not held as they were when it began.
+var ErrGone = errors.New("its groups are not frozen as they were when it began")
+
+// Settle has the head say what the rollout says, unless it says something newer: who decides nothing more may be slow.
+func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
+	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		for _, group := range s.Groups() {
+			h, is := holds[group]
+			ours := is && h.Next != nil && h.Next.Rollout == s.ID
+			switch {
+			case !s.Phase.Ended() && (!ours || h.Number != s.From[group]):
+				return fmt.Errorf("rollout %s: group %s: %w", s.ID, group, ErrGone)
+			case !ours || !s.Phase.Ended() && h.Next.Step >= s.Step:
+				continue // whoever is late changes nothing
+			case !s.Phase.Ended():
+				next := *h.Next
+				next.Step, next.Pick = s.Step, s.Steps[s.Step]
+				h.Next = &next
+			case s.Phase == Done:
+				h = revisions.Hold{Number: s.Number, Author: s.Author, Message: s.Message, Time: s.Since}
+			default:
+				h.Next = nil
+			}
+			holds[group] = h
+		}
+		return nil
+	})
+}
+
+// A BusyError says that another rollout of a group is under way.
+type BusyError struct{ Group, Rollout string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("rollout %s of group %s is under way", e.Rollout, e.Group)
+}
+
+// Is makes a BusyError an [revisions.ErrConflict].
+func (e *BusyError) Is(target error) bool { return target == revisions.ErrConflict }
+
+// Start begins a rollout to a revision, of the groups that are given, or of all frozen ones in which it differs from what
+// is served.
+func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, s *State, groups []string) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	now, err := repo.Serving(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := repo.At(ctx, s.Number)
+	if err != nil {
+		return err
+	}
+	holds := now.Holds()
+	named := len(groups) > 0
+	if !named {
+		groups = slices.Sorted(maps.Keys(holds))
+	}
+	s.From = map[string]revisions.Number{}
+	for _, group := range groups {
+		h, is := holds[group]
+		switch {
+		case !is:
+			return fmt.Errorf("group %s is not frozen, and what is committed to it is served by all at once: chancery freeze %s comes first, then apply", group, group)
+		case h.Number == s.Number:
+			continue
+		}
+		differs, rule := difference(now.Held(h.Number), to, group)
+		switch {
+		case !differs && !named:
+			continue
+		case h.Next != nil:
+			return &BusyError{group, h.Next.Rollout}
+		case rule:
+			return fmt.Errorf("%s changes group.yaml of group %s, and so who gets it: that is no step of a rollout. Commit it by itself, and chancery freeze %s --at that revision", s.Number, group, group)
+		}
+		s.From[group] = h.Number
+	}
+	if len(s.From) == 0 {
+		return fmt.Errorf("no frozen group differs in %s: nothing is to be rolled out", s.Number)
+	}
+	var random [3]byte
+	_, _ = rand.Read(random[:]) // never fails
+	s.Format, s.ID, s.Phase, s.Since = format, s.Number.String()+"-"+hex.EncodeToString(random[:]), Running, s.Began
+	if err := forget(ctx, e); err != nil {
+		return err
+	}
+	if err := s.write(ctx, e); err != nil {
+		return err
+	}
+	if err := s.enter(ctx, repo); err != nil {
+		if !errors.Is(err, revisions.ErrUnknown) { // else it may be under way
+			_ = e.Delete(ctx, prefix+s.ID)
+		}
+		return err
+	}
+	return nil
+}
+
+// enter has the head say that the rollout is under way.
+func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
+	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		for _, group := range s.Groups() {
+			h, is := holds[group]
+			switch {
+			case !is || h.Number != s.From[group]:
+				return fmt.Errorf("group %s: %w", group, ErrGone)
+			case h.Next != nil && h.Next.Rollout != s.ID:
+				return &BusyError{group, h.Next.Rollout}
+			}
+			h.Next = &revisions.Next{Number: s.Number, Rollout: s.ID, Pick: s.Steps[0]}
+			holds[group] = h
+		}
+		return nil
+	})
+}
+
+// difference reports whether a group differs in two revisions, and whether who gets it does.
+func difference(a, b *revisions.Snapshot, group string) (differs, rule bool) {
+	b.Since(a, func(was, is *revisions.Item) bool {
+		if is == nil {
+			is = was
+		}
+		if k := is.Key(); k.Group == group {
+			differs = true
+			rule = rule || k.Type == ""
+		}
+		return true
+	})
+	return differs, rule
+}
+
+// forget removes the oldest that have ended.
+func forget(ctx context.Context, e revisions.Engine) error {
+	all, err := All(ctx, e)
+	if err != nil && all == nil {
+		return err
+	}
+	ended := 0
+	for _, s := range all {
+		if !s.Phase.Ended() {
+			continue
+		}
+		if ended++; ended > maxEnded {
+			if err := e.Delete(ctx, prefix+s.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -37,7 +37,7 @@ type serving struct {
 	at              storeFlags
 	replicas        replicating
 	streams         func() int // open now
-	storeWrite      bool // commits of the admin API are taken
+	storeWrite      bool       // commits of the admin API are taken
 	front           front
 	rest            restFront
 	identity        identifying

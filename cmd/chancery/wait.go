@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,7 @@ func waitCommand() *cobra.Command {
 	var what, typ string
 	var revision string
 	var timeout time.Duration
+	var local bool
 	cmd := &cobra.Command{
 		Use:   "wait --for=synced [DIR]",
 		Short: "Wait until all clients have accepted the configuration",
@@ -33,7 +33,11 @@ func waitCommand() *cobra.Command {
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
 the change has arrived. With --revision r412 it first waits until the server serves
-that revision of its store, or a later one. If the last load of the files was rejected,
+that revision of its store, or a later one.
+
+A server of a store asks the other servers of the store, too: wait ends when all serve the
+revision (without --revision: what the server serves), and the clients of all have accepted it. Meanwhile it
+shows how far that is; --local: only the server itself. If the last load of the files was rejected,
 or that of a group of these clients, the change has not arrived: that is an error,
 too, unless --revision says that older content will do. It says which server it asks;
 with DIR it is an error if that server does not serve DIR.
@@ -74,6 +78,14 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 				return err
 			}
 			end := time.Now().Add(timeout)
+			if !local && number == 0 {
+				if r, err := waitAll(cmd, &a, strings.Join(args, ""), f, stored, end); r != nil || err != nil {
+					if err != nil {
+						return err
+					}
+					return waited(cmd, &o, r, f, 0, timeout)
+				}
+			}
 			if stored > 0 {
 				if number, err = waitStored(cmd, &a, stored, end); err != nil {
 					return err
@@ -97,6 +109,7 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 	flags.StringVar(&typ, "type", "", "only for this `TYPE`: cds, clusters, …")
 	offer(cmd, "type", typeWords()...)
 	flags.StringVar(&revision, "revision", "", "the `number` of the configuration to wait for, as chancery status shows it, or a later one; r412: a revision of the store; without it: what the files say now")
+	localFlag(flags, &local)
 	o.flags(cmd, "text", "json", "yaml")
 	a.flags(flags)
 	cmd.ValidArgsFunction = directories
@@ -135,11 +148,7 @@ func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.T
 			return s.Config.Revision, nil
 		}
 		if time.Until(end) <= 0 {
-			why := fmt.Errorf("revision %s is not served yet: %s is", want, cmp.Or(of.Revision, "none"))
-			if of.Error != "" {
-				why = fmt.Errorf("%w: %s", why, printable.Line(of.Error))
-			}
-			return 0, outcome{failure{why, ""}, timedOut}
+			return 0, notServed(want.String(), of.Revision, of.Error)
 		}
 		time.Sleep(min(100*time.Millisecond, time.Until(end)))
 	}
@@ -212,6 +221,8 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, f adminapi.Fi
 	}
 	why := ""
 	switch {
+	case len(behind(r)) > 0:
+		why = strings.Join(behind(r), "; ")
 	case r.Revision > 0 && r.Revision < revision:
 		why = fmt.Sprintf("revision %d is not served yet: %d is", revision, r.Revision)
 	case r.Clients.Connected == 0 && f.Node != "":

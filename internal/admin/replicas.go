@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,13 +65,13 @@ type survey struct {
 	unsure   string
 }
 
-// survey asks the others what they answer to a request, with a limit if that is not 0, and this server itself, as one of few who
+// survey asks the others what they answer to a request, with what set changes of its query (nil: nothing), and this server itself, as one of few who
 // enter the doors: here tells what it knows, and is called before read is with what another says.
-func (s *Server) survey(r *http.Request, d *doors, size int64, limit int, here func(me *adminapi.Replica) error, read func(of *adminapi.Replica, body []byte) error) (survey, error) {
+func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *adminapi.Replica) error, read func(of *adminapi.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
-	if limit > 0 {
-		query.Set(paramLimit.name, strconv.Itoa(limit))
+	if set != nil {
+		set(query)
 	}
 	me := adminapi.Replica{ID: s.About.ID, Host: s.About.Host, Version: s.About.Version, Since: s.About.Since, Asked: true}
 	served(&me, new(s.Config()))
@@ -134,7 +135,7 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var st adminapi.Status
-	all, err := s.survey(r, &s.making, statusSize, 0, func(me *adminapi.Replica) error {
+	all, err := s.survey(r, &s.making, statusSize, nil, func(me *adminapi.Replica) error {
 		st = s.statusNow(r.Context(), f)
 		me.Clients = new(sane(st.Clients))
 		return nil
@@ -166,9 +167,7 @@ func addStatus(st *adminapi.Status, of *adminapi.Replica, body []byte) error {
 	for state, n := range of.Clients.By {
 		st.Clients.By[state] += n
 	}
-	for _, r := range few(is.Refusals, maxTold) {
-		addRefusal(st, r)
-	}
+	st.Refusals = addRefusals(st.Refusals, is.Refusals)
 	for _, x := range few(is.Troubles, maxTold) {
 		st.Troubles = append(st.Troubles, adminapi.Trouble{Code: cut(x.Code), Node: cut(x.Node), Type: cut(x.Type), Since: x.Since, Text: cut(x.Text)})
 	}
@@ -178,24 +177,32 @@ func addStatus(st *adminapi.Status, of *adminapi.Replica, body []byte) error {
 	return nil
 }
 
-// addRefusal counts the clients of another server that refuse something with those here that do for the same reason.
-func addRefusal(st *adminapi.Status, r adminapi.Refusal) {
-	r.Error, r.Type, r.Clients = cut(r.Error), cut(r.Type), counted(r.Clients)
-	i := slices.IndexFunc(st.Refusals, func(x adminapi.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
-	if i < 0 {
-		if len(st.Refusals) < 10*maxTold {
-			r.Nodes, r.Resources = cutAll(r.Nodes, named), cutResources(r.Resources)
-			st.Refusals = append(st.Refusals, r)
-		}
-		return
+// addRefusals counts the clients of another server that refuse something with those here that do for the same reason.
+func addRefusals(all, more []adminapi.Refusal) []adminapi.Refusal {
+	for _, r := range few(more, maxTold) {
+		all = addRefusal(all, r)
 	}
-	x := &st.Refusals[i]
+	return all
+}
+
+func addRefusal(all []adminapi.Refusal, r adminapi.Refusal) []adminapi.Refusal {
+	r.Error, r.Type, r.Clients = cut(r.Error), cut(r.Type), counted(r.Clients)
+	i := slices.IndexFunc(all, func(x adminapi.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
+	if i < 0 {
+		if len(all) < 10*maxTold {
+			r.Nodes, r.Resources = cutAll(r.Nodes, named), cutResources(r.Resources)
+			all = append(all, r)
+		}
+		return all
+	}
+	x := &all[i]
 	x.Clients += r.Clients
 	x.Nodes = few(slices.Concat(x.Nodes, cutAll(r.Nodes, named)), named)
 	x.Partly = x.Partly || r.Partly
 	if r.Since.Before(x.Since) {
 		x.Since = r.Since
 	}
+	return all
 }
 
 func cutResources(all []adminapi.Resource) []adminapi.Resource {
@@ -255,7 +262,11 @@ func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 // listOfAll answers with the clients of all servers, the worst first; of most if that is not 0.
 func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (adminapi.ClientList, error)) error {
 	var list adminapi.ClientList
-	all, err := s.survey(r, &s.heavy, listSize, min(most, listItems), func(me *adminapi.Replica) (err error) {
+	var set func(url.Values)
+	if most > 0 {
+		set = func(query url.Values) { query.Set(paramLimit.name, strconv.Itoa(min(most, listItems))) }
+	}
+	all, err := s.survey(r, &s.heavy, listSize, set, func(me *adminapi.Replica) (err error) {
 		list, err = here()
 		for i := range list.Items {
 			list.Items[i].Replica = me.ID

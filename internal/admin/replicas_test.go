@@ -144,3 +144,35 @@ func TestHostileReplicas(t *testing.T) {
 		}
 	}
 }
+
+// All servers have arrived when each serves what is waited for, and its clients have accepted it; one that does not answer has not.
+func TestWaitOfAll(t *testing.T) {
+	const there = `{"kind": "WaitResult", "done": true, "served": true, "clients": {"connected": 2, "by": {"SYNCED": 2}}}`
+	for _, tt := range []struct {
+		a, b string
+		done bool
+	}{
+		{there, there, true},
+		{there, `{"kind": "WaitResult", "served": true}`, true}, // none of its clients is asked about
+		{there, `{"kind": "WaitResult"}`, false},                // it does not serve it
+		{there, "404", false},
+		{there, "", false},
+		{there, "{", false},
+		{`{"kind": "WaitResult", "served": true, "clients": {"connected": 2}, "pending": ["x"]}`, there, false},
+	} {
+		o := &others{t: t, says: map[string]string{"a": tt.a, "b": tt.b}}
+		r, code := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1&timeout=1m")
+		if code != http.StatusOK || r.Done != tt.done || len(r.Replicas) != 3 || !r.Replicas[0].Served || o.path != "/api/v1/wait?timeout=600ms" {
+			t.Errorf("%s and %s: %d %+v %s", tt.a, tt.b, code, r, o.path)
+		}
+	}
+	o := &others{t: t, says: map[string]string{"a": there, "b": `{"kind": "WaitResult", "rejected": {"errors": ["e"]}, "refusals": [{"type": "CDS", "error": "no", "clients": 1}]}`}}
+	if r, _ := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1"); r.Done || r.Rejected == nil || len(r.Refusals) != 1 {
+		t.Errorf("%+v", r)
+	}
+	for _, bad := range []string{"stored=x", "stored=r0", "revision=3", "timeout=x"} {
+		if _, code := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1&"+bad); code != http.StatusBadRequest {
+			t.Error(bad, code)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", adminapi.GroupList{}, nil, s.brief(&s.making, s.groups)},
 		{"POST", "/api/v1/impact", "which clients would see changes that are not made, and what would be pushed to them", adminapi.Impact{}, adminapi.ImpactRequest{}, s.brief(&s.making, s.impact)},
 		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", adminapi.Event{}, nil, s.events},
-		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", adminapi.WaitResult{}, nil, s.wait},
+		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", adminapi.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
 		{"GET", "/api/v1/log", "the level of the log", adminapi.LogLevel{}, nil, s.level},
 		{"PUT", "/api/v1/log", "another level, until the server ends", adminapi.LogLevel{}, adminapi.LogLevel{}, s.setLevel},
 		{"POST", "/api/v1/reload", "loads the files now", adminapi.Reload{}, adminapi.ReloadRequest{}, s.reload},

@@ -34,8 +34,42 @@ const (
 // What a stream was last told says nothing of a commit that it has not looked at yet: so each
 // stream is asked itself, until it has once said that it is settled.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
+	a, timeout, err := s.waiter(r)
+	if err != nil {
+		return err
+	}
+	if err := s.knownGroup(a.asked.Group); err != nil {
+		return err
+	}
+	leave, err := s.waiters.of(r).enter("too many wait")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers have one
+	result := s.waited(r, a, timeout)
+	if r.Context().Err() != nil { // who asked has left, or the server ends
+		return errEnding
+	}
+	answer(w, http.StatusOK, result)
+	return nil
+}
+
+// waited waits for a time at most.
+func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) adminapi.WaitResult {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	result := a.result(a.run(ctx))
+	if len(result.Refusals) > 0 {
+		result.Refusals = s.blamed(r.Context(), result.Refusals)
+	}
+	return result
+}
+
+// waiter reads what a request wants to wait for, and how long.
+func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	q := queryOf(r)
-	a := waiting{s: s, asked: status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stands: map[*server.Stream]Stand{}}
+	a := waiting{s: s, asked: status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
 	timeout := q.duration("timeout", 30*time.Second, maxWait)
 	if f := q.text("for"); f != "" && f != "synced" {
 		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
@@ -47,30 +81,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	default:
 		q.fail("refused", "must be fail or wait", "")
 	}
-	if q.err != nil {
-		return q.err
-	}
-	if err := s.knownGroup(a.asked.Group); err != nil {
-		return err
-	}
-	leave, err := s.waiters.of(r).enter("too many wait")
-	if err != nil {
-		return err
-	}
-	defer leave()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers have one
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-	done := a.run(ctx)
-	if r.Context().Err() != nil { // who asked has left, or the server ends
-		return errEnding
-	}
-	result := a.result(done)
-	if len(result.Refusals) > 0 {
-		result.Refusals = s.blamed(r.Context(), result.Refusals)
-	}
-	answer(w, http.StatusOK, result)
-	return nil
+	return &a, timeout, q.err
 }
 
 // waiting is one who waits.
@@ -78,9 +89,11 @@ type waiting struct {
 	s        *Server
 	asked    status.Filter
 	revision uint64
-	patient  bool // with what is refused
+	stored   uint64 // the revision of the store; 0: any
+	patient  bool   // with what is refused
 
 	served   uint64                   // the revision
+	reached  bool                     // what is to be served is
 	rejected *adminapi.Rejected       // the last load; nil: it was taken, or does not matter
 	stands   map[*server.Stream]Stand // of those that were asked since revision was there
 }
@@ -115,12 +128,13 @@ func (a *waiting) run(ctx context.Context) bool {
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
 	a.served = now.Revision
-	if a.rejected = nil; a.revision == 0 {
+	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
+	if a.rejected = nil; a.revision == 0 && (a.stored == 0 || below) {
 		if a.rejected = now.Rejected; a.rejected == nil {
 			a.rejected = a.rejectedGroup()
 		}
 	}
-	if now.Revision < a.revision || a.rejected != nil {
+	if a.reached = now.Revision >= a.revision && !below && a.rejected == nil; !a.reached {
 		return false, a.rejected != nil
 	}
 	all := a.s.Tracker.Selected(a.asked)
@@ -185,7 +199,7 @@ func (a *waiting) rejectedGroup() *adminapi.Rejected {
 }
 
 func (a *waiting) result(done bool) adminapi.WaitResult {
-	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Revision: a.served, Rejected: a.rejected}
+	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
 	// What a client has refused before is no answer while it is sent something else.
 	refusing := map[uint64]bool{}

@@ -55,6 +55,7 @@ type Replica struct {
 	Since    time.Time  `json:"since"`              // when it started
 	Asked    bool       `json:"asked,omitempty"`    // it is the one that is asked
 	Revision string     `json:"revision,omitempty"` // that it serves; of one that does not answer: that it served lately
+	Served   bool       `json:"served,omitempty"`   // of /api/v1/wait: it serves what is waited for
 	Clients  *Counts    `json:"clients,omitempty"`  // of its own; nil: it does not answer
 	Rejected *Rejected  `json:"rejected,omitempty"` // the newest revision, if it is not served there
 	Trouble  string     `json:"trouble,omitempty"`  // why it does not know the newest revision, or does not serve it
@@ -459,10 +460,14 @@ type WaitResult struct {
 	Kind       string    `json:"kind"`     // "WaitResult"
 	Done       bool      `json:"done"`     // false: the time was over, a client refuses, or a load was rejected
 	Revision   uint64    `json:"revision"` // that is served
+	Served     bool      `json:"served"`   // that is what is waited for, or came after it
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the last load, if that ended it: what the files say is not served
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
+
+	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients these are
+	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
 }
 
 // A ReloadRequest is the body of POST /api/v1/reload; an empty body is the zero value.

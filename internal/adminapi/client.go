@@ -433,6 +433,15 @@ func (d *Daemon) Wait(ctx context.Context, f Filter, revision uint64, timeout ti
 	return ask[WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
 }
 
+// WaitAll asks GET /api/v1/wait?replicas=1: it answers within little more than a second whether the clients of all servers of the store have
+// accepted its revision stored, such as r412, or a later one.
+func (d *Daemon) WaitAll(ctx context.Context, f Filter, stored string) (*WaitResult, error) {
+	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
+	q.Set("for", "synced")
+	q.Set("stored", stored)
+	return ask[WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
+}
+
 // Reload asks POST /api/v1/reload. The body is {"allow_mass_delete": bool}.
 func (d *Daemon) Reload(ctx context.Context, allowMassDelete bool) (*Reload, error) {
 	return ask[Reload](ctx, d, http.MethodPost, root+"/reload", nil, ReloadRequest{allowMassDelete})

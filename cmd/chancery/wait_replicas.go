@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// waitAll asks until the clients of all servers of a store have accepted a revision (0: that which the server asked serves), or there is another
+// result, or the time is over. The result is nil if the server has no store, or is of a version that cannot ask others.
+func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want revisions.Number, end time.Time) (*adminapi.WaitResult, error) {
+	d, err := a.dial()
+	if err != nil {
+		return nil, err
+	}
+	s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+	if err != nil {
+		return nil, err
+	}
+	if s.Config.Store == nil || s.Server.ID == "" {
+		return nil, nil
+	}
+	stored := s.Config.Store.Revision
+	if want > 0 {
+		stored = want.String()
+	}
+	if stored == "" { // it waits for the first, as that server alone
+		return nil, nil
+	}
+	at, err := a.identify(cmd, d, dir)
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(cmd.ErrOrStderr(), stored)
+	defer p.end()
+	for began := time.Now(); ; began = time.Now() {
+		ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
+		r, err := d.WaitAll(ctx, f, stored)
+		cancel()
+		refused, is := errors.AsType[*adminapi.Refused](err)
+		over := time.Until(end) <= 0
+		switch busy := is && refused.Code == http.StatusServiceUnavailable && !over; {
+		case is && refused.Code == http.StatusBadRequest && refused.Said.Field == "replicas":
+			return nil, nil
+		case err != nil && !busy:
+			return nil, asked(err)
+		case !busy:
+			p.show(r)
+			if r.Done || r.Rejected != nil || len(r.Refusals) > 0 || over {
+				if p.end(); r.Done {
+					fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s, and %s of the store\n", at, amount(len(r.Replicas)-1, "other server"))
+				}
+				if x := r.Replicas[0]; over && len(r.Replicas) == 1 && !x.Served && r.Rejected == nil {
+					return nil, notServed(stored, x.Revision, x.Trouble)
+				}
+				return r, nil
+			}
+		}
+		time.Sleep(min(100*time.Millisecond-time.Since(began), time.Until(end))) // a negative time is none
+	}
+}
+
+// notServed is the error of a server that does not serve a revision in time.
+func notServed(want, is, trouble string) error {
+	return outcome{failure{fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", printable.Line(trouble))), ""}, timedOut}
+}
+
+// behind says which servers do not serve what is waited for.
+func behind(r *adminapi.WaitResult) (all []string) {
+	for _, x := range r.Replicas {
+		switch {
+		case x.Error != "":
+			all = append(all, fmt.Sprintf("server %s does not answer%s: %s", printable.Line(x.ID), lastSeen(x), printable.Line(x.Error)))
+		case !x.Served:
+			all = append(all, fmt.Sprintf("server %s serves %s", printable.Line(x.ID), cmp.Or(printable.Line(x.Revision), "nothing")))
+		}
+	}
+	if r.Unsure != "" {
+		all = append(all, "there may be other servers: "+printable.Line(r.Unsure))
+	}
+	return all
+}
+
+// A progress shows how far a revision has spread: as a bar, drawn again in its place, if a person looks; else as a line when
+// that has changed.
+type progress struct {
+	w       io.Writer
+	columns int // 0: no terminal
+	what    string
+	last    string
+}
+
+func newProgress(w io.Writer, what string) *progress {
+	p := &progress{w: w, what: what}
+	if f, ok := w.(*os.File); ok {
+		if p.columns, _ = terminalSize(f); p.columns < minColumns {
+			p.columns = 0
+		}
+	}
+	return p
+}
+
+// spread counts the clients of servers by how they stand with what spreads.
+func spread(r *adminapi.WaitResult) (acked, refused, waiting, serving int) {
+	for _, x := range r.Replicas {
+		if x.Clients == nil {
+			continue
+		}
+		if x.Served {
+			serving++
+			acked += x.Clients.By[adminapi.Synced] + x.Clients.By[adminapi.Idle]
+			refused += x.Clients.By[adminapi.Nacked]
+		}
+		waiting += x.Clients.Connected
+	}
+	return acked, refused, max(waiting-acked-refused, 0), serving
+}
+
+const barWidth = 20
+
+func (p *progress) show(r *adminapi.WaitResult) {
+	acked, refused, waiting, serving := spread(r)
+	text := fmt.Sprintf("%s: %s acked, %s refused, %s waiting; served by %d of %s", p.what, number(acked), number(refused), number(waiting), serving, amount(len(r.Replicas), "server"))
+	if p.columns == 0 {
+		if text != p.last {
+			fmt.Fprintln(p.w, "chancery: "+text)
+		}
+		p.last = text
+		return
+	}
+	full := 0
+	if all := acked + refused + waiting; all > 0 {
+		full = barWidth * acked / all
+	}
+	line := "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] " + text
+	if len(line) >= p.columns {
+		line = line[:p.columns-1]
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	p.last = line
+}
+
+// end ends the bar's line.
+func (p *progress) end() {
+	if p.columns > 0 && p.last != "" {
+		fmt.Fprintln(p.w)
+		p.last = ""
+	}
+}

@@ -1,0 +1,103 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// waitTime is how long each of several servers waits at most: who asks all of them asks again.
+const waitTime = 600 * time.Millisecond
+
+// storedNumber reads the number of a revision of a store, such as r412; 0: there is none.
+func storedNumber(text string) uint64 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(text, "r"), 10, 63)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// stored is a parameter that is a revision of the store; 0 if it is not given.
+func (q *query) stored(name string) uint64 {
+	v := q.values.Get(name)
+	n := storedNumber(v)
+	if v != "" && n == 0 {
+		q.fail(name, "must be a revision of the store, such as r412", "")
+	}
+	return n
+}
+
+// waitOfAll answers whether the clients of all servers have accepted a revision of the store, within little more than a second.
+func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
+	a, timeout, err := s.waiter(r)
+	if err != nil {
+		return err
+	}
+	if a.revision > 0 {
+		return wrong("revision", "is a number of one server: with replicas, give stored", "")
+	}
+	if err := s.knownGroup(a.asked.Group); err != nil {
+		return err
+	}
+	timeout = min(timeout, waitTime)
+	set := func(query url.Values) { query.Set("timeout", timeout.String()) }
+	var sum adminapi.WaitResult
+	selects := a.asked.Node != "" || a.asked.Group != "" || a.asked.Type != nil
+	all, err := s.survey(r, &s.waiters, statusSize, set, func(me *adminapi.Replica) error {
+		sum = s.waited(r, a, timeout)
+		sum.Done = arrived(&sum)
+		me.Served, me.Clients = sum.Served, new(sane(sum.Clients))
+		return nil
+	}, func(of *adminapi.Replica, body []byte) error { return addWaited(&sum, of, body) })
+	if err != nil {
+		return err
+	}
+	if r.Context().Err() != nil {
+		return errEnding
+	}
+	for _, x := range all.replicas {
+		sum.Done = sum.Done && x.Error == ""
+	}
+	sum.Done = sum.Done && all.unsure == "" && (!selects || sum.Clients.Connected > 0)
+	sum.Replicas, sum.Unsure = all.replicas, all.unsure
+	answer(w, http.StatusOK, sum)
+	return nil
+}
+
+// arrived reports whether a server has nothing left to wait for: also if none of its clients is asked about.
+func arrived(r *adminapi.WaitResult) bool {
+	return r.Done || r.Served && r.Clients.Connected == 0
+}
+
+// addWaited adds what another server says of its clients; one that has no such group does not serve what is waited for.
+func addWaited(sum *adminapi.WaitResult, of *adminapi.Replica, body []byte) error {
+	of.Clients = new(sane(adminapi.Counts{}))
+	if body == nil {
+		sum.Done = false
+		return nil
+	}
+	var is adminapi.WaitResult
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindWaitResult {
+		of.Clients = nil
+		return errOther
+	}
+	of.Clients, of.Served = new(sane(is.Clients)), is.Served
+	sum.Done = sum.Done && arrived(&is)
+	sum.Served = sum.Served && is.Served
+	sum.Clients.Connected += of.Clients.Connected
+	for state, n := range of.Clients.By {
+		sum.Clients.By[state] += n
+	}
+	if is.Rejected != nil && sum.Rejected == nil {
+		sum.Rejected = &adminapi.Rejected{Group: cut(is.Rejected.Group), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
+	}
+	sum.Refusals = addRefusals(sum.Refusals, is.Refusals)
+	sum.Pending = few(append(sum.Pending, cutAll(is.Pending, named)...), named)
+	return nil
+}

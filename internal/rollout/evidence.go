@@ -19,6 +19,7 @@ const (
 type Evidence struct {
 	Server   string   `json:"server"`
 	Turns    int      `json:"turns"` // of the holds that it serves
+	Seen     int      `json:"seen"`  // clients that were there when they were picked: one that has gone may have crashed
 	Picked   int      `json:"picked"`
 	Acked    int      `json:"acked"` // of these: have accepted all that they were told
 	Refused  int      `json:"refused"`
@@ -31,6 +32,7 @@ type Evidence struct {
 type Sum struct {
 	Servers                         int
 	Turns                           int // the oldest of what is served
+	Seen                            int
 	Picked, Acked, Refused, Waiting int
 	Refusal                         *Refusal
 	Rejected                        string
@@ -42,6 +44,7 @@ func (s *Sum) Add(e Evidence) {
 		s.Turns = e.Turns
 	}
 	s.Servers++
+	s.Seen += e.Seen
 	s.Picked, s.Acked, s.Refused, s.Waiting = s.Picked+e.Picked, s.Acked+e.Acked, s.Refused+e.Refused, s.Waiting+e.Waiting
 	if s.Refusal == nil {
 		s.Refusal = e.Refusal
@@ -87,9 +90,14 @@ func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (c
 	return true
 }
 
-// open reports whether what the clients of the step say is enough for the next. If nobody is picked it says nothing, and the time alone decides.
+// open reports whether what the clients of the step say is enough for the next. Those that have gone have not accepted: they may have
+// crashed. If nobody was ever there, the time alone decides.
 func (s *State) open(sum Sum, turns int) bool {
-	return sum.Servers > 0 && sum.Turns >= turns && float64(sum.Acked)*100 >= s.MinAcked*float64(sum.Picked)
+	return sum.Servers > 0 && sum.Turns >= turns && s.enough(sum)
+}
+
+func (s *State) enough(sum Sum) bool {
+	return float64(sum.Acked)*100 >= s.MinAcked*float64(max(sum.Picked, sum.Seen))
 }
 
 // Waits says in a few words what a rollout waits for; "" if for nothing but time.
@@ -101,8 +109,12 @@ func (s *State) Waits(sum Sum) string {
 		return "it is paused"
 	case sum.Servers == 0:
 		return "no server says that it is there"
-	case float64(sum.Acked)*100 < s.MinAcked*float64(sum.Picked):
-		return fmt.Sprintf("%d of %d clients have accepted it, and it needs %g %%", sum.Acked, sum.Picked, s.MinAcked)
+	case !s.enough(sum):
+		text := fmt.Sprintf("%d of %d clients have accepted it, and it needs %g %%", sum.Acked, max(sum.Picked, sum.Seen), s.MinAcked)
+		if gone := sum.Seen - sum.Picked; gone > 0 {
+			text += fmt.Sprintf(" (%d fewer are there than were picked)", gone)
+		}
+		return text
 	}
 	return ""
 }

@@ -160,12 +160,17 @@ func TestSteps(t *testing.T) {
 		b.set(Look{Picked: 3, Acked: 3})
 		id := w.start(revisions.Pick{Labels: map[string]string{"canary": "true"}}, revisions.Pick{Percent: 10})
 		w.is(time.Minute, id, Running, 0)
+		a.set(Look{}) // it has crashed
+		s := w.is(time.Minute, id, Running, 0)
+		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum) != "3 of 4 clients have accepted it, and it needs 90 % (1 fewer are there than were picked)" {
+			t.Error(s.Waits(sum), err)
+		}
 		a.set(Look{Picked: 1, Acked: 1})
 		w.is(9*time.Second, id, Running, 0)
 		a.set(Look{Picked: 1, Waiting: 1}) // the time begins anew
 		w.is(9*time.Second, id, Running, 0)
 		a.set(Look{Picked: 1, Acked: 1})
-		s := w.is(11*time.Second, id, Running, 1)
+		s = w.is(11*time.Second, id, Running, 1)
 		if got := Say(s.Steps[1]); got != "canary=true, 10 %" || len(s.Steps) != 3 || Say(s.Steps[2]) != "canary=true, 100 %" {
 			t.Error(got, s.Steps)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ const (
 // A Look is how the clients of some lanes stand on this server.
 type Look struct {
 	Picked, Acked, Refused, Waiting int
-	// Refusals are those of clients that have accepted something of the type before, and refuse it since a time or later.
+	// Refusals are those of clients that had something of the type before, and refuse it since a time or later.
 	Refusals []Refusal
 }
 
@@ -39,7 +38,7 @@ type Runner struct {
 	repo   *revisions.Repository
 	server string
 	log    *slog.Logger
-	look   func(lanes []string, since time.Time) Look
+	look   func(lanes []string, since time.Time) Look // of any goroutine
 
 	bell chan struct{} // with one slot
 
@@ -53,20 +52,21 @@ type Runner struct {
 // lanes are those of a rollout that this server serves.
 type lanes struct {
 	names []string
-	pick  revisions.Pick
-	since time.Time // of the pick, from before anybody was told
+	step  int
+	since time.Time // of the step, from before anybody was told
+	seen  int       // how many clients were there when they were picked
 	first *Refusal  // that counts; it stays
 }
 
-// New returns a runner of a server, whose name is a word of a key that no other has. Look says how the clients stand that see one of some groups, and is called by Run alone.
+// New returns a runner of a server, whose name is a word of a key that no other has. Look says how the clients stand that see one of some groups; it may be
+// called by several goroutines at once.
 func New(e revisions.Engine, server string, log *slog.Logger, look func(lanes []string, since time.Time) Look) *Runner {
 	return &Runner{engine: e, repo: revisions.Open(e, revisions.Options{}), server: server, log: log, look: look, bell: make(chan struct{}, 1), lanes: map[string]*lanes{}}
 }
 
-// Served notes which holds are served, and since when, which is from before any client was told of them. It waits for nobody.
+// Served notes which holds are served, and since when, which is from before any client was told of them. It is to be called at once, for it
+// looks who is there, and waits for nobody; by one goroutine at a time.
 func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, since time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	is := map[string]*lanes{}
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
 		n := holds[group].Next
@@ -75,15 +75,31 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 		}
 		l := is[n.Rollout]
 		if l == nil {
-			l = &lanes{pick: n.Pick, since: since}
-			if was := r.lanes[n.Rollout]; was != nil {
-				if l.first = was.first; reflect.DeepEqual(was.pick, n.Pick) {
-					l.since = was.since
-				}
-			}
+			l = &lanes{step: n.Step, since: since, seen: -1}
 			is[n.Rollout] = l
 		}
 		l.names = append(l.names, group+groups.LaneSuffix)
+	}
+	r.mu.Lock()
+	for id, l := range is {
+		if was := r.lanes[id]; was != nil {
+			if l.first = was.first; was.step == l.step {
+				l.since, l.seen = was.since, was.seen
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, l := range is {
+		if l.seen < 0 {
+			l.seen = r.look(l.names, l.since).Picked
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, l := range is { // what was found meanwhile
+		if was := r.lanes[id]; was != nil && l.first == nil {
+			l.first = was.first
+		}
 	}
 	r.state, r.lanes, r.rejected = state, is, ""
 	r.ring()
@@ -202,7 +218,7 @@ func (r *Runner) evidence(id string) Evidence {
 	var names []string
 	var since time.Time
 	if l != nil {
-		names, since = l.names, l.since
+		names, since, e.Seen = l.names, l.since, l.seen
 	}
 	r.mu.Unlock()
 	if l == nil {

@@ -46,6 +46,7 @@ type typeRow struct {
 	wildcard bool
 	answered bool // the last that was sent
 	current  bool // the client said on its first request what it has, and nothing was to be sent
+	stated   bool // it said what it has
 }
 
 // A message is a response. Nonces are numbers: those that clients repeat are parts of their

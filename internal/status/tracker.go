@@ -288,7 +288,9 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Opened:
 		r.mu.Lock()
-		r.add(e.Type).current = e.Version != "" || e.Count > 0
+		u := r.add(e.Type)
+		u.stated = e.Version != "" || e.Count > 0
+		u.current = u.stated
 		r.mu.Unlock()
 		return
 	case protocol.Subscribed:

@@ -7,8 +7,8 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples coverage
-MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter tools/descriptors
+STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
+MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors
 WORLDS   ?= 60000
 FUZZTIME ?= 1s
 SOAK     ?= 1h
@@ -98,6 +98,9 @@ examples: .cache/envoy ## Compile and test what people copy, and go through the 
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go test ./...); done
 	go run ./internal/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
+
+k8s: ## Tests of the source for Kubernetes, a module of its own
+	@cd source/k8s && $(GOTEST) ./...
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod

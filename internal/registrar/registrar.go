@@ -94,14 +94,47 @@ func (r *Registrar) Registered(ctx context.Context, p Part) ([]adminapi.Endpoint
 }
 
 // Await is Registered that waits for a server that is away. The error is one of [Refusing], or that ctx is done.
-func (r *Registrar) Await(ctx context.Context, p Part) ([]adminapi.Endpoint, error) {
+func (r *Registrar) Await(ctx context.Context, p Part) (all []adminapi.Endpoint, err error) {
+	err = r.await(ctx, func() (err error) {
+		all, err = r.Registered(ctx, p)
+		return err
+	})
+	return all, err
+}
+
+// Clusters returns those of a group in which an owner has endpoints. It waits as [Registrar.Await] does.
+func (r *Registrar) Clusters(ctx context.Context, group, owner string) (all []string, err error) {
+	err = r.await(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		list, err := r.server.Endpoints(ctx, cmp.Or(group, "default"), "")
+		if err != nil {
+			return err
+		}
+		all = nil
+		for _, c := range list.Items {
+			there, err := r.Registered(ctx, Part{group, c.Cluster, owner})
+			if err != nil {
+				return err
+			}
+			if len(there) > 0 {
+				all = append(all, c.Cluster)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// await asks until there is an answer.
+func (r *Registrar) await(ctx context.Context, ask func() error) error {
 	for pause, away := firstPause, false; ; pause = min(2*pause, lastPause) {
-		all, err := r.Registered(ctx, p)
+		err := ask()
 		if err == nil || Refusing(err) {
-			return all, err
+			return err
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if !away {
 			r.opts.Log.Warn("the server of endpoints does not answer yet", "server", r.server.Shown(), "error", err)

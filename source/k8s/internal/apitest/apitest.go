@@ -1,0 +1,230 @@
+// Package apitest is an API server of Kubernetes for tests that knows EndpointSlices alone: lists, watches with
+// bookmarks and initial events, and 410 Gone.
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	discovery "k8s.io/api/discovery/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// A Server is an API server. Its methods may be called by several goroutines at once.
+type Server struct {
+	*httptest.Server
+	Old bool // it knows no lists by watch, as those before 1.32; set before it is asked
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed when something changes
+	items     map[string]*discovery.EndpointSlice
+	version   int
+	events    []event
+	compacted int
+	down      bool
+	drop      int // raised: watches end
+	lists     int
+	watches   int
+}
+
+type event struct {
+	version int
+	typ     string
+	object  any
+}
+
+// Start starts a server that ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{changed: make(chan struct{}), items: map[string]*discovery.EndpointSlice{}, version: 10}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() { s.Down(true); s.Close() })
+	return s
+}
+
+// Kubeconfig writes a file that says where it is.
+func (s *Server) Kubeconfig(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "clusters": [{"name": "x", "cluster": {"server": %q}}], "contexts": [{"name": "x", "context": {"cluster": "x"}}]}`, s.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (s *Server) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Put creates or changes a slice.
+func (s *Server) Put(one *discovery.EndpointSlice) {
+	s.change(func() {
+		s.version++
+		one = one.DeepCopy()
+		one.ResourceVersion = strconv.Itoa(s.version)
+		key, typ := one.Namespace+"/"+one.Name, "ADDED"
+		if s.items[key] != nil {
+			typ = "MODIFIED"
+		}
+		s.items[key] = one
+		s.events = append(s.events, event{s.version, typ, one})
+	})
+}
+
+// Delete deletes a slice.
+func (s *Server) Delete(namespace, name string) {
+	s.change(func() {
+		s.version++
+		one := s.items[namespace+"/"+name].DeepCopy()
+		delete(s.items, namespace+"/"+name)
+		one.ResourceVersion = strconv.Itoa(s.version)
+		s.events = append(s.events, event{s.version, "DELETED", one})
+	})
+}
+
+// Compact forgets what happened: who watches from before is told that it is gone.
+func (s *Server) Compact() {
+	s.change(func() { s.version++; s.compacted, s.events = s.version, nil })
+}
+
+// Bookmark sends a bookmark to all that watch.
+func (s *Server) Bookmark() {
+	s.change(func() {
+		s.version++
+		s.events = append(s.events, event{s.version, "BOOKMARK", s.bookmark(nil)})
+	})
+}
+
+// Down has the server end all watches and answer 503, or serve again.
+func (s *Server) Down(down bool) { s.change(func() { s.down = down }) }
+
+// Drop ends all watches in the middle of a line.
+func (s *Server) Drop() { s.change(func() { s.drop++ }) }
+
+// Asked returns how many lists and watches there were.
+func (s *Server) Asked() (lists, watches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists, s.watches
+}
+
+func (s *Server) bookmark(notes map[string]string) *discovery.EndpointSlice {
+	return &discovery.EndpointSlice{TypeMeta: kind, ObjectMeta: meta.ObjectMeta{ResourceVersion: strconv.Itoa(s.version), Annotations: notes}}
+}
+
+var kind = meta.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
+
+func failure(code int, reason meta.StatusReason) *meta.Status {
+	return &meta.Status{TypeMeta: meta.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: meta.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason)}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	namespace := ""
+	if _, after, is := strings.Cut(r.URL.Path, "/namespaces/"); is {
+		namespace, _, _ = strings.Cut(after, "/")
+	}
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	mine := func(one *discovery.EndpointSlice) bool {
+		return (namespace == "" || one.Namespace == namespace) && selector.Matches(labels.Set(one.Labels))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refuse := func(code int, reason meta.StatusReason) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(failure(code, reason))
+	}
+	q := r.URL.Query()
+	switch {
+	case s.down:
+		refuse(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable)
+	case err != nil || !strings.HasSuffix(r.URL.Path, "/endpointslices"):
+		refuse(http.StatusNotFound, meta.StatusReasonNotFound)
+	case q.Get("watch") == "":
+		s.lists++
+		list := discovery.EndpointSliceList{TypeMeta: meta.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, ListMeta: meta.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
+		for _, one := range s.items {
+			if mine(one) {
+				list.Items = append(list.Items, *one)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	case q.Get("sendInitialEvents") == "true" && s.Old:
+		refuse(http.StatusUnprocessableEntity, meta.StatusReasonInvalid)
+	default:
+		s.watches++
+		s.watch(w, r, mine)
+	}
+}
+
+// watch answers with events. The server is locked, but not while it waits.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, mine func(*discovery.EndpointSlice) bool) {
+	send := func(typ string, object any) {
+		if one, is := object.(*discovery.EndpointSlice); is {
+			if one.Name != "" && !mine(one) {
+				return
+			}
+			one = one.DeepCopy()
+			one.TypeMeta = kind
+			object = one
+		}
+		b, _ := json.Marshal(map[string]any{"type": typ, "object": object})
+		_, _ = w.Write(append(b, '\n'))
+		http.NewResponseController(w).Flush() //nolint:errcheck // who has left hears nothing
+	}
+	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, key := range slices.Sorted(maps.Keys(s.items)) {
+			send("ADDED", s.items[key])
+		}
+		send("BOOKMARK", s.bookmark(map[string]string{meta.InitialEventsAnnotationKey: "true"}))
+		from = s.version
+	}
+	http.NewResponseController(w).Flush() //nolint:errcheck // as above
+	for drop := s.drop; ; {
+		if from < s.compacted {
+			send("ERROR", failure(http.StatusGone, meta.StatusReasonExpired))
+			return
+		}
+		for _, e := range s.events {
+			if e.version > from {
+				send(e.typ, e.object)
+				from = e.version
+			}
+		}
+		if s.drop != drop {
+			_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"kin`))
+			panic(http.ErrAbortHandler)
+		}
+		if s.down {
+			return
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+		}
+		s.mu.Lock()
+		if r.Context().Err() != nil {
+			return
+		}
+	}
+}

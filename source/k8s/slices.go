@@ -1,0 +1,140 @@
+package k8s
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// What of a slice is used.
+const (
+	healthy  = "HEALTHY"
+	draining = "DRAINING"
+)
+
+// endpointsOf returns what slices of a service say of a port, in the order of addresses.
+//
+// "Clients of the EndpointSlice API must iterate through all the existing EndpointSlices associated to a Service and build
+// a complete list of unique network endpoints. It is important to mention that endpoints may be duplicated in different EndpointSlices."
+// https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#duplicate-endpoints
+func endpointsOf(all []*discovery.EndpointSlice, port, region string, families Families) []adminapi.Endpoint {
+	by := map[netip.AddrPort]adminapi.Endpoint{}
+	for _, s := range all {
+		if s.AddressType == discovery.AddressTypeFQDN || !families.has(s.AddressType) {
+			continue
+		}
+		at, ok := portOf(s, port)
+		if !ok {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			health := healthOf(e.Conditions)
+			if health == "" || len(e.Addresses) == 0 {
+				continue
+			}
+			// "the first address is used": others of an endpoint have no meaning.
+			addr, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil || addr.Zone() != "" {
+				continue
+			}
+			key := netip.AddrPortFrom(addr, at)
+			if old, twice := by[key]; twice && (old.Health == healthy || health == draining) {
+				continue
+			}
+			one := adminapi.Endpoint{Address: addr.String(), Port: int(at), Health: health}
+			if e.Zone != nil && *e.Zone != "" {
+				one.Locality = &adminapi.Locality{Region: region, Zone: *e.Zone}
+			} else if region != "" {
+				one.Locality = &adminapi.Locality{Region: region}
+			}
+			by[key] = one
+		}
+	}
+	out := make([]adminapi.Endpoint, 0, len(by))
+	for _, e := range by {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b adminapi.Endpoint) int {
+		return cmp.Or(netip.MustParseAddr(a.Address).Compare(netip.MustParseAddr(b.Address)), cmp.Compare(a.Port, b.Port))
+	})
+	return out
+}
+
+// healthOf is what the conditions of an endpoint are for a client of xDS; "": it is not to be there.
+//
+// What is ready takes requests. What is about to end and still serves finishes those that it has, and gets no new ones, which is what
+// Envoy makes of DRAINING. What is not ready and does not end is left out, as kube-proxy does.
+func healthOf(c discovery.EndpointConditions) string {
+	ready := c.Ready == nil || *c.Ready // "A nil value should be interpreted as "true""
+	serving := ready
+	if c.Serving != nil {
+		serving = *c.Serving
+	}
+	switch {
+	case ready:
+		return healthy
+	case serving && c.Terminating != nil && *c.Terminating:
+		return draining
+	}
+	return ""
+}
+
+// portOf returns the number of a port in a slice, which may be another one in another slice: by its name or its number. ""
+// is the only one.
+func portOf(s *discovery.EndpointSlice, want string) (uint16, bool) {
+	var found []uint16
+	for _, p := range s.Ports {
+		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 || p.Protocol != nil && *p.Protocol != core.ProtocolTCP {
+			continue
+		}
+		named := p.Name != nil && *p.Name == want && want != ""
+		if want == "" || named || strconv.Itoa(int(*p.Port)) == want {
+			found = append(found, uint16(*p.Port))
+		}
+		if named {
+			return uint16(*p.Port), true
+		}
+	}
+	if len(found) != 1 {
+		return 0, false
+	}
+	return found[0], true
+}
+
+// portNames are the names of the ports of slices that are of TCP; "" is one without a name.
+func portNames(all []*discovery.EndpointSlice) (names []string) {
+	for _, s := range all {
+		for _, p := range s.Ports {
+			if p.Port == nil || p.Protocol != nil && *p.Protocol != core.ProtocolTCP {
+				continue
+			}
+			name := ""
+			if p.Name != nil {
+				name = *p.Name
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Families are which addresses of a service with two families are used.
+type Families string
+
+// The families.
+const (
+	Both Families = "" // an endpoint with an address of each is two
+	IPv4 Families = "ipv4"
+	IPv6 Families = "ipv6"
+)
+
+func (f Families) has(t discovery.AddressType) bool {
+	return f == Both || f == IPv4 && t == discovery.AddressTypeIPv4 || f == IPv6 && t == discovery.AddressTypeIPv6
+}

@@ -1,0 +1,283 @@
+package k8s
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	discovery "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// Options of a watcher. Mappings or All say what is followed.
+type Options struct {
+	Mappings []Mapping
+	// All follows each TCP port of each service whose slices the selector selects, in a cluster that Names calls.
+	All   bool
+	Names string // {namespace}, {service} and {port} are replaced; DefaultNames if ""
+
+	Namespace string // "": all
+	Selector  string // of the labels of slices, which have those of their service; "": all
+
+	Region   string // of all endpoints; the zone is that of the endpoint
+	Families Families
+
+	// Every is how often a cluster is told at most, so that what changes at once is told at once; 20 ms if zero.
+	Every time.Duration
+	// Log is told of what cannot be watched; slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// A Watcher follows slices. It is made by [New].
+type Watcher struct {
+	opts     Options
+	informer cache.SharedIndexInformer
+	tell     func(cluster string, all []adminapi.Endpoint)
+	of       map[string][]Service // the services of a cluster, by the mappings
+	by       map[string][]string  // clusters of the mappings, by NAMESPACE/SERVICE
+	bell     chan struct{}
+
+	told  map[string][]adminapi.Endpoint // of Run's goroutine
+	named map[string][]string            // the same: clusters that a service had by Options.All
+
+	mu      sync.Mutex      // guards what follows; held for memory only
+	changed map[string]bool // services
+	away    bool            // the last try to list or to watch failed
+}
+
+const byService = "service"
+
+// New returns a watcher. It tells all endpoints of a cluster, in order: once all slices have been read, and
+// whenever they are others. A cluster of a mapping is told though it has none.
+func New(client kubernetes.Interface, tell func(cluster string, all []adminapi.Endpoint), o Options) (*Watcher, error) {
+	o.Names, o.Every, o.Log = cmp.Or(o.Names, DefaultNames), cmp.Or(o.Every, 20*time.Millisecond), cmp.Or(o.Log, slog.Default())
+	if len(o.Mappings) == 0 && !o.All {
+		return nil, errors.New("nothing is followed")
+	}
+	if o.Families != Both && o.Families != IPv4 && o.Families != IPv6 {
+		return nil, fmt.Errorf("family %q: must be %s or %s", o.Families, IPv4, IPv6)
+	}
+	if o.All && (!strings.Contains(o.Names, "{service}") || o.Namespace == "" && !strings.Contains(o.Names, "{namespace}")) {
+		return nil, fmt.Errorf("names of clusters %q: two services would have one: write {namespace} and {service}", o.Names)
+	}
+	selector, err := labels.Parse(o.Selector)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{opts: o, tell: tell, of: map[string][]Service{}, by: map[string][]string{}, bell: make(chan struct{}, 1), told: map[string][]adminapi.Endpoint{}, named: map[string][]string{}, changed: map[string]bool{}}
+	for _, m := range o.Mappings {
+		if o.Namespace != "" && m.Namespace != o.Namespace {
+			return nil, fmt.Errorf("%s=%s/%s: only namespace %s is watched", m.Cluster, m.Namespace, m.Name, o.Namespace)
+		}
+		w.of[m.Cluster] = append(w.of[m.Cluster], m.Service)
+		w.by[m.Namespace+"/"+m.Name] = append(w.by[m.Namespace+"/"+m.Name], m.Cluster)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(o.Namespace), informers.WithTweakListOptions(func(l *meta.ListOptions) {
+		l.LabelSelector = selector.String()
+	}))
+	w.informer = factory.Discovery().V1().EndpointSlices().Informer()
+	err = errors.Join(
+		w.informer.AddIndexers(cache.Indexers{byService: func(x any) ([]string, error) {
+			if s, is := x.(*discovery.EndpointSlice); is && serviceOf(s) != "" {
+				return []string{serviceOf(s)}, nil
+			}
+			return nil, nil
+		}}),
+		w.informer.SetTransform(lean),
+		w.informer.SetWatchErrorHandlerWithContext(w.failed),
+	)
+	if err == nil {
+		_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    w.hear,
+			UpdateFunc: func(before, now any) { w.hear(before); w.hear(now) },
+			DeleteFunc: w.hear,
+		})
+	}
+	return w, err
+}
+
+// lean leaves out of a slice what nobody needs here, and who changed what is much of it.
+func lean(x any) (any, error) {
+	if s, is := x.(*discovery.EndpointSlice); is {
+		s.ManagedFields, s.Annotations = nil, nil
+	}
+	return x, nil
+}
+
+// serviceOf is NAMESPACE/SERVICE of a slice.
+func serviceOf(s *discovery.EndpointSlice) string {
+	name := s.Labels[discovery.LabelServiceName]
+	if name == "" {
+		return ""
+	}
+	return s.Namespace + "/" + name
+}
+
+// hear notes that a slice has changed.
+func (w *Watcher) hear(x any) {
+	if gone, is := x.(cache.DeletedFinalStateUnknown); is { // which was deleted while nobody watched
+		x = gone.Obj
+	}
+	s, is := x.(*discovery.EndpointSlice)
+	if !is {
+		return
+	}
+	w.mu.Lock()
+	w.changed[serviceOf(s)] = true
+	if w.away {
+		w.away = false
+		defer w.opts.Log.Info("endpoint slices are watched again")
+	}
+	w.mu.Unlock()
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+// failed is called when a list or a watch fails, which is tried again.
+func (w *Watcher) failed(ctx context.Context, _ *cache.Reflector, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+		return // what it has is too old, or it has ended: it begins anew
+	}
+	w.mu.Lock()
+	first := !w.away
+	w.away = true
+	w.mu.Unlock()
+	if first && ctx.Err() == nil {
+		w.opts.Log.Warn("endpoint slices cannot be watched: endpoints stay as they were", "error", err)
+	}
+}
+
+// Run follows slices until ctx is done. ready is called once all that there are have been read and told.
+func (w *Watcher) Run(ctx context.Context, ready func()) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { w.informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) {
+		return
+	}
+	w.mu.Lock()
+	for _, key := range w.informer.GetIndexer().ListIndexFuncValues(byService) {
+		w.changed[key] = true
+	}
+	for key := range w.by {
+		w.changed[key] = true
+	}
+	w.mu.Unlock()
+	for first := true; ; first = false {
+		w.take()
+		if first {
+			ready()
+		}
+		select {
+		case <-w.bell:
+		case <-ctx.Done():
+			return
+		}
+		t := time.NewTimer(w.opts.Every)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// take tells of the clusters of services that have changed.
+func (w *Watcher) take() {
+	w.mu.Lock()
+	changed := w.changed
+	w.changed = map[string]bool{}
+	w.mu.Unlock()
+	clusters := map[string]bool{}
+	others := map[string][]adminapi.Endpoint{} // by Options.All
+	for key := range changed {
+		for _, c := range w.by[key] {
+			clusters[c] = true
+		}
+		if w.opts.All && key != "" {
+			w.all(key, others)
+		}
+	}
+	for c, all := range others {
+		if w.of[c] == nil { // a mapping says it better
+			w.say(c, all)
+		}
+	}
+	for c := range clusters {
+		w.say(c, w.mapped(c))
+	}
+}
+
+// all adds the clusters of a service, one for each port, and those that it had and has no more.
+func (w *Watcher) all(key string, to map[string][]adminapi.Endpoint) {
+	slicesOf := w.slices(key)
+	var has []string
+	for _, port := range portNames(slicesOf) {
+		one := Service{slicesOf[0].Namespace, slicesOf[0].Labels[discovery.LabelServiceName], port}
+		c := one.cluster(w.opts.Names)
+		to[c] = append(to[c], endpointsOf(slicesOf, port, w.opts.Region, w.opts.Families)...)
+		has = append(has, c)
+	}
+	for _, c := range w.named[key] {
+		if !slices.Contains(has, c) {
+			to[c] = append(to[c], []adminapi.Endpoint{}...)
+		}
+	}
+	w.named[key] = has
+}
+
+// mapped are the endpoints of a cluster of the mappings.
+func (w *Watcher) mapped(cluster string) []adminapi.Endpoint {
+	by := map[string]adminapi.Endpoint{}
+	for _, s := range w.of[cluster] {
+		for _, e := range endpointsOf(w.slices(s.Namespace+"/"+s.Name), s.Port, w.opts.Region, w.opts.Families) {
+			key := fmt.Sprint(e.Address, " ", e.Port)
+			if old, twice := by[key]; !twice || old.Health != healthy {
+				by[key] = e
+			}
+		}
+	}
+	all := make([]adminapi.Endpoint, 0, len(by))
+	for _, key := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, by[key])
+	}
+	return all
+}
+
+// slices are those of a service.
+func (w *Watcher) slices(key string) (all []*discovery.EndpointSlice) {
+	found, _ := w.informer.GetIndexer().ByIndex(byService, key) // there is such an index
+	for _, x := range found {
+		if s, is := x.(*discovery.EndpointSlice); is {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// say tells of a cluster, if that is new.
+func (w *Watcher) say(cluster string, all []adminapi.Endpoint) {
+	if old, told := w.told[cluster]; told && slices.EqualFunc(old, all, func(a, b adminapi.Endpoint) bool { return reflect.DeepEqual(a, b) }) {
+		return
+	}
+	w.told[cluster] = all
+	w.tell(cluster, all)
+}

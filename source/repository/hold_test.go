@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -174,4 +175,59 @@ func TestLane(t *testing.T) {
 	}
 	hold(revisions.Pick{})
 	sees(st, "n1", "a", "x")
+}
+
+// A commit that cannot be served keeps no rollout from being taken back, and no group from being frozen.
+func TestHoldsGoOn(t *testing.T) {
+	at := t.TempDir()
+	writer := revisions.Open(engine(t, at), revisions.Options{})
+	st := store.New()
+	src := New(engine(t, at), st, Options{})
+	edge := definition("edge", "match: {cluster: edge}\n")
+	commit := func(items ...*revisions.Item) {
+		t.Helper()
+		base, err := writer.Head(t.Context())
+		if err == nil {
+			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold := func(h revisions.Hold) {
+		t.Helper()
+		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			holds["edge"] = h
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serves := func(rejected bool, n revisions.Number, turns int, groups ...string) {
+		t.Helper()
+		_, err := src.Load(t.Context())
+		var r *RejectedError
+		if is := errors.As(err, &r); is != rejected || err != nil && !is {
+			t.Fatal(err)
+		}
+		if got := src.State(); got != (revisions.State{Number: n, Turns: turns}) {
+			t.Errorf("%+v", got)
+		}
+		if got := st.Snapshot().Groups(); !slices.Equal(got, groups) {
+			t.Errorf("groups %q, want %q", got, groups)
+		}
+	}
+	commit(route(t, "edge", "a", "one"))
+	commit(route(t, "edge", "a", "two"))
+	hold(revisions.Hold{Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Pick: revisions.Pick{Percent: 100}}})
+	serves(false, 2, 1, "edge", "edge@next")
+	commit(route(t, "edge", "a", "two"), definition("web", "mtach: {}\n")) // nobody can read it
+	serves(true, 2, 1, "edge", "edge@next")
+	hold(revisions.Hold{Number: 1})
+	serves(true, 2, 2, "edge")
+	if r := st.Snapshot().View("edge").Table(xds.Route).Lookup("a"); len(r.Refs) != 1 || r.Refs[0].Name != "one" {
+		t.Errorf("%v", r.Refs)
+	}
+	commit(route(t, "edge", "a", "three"))
+	serves(false, 4, 2, "edge")
 }

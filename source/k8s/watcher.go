@@ -58,7 +58,7 @@ type Watcher struct {
 
 	mu      sync.Mutex      // guards what follows; held for memory only
 	changed map[string]bool // services
-	away    bool            // the last try to list or to watch failed
+	said    time.Time       // when the log was told that slices cannot be watched
 }
 
 const byService = "service"
@@ -140,10 +140,6 @@ func (w *Watcher) hear(x any) {
 	}
 	w.mu.Lock()
 	w.changed[serviceOf(s)] = true
-	if w.away {
-		w.away = false
-		defer w.opts.Log.Info("endpoint slices are watched again")
-	}
 	w.mu.Unlock()
 	select {
 	case w.bell <- struct{}{}:
@@ -151,16 +147,18 @@ func (w *Watcher) hear(x any) {
 	}
 }
 
-// failed is called when a list or a watch fails, which is tried again.
+// failed is called when a list or a watch fails, which is tried again. The log is told once a minute.
 func (w *Watcher) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return // what it has is too old, or it has ended: it begins anew
 	}
 	w.mu.Lock()
-	first := !w.away
-	w.away = true
+	say := time.Since(w.said) > time.Minute && ctx.Err() == nil
+	if say {
+		w.said = time.Now()
+	}
 	w.mu.Unlock()
-	if first && ctx.Err() == nil {
+	if say {
 		w.opts.Log.Warn("endpoint slices cannot be watched: endpoints stay as they were", "error", err)
 	}
 }

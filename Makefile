@@ -78,8 +78,8 @@ chaos: ## The failure matrix, all rows at full length, eight minutes: docs/relia
 chaos-store: ## Replicas of an etcd under random faults, for CHAOS (30m), by SEED: docs/revisions.md
 	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -timeout 0 -run 'TestReplicas$$' -store-for $(CHAOS) -store-seed $(SEED) -store-clients 1000
 
-floors-store: ## How long commits to an etcd take, and until replicas hear of them: docs/revisions.md
-	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -run 'Floors|HeadToReplicas' -store-floors
+floors-store: ## How long commits to an etcd take, until replicas hear of them, and until they share clients: docs/revisions.md
+	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./etcd -count=1 -run 'Floors|HeadToReplicas|ShedSurplus' -store-floors
 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json

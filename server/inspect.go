@@ -45,6 +45,7 @@ type asks struct {
 	wake   loss                // of the stream
 	newest atomic.Pointer[ask] // not taken yet, or over
 	waking atomic.Bool         // a notice is in wake: one is enough
+	left   atomic.Bool         // it was told to leave
 }
 
 // An ask waits for its turn, and then is either taken by the stream or given up.

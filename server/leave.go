@@ -11,6 +11,21 @@ import (
 // errOld ends streams that are old.
 var errOld = status.Error(codes.Unavailable, "the stream has reached its maximum age: reconnect")
 
+// errSurplus ends streams that are told to leave.
+var errSurplus = status.Error(codes.Unavailable, "other servers have fewer streams: reconnect")
+
+// Leave has the stream end in order, as one that is old does ([WithAge]), with UNAVAILABLE, and reports whether it is still open. Only
+// the first call does something. A client may open another stream on the same connection: close that afterwards. It may be called by any goroutine.
+func (s *Stream) Leave() bool {
+	if s == nil || s.asks == nil || s.asks.newest.Load() == &over {
+		return false
+	}
+	if s.asks.left.CompareAndSwap(false, true) {
+		s.asks.wake.notify(notice{what: sheds})
+	}
+	return true
+}
+
 // An Age says when streams and their connections are old, so that clients, which
 // keep them for as long as they can, spread over replicas. gRPC's own age cuts
 // connections: what is sent in the second before is lost, though it seems to be

@@ -54,11 +54,12 @@ const (
 	taken   = iota // a seat, or room
 	stepped        // a stream's own step is over; nil: it need not go
 	drains         // the stream is to leave, but in order
+	sheds          // the same, as one that is old
 	asked          // somebody wants to look at the session (inspect.go)
 )
 
-// newLoss has room for one that asks, beside two by which it ends.
-func newLoss() loss { return make(loss, 3) }
+// newLoss has room for one that asks, and one that sheds, beside two by which it ends.
+func newLoss() loss { return make(loss, 4) }
 
 // tell says that something was taken away. Of many notices some are enough.
 func (l loss) tell(why error) { l.notify(notice{why, taken}) }

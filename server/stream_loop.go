@@ -40,18 +40,23 @@ func (s *stream) loop() error {
 // away meanwhile ends it, too.
 func (s *stream) stepped() error {
 	var lost error
-	leaves := false // step may be looking
+	leaves, shed := false, false // step may be looking
 	for n := range s.lost {
 		switch n.what {
 		case taken:
 			lost = n.why
 		case drains:
 			leaves = true
+		case sheds:
+			shed = true
 		case asked:
 			s.asks.woken()
 		case stepped:
 			if leaves {
 				s.drains()
+			}
+			if shed {
+				s.sheds()
 			}
 			return cmp.Or(n.why, lost)
 		}
@@ -63,6 +68,9 @@ func (s *stream) stepped() error {
 func (s *stream) drains() {
 	s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 }
+
+// sheds has the stream leave now.
+func (s *stream) sheds() { s.leaving.sooner(time.Now(), errSurplus, s.server.age.Grace) }
 
 // await returns when there is something to do: for a request, if it returns one, or
 // nothing at all after all. An error ends the stream.
@@ -100,6 +108,8 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 			err = n.why
 		case drains:
 			s.drains()
+		case sheds:
+			s.sheds()
 		case asked:
 			s.asks.woken()
 		}

@@ -36,6 +36,7 @@ type serving struct {
 	source          source
 	at              storeFlags
 	replicas        replicating
+	shedding        shedding
 	streams         func() int // open now
 	storeWrite      bool       // commits of the admin API are taken
 	front           front
@@ -179,7 +180,7 @@ cannot be listened on; 2 wrong usage.`,
 	titled(f, "Store", s.storeFlags)
 	titled(f, "Files", s.fileFlags)
 	titled(f, "Loading and removing", s.loading)
-	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.draining(f) })
+	titled(f, "Clients", func(f *pflag.FlagSet) { s.manner.flags(f); s.front.ageFlags(f); s.shedding.flags(f); s.draining(f) })
 	s.limits.flags(f)
 	titled(f, "Log", s.logging.flags)
 	titledUsage(cmd, "\"chancery help limits\" lists the flags that limit what clients may do.")
@@ -236,7 +237,7 @@ func (s *serving) check(given func(flag string) bool) error {
 	if err := s.front.check(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.admin.check(), s.replicas.check(s)); err != nil {
+	if err := errors.Join(s.admin.check(), s.replicas.check(s), s.shedding.check(s)); err != nil {
 		return err
 	}
 	if err := s.identity.check(s.front.tls.ClientCA); err != nil {
@@ -372,6 +373,10 @@ func (s *serving) run() error {
 	s.identity.run(ctx, running.Go)
 	if held != nil {
 		running.Go(func() { held.Run(ctx) })
+	}
+	if s.shedding.wanted && s.replicas.all != nil {
+		m.Shed(s.shedding.ended.Load)
+		running.Go(func() { s.shedding.run(ctx, s, clients) })
 	}
 	xds.SetServing(s.source.known())
 	served, polled := s.front.serve(), s.rest.serve()

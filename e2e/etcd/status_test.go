@@ -39,7 +39,7 @@ type show struct {
 	repo    *revisions.Repository
 }
 
-func startShow(t *testing.T, n int) *show {
+func startShow(t *testing.T, n int, flags ...string) *show {
 	t.Helper()
 	dir := t.TempDir()
 	s := &show{t: t, bin: filepath.Join(dir, "chancery")}
@@ -62,8 +62,8 @@ func startShow(t *testing.T, n int) *show {
 	for i := range n {
 		r := &shown{xds: free(t), admin: free(t)}
 		r.program = &program{name: fmt.Sprint("server ", i), log: filepath.Join(dir, fmt.Sprint("log", i)), make: func() *exec.Cmd {
-			return exec.Command(s.bin, "serve", "--store", "etcd://"+endpoint+"/show", "--listen", r.xds, "--state-dir", filepath.Join(dir, fmt.Sprint("state", i)),
-				"--admin-listen", r.admin, "--admin-tls-cert", cert, "--admin-tls-key", key, "--admin-client-ca", caFile)
+			return exec.Command(s.bin, append([]string{"serve", "--store", "etcd://" + endpoint + "/show", "--listen", r.xds, "--state-dir", filepath.Join(dir, fmt.Sprint("state", i)),
+				"--admin-listen", r.admin, "--admin-tls-cert", cert, "--admin-tls-key", key, "--admin-client-ca", caFile}, flags...)...)
 		}}
 		r.start(t)
 		t.Cleanup(r.kill)

@@ -42,6 +42,21 @@ func (l *Limit) Cut() {
 	}
 }
 
+// Close closes the connection from an address, as its RemoteAddr is, if it is open. Without a limit it closes none.
+func (l *Limit) Close(peer net.Addr) {
+	l.mu.Lock()
+	var found *placed
+	for c := range l.open {
+		if c.RemoteAddr() == peer {
+			found = c
+		}
+	}
+	l.mu.Unlock()
+	if found != nil {
+		_ = found.Close()
+	}
+}
+
 // Open is how many connections are open; 0 if there is no limit.
 func (l *Limit) Open() int {
 	l.mu.Lock()

@@ -176,3 +176,36 @@ func TestCut(t *testing.T) {
 	}
 	limit.Cut()
 }
+
+// A connection is closed by its address, and no other.
+func TestCloseOne(t *testing.T) {
+	l := NewLimit(3)
+	calls := make(callers, 3)
+	on := l.On(calls)
+	var far []net.Conn
+	var near []net.Conn
+	for range 2 {
+		a, b := net.Pipe()
+		calls <- addressed{a, &net.TCPAddr{Port: len(far)}}
+		c, err := on.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, near = append(far, b), append(near, c)
+	}
+	l.Close(&net.TCPAddr{Port: 1}) // nobody's
+	l.Close(near[1].RemoteAddr())
+	l.Close(near[1].RemoteAddr())
+	if _, err := far[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) || l.Open() != 1 {
+		t.Error(err, l.Open())
+	}
+	near[0].Close()
+	far[0].Close()
+}
+
+type addressed struct {
+	net.Conn
+	from net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.from }

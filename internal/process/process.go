@@ -56,6 +56,11 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	)
 }
 
+// Shed adds how many streams were ended since other servers have fewer.
+func (m *Metrics) Shed(n func() uint64) {
+	m.registry.MustRegister(series.Counter("streams_shed_total", "Streams ended since this server had more than its share (--shed-surplus). Absent: it is off.", n))
+}
+
 // Quarantined adds how many resources are kept from clients that have refused them.
 // And it adds how many searches for who is at fault have ended, by result.
 func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {

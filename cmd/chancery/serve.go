@@ -71,7 +71,7 @@ type serving struct {
 func serveCommand() *cobra.Command {
 	var s serving
 	cmd := &cobra.Command{
-		Use:   "serve DIR|xds://UPSTREAM|--store URL",
+		Use:   "serve DIR|xds://UPSTREAM|[DIR] --store URL",
 		Short: "Serve the configuration in a directory or a store, or relay another xDS server's",
 		Long: `Serve loads all files of resources in DIR and its subdirectories, and serves the
 resources to xDS clients over gRPC: SotW and delta, aggregated (ADS) and per type;
@@ -125,7 +125,8 @@ runs, with a lease or without ("chancery endpoints", docs/endpoints.md).
 With --store URL there is no DIR: serve has its configuration from a store, into which
 "chancery apply" commits revisions, and serves each as a whole when it is committed. Any
 number of servers may serve one store. With --store-write, "chancery apply" may ask the admin
-API of the server to commit. While the store is away, they serve on; after a
+API of the server to commit. With DIR, too, one of the servers, which they elect, commits what DIR
+says when that has changed. While the store is away, they serve on; after a
 restart, too: the last good is in --state-dir (docs/revisions.md).
 
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,

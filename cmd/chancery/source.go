@@ -47,7 +47,7 @@ type source interface {
 // sourceOfServe returns what the arguments of serve name. Its errors are of usage.
 func sourceOfServe(cmd *cobra.Command, s *serving) (source, error) {
 	switch {
-	case s.at.url != "" && s.dir != "":
+	case s.at.url != "" && strings.HasPrefix(s.dir, ofXDS):
 		return nil, fmt.Errorf("serve has %s or --store, not both", s.dir)
 	case s.at.url != "":
 		return storedOf(cmd, s)

@@ -130,7 +130,7 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || seen.Config.Store != nil && seen.Config.Store.Error != "" || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || seen.Config.Store != nil && (seen.Config.Store.Error != "" || seen.Config.Store.Writer != nil && seen.Config.Store.Writer.Error != "") || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
 		return errNo
 	}
 	return err
@@ -200,6 +200,16 @@ func printStore(w io.Writer, s *adminapi.Store) {
 		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", printable.Line(h.Group), h.Revision, printable.Line(h.Author), printable.Line(h.Message))
 		if h.Next != "" {
 			fmt.Fprintf(w, "         rollout %s of it goes to %s\n", printable.Line(h.Rollout), h.Next)
+		}
+	}
+	if x := s.Writer; x != nil {
+		does := "another server writes to it what its directory says, for"
+		if x.Writes {
+			does = "this server writes to it what " + printable.Line(x.Dir) + " says, for"
+		}
+		fmt.Fprintln(w, "        ", does, since(x.Since))
+		if x.Error != "" {
+			fmt.Fprintf(w, "         what %s says is not committed: %s\n", printable.Line(x.Dir), printable.Line(x.Error))
 		}
 	}
 	if s.Error != "" && s.Since != nil {

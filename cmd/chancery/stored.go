@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/feed"
 	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/repeats"
@@ -44,7 +45,9 @@ type stored struct {
 	turned   repeats.Counter              // clients that were turned away
 	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
 	rollouts *rollout.Runner
-	reviewed time.Time // when what is served now, or was to be, was not served yet
+	reviewed time.Time    // when what is served now, or was to be, was not served yet
+	root     string       // the directory that is written to the store; "": none is
+	feed     *feed.Feeder // nil: the same
 }
 
 // A storeTrouble is why the newest revision is not served.
@@ -58,8 +61,11 @@ func storedOf(cmd *cobra.Command, s *serving) (source, error) {
 	if s.passRefusals {
 		return nil, errors.New("--pass-refusals is of a relay, and " + s.at.url + " is a store")
 	}
-	if err := noFileFlags(cmd, s.at.url); err != nil {
-		return nil, err
+	root := s.dir
+	if root == "" {
+		if err := noFileFlags(cmd, s.at.url); err != nil {
+			return nil, err
+		}
 	}
 	folder, of, err := s.at.check()
 	if err != nil {
@@ -70,7 +76,7 @@ func storedOf(cmd *cobra.Command, s *serving) (source, error) {
 	} else if abs, err := filepath.Abs(folder); err == nil {
 		s.dir = "file:" + abs
 	}
-	return &stored{serving: s}, nil
+	return &stored{serving: s, root: root}, nil
 }
 
 // open implements [source].
@@ -94,6 +100,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		},
 		Done: func(_ revisions.Number, err error) { d.done(err) },
 	})
+	d.openFeed(engine)
 	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
 		return nil, err
 	}
@@ -177,9 +184,13 @@ func (d *stored) restore() {
 }
 
 // run implements [source].
-func (d *stored) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
+func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
 	running.Go(func() {
 		var beside sync.WaitGroup
+		if d.feed != nil {
+			beside.Go(func() { d.feed.Run(ctx) })
+			beside.Go(func() { d.hangs(ctx, hangups) })
+		}
 		beside.Go(func() { d.refusals.Run(ctx) })
 		beside.Go(func() { d.replicas.run(ctx) })
 		beside.Go(func() { d.rollouts.Run(ctx) })
@@ -238,6 +249,9 @@ func (d *stored) config() adminapi.Config {
 	if t := d.trouble.Load(); t != nil {
 		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since
 	}
+	if d.feed != nil {
+		s.Writer = d.writer()
+	}
 	c.Store = s
 	return c
 }
@@ -245,8 +259,14 @@ func (d *stored) config() adminapi.Config {
 // storeReload is what a server of a store says that is asked to reload.
 const storeReload = "a server of a store has no files: it serves each revision when it is committed"
 
-func (d *stored) reload(context.Context, bool) adminapi.Reload {
-	return adminapi.Reload{Errors: []string{storeReload}}
+func (d *stored) reload(ctx context.Context, approve bool) adminapi.Reload {
+	switch {
+	case d.feed == nil:
+		return adminapi.Reload{Errors: []string{storeReload}}
+	case d.feed.Source() == nil:
+		return adminapi.Reload{Errors: []string{"another server writes what the directory says: ask that one"}}
+	}
+	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
 }
 
 func (d *stored) away() func() (string, bool) { return nil }

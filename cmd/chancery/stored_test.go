@@ -173,3 +173,27 @@ func testThroughServer(t *testing.T) {
 	write(t, less, "b.yaml", "x: b\n")
 	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)
 }
+
+// A server with a directory and a store commits what the directory says, and serves the store; another one with the same directory waits.
+func TestServeDirectoryToStore(t *testing.T) {
+	t.Parallel()
+	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
+	write(t, config, "a.yaml", cluster("a"))
+	start := func() (*daemon, string) {
+		admin := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
+		return serveDir(t, config, "--store", at, "--state-dir", "", "--admin-listen", admin), admin
+	}
+	d, admin := start()
+	d.clusters().gets("a")
+	chancery(t, 0, "this server writes to it what "+config+" says", "status", "--admin", admin)
+	other, waits := start()
+	s := other.clusters()
+	s.gets("a")
+	write(t, config, "b.yaml", cluster("b"))
+	s.gets("a", "b")
+	chancery(t, 1, "another server writes what the directory says", "reload", "--admin", waits)
+	chancery(t, 0, "what "+config+" says", "history", "--store", at)
+	write(t, config, "b.yaml", "x: y\n")
+	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)
+	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)
+}

@@ -102,6 +102,16 @@ type Store struct {
 	Error    string     `json:"error,omitempty"`    // why the newest cannot be read, or is not served
 	Since    *time.Time `json:"since,omitempty"`    // of the error
 	Holds    []Hold     `json:"holds,omitempty"`    // groups that are served of another revision
+
+	Writer *StoreWriter `json:"writer,omitempty"` // of a server with a directory for the store
+}
+
+// A StoreWriter is a server that commits to its store what a directory says, while no other one does.
+type StoreWriter struct {
+	Dir    string    `json:"dir"`
+	Writes bool      `json:"writes"` // false: another server does
+	Since  time.Time `json:"since"`
+	Error  string    `json:"error,omitempty"` // why what the directory says is not committed
 }
 
 // A Hold says that a group is served as it is in another revision than the newest: it is frozen.

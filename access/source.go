@@ -24,6 +24,10 @@ type Options struct {
 	// Nil: nobody is told.
 	Denied func(ctx context.Context, id Identity, node *xds.Node, why *Denied)
 
+	// Group says which group rules mean by one that a watch sees: two groups may be states of one, to rules.
+	// Nil: itself.
+	Group func(group string) string
+
 	// Now and Jitter replace the clock, and the random numbers in [0, 1) that spread the ends
 	// of streams. Nil: time.Now, and those of math/rand/v2.
 	Now    func() time.Time

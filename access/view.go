@@ -137,7 +137,13 @@ func (v *View) enter() error {
 		return nil
 	}
 	v.seen = v.Groups()
-	g, err := v.wide.In(v.seen)
+	of := slices.Clone(v.seen)
+	for i, group := range of {
+		if v.shared.o.Group != nil {
+			of[i] = v.shared.o.Group(group)
+		}
+	}
+	g, err := v.wide.In(of)
 	if err != nil {
 		return v.deny(err)
 	}

@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -116,4 +117,37 @@ func TestRemindedSeldom(t *testing.T) {
 			t.Errorf("it rang %d times in 1000 s", got)
 		}
 	})
+}
+
+// Rules that name a group mean its other states, too: those that refuse, and those that let something be seen.
+func TestStatesOfAGroup(t *testing.T) {
+	st := store.New(store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"edge@next"}, nil }))
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Group("edge@next").Set(xds.NewResource(xds.Cluster, "x", []byte("1")))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	watch := func(text string) (n int, err error) {
+		o := access.Options{Identity: identity, Group: func(g string) string { return strings.TrimSuffix(g, "@next") }}
+		v, err := access.New(st, policy(t, text), o).Watch(called(access.Identity{Kind: access.MTLS, DNS: []string{"a"}}), &xds.Node{ID: "a"})
+		if err != nil {
+			return 0, err
+		}
+		defer v.Close()
+		view, _, err := v.Next()
+		if err != nil {
+			return 0, err
+		}
+		for range view.Table(xds.Cluster).All() {
+			n++
+		}
+		return n, nil
+	}
+	if n, err := watch(`rules: [{identity: {dns: a}, groups: [edge]}]`); n != 1 || err != nil {
+		t.Error("it does not see what nodes of the group see:", n, err)
+	}
+	if _, err := watch(`rules: [{identity: {dns: a}}, {deny: true, groups: [edge]}]`); err == nil {
+		t.Error("it is not refused as nodes of the group are")
+	}
 }

@@ -2,16 +2,18 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chancery-xds/chancery/access"
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // allowed answers, for explain, whether a client may see a resource, by the rules in force. It is
 // nil if identities are not bound: then everything is allowed.
-func (i *identifying) allowed(groups func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
+func (i *identifying) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
 	if i.source == nil {
 		return nil
 	}
@@ -30,7 +32,11 @@ func (i *identifying) allowed(groups func(*xds.Node) []string) func(*server.Stre
 		}
 		g, err := i.source.Policy().Decide(who, n)
 		if err == nil {
-			g, err = g.In(groups(n))
+			all := slices.Clone(of(n)) // they are the source's
+			for i := range all {
+				all[i] = groups.BaseOf(all[i])
+			}
+			g, err = g.In(all)
 		}
 		switch {
 		case err != nil:

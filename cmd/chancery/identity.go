@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/access"
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/identity"
 	"github.com/chancery-xds/chancery/internal/repeats"
@@ -108,7 +109,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 		}
 	}
 	st := i.of
-	i.source = access.New(st, policy, access.Options{Identity: identityOf, Denied: i.denied})
+	i.source = access.New(st, policy, access.Options{Identity: identityOf, Denied: i.denied, Group: groups.BaseOf})
 	return nil
 }
 

@@ -205,6 +205,14 @@ under way.`,
 					change(s, name+" by "+c.note.Author+": "+c.note.Message)
 					return nil
 				})
+				if name == "abort" && (errors.Is(err, revisions.ErrNotFound) || errors.Is(err, revisions.ErrDamaged)) {
+					if was, e := rollout.Abandon(ctx, r, id); was || e != nil {
+						if e == nil {
+							fmt.Fprintf(cmd.OutOrStdout(), "rollout %s is aborted, of which nothing can be read: all are served what they had before\n", printable.Line(id))
+						}
+						return e
+					}
+				}
 				if err != nil {
 					return err
 				}

@@ -283,6 +283,21 @@ func TestStart(t *testing.T) {
 	if err != nil || len(all) != 1 || !slices.Equal(all[0].Groups(), []string{"edge"}) {
 		t.Errorf("%v, %v", all, err)
 	}
+	// Of one that cannot be read nobody knows what it wants, and it can be ended.
+	if err := w.engine.Delete(t.Context(), prefix+all[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if was, err := Abandon(t.Context(), w.repo, all[0].ID); err != nil || was != want {
+			t.Error(was, err)
+		}
+	}
+	if err := start(State{Number: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err = All(t.Context(), w.engine); err != nil || len(all) != 1 {
+		t.Fatal(err)
+	}
 	for range 25 {
 		if _, err := Change(t.Context(), w.engine, w.repo, all[0].ID, func(s *State) error { s.Turn(time.Now(), Aborted, 0, ""); return nil }); err != nil {
 			t.Fatal(err)

@@ -239,6 +239,22 @@ func (s *State) Go(now time.Time, why string) {
 	}
 }
 
+// Abandon takes back a rollout of which nobody can read the state any more: all are served what its groups are frozen at. It reports
+// whether there was one.
+func Abandon(ctx context.Context, repo *revisions.Repository, id string) (was bool, err error) {
+	err = repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		was = false
+		for group, h := range holds {
+			if h.Next != nil && h.Next.Rollout == id {
+				h.Next, was = nil, true
+				holds[group] = h
+			}
+		}
+		return nil
+	})
+	return was, err
+}
+
 // ErrGone says that the groups of a rollout are not held as they were when it began.
 var ErrGone = errors.New("its groups are not frozen as they were when it began")
 

@@ -108,6 +108,14 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 2", "absent y [z]")
 	})
 
+	t.Run("CLI-12 that a refusal is over is told to who was told of it, if what is sent is what is held", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
+		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), has(aliased("y", "1", "x"))} {
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
+		}
+		c.told("updated y [x] 1", "refused y [z] 1: it is bad", "absent y [z]")
+	})
+
 	t.Run("CLI-3 what is missing and held is gone, and what is refused and found by its name stays so", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})

@@ -12,8 +12,8 @@ import (
 // hold takes a resource in. The newest is kept also if it is the same: it may lie in the memory
 // of its response, which the old one would keep alive.
 func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource, version string) {
-	old := n.res
-	same := old != nil && n.fault == nil && !n.foreign && alike(old, r)
+	old, f := n.res, n.fault
+	same := old != nil && !n.foreign && alike(old, r)
 	if old != nil {
 		w.unindex(name, old)
 	}
@@ -22,11 +22,16 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
-	if good := c.found(w, name, r); same && good {
+	ended := c.found(w, name, r)
+	if same && f == nil && len(ended) == 0 {
 		return
 	}
 	n.since = momentOf(c.now)
-	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r})
+	var asked []string // nil: all
+	if same {
+		asked = slices.DeleteFunc(w.askers(name, r), func(s string) bool { return !f.reached(s) && !slices.Contains(ended, s) })
+	}
+	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r, Asked: asked})
 	if old != nil {
 		c.abandon(w, name, old, r)
 	}
@@ -39,25 +44,25 @@ func alike(a, b *xds.Resource) bool {
 	return a == b || bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
 
-// found ends the wait for the other names that find a resource. It reports whether nothing bad
-// was said of any of them.
-func (c *Client) found(w *clientType, name string, r *xds.Resource) (good bool) {
+// found ends the wait for the other names that find a resource. It returns those of which
+// something bad was said, which is over.
+func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []string) {
 	if w.all != nil {
 		w.all.fault = nil // who is told of a resource knows that it is over
 	}
-	if good = true; !w.delta {
-		return good
+	if !w.delta {
+		return nil
 	}
 	for s := range w.others(name, r) {
 		if n := w.names[s]; n != nil && n.res == nil {
 			c.stop(n)
 			n.gone = unheard
 			if n.fault != nil && n.fault.of == "" { // what was refused stays so, whatever else is found
-				n.fault, good = nil, false
+				n.fault, ended = nil, append(ended, s)
 			}
 		}
 	}
-	return good
+	return ended
 }
 
 // abandon looks at the names that found an old resource. Those that do not find its new state,

@@ -250,6 +250,11 @@ func (w *clientType) spoil(s, name string) {
 // unspoil undoes that.
 func (w *clientType) unspoil(s, name string) { take(w.spoiled, s, name) }
 
+// reached reports whether a name was told of a fault, now or before; f may be nil.
+func (f *fault) reached(s string) bool {
+	return f != nil && (slices.Contains(f.by, s) || slices.Contains(f.heard, s))
+}
+
 // knows reports whether a name was told of a fault.
 func (w *clientType) knows(s string, f *fault) bool {
 	if s == f.of || s == xds.Wildcard {

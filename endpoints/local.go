@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -208,15 +209,29 @@ func (l *Local) keep(changes []Change) error {
 	return l.journal.append(changes)
 }
 
+// all returns what there is, in no order.
+func (l *Local) all() []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.values))
+}
+
+// differing returns those of some changes that would change something.
+func (l *Local) differing(some map[Key]Change) (changes []Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, c := range some {
+		if old, has := l.values[key]; has != (c.Value != nil) || string(old.Value) != string(c.Value) {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
 // shorten has the journal have what there is, and nothing else. Others write meanwhile.
 func (l *Local) shorten() error {
 	l.commit.Lock()
-	l.mu.Lock()
-	all := make([]Change, 0, len(l.values))
-	for _, c := range l.values {
-		all = append(all, c)
-	}
-	l.mu.Unlock()
+	all := l.all()
 	l.shortening = true
 	l.commit.Unlock()
 	size, err := l.journal.begin(all)
@@ -243,14 +258,8 @@ func (l *Local) long() bool {
 // Watch implements [Engine]. Leases end while somebody watches. There may be one at a time.
 func (l *Local) Watch(ctx context.Context, tell func([]Change, bool)) {
 	l.commit.Lock()
-	l.mu.Lock()
-	all := make([]Change, 0, len(l.values))
-	for _, c := range l.values {
-		all = append(all, c)
-	}
-	l.mu.Unlock()
 	l.tell = tell
-	tell(all, true)
+	tell(l.all(), true)
 	l.commit.Unlock()
 	defer func() {
 		l.commit.Lock()

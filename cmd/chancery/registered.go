@@ -78,17 +78,29 @@ func (r *registering) open(ctx context.Context, s *serving, st *store.Store, run
 // longestLoad is how long a start waits for what is registered.
 const longestLoad = 10 * time.Second
 
+// longestSilence is how long a server waits for its etcd before it serves what its disk has.
+const longestSilence = 3 * time.Second
+
 // engine returns what keeps endpoints, and where that is.
 func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), where string, err error) {
-	if d, ok := s.source.(*stored); ok {
-		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
-			return etcd.New(of.Client, of.Prefix(), s.log), func() {}, d.dir, nil
-		}
-	}
 	dir := ""
 	if s.state.keeper != nil {
 		dir = filepath.Join(s.state.keeper.Dir(), "endpoints")
-	} else {
+	}
+	if d, ok := s.source.(*stored); ok {
+		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
+			shared := etcd.New(of.Client, of.Prefix(), s.log)
+			if dir == "" {
+				return shared, func() {}, d.dir, nil
+			}
+			kept, err := endpoints.Keep(shared, dir, longestSilence, s.log)
+			if err != nil {
+				return nil, nil, "", failure{err, "--state-dir chooses another directory"}
+			}
+			return kept, func() { _ = kept.Close() }, d.dir, nil
+		}
+	}
+	if dir == "" {
 		s.log.Warn("registered endpoints are kept in memory only: a restart loses them", "hint", "--state-dir")
 	}
 	local, err := endpoints.Open(dir, s.log)

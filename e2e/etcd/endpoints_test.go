@@ -177,9 +177,37 @@ func TestEndpointsWithoutEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	agree(t, all, "x", 1)
+	dir := t.TempDir()
+	keeping(t, dir, endpoint)() // it ends, and has seen it
 	e.Server.Stop()
 	if _, err := all[0].Put(ctx, endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(2)}, 0); err == nil {
 		t.Error("it is registered")
 	}
 	agree(t, all, "x", 1)
+	keeping(t, dir, endpoint)() // which its disk has
+}
+
+// keeping has a registry that keeps on disk what it hears serve cluster x.
+func keeping(t *testing.T, dir, endpoint string) (end func()) {
+	t.Helper()
+	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	r := &registry{st: store.New(store.WithOvers())}
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	kept, err := endpoints.Keep(endpointsetcd.New(e.Client, e.Prefix(), log), dir, time.Second, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Registry = endpoints.New(kept, r.st, endpoints.Options{Log: log})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	<-r.Loaded()
+	agree(t, []*registry{r}, "x", 1)
+	return func() {
+		cancel()
+		running.Wait()
+		if err := kept.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -222,6 +222,10 @@ var effects = map[string]string{
 	"internal/admin slowly.Write clock":  "when a write of a long answer has taken too long",
 	"internal/admin lines.do clock":      "until when its answer must be taken",
 
+	"endpoints Kept mutex":             "what the disk does not have yet; held for memory only",
+	"endpoints Kept.Watch goroutine":   "writes what was told to the disk, and keeps its journal short; they end with Watch",
+	"endpoints Kept.Watch mutex":       "what comes from the disk is told before anything else is, or never",
+	"endpoints Kept.run timer":         "when the disk is told, and how often it is written",
 	"endpoints Local mutex":            "what is registered, and who waits for the disk; one of them is held while that writes, by who commits for all",
 	"endpoints Open clock":             "leases begin anew at a start",
 	"endpoints Local.Grant clock":      "when a lease ends",

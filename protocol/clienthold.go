@@ -29,7 +29,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	n.since = momentOf(c.now)
 	var asked []string // nil: all
 	if same {
-		asked = slices.DeleteFunc(w.askers(name, r), func(s string) bool { return !f.reached(s) && !slices.Contains(ended, s) })
+		asked = slices.DeleteFunc(slices.Clone(w.askers(name, r)), func(s string) bool { return !f.reached(s) && !slices.Contains(ended, s) })
 	}
 	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r, Asked: asked})
 	if old != nil {

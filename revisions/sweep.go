@@ -13,6 +13,8 @@ type Swept struct {
 	Oldest    Number // the oldest revision that is kept
 	Revisions int    // how many were removed
 	Packs     int    // how many were removed
+	Bytes     int64  // of both
+	Held      Number // the oldest revision that a group is held at, if more is kept for it; 0: none
 	Foreign   []string
 }
 
@@ -34,14 +36,39 @@ func (r *Repository) Sweep(ctx context.Context, keep int) (Swept, error) {
 		return Swept{}, err
 	}
 	defer release()
-	s, err := r.sweep(held, Number(max(keep, 1)))
+	s, err := r.sweep(held, keep, false)
 	if err != nil && held.Err() != nil {
 		err = errors.Join(err, context.Cause(held))
 	}
 	return s, err
 }
 
-func (r *Repository) sweep(ctx context.Context, keep Number) (s Swept, err error) {
+// Plan returns what Sweep would remove now, and writes nothing. What somebody is about to commit may be counted, too.
+func (r *Repository) Plan(ctx context.Context, keep int) (Swept, error) {
+	return r.sweep(ctx, keep, true)
+}
+
+// Due returns how many revisions Sweep would remove now. It reads the head alone.
+func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
+	h, err := r.head(ctx)
+	if err != nil || h.raw == nil {
+		return 0, err
+	}
+	from, _ := h.keep(keep)
+	return int(from - h.from), nil
+}
+
+// keep returns which revision is to be the oldest if so many are kept, and that which a group is held at if it
+// is older than that.
+func (h *head) keep(keep int) (from, held Number) {
+	from = h.at.number - min(Number(max(keep, 1)), h.at.number) + 1
+	if old := h.oldest(); old > 0 && old < from {
+		from, held = old, old
+	}
+	return max(from, h.from), held
+}
+
+func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, err error) {
 	was, err := r.head(ctx)
 	if err != nil || was.raw == nil {
 		return s, err // whoever commits first may be about to
@@ -63,13 +90,12 @@ func (r *Repository) sweep(ctx context.Context, keep Number) (s Swept, err error
 	}
 	var h head
 	for {
-		s.Oldest = was.at.number - min(keep, was.at.number) + 1
-		if held := was.oldest(); held > 0 {
-			s.Oldest = min(s.Oldest, held)
-		}
-		s.Oldest = max(s.Oldest, was.from)
+		s.Oldest, s.Held = was.keep(keep)
 		if h, err = was.next(was.at, s.Oldest, was.swept+1); err != nil {
 			return s, err
+		}
+		if dry {
+			break
 		}
 		if err = r.engine.CompareAndSwap(ctx, headKey, was.raw, h.raw); err == nil {
 			break
@@ -90,9 +116,13 @@ func (r *Repository) sweep(ctx context.Context, keep Number) (s Swept, err error
 		if ctx.Err() != nil {
 			return s, context.Cause(ctx)
 		}
-		if err := r.engine.Delete(ctx, keys...); err != nil {
-			return s, err
+		size := r.size(ctx, keys)
+		if !dry {
+			if err := r.engine.Delete(ctx, keys...); err != nil {
+				return s, err
+			}
 		}
+		s.Bytes += size
 		for _, key := range keys {
 			if strings.HasPrefix(key, packPrefix) {
 				s.Packs++
@@ -102,6 +132,16 @@ func (r *Repository) sweep(ctx context.Context, keep Number) (s Swept, err error
 		}
 	}
 	return s, nil
+}
+
+// size returns how many bytes are stored under keys, as far as they can be read.
+func (r *Repository) size(ctx context.Context, keys []string) (n int64) {
+	for _, key := range keys {
+		if b, err := r.engine.Get(ctx, key); err == nil {
+			n += int64(len(b))
+		}
+	}
+	return n
 }
 
 // mark returns the keys that the revisions refer to that a head keeps, and theirs.

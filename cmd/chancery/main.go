@@ -48,7 +48,7 @@ both are given, the flag is used.`,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	serve := serveCommand()
-	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), endpointsCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), diffCommand(), fetchCommand(), importCommand(), reloadCommand(), applyCommand(), historyCommand(), blameCommand(), rollbackCommand(), freezeCommand(), unfreezeCommand(), rolloutCommand(), exportCommand(), agentCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
+	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), endpointsCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), diffCommand(), fetchCommand(), importCommand(), reloadCommand(), applyCommand(), historyCommand(), blameCommand(), rollbackCommand(), freezeCommand(), unfreezeCommand(), rolloutCommand(), sweepCommand(), exportCommand(), agentCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
 	versionFlag(root)
 	completions(root)
 	strict(root)

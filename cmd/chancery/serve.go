@@ -39,6 +39,7 @@ type serving struct {
 	shedding        shedding
 	streams         func() int // open now
 	storeWrite      bool       // commits of the admin API are taken
+	storeKeep       int        // revisions that its sweeps keep; 0: it sweeps nothing
 	front           front
 	rest            restFront
 	identity        identifying
@@ -192,6 +193,7 @@ func (s *serving) storeFlags(f *pflag.FlagSet) {
 	s.at.flags(f)
 	s.replicas.flags(f)
 	f.BoolVar(&s.storeWrite, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API")
+	f.IntVar(&s.storeKeep, "store-keep", 0, "keep the last `NUMBER` of revisions in the store, and those since one that a group is frozen at, and sweep older ones, once an hour at most; 0: sweep nothing")
 }
 
 func (s *serving) fileFlags(f *pflag.FlagSet) {
@@ -234,6 +236,9 @@ func (s *serving) check(given func(flag string) bool) error {
 	}
 	if err := s.rest.check(); err != nil {
 		return err
+	}
+	if s.storeKeep < 0 || s.storeKeep > 0 && s.at.url == "" {
+		return errors.New("--store-keep: needs a --store, and must not be negative")
 	}
 	if err := s.front.check(); err != nil {
 		return err

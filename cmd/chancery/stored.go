@@ -194,6 +194,10 @@ func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-cha
 		beside.Go(func() { d.refusals.Run(ctx) })
 		beside.Go(func() { d.replicas.run(ctx) })
 		beside.Go(func() { d.rollouts.Run(ctx) })
+		if d.storeKeep > 0 {
+			w := sweeper{repo: d.repo.Repository(), keep: d.storeKeep, log: d.log}
+			beside.Go(func() { w.run(ctx) })
+		}
 		d.repo.Run(ctx)
 		beside.Wait()
 		_ = d.engine.Close() // what could not be written is of no use any more

@@ -45,7 +45,8 @@ type stored struct {
 	turned   repeats.Counter              // clients that were turned away
 	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
 	rollouts *rollout.Runner
-	reviewed time.Time    // when what is served now, or was to be, was not served yet
+	reviewed time.Time // when what is served now, or was to be, was not served yet
+	audit    *auditor
 	root     string       // the directory that is written to the store; "": none is
 	feed     *feed.Feeder // nil: the same
 }
@@ -100,6 +101,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		},
 		Done: func(_ revisions.Number, err error) { d.done(err) },
 	})
+	d.audit = &auditor{repo: d.repo.Repository(), log: s.log, bell: make(chan struct{}, 1), note: func(e adminapi.Event) { s.admin.tracker.Note(e) }}
 	d.openFeed(engine)
 	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
 		return nil, err
@@ -129,6 +131,7 @@ func (d *stored) done(err error) {
 		d.admin.loaded(now, err, d.store)
 	}
 	d.rolled(d.reviewed, err)
+	d.audit.ring()
 	d.metrics.Loaded(now, err)
 	d.changed()
 }
@@ -194,8 +197,9 @@ func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-cha
 		beside.Go(func() { d.refusals.Run(ctx) })
 		beside.Go(func() { d.replicas.run(ctx) })
 		beside.Go(func() { d.rollouts.Run(ctx) })
+		beside.Go(func() { d.audit.run(ctx) })
 		if d.storeKeep > 0 {
-			w := sweeper{repo: d.repo.Repository(), keep: d.storeKeep, log: d.log}
+			w := sweeper{repo: d.repo.Repository(), keep: d.storeKeep, log: d.log, swept: func(s revisions.Swept) { d.admin.tracker.Note(sweptText(s)) }}
 			beside.Go(func() { w.run(ctx) })
 		}
 		d.repo.Run(ctx)

@@ -50,6 +50,7 @@ func (s *serving) revisions() *admin.Revisions {
 		},
 		Refused: func(author, message string, err error) {
 			s.log.Warn("a commit to the store was refused", "author", author, "message", message, "error", err)
+			s.admin.tracker.Note(refusedText(author, message, err))
 		},
 	}
 }

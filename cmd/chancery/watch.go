@@ -27,7 +27,7 @@ type watching struct {
 }
 
 // eventKinds are what can happen.
-var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine"}
+var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}
 
 func watchCommand() *cobra.Command {
 	var w watching
@@ -39,7 +39,7 @@ connect and leave, subscribe, are sent responses and accept or refuse them; a ne
 configuration is loaded or rejected. "chancery get events" prints what has happened.
 
 Kinds of events: connect, leave, subscribe, send, ack, nack, wait, deny, commit,
-reject, quarantine.
+reject, quarantine, store.
 
 If watch reads more slowly than things happen, events are left out; a line says how
 many.

@@ -67,4 +67,4 @@ var listParams = []param{paramGroup,
 var states = []adminapi.State{adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Synced, adminapi.Idle}
 
 // kinds are those of events.
-var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine"}
+var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}

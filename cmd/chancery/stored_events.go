@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// toldMost is how many revisions that came at once are told one by one, the newest of them.
+const toldMost = 100
+
+// An auditor tells who has changed a store, and what, since it began: as events, and in the log.
+type auditor struct {
+	repo *revisions.Repository
+	log  *slog.Logger
+	note func(adminapi.Event)
+	bell chan struct{} // with one slot: the store may have changed
+
+	began bool
+	at    revisions.State // that was told
+	holds map[string]revisions.Hold
+}
+
+// ring has the auditor look at the store.
+func (a *auditor) ring() {
+	select {
+	case a.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run tells until ctx is done. Nothing is lost while the store is away: the history says what came meanwhile.
+func (a *auditor) run(ctx context.Context) {
+	for {
+		var again <-chan time.Time
+		if a.look(ctx) != nil { // the source says why
+			again = time.After(10 * time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.bell:
+		case <-again:
+		}
+	}
+}
+
+func (a *auditor) look(ctx context.Context) error {
+	now, holds, err := a.repo.Holding(ctx)
+	if err != nil || a.began && !now.Has(a.at) {
+		return err // a store that has gone back is not served
+	}
+	if a.began {
+		var all []revisions.Revision
+		if now.Number > a.at.Number {
+			err = a.repo.History(ctx, func(r revisions.Revision) bool {
+				if r.Number > a.at.Number && r.Number <= now.Number {
+					all = append(all, r)
+				}
+				return r.Number > a.at.Number+1 && len(all) < toldMost
+			})
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range slices.Backward(all) {
+			text := "by " + r.Author + ": " + r.Message
+			if r.Restores > 0 {
+				text += " (content of " + r.Restores.String() + ")"
+			}
+			a.log.Info("revision was committed", "revision", r.Number.String(), "author", r.Author, "message", r.Message, "set", r.Set, "removed", r.Removed)
+			a.note(adminapi.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Text: text})
+		}
+		a.held(holds)
+	}
+	a.began, a.at, a.holds = true, now, holds
+	return nil
+}
+
+// held tells which groups are held otherwise than before, the first of them.
+func (a *auditor) held(now map[string]revisions.Hold) {
+	told := 0
+	for _, group := range slices.Sorted(maps.Keys(now)) {
+		h := now[group]
+		if was, is := a.holds[group]; (!is || holdText(was) != holdText(h)) && told < toldMost {
+			told++
+			a.hold(group, h.Number, holdText(h))
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(a.holds)) {
+		if _, is := now[group]; !is && told < toldMost {
+			told++
+			a.hold(group, a.at.Number, "is not frozen any more")
+		}
+	}
+}
+
+func (a *auditor) hold(group string, n revisions.Number, text string) {
+	a.log.Info("what is frozen has changed", "group", group, "is", text)
+	a.note(adminapi.Event{Kind: "store", Version: n.String(), Text: "group " + group + " " + text})
+}
+
+func holdText(h revisions.Hold) string {
+	text := "is frozen at " + h.Number.String()
+	if n := h.Next; n != nil {
+		text += fmt.Sprintf(", rollout %s to %s at step %d", n.Rollout, n.Number, n.Step+1)
+	}
+	if h.Author != "" || h.Message != "" {
+		text += " by " + cmp.Or(h.Author, "nobody who is known") + ": " + h.Message
+	}
+	return text
+}
+
+// refusedText is the event of a commit that was not made.
+func refusedText(author, message string, err error) adminapi.Event {
+	return adminapi.Event{Kind: "store", Text: "refused: commit by " + author + ": " + message + ": " + strings.Join(problemsOf(err), "; ")}
+}
+
+// sweptText is the event of a sweep of this server.
+func sweptText(s revisions.Swept) adminapi.Event {
+	return adminapi.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; %s of %s are gone", s.Oldest, bytesText(int(s.Bytes)), amount(s.Packs, "pack"))}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Each revision that has come since the last look is told, in order, and what is frozen; what was there at first is not.
+func TestAuditor(t *testing.T) {
+	e, err := file.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := revisions.Open(e, revisions.Options{})
+	commit := func(message string) {
+		t.Helper()
+		base, err := repo.Head(t.Context())
+		if err == nil {
+			it := &revisions.Item{Group: "edge", Resource: xds.NewResource(xds.Cluster, message, nil)}
+			_, err = repo.Commit(t.Context(), base, revisions.Edit{Set: []*revisions.Item{it}}, revisions.Note{Author: "ana", Message: message})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	a := &auditor{repo: repo, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) { got = append(got, e.Version+" "+e.Text) }}
+	tells := func(want ...string) {
+		t.Helper()
+		got = nil
+		if err := a.look(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %q, want %q", err, got, want)
+		}
+	}
+	hold := func(edit func(holds map[string]revisions.Hold)) {
+		t.Helper()
+		if err := repo.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error { edit(holds); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("one")
+	tells()
+	commit("two")
+	commit("three")
+	tells("r2 by ana: two", "r3 by ana: three")
+	tells()
+	hold(func(holds map[string]revisions.Hold) {
+		holds["edge"] = revisions.Hold{Number: 2, Author: "ben", Message: "sale"}
+	})
+	tells("r2 group edge is frozen at r2 by ben: sale")
+	hold(func(holds map[string]revisions.Hold) { delete(holds, "edge") })
+	tells("r3 group edge is not frozen any more")
+	for range toldMost + 5 {
+		commit(got[0] + "x")
+		got[0] += "x"
+	}
+	if err := a.look(t.Context()); err != nil || len(got) != 1+toldMost {
+		t.Error(err, len(got))
+	}
+}

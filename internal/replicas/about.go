@@ -24,7 +24,7 @@ type About struct {
 	Version  string    `json:"version,omitempty"`  // of the program
 	Revision string    `json:"revision,omitempty"` // that it served a moment ago
 	Since    time.Time `json:"since"`              // when it started
-	Streams  int       `json:"streams"`            // open a moment ago
+	Streams  int       `json:"streams"`            // open a moment ago; as read, -1: it says what cannot be
 }
 
 const (
@@ -35,6 +35,8 @@ const (
 	maxAbout = 4 << 10
 	// maxReplicas is of how many servers one knows.
 	maxReplicas = 128
+	// maxStreams is how many streams one server can be believed to have.
+	maxStreams = 10_000_000
 )
 
 // parse reads what is stored under a key. What is no announcement has an error, which says so to people.
@@ -47,7 +49,9 @@ func parse(key string, value []byte) (About, error) {
 	if err := json.Unmarshal(value, &a); err != nil || a.Format != format || a.ID != id {
 		return About{ID: id}, errors.New("what it has announced cannot be read: it is of another version, or of nobody")
 	}
-	a.Streams = max(a.Streams, 0)
+	if a.Streams < 0 || a.Streams > maxStreams {
+		a.Streams = -1
+	}
 	return a, nil
 }
 

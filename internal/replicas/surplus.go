@@ -19,11 +19,11 @@ const (
 // Next returns how many streams a server with mine of them ends in this second, and the mean of all. A server is not sure of the others if
 // one has vanished lately, whose clients will come and go, or not all are known: then it ends none.
 func (s *Surplus) Next(mine int, others []int, sure bool) (n int, mean float64) {
-	all := mine
+	all := float64(mine)
 	for _, n := range others {
-		all += n
+		all += float64(n)
 	}
-	mean = float64(all) / float64(len(others)+1)
+	mean = all / float64(len(others)+1)
 	limit := begins
 	if s.ends {
 		limit = stops
@@ -35,14 +35,18 @@ func (s *Surplus) Next(mine int, others []int, sure bool) (n int, mean float64) 
 	return max(1, min(perSecond, mine/100, int(over))), mean
 }
 
-// Streams returns how many streams the other servers have announced, and whether that can be relied on: the store was read just now, what all have
-// announced can be read, and none has vanished for some minutes.
+// Streams returns how many streams the other servers have announced that serve a revision: no client goes to another. Sure says whether that can be
+// relied on: the store was read just now, what all have announced can be read and be true, and none has vanished for some minutes.
 func (r *Replicas) Streams() (others []int, sure bool) {
 	all, unsure := r.others()
 	sure = unsure == nil
 	for _, m := range all {
-		others = append(others, m.Streams)
-		sure = sure && m.Since != (time.Time{})
+		switch {
+		case m.Since.IsZero() || m.Streams < 0:
+			sure = false
+		case m.Revision != "":
+			others = append(others, m.Streams)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"io"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,7 @@ func TestSurplus(t *testing.T) {
 		{1000, []int{0, 0}, false},
 		{12, []int{3, 3}, true}, // too few to matter
 		{0, []int{0}, true},
+		{12, []int{math.MaxInt, 10, 10}, true},
 	} {
 		if n, _ := s.Next(tt.mine, tt.others, tt.sure); n != 0 {
 			t.Errorf("%+v: %d", tt, n)
@@ -55,7 +57,7 @@ func TestSurplusIsNotSure(t *testing.T) {
 		b := newBoard()
 		r := server(b, "me", io.Discard, func() int { return 1 })
 		put := func(id string) {
-			b.put(prefix+id, []byte(`{"format":1,"id":"`+id+`","since":"2026-01-02T03:04:05Z","streams":7}`))
+			b.put(prefix+id, []byte(`{"format":1,"id":"`+id+`","since":"2026-01-02T03:04:05Z","revision":"r1","streams":7}`))
 		}
 		put("a")
 		put("b")
@@ -84,6 +86,10 @@ func TestSurplusIsNotSure(t *testing.T) {
 			t.Error("it relies on what it read a minute ago")
 		}
 		b.put(prefix+"x", []byte("{"))
-		is(3, false)
+		is(2, false)
+		b.put(prefix+"x", []byte(`{"format":1,"id":"x","since":"2026-01-02T03:04:05Z","streams":0}`))
+		is(2, true) // it serves nothing yet
+		b.put(prefix+"x", []byte(`{"format":1,"id":"x","since":"2026-01-02T03:04:05Z","revision":"r1","streams":9223372036854775807}`))
+		is(2, false)
 	})
 }

@@ -33,7 +33,7 @@ type replicating struct {
 
 func (r *replicating) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.address, "replica-address", "", "`HOST:PORT` at which the other servers of the store reach the admin API of this one; without it: the first --admin-listen, with the name of the machine if that is on all addresses")
-	f.StringVar(&r.files.CA, "replica-ca", "", "`FILE` with the CA of the certificates of the other servers' admin APIs; without it: --admin-client-ca, or the system's CAs")
+	f.StringVar(&r.files.CA, "replica-ca", "", "`FILE` with the CA of the certificates of the other servers' admin APIs; without it: --admin-client-ca, or the system's CAs, and then no server gets the token of --admin-token-file")
 	f.StringVar(&r.files.Cert, "replica-cert", "", "`FILE` with the client certificate for these; without it: --admin-tls-cert")
 	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with its private key")
 }

@@ -33,7 +33,11 @@ const atOnce = 32
 type client struct {
 	http  *http.Client
 	token func() (string, error)
+	named bool // the CA of who is asked was named: not anybody with a certificate of the system's CAs is one of them
 }
+
+// errNamed is why a server is not asked that would get the token: whoever may announce himself in the store has a certificate of some public CA.
+var errNamed = errors.New("it is not asked: the token is sent only to servers with a certificate of a CA that was named: give this server --replica-ca, or --admin-client-ca")
 
 func newClient(a Asking) client {
 	dialer := &net.Dialer{Timeout: AskTime}
@@ -52,7 +56,7 @@ func newClient(a Asking) client {
 		},
 		// "Never follow an address that is not from the store."
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, a.Token}
+	}, a.Token, a.TLS.CA != ""}
 }
 
 func (c client) close() { c.http.CloseIdleConnections() }
@@ -68,6 +72,9 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 		return nil, err
 	}
 	if c.token != nil && strings.HasPrefix(admin, "https:") {
+		if !c.named {
+			return nil, errNamed
+		}
 		token, err := c.token()
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -121,13 +122,20 @@ func (r *Replicas) self() []byte {
 	return b
 }
 
-// look reads who is there. While the store does not answer, who was there is taken to be.
+// errEmpty is of a store that was moved away, or has lost all leases: nobody has left it.
+var errEmpty = errors.New("nobody is announced in it any more, not even this server")
+
+// look reads who is there. While the store does not answer, or has forgotten everybody at once, who was there is taken to be.
 func (r *Replicas) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	all, more, err := r.opts.Engine.Announced(ctx, prefix, maxReplicas)
+	self := prefix + r.opts.Self().ID
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, was := r.known[self]; err == nil && was && len(all) == 0 {
+		err = errEmpty
+	}
 	if r.failed = err; err != nil {
 		return
 	}

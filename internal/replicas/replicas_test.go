@@ -153,6 +153,32 @@ func TestAnnounced(t *testing.T) {
 	})
 }
 
+// A store that was moved away has nobody announced in it: who was there is asked still, and it is said that there may be others.
+func TestStoreMovedAway(t *testing.T) {
+	b := newBoard()
+	r := server(b, "me", io.Discard, func() int { return 1 })
+	is := func(want string, sure bool) {
+		t.Helper()
+		r.look(t.Context())
+		if _, unsure := r.others(); ids(r) != want || (unsure == nil) != sure {
+			t.Errorf("there is %q, want %q; unsure: %v", ids(r), want, unsure)
+		}
+	}
+	is("", true) // as a server begins
+	for _, id := range []string{"me", "a"} {
+		b.put(prefix+id, []byte(`{"format":1,"id":"`+id+`","streams":7}`))
+	}
+	is("a 7", true)
+	was := b.all
+	b.all = map[string][]byte{}
+	is("a 7", false)
+	is("a 7", false)
+	b.all = was
+	is("a 7", true)
+	b.put(prefix+"a", nil)
+	is("", true)
+}
+
 func TestReachable(t *testing.T) {
 	for admin, want := range map[string]string{
 		"":                          "no admin API",

@@ -1,0 +1,153 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// What somebody has decided who has ended before it was in force is brought in force by who drives next; who is late brings no older step back.
+func TestUnfinishedDecision(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.start(revisions.Pick{Percent: 10}, revisions.Pick{Percent: 50})
+			s, err := Read(t.Context(), w.engine, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late := *s
+			phase := Running
+			if s.Go(time.Now(), ""); back {
+				phase = RolledBack
+				s.Turn(time.Now(), phase, 1, "bad")
+			}
+			if err := s.write(t.Context(), w.engine); err != nil {
+				t.Fatal(err)
+			}
+			a := w.server("a")
+			defer func() { a.stop() }()
+			a.set(Look{Picked: 1, Waiting: 1})
+			w.is(5*time.Second, id, phase, 1)
+			if err := late.Settle(t.Context(), w.repo); back != errors.Is(err, ErrGone) {
+				t.Error(err)
+			}
+			w.is(0, id, phase, 1)
+		})
+	}
+}
+
+// Who changes a rollout changes what others have made of it meanwhile.
+func TestChangedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	id := w.start(revisions.Pick{Percent: 10})
+	old, err := Read(t.Context(), w.engine, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause := func(s *State) error { s.Turn(time.Now(), Paused, s.Step, ""); return nil }
+	tries := 0
+	s, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error {
+		if tries++; tries == 1 {
+			if _, err := Change(t.Context(), w.engine, w.repo, id, pause); err != nil {
+				return err
+			}
+		}
+		s.Why = "ana wants it"
+		return nil
+	})
+	if err != nil || tries != 2 || s.Phase != Paused || s.Why != "ana wants it" {
+		t.Errorf("%+v after %d tries, %v", s, tries, err)
+	}
+	old.Go(time.Now(), "")
+	if err := old.write(t.Context(), w.engine); !errors.Is(err, revisions.ErrConflict) {
+		t.Error(err)
+	}
+}
+
+// A sudden engine does something as soon as a rollout is stored.
+type sudden struct {
+	*memory
+	then func()
+}
+
+func (s *sudden) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	err := s.memory.CompareAndSwap(ctx, key, old, value)
+	if then := s.then; then != nil && strings.HasPrefix(key, prefix) {
+		s.then = nil
+		then()
+	}
+	return err
+}
+
+// Of two rollouts of a group that begin at the same time one is under way, and nothing is left of the other.
+func TestTwoAtOnce(t *testing.T) {
+	w := newWorld(t)
+	first := ""
+	e := &sudden{w.engine, func() { first = w.start(revisions.Pick{Percent: 10}) }}
+	s := &State{Number: 2, Steps: []revisions.Pick{{Percent: 50}}, Bake: time.Second, Began: time.Now()}
+	err := Start(t.Context(), e, w.repo, s, nil)
+	if busy, ok := errors.AsType[*BusyError](err); !ok || busy.Rollout != first {
+		t.Error(err)
+	}
+	if all, err := All(t.Context(), w.engine); err != nil || len(all) != 1 || all[0].ID != first {
+		t.Error(all, err)
+	}
+	if holds, err := w.repo.Holds(t.Context()); err != nil || holds["edge"].Next == nil || holds["edge"].Next.Rollout != first {
+		t.Errorf("%+v, %v", holds["edge"], err)
+	}
+}
+
+// A step is opened by nobody's word, and by no server's that serves an older one; each step has the groups of those before.
+func TestOpen(t *testing.T) {
+	for _, c := range []struct {
+		servers []Evidence
+		want    bool
+	}{
+		{nil, false},
+		{[]Evidence{{Turns: 3}}, true}, // nobody was ever there
+		{[]Evidence{{Turns: 3, Picked: 2, Acked: 2, Seen: 2}, {Turns: 4}}, true},
+		{[]Evidence{{Turns: 4}, {Turns: 2, Picked: 2, Acked: 2, Seen: 2}}, false},
+		{[]Evidence{{Turns: 2}, {Turns: 4}}, false},
+	} {
+		var sum Sum
+		for _, e := range c.servers {
+			sum.Add(e)
+		}
+		if got := (&State{MinAcked: 95}).open(sum, 3); got != c.want {
+			t.Errorf("%+v: %t", c.servers, got)
+		}
+	}
+	s := &State{Steps: []revisions.Pick{{Groups: []string{"b"}}, {Groups: []string{"a"}}, {Percent: 10}}, Bake: time.Second}
+	if err := s.Check(); err != nil || Say(s.Steps[2]) != "group a, group b, 10 %" {
+		t.Error(s.Steps, err)
+	}
+}
+
+// A server that cannot serve what groups are held at ends a rollout; one that cannot serve what somebody has committed does not.
+func TestRejected(t *testing.T) {
+	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return Look{} })
+	holds := map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x"}}}
+	r.Served(revisions.State{Number: 2, Turns: 1}, holds, time.Now())
+	r.Rejected(revisions.State{Number: 3, Turns: 1}, "a commit")
+	if e := r.evidence("x"); e.Rejected != "" {
+		t.Error(e.Rejected)
+	}
+	r.Rejected(revisions.State{Number: 3, Turns: 2}, "bad")
+	var sum Sum
+	sum.Add(r.evidence("x"))
+	s := &State{Phase: Paused, Steps: make([]revisions.Pick, 2)}
+	if !s.decide(time.Now(), sum, 2, 0) || s.Phase != RolledBack || s.Why != "server a cannot serve it: bad" {
+		t.Errorf("%+v", s)
+	}
+	r.Served(revisions.State{Number: 3, Turns: 2}, holds, time.Now())
+	if e := r.evidence("x"); e.Rejected != "" {
+		t.Error(e.Rejected)
+	}
+}

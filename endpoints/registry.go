@@ -351,17 +351,29 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 			}
 		}
 	}
-	return changes, res, r.fits(at, more, res.Removed)
+	clusters := 0
+	if at == nil {
+		clusters = 1
+	}
+	if more > 0 {
+		more -= res.Removed
+	}
+	return changes, res, r.fits(at, clusters, more, more)
 }
 
-// fits returns an error if there is no room for more endpoints of a cluster. The registry is locked.
-func (r *Registry) fits(at *cluster, more, fewer int) error {
+// fits returns an error if there is no room for so many new clusters, so many endpoints more of one, and so many in all. The
+// registry is locked.
+func (r *Registry) fits(at *cluster, clusters, more, all int) error {
+	has := 0
+	if at != nil {
+		has = len(at.entries)
+	}
 	switch {
-	case at == nil && len(r.set.clusters) >= r.opts.MaxClusters:
+	case clusters > 0 && len(r.set.clusters)+clusters > r.opts.MaxClusters:
 		return &LimitError{"clusters", r.opts.MaxClusters}
-	case more > 0 && at != nil && len(at.entries)+more-fewer > r.opts.PerCluster:
+	case more > 0 && has+more > r.opts.PerCluster:
 		return &LimitError{"endpoints of a cluster", r.opts.PerCluster}
-	case more > 0 && r.set.len+more-fewer > r.opts.MaxEndpoints:
+	case all > 0 && r.set.len+all > r.opts.MaxEndpoints:
 		return &LimitError{"endpoints", r.opts.MaxEndpoints}
 	}
 	return nil

@@ -67,42 +67,44 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 	}
 	errs = map[int]error{}
 	changes := make([]Change, 0, len(ops))
-	claims := map[Cluster]bool{}
+	b := batch{there: map[Key]bool{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
 	for i, op := range ops {
 		c, one, err := s.check(op)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		s.r.mu.Lock()
-		at := s.r.set.clusters[c]
-		has := s.r.set.get(Key{c, one.ID})
-		fits := error(nil)
-		if has == nil && op.Endpoint != nil {
-			fits = s.r.fits(at, 1, 0)
-		}
-		claimed := at != nil && at.claimed
-		s.r.mu.Unlock()
-		switch {
-		case fits != nil:
-			errs[i] = fits
+		k := Key{c, one.ID}
+		if op.Endpoint == nil {
+			s.r.mu.Lock()
+			b.remove(k, s.r.set.get(k) != nil)
+			s.r.mu.Unlock()
+			changes = append(changes, Change{Key: k})
 			continue
-		case op.Endpoint == nil:
-			changes = append(changes, Change{Key: Key{c, one.ID}})
-			continue
-		case !claimed && !claims[c]:
-			claims[c] = true
-			changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
 		}
 		v, err := encode(one.Endpoint, s.ttl)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		if has != nil && has.lease == s.lease && string(has.value) == string(v) && !touched(changes, Key{c, one.ID}) {
+		s.r.mu.Lock()
+		at, has := s.r.set.clusters[c], s.r.set.get(k)
+		_, touched := b.there[k]
+		err = b.put(s.r, at, k, has != nil)
+		claimed := at != nil && at.claimed
+		s.r.mu.Unlock()
+		if err != nil {
+			errs[i] = err
 			continue
 		}
-		changes = append(changes, Change{Key{c, one.ID}, v, s.lease})
+		if !claimed && !b.opened[c] {
+			b.opened[c] = true
+			changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
+		}
+		if has != nil && has.lease == s.lease && string(has.value) == string(v) && !touched {
+			continue
+		}
+		changes = append(changes, Change{k, v, s.lease})
 	}
 	if len(changes) == 0 {
 		return errs, nil
@@ -113,14 +115,42 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 	return errs, err
 }
 
-// touched reports whether one of the changes is of a key.
-func touched(changes []Change, k Key) bool {
-	for i := range changes {
-		if changes[i].Key == k {
-			return true
-		}
+// A batch is what was taken of steps that are not written yet: what comes after them has as much room less.
+type batch struct {
+	there    map[Key]bool     // after the steps, of those keys that they are about
+	opened   map[Cluster]bool // claimed by a step
+	clusters int              // how many are new
+	more     map[Cluster]int  // endpoints
+	all      int              // endpoints of all clusters more
+}
+
+// put takes an endpoint; has: the registry has it. The error says that there is no room. The registry is locked.
+func (b *batch) put(r *Registry, at *cluster, k Key, has bool) error {
+	if is, touched := b.there[k]; is || !touched && has {
+		b.there[k] = true
+		return nil
 	}
-	return false
+	clusters := 0
+	if at == nil && !b.opened[k.Cluster] {
+		clusters = b.clusters + 1
+	}
+	if err := r.fits(at, clusters, b.more[k.Cluster]+1, b.all+1); err != nil {
+		return err
+	}
+	b.clusters = max(b.clusters, clusters)
+	b.there[k] = true
+	b.more[k.Cluster]++
+	b.all++
+	return nil
+}
+
+// remove takes that an endpoint goes.
+func (b *batch) remove(k Key, has bool) {
+	if is, touched := b.there[k]; is || !touched && has {
+		b.more[k.Cluster]--
+		b.all--
+	}
+	b.there[k] = false
 }
 
 // check returns what a step is about in the one way to write it.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,10 +45,20 @@ func at(t *testing.T) *place {
 // serve starts a server that has nothing registered.
 func (p *place) serve() (stop func()) {
 	p.Helper()
+	return p.keeping(memory(p.T))
+}
+
+func memory(t *testing.T) endpoints.Engine {
+	t.Helper()
 	engine, err := endpoints.Open("", nil)
 	if err != nil {
-		p.Fatal(err)
+		t.Fatal(err)
 	}
+	return engine
+}
+
+func (p *place) keeping(engine endpoints.Engine) (stop func()) {
+	p.Helper()
 	reg := endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: quiet, PerCluster: 3})
 	return p.with(&admin.Server{Log: quiet, Endpoints: reg})
 }
@@ -159,20 +170,51 @@ func TestRegistrar(t *testing.T) {
 	stopServer()
 }
 
-// With a lease, what is registered goes when nobody renews it any more, and not before.
+// A leases is an engine whose leases last for a time at least, and that counts how often they are renewed.
+type leases struct {
+	endpoints.Engine
+	least   atomic.Int64
+	granted atomic.Int32
+	renewed atomic.Int32
+}
+
+func (e *leases) Grant(ctx context.Context, ttl time.Duration) (endpoints.LeaseID, error) {
+	e.granted.Add(1)
+	return e.Engine.Grant(ctx, max(ttl, time.Duration(e.least.Load())))
+}
+
+func (e *leases) Renew(ctx context.Context, id endpoints.LeaseID) error {
+	e.renewed.Add(1)
+	return e.Engine.Renew(ctx, id)
+}
+
+// With a lease, what is registered is renewed again and again, and goes when nobody does that any more.
 func TestRegistrarWithLease(t *testing.T) {
 	t.Parallel()
 	p := at(t)
-	p.serve()
+	e := &leases{Engine: memory(t)}
+	e.least.Store(int64(time.Hour))
+	p.keeping(e)
 	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
 	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
 	stop := run(t, r)
 	p.has("b", "x/10.0.0.1:80")
-	for end := time.Now().Add(1100 * time.Millisecond); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-		p.has("b", "x/10.0.0.1:80")
+	for until := time.Now().Add(20 * time.Second); e.renewed.Load() < 3; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("renewed %d times", e.renewed.Load())
+		}
+	}
+	if n := e.granted.Load(); n != 1 {
+		t.Errorf("%d leases", n)
 	}
 	stop()
-	p.has("b", "")
+	e.least.Store(0)
+	r = New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.1"))
+	stop = run(t, r)
+	p.has("c", "x/10.0.0.1:80")
+	stop()
+	p.has("c", "")
 }
 
 // What the server does not take is sent again until it does, and keeps nothing else waiting.
@@ -185,8 +227,10 @@ func TestRegistrarIsRefused(t *testing.T) {
 	for _, ip := range []string{"10.0.0.7", "10.0.0.9"} {
 		p.put("b", "y/"+ip, ip)
 	}
-	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
+	r.Set(Part{Cluster: "a", Owner: "z"}, of("10.0.0.3"))
 	run(t, r)
+	p.has("a", "z/10.0.0.3:80") // what is refused is not the first line
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
 	r.Set(Part{Cluster: "c", Owner: "z"}, of("10.0.0.2"))
 	p.has("c", "z/10.0.0.2:80")
 	p.has("b", "x/a y/10.0.0.7 y/10.0.0.9") // there is no room for more
@@ -196,15 +240,45 @@ func TestRegistrarIsRefused(t *testing.T) {
 	p.has("b", "y/10.0.0.7 y/10.0.0.9 z/10.0.0.1:80")
 }
 
-// A server that takes no endpoints says so, and nobody asks it for ever. One that is away is waited for.
+// What is sent at once gets no more room than what is sent line by line, while the cluster is new, too.
+func TestRoomOfOneBatch(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	p.serve() // 3 endpoints of a cluster
+	r := New(p.Daemon, Options{Log: quiet})
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8"))
+	run(t, r)
+	p.has("b", "z/10.0.0.1:80 z/10.0.0.2:80 z/10.0.0.3:80")
+}
+
+// A told is a log that says that there is a line.
+type told chan struct{}
+
+func (c told) Write(b []byte) (int, error) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+// A server that is away is waited for.
+func TestRegistrarWaits(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	line := make(told, 1)
+	r := New(p.Daemon, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
+	run(t, r)
+	<-line // it has asked, and nobody was there
+	p.serve()
+	p.has("b", "z/10.0.0.1:80")
+}
+
+// A server that takes no endpoints says so, and nobody asks it for ever.
 func TestRegistrarAtTheWrongServer(t *testing.T) {
 	t.Parallel()
 	p := at(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := New(p.Daemon, Options{Log: quiet}).Run(ctx); err != nil {
-		t.Error(err)
-	}
 	p.with(&admin.Server{Log: quiet})
 	err := New(p.Daemon, Options{Log: quiet}).Run(t.Context())
 	if refused, is := errors.AsType[*adminapi.Refused](err); !is || refused.Code != http.StatusNotFound || !Refusing(err) {

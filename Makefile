@@ -9,7 +9,7 @@ SHELL := /usr/bin/env bash
 
 STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
 MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors
-WORLDS   ?= 60000
+WORLDS   ?= 40000
 FUZZTIME ?= 1s
 SOAK     ?= 1h
 CHAOS    ?= 30m # of chaos-store

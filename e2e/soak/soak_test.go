@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	lasts = flag.Duration("for", 30*time.Second, "how long to soak")
+	lasts = flag.Duration("for", 20*time.Second, "how long to soak")
 	from  = flag.Uint64("seed", 0, "begin with the story of this `seed`; 0: any, which the output says")
 	leave = flag.String("without", "", "`features` that no story has, apart by commas: alias, ttl, ondemand, phantom, single, sotw, delta, VHDS and other types")
 	many  = flag.Int("failures", 1, "end after so many stories that went wrong")

@@ -95,8 +95,10 @@ func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, 
 			cancel()
 			return
 		}
-		// It is over for others before it is for the holder, who has ended.
-		_, _ = session.Client().Revoke(context.WithoutCancel(ctx), session.Lease())
+		// It is over for others before it is for the holder, who has ended; soon enough by itself if the etcd is away.
+		soon, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_, _ = session.Client().Revoke(soon, session.Lease())
+		done()
 		cancel()
 		<-session.Done()
 	}

@@ -102,6 +102,40 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r3 by ana: why", "status", "--admin", admin)
 }
 
+// Wait --revision does not say yes for a group that is served of an earlier one: frozen, in a rollout, or after one that was given up.
+func TestWaitHeld(t *testing.T) {
+	t.Parallel()
+	at, admin, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
+	write(t, config, "a.yaml", cluster("a"))
+	chancery(t, 0, "r1: ", "apply", config, "--store", at, "-m", "why")
+	d := serveDir(t, "--store="+at, "--state-dir", "", "--metrics-listen", "127.0.0.1:0", "--admin-listen", admin)
+	_, port, _ := net.SplitHostPort(d.http)
+	s := d.clusters()
+	s.gets("a")
+	wait := func(code int, want string) {
+		t.Helper()
+		for _, local := range []string{"--local=false", "--local"} {
+			chancery(t, code, want, "wait", "--for=synced", "--revision", "r2", "--timeout", "300ms", local, "--admin", admin)
+		}
+	}
+	wait(124, "revision r2 is not served yet: r1 is")
+	chancery(t, 0, "", "freeze", "default", "--store", at, "-m", "why")
+	write(t, config, "b.yaml", cluster("b"))
+	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
+	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1")
+	wait(1, "not synced: group default is frozen at r1, and so is not served r2")
+	chancery(t, 0, "", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
+	d.tells(port, "/readyz?verbose", " to r2)")
+	wait(124, "of group default to r2 is under way")
+	chancery(t, 0, "", "rollout", "abort", "--store", at, "-m", "why")
+	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1\n")
+	wait(1, "not synced: group default is frozen at r1, and so is not served r2")
+	chancery(t, 0, "", "unfreeze", "default", "--store", at)
+	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"\n")
+	s.gets("a", "b")
+	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
+}
+
 // A revision with a secret that would be sent in plain text is not served, and what was stays.
 func TestServeStoreSecrets(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,9 @@ func waitCommand() *cobra.Command {
 select, has accepted what the server serves now. It ends at once with what is wrong
 if one of them refuses it. Use it after a change, in a script that goes on only when
 the change has arrived. With --revision r412 it first waits until the server serves
-that revision of its store, or a later one.
+that revision of its store, or a later one, and until a rollout to it has ended. It is an error if a
+group is frozen at an earlier one then, as after a rollback of the rollout: nobody has it. With
+--group only that group counts.
 
 A server of a store asks the other servers of the store, too: wait ends when all serve the
 revision (without --revision: what the server serves), and the clients of all have accepted it. Meanwhile it
@@ -42,9 +44,9 @@ or that of a group of these clients, the change has not arrived: that is an erro
 too, unless --revision says that older content will do. It says which server it asks;
 with DIR it is an error if that server does not serve DIR.
 
-Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
-2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no such group;
-124 --timeout is over.`,
+Exit codes: 0 all are synced; 1 a client refuses, the last load was rejected, or a group
+is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers,
+or it lets nobody in; 4 there is no such group; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes
   chancery wait --for=synced --revision r412`,
@@ -78,24 +80,25 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 				return err
 			}
 			end := time.Now().Add(timeout)
-			if !local && number == 0 {
-				if r, err := waitAll(cmd, &a, strings.Join(args, ""), f, stored, end); r != nil || err != nil {
-					if err != nil {
-						return err
-					}
-					return waited(cmd, &o, r, f, 0, timeout)
-				}
-			}
-			if stored > 0 {
-				if number, err = waitStored(cmd, &a, stored, end); err != nil {
+			for {
+				if _, err := waitHeld(cmd, &a, f.Group, stored, end); err != nil {
 					return err
 				}
+				r, own, err := waitOnce(cmd, &a, strings.Join(args, ""), f, number, stored, local, end)
+				if err != nil {
+					return err
+				}
+				again := false
+				if r.Done {
+					again, err = waitHeld(cmd, &a, f.Group, stored, end)
+				}
+				switch {
+				case err != nil:
+					return err
+				case !again:
+					return waited(cmd, &o, r, f, own, timeout)
+				}
 			}
-			r, err := waitFor(cmd, &a, strings.Join(args, ""), f, number, end)
-			if err != nil {
-				return err
-			}
-			return waited(cmd, &o, r, f, number, timeout)
 		},
 	}
 	flags := cmd.Flags()
@@ -115,6 +118,22 @@ Exit codes: 0 all are synced; 1 a client refuses, or the last load was rejected;
 	cmd.ValidArgsFunction = directories
 	usage(cmd)
 	return cmd
+}
+
+// waitOnce waits at all servers of the store, or at one, and returns the number there of what it has waited for.
+func waitOnce(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *adminapi.WaitResult, own uint64, err error) {
+	if !local && number == 0 {
+		if r, err = waitAll(cmd, a, dir, f, stored, end); r != nil || err != nil {
+			return r, 0, err
+		}
+	}
+	if stored > 0 {
+		if number, err = waitStored(cmd, a, stored, end); err != nil {
+			return nil, 0, err
+		}
+	}
+	r, err = waitFor(cmd, a, dir, f, number, end)
+	return r, number, err
 }
 
 // parseWanted reads --revision: a number of a server's own, or of a revision of its store.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// settles is for how long a group must be seen frozen: a server hears of a rollout that was begun just now within that time.
+const settles = 2 * time.Second
+
+// waitHeld waits while rollouts take groups to a revision, or to a later one. It is an error if a group is served of an
+// earlier one then: nobody has what is waited for, though the servers serve it. Without a group all groups count.
+// It reports whether it has waited, and clients may have been told something since.
+func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number, end time.Time) (waited bool, err error) {
+	if want == 0 {
+		return false, nil
+	}
+	var frozen time.Time // since when no rollout will change it
+	said := ""
+	for ; ; time.Sleep(min(100*time.Millisecond, time.Until(end))) {
+		s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+		if err != nil {
+			return waited, err
+		}
+		of := s.Config.Store
+		if of == nil {
+			return waited, nil
+		}
+		if n, err := revisions.ParseNumber(of.Revision); err != nil || n < want {
+			return waited, nil // others say that it is not served yet, or why not
+		}
+		var stays, goes []string
+		for _, h := range earlier(of.Holds, group, want) {
+			if next, err := revisions.ParseNumber(h.Next); err == nil && next >= want {
+				goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", printable.Line(h.Rollout), printable.Line(h.Group), next))
+			} else {
+				stays = append(stays, fmt.Sprintf("group %s is frozen at %s", printable.Line(h.Group), printable.Line(h.Revision)))
+			}
+		}
+		over := time.Until(end) <= 0
+		if len(stays) == 0 {
+			frozen = time.Time{}
+		} else if frozen.IsZero() {
+			frozen = time.Now()
+		}
+		switch text := strings.Join(goes, "; "); {
+		case len(stays) > 0 && (over || time.Since(frozen) >= settles):
+			return waited, outcome{failure{fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), "chancery rollout status says what became of a rollout; -g GROUP waits for another group"}, failed}
+		case len(stays) > 0:
+		case text == "":
+			return waited, nil
+		case over:
+			return waited, outcome{failure{errors.New("not synced: " + text), "chancery rollout status says what it waits for"}, timedOut}
+		case text != said:
+			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: "+text)
+			said = text
+		}
+		waited = true
+	}
+}
+
+// earlier are the groups that are served of an earlier revision.
+func earlier(holds []adminapi.Hold, group string, than revisions.Number) []adminapi.Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h adminapi.Hold) bool {
+		n, err := revisions.ParseNumber(h.Revision)
+		return err != nil || n >= than || group != "" && h.Group != group
+	})
+}

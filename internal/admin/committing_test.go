@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a commit does not have stays, unless it is to be pruned; what is refused is told to who writes audit events.
+func TestCommitKeepsTheRest(t *testing.T) {
+	s := committing(t)
+	var refused []string
+	s.Revisions.Refused = func(author, message string, err error) {
+		refused = append(refused, author+": "+message+": "+err.Error())
+	}
+	h := s.Handler(loopback)
+	for _, q := range []question{
+		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"set":2,"removed":0}`},
+		{"POST /api/v1/revisions", commitOf("", "c"), 200, `"revision":"r2","base":"r1","set":1,"removed":0}`},
+		{"POST /api/v1/revisions", `{"commit":{"message":"` + strings.Repeat("x", maxNote+1) + `"}}`, 400, "too long"},
+		{"POST /api/v1/revisions", commitOf(`,"source":"`+strings.Repeat("x", maxNote+1)+`"`, "d"), 400, "too long"},
+		{"POST /api/v1/revisions", commitOf("", "bad"), 400, "it is bad"},
+	} {
+		withToken(t, h, q)
+	}
+	if len(refused) != 1 || !strings.HasPrefix(refused[0], "token (says ana): why: ") {
+		t.Error(refused)
+	}
+}
+
+// A commit after a head is none after another one, which comes while it is looked at.
+func TestCommitIfHead(t *testing.T) {
+	s := committing(t)
+	h := s.Handler(loopback)
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a"), 200, `"revision":"r1"`})
+	s.Revisions.Review = func(*revisions.Snapshot) []string {
+		s.Revisions.Review = func(*revisions.Snapshot) []string { return nil }
+		withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "b"), 200, `"revision":"r2"`})
+		return nil
+	}
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
+}
+
+// A revision that this server would not serve is not restored; one without what was bad is committed.
+func TestRestoreIsReviewed(t *testing.T) {
+	s := committing(t)
+	review := s.Revisions.Review
+	h := s.Handler(loopback)
+	s.Revisions.Review = func(*revisions.Snapshot) []string { return nil }
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a", "bad"), 200, `"revision":"r1"`})
+	s.Revisions.Review = review
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`})
+	withToken(t, h, question{"POST /api/v1/revisions/r1/restore", `{"message":"back"}`, 400, "it is bad"})
+}
+
+// SAFE-6: the items of a revision have nothing of a secret, and say so.
+func TestItemsHaveNoSecrets(t *testing.T) {
+	s := committing(t)
+	s.Revisions.Show = func(url string, body []byte) ([]byte, bool) {
+		if url == xds.Secret.URL {
+			return nil, false
+		}
+		return body, true
+	}
+	h := s.Handler(loopback)
+	secret := base64.StdEncoding.EncodeToString([]byte("\n\x01s"))
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a") + `{"item":{"group":"default","type":"` + xds.Secret.URL + `","name":"s","body":"` + secret + `","secret":true,"version":"v7"}}`, 200, `"set":2`})
+	w := ask(h, "GET /api/v1/revisions/head/items", "", "Authorization", "Bearer secret")
+	if got := w.Body.String(); strings.Contains(got, secret) || strings.Count(got, `"redacted":true`) != 1 || !strings.Contains(got, `"version":"v7"`) {
+		t.Error(got)
+	}
+}
+
+// Who commits is who the certificate says, if there is one.
+func TestIdentityOf(t *testing.T) {
+	spiffe, err := url.Parse("spiffe://example.com/ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, leaf := range map[string]*x509.Certificate{
+		"spiffe://example.com/ci": {URIs: []*url.URL{spiffe}, DNSNames: []string{"ci"}}, "certificate of ci": {DNSNames: []string{"ci"}}, "certificate of ": {}, "token": nil,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+		if r.TLS = (&tls.ConnectionState{}); leaf != nil {
+			r.TLS.VerifiedChains = [][]*x509.Certificate{{leaf}}
+		}
+		if got := identityOf(r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -239,12 +239,16 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(commitTime)) // not all writers have one
-	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime))
-	req, items, err := readCommit(bufio.NewReader(http.MaxBytesReader(w, r.Body, adminapi.MaxCommit)))
+	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers have one
+	in := &steady{in: http.MaxBytesReader(w, r.Body, adminapi.MaxCommit), deadline: control.SetReadDeadline, since: time.Now()}
+	req, items, err := readCommit(bufio.NewReader(in))
+	if in.stalled {
+		return errStalled
+	}
 	if err != nil {
 		return err
 	}
+	_ = control.SetReadDeadline(in.since.Add(commitTime)) // a connection that ends means that nobody waits for the commit
 	who = ledger.Claimed(who, req.Author)
 	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
 	return s.committed(w, who, req.Message, c, err)

@@ -219,6 +219,7 @@ var effects = map[string]string{
 	"internal/admin lines.run goroutine": "reads lines while those before are written; ends before its request",
 	"internal/admin lines.read clock":    "until when the next line must come",
 	"internal/admin Server.commit clock": "who commits much may take longer than for other requests",
+	"internal/admin steady.Read clock":   "when a commit has come too slowly",
 	"internal/admin slowly.Write clock":  "when a write of a long answer has taken too long",
 	"internal/admin lines.do clock":      "until when its answer must be taken",
 

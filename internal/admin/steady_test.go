@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A slow is a connection on which a request comes slowly.
+type slow struct {
+	*httptest.ResponseRecorder
+	net.Conn
+}
+
+func (s slow) Write(b []byte) (int, error)        { return s.ResponseRecorder.Write(b) }
+func (s slow) SetReadDeadline(t time.Time) error  { return s.Conn.SetReadDeadline(t) }
+func (s slow) SetWriteDeadline(_ time.Time) error { return nil }
+func (s slow) Read(b []byte) (int, error)         { return s.Conn.Read(b) }
+
+// A commit that comes slowly, or not at all, has its place for less than a minute; one that takes its time for many bytes is made.
+func TestCommitStalls(t *testing.T) {
+	big := commitOf("", "a") + strings.Repeat(" \n", 3<<20)
+	for _, c := range []struct {
+		name, text string
+		bytes      int // each second
+		code       int
+		within     time.Duration
+	}{
+		{"nothing", "", 1, http.StatusRequestTimeout, stallTime},
+		{"a byte a second", commitOf("", "a", "b"), 1, http.StatusRequestTimeout, stallTime + time.Second},
+		{"a line, and then nothing", commitOf("", "a")[:60], 1000, http.StatusRequestTimeout, stallTime + time.Second},
+		{"at a rate", big, 40 << 10, http.StatusOK, commitTime},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := committing(t)
+				h := s.Handler(loopback)
+				ours, theirs := net.Pipe()
+				var sending sync.WaitGroup
+				sending.Go(func() {
+					for text := c.text; text != ""; time.Sleep(time.Second) {
+						n := min(len(text), c.bytes)
+						if _, err := io.WriteString(theirs, text[:n]); err != nil {
+							return
+						}
+						text = text[n:]
+					}
+					if c.code == http.StatusOK {
+						theirs.Close()
+					}
+				})
+				w := slow{httptest.NewRecorder(), ours}
+				r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/api/v1/revisions", io.NopCloser(ours))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer secret")
+				began := time.Now()
+				h.ServeHTTP(w, r)
+				if took := time.Since(began); w.Code != c.code || took > c.within {
+					t.Error(fmt.Sprint(w.Code, " after ", took, ": ", w.Body.String()))
+				}
+				ours.Close()
+				sending.Wait()
+			})
+		})
+	}
+}

@@ -278,6 +278,9 @@ func readCommit(in *bufio.Reader) (*adminapi.CommitRequest, []*revisions.Item, e
 	if err := checkNote(req.Message, req.Author, req.Source); err != nil {
 		return nil, nil, err
 	}
+	if err := ledger.Forged(req.Source); err != nil {
+		return nil, nil, wrong("commit.source", err.Error(), "")
+	}
 	if req.IfHead != "" {
 		if _, err := revisions.ParseNumber(req.IfHead); err != nil {
 			return nil, nil, wrong("commit.if_head", err.Error(), "")

@@ -62,6 +62,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions", commitOf("", "c", "bad"), 400, `"message":"this server would not serve that","errors":["a.yaml:7:1: it is bad"]`},
 		{"POST /api/v1/revisions", commitOf("", "a", "a"), 400, `"errors":["` + twice},
 		{"POST /api/v1/revisions", commitOf(""), 400, `"field":"item","message":"there is none`},
+		{"POST /api/v1/revisions", commitOf(`,"source":"abc, files 0123456789abcdef"`, "c"), 400, `"field":"commit.source"`},
 		{"POST /api/v1/revisions", `{"item":{}}`, 400, `"field":"commit"`},
 		{"POST /api/v1/revisions", `{"commit":{}}`, 400, `"field":"message"`},
 		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":`, 400, `unexpected EOF`},

@@ -16,13 +16,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -194,6 +194,13 @@ type writer struct {
 	failed atomic.Pointer[error]        // of the last load
 	last   string                       // the content that was committed last by whichever writer
 	seen   revisions.Number             // up to that no revision is of another writer that is elected now
+	tried  map[attempt]bool             // of what it is not known whether it was committed
+}
+
+// An attempt is a revision that may be there.
+type attempt struct {
+	number revisions.Number
+	note   revisions.Note
 }
 
 // bad is why the directory was not loaded the last time.
@@ -226,15 +233,24 @@ func (w *writer) commit(ctx context.Context) error {
 			return err
 		}
 		w.seen = base.Revision.Number
+		if is == w.last { // an attempt was one
+			break
+		}
 		note := w.opts.Note()
-		note.Source = mark(note.Source, is)
+		note.Source = ledger.Mark(note.Source, is)
 		next, err := w.repo.CommitIf(ctx, base, base.To(items), note)
 		switch {
 		case err == nil:
 			if n := next.Revision; n.Number != base.Revision.Number {
 				w.opts.Log.Info("what the directory says is committed", "dir", w.root, "revision", n.Number.String(), "set", n.Set, "removed", n.Removed)
 			}
-			w.last, w.seen = is, next.Revision.Number
+			w.last, w.seen, w.tried = is, next.Revision.Number, nil
+		case errors.Is(err, revisions.ErrUnknown):
+			if w.tried == nil {
+				w.tried = map[attempt]bool{}
+			}
+			w.tried[attempt{base.Revision.Number + 1, note}] = true
+			return err
 		case !errors.Is(err, revisions.ErrConflict):
 			return err
 		}
@@ -242,11 +258,15 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// alone is an error if another writer has committed since.
+// alone is an error if another writer has committed since. It finds out which of its own attempts was committed.
 func (w *writer) alone(ctx context.Context) error {
 	var found error
 	err := w.repo.History(ctx, func(r revisions.Revision) bool {
-		if r.Number > w.seen && contentIn(r.Source) != "" {
+		switch mark := ledger.MarkIn(r.Source); {
+		case r.Number <= w.seen || mark == "":
+		case w.tried[attempt{r.Number, r.Note}]:
+			w.last = mark // the only one: an attempt is made of what was the newest
+		default:
 			found = fmt.Errorf("%w: %s, by %s", errOusted, r.Number, r.Author)
 		}
 		return r.Number > w.seen && found == nil
@@ -258,30 +278,11 @@ func (w *writer) alone(ctx context.Context) error {
 func (f *Feeder) last(ctx context.Context) (is string, err error) {
 	left := 1000
 	err = f.repo.History(ctx, func(r revisions.Revision) bool {
-		is = contentIn(r.Source)
+		is = ledger.MarkIn(r.Source)
 		left--
 		return is == "" && left > 0
 	})
 	return is, err
-}
-
-// marked is how the source of a revision ends that a writer made.
-var marked = regexp.MustCompile(`(?:^|, )files ([0-9a-f]{16})$`)
-
-// mark adds to a source which content a revision was made of.
-func mark(source, content string) string {
-	if source != "" {
-		source += ", "
-	}
-	return source + "files " + content
-}
-
-// contentIn is the content that a source says; "": none.
-func contentIn(source string) string {
-	if m := marked.FindStringSubmatch(source); m != nil {
-		return m[1]
-	}
-	return ""
 }
 
 // contentOf tells contents apart: by all that is served of them.

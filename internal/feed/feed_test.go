@@ -88,13 +88,21 @@ func (p *place) feed(name, root string, e revisions.Engine) (f *Feeder, states <
 // until waits for a state.
 func (p *place) until(states <-chan State, is func(State) bool) State {
 	p.Helper()
-	for s := range states {
-		if is(s) {
-			return s
+	late := time.After(long)
+	for {
+		select {
+		case s := <-states:
+			if is(s) {
+				return s
+			}
+		case <-late:
+			p.Fatalf("no such state within %v", long)
 		}
 	}
-	return State{}
 }
+
+// long is how long a test waits for what comes soon.
+const long = 30 * time.Second
 
 func writes(s State) bool { return s.Writes }
 func waits(s State) bool  { return !s.Writes }
@@ -102,6 +110,7 @@ func waits(s State) bool  { return !s.Writes }
 // head waits until the newest revision is one, and says what it has.
 func (p *place) head(n revisions.Number, author string, items int) *revisions.Snapshot {
 	p.Helper()
+	late := time.After(long)
 	for {
 		s, err := p.repo.Head(p.Context())
 		if err != nil {
@@ -113,7 +122,11 @@ func (p *place) head(n revisions.Number, author string, items int) *revisions.Sn
 			}
 			return s
 		}
-		<-p.ring
+		select {
+		case <-p.ring:
+		case <-late:
+			p.Fatalf("%s is the newest for %v, want %s", s.Revision.Number, long, n)
+		}
 	}
 }
 

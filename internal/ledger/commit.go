@@ -21,6 +21,9 @@ type Committer struct {
 // Commit makes a revision of what items say, as a request wants it; its author is the one given.
 // Errors are those of the repository; a [revisions.ConflictError] is a conflict.
 func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req adminapi.CommitRequest, author string) (*adminapi.Commit, error) {
+	if err := Forged(req.Source); err != nil {
+		return nil, err
+	}
 	base, err := c.Repo.Head(ctx)
 	if err != nil {
 		return nil, err

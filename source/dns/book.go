@@ -3,8 +3,6 @@ package dns
 import (
 	"cmp"
 	"container/heap"
-	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -25,7 +23,9 @@ type book struct {
 type followed struct {
 	name  Name
 	asks  map[question]bool
-	found []Address // as told last
+	found []Address           // as told last
+	gone  map[string][]string // hosts that are no target any more: the targets that came when they went
+	wide  bool                // it has more addresses than are told
 }
 
 // A lookup is a question that is asked again and again.
@@ -57,7 +57,7 @@ func (b *book) follow(now time.Time, n Name) {
 	if b.names[n] != nil {
 		return
 	}
-	f := &followed{name: n, asks: map[question]bool{}}
+	f := &followed{name: n, asks: map[question]bool{}, gone: map[string][]string{}}
 	b.names[n] = f
 	if n.Port == 0 {
 		b.ask(now, f, question{n.Host, dnsmessage.TypeSRV})
@@ -93,7 +93,7 @@ func (b *book) known(now time.Time, f *followed, all []Address) {
 			l.has = sorted(append(l.has, record{addr: a.Addr()}))
 		}
 	}
-	f.found, _ = b.find(f)
+	f.found = b.find(f)
 }
 
 // ask adds a question of a name.
@@ -111,6 +111,7 @@ func (b *book) ask(now time.Time, f *followed, q question) *lookup {
 // targets has a name of SRV ask for the targets of its records, and for no others.
 func (b *book) targets(now time.Time, f *followed) {
 	srv := question{f.name.Host, dnsmessage.TypeSRV}
+	b.replace(f, b.lookups[srv].has)
 	stays := map[question]bool{srv: true}
 	for _, r := range b.lookups[srv].has {
 		for _, q := range questions(r.target) {
@@ -153,7 +154,10 @@ func (b *book) deadline() (time.Time, bool) {
 type became struct {
 	changed   []*followed // whose addresses are others now
 	failing   bool        // this is the first that failed
-	recovered bool        // the first that did not, since
+	err       error       // why
+	recovered bool        // the first that did not, since; or that has records again
+	missing   bool        // this is the first that says that there is nothing where there is something, which stays until that is confirmed
+	wide      []*followed // that have too many addresses now: what they had stays
 	emptied   bool        // there was something, and it is confirmed that there is nothing
 }
 
@@ -163,13 +167,18 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 	if l == nil || l.at >= 0 {
 		return is // nobody asks that any more
 	}
-	switch was := l.has; {
+	if err == nil {
+		err = b.room(l, a.records)
+	}
+	was, knew := l.has, b.knows(q.host)
+	switch {
 	case err != nil:
-		is.failing = l.failures == 0
+		is.failing, is.err = l.failures == 0, err
 		l.failures++
 		b.again(now, l, min(time.Second<<min(l.failures-1, 5), 30*time.Second, b.opts.MaxTTL))
 		return is
 	case len(a.records) > 0:
+		is.recovered = l.none > 0 && len(was) > 0
 		l.has, l.settled, l.none = sorted(a.records), true, 0
 		b.again(now, l, b.bounded(a.ttl))
 	default:
@@ -181,22 +190,32 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 			is.emptied = len(was) > 0
 			l.has, l.settled = nil, true
 		}
+		is.missing = len(l.has) > 0 && (l.none == 1 || l.failures > 0)
 		// A resolver answers from its cache, so what confirms is asked when that is over.
 		b.again(now, l, max(b.bounded(a.ttl), b.opts.EmptyAfter/(confirmations-1)))
 	}
-	is.recovered = l.failures > 0
+	is.recovered = is.recovered || l.failures > 0
 	l.failures = 0
+	if slices.Equal(l.has, was) && b.knows(q.host) == knew {
+		return is
+	}
 	for f := range l.users {
 		if q.typ == dnsmessage.TypeSRV {
 			b.targets(now, f)
 		}
-		if found, whole := b.find(f); b.tells(f, found, whole) {
+		wide := f.wide
+		if b.tells(f) {
 			is.changed = append(is.changed, f)
 		}
+		if f.wide && !wide {
+			is.wide = append(is.wide, f)
+		}
 	}
-	slices.SortFunc(is.changed, func(a, b *followed) int {
-		return cmp.Or(cmp.Compare(a.name.Host, b.name.Host), cmp.Compare(a.name.Port, b.name.Port))
-	})
+	for _, all := range [][]*followed{is.changed, is.wide} {
+		slices.SortFunc(all, func(a, b *followed) int {
+			return cmp.Or(cmp.Compare(a.name.Host, b.name.Host), cmp.Compare(a.name.Port, b.name.Port))
+		})
+	}
 	return is
 }
 
@@ -212,66 +231,6 @@ func (b *book) bounded(ttl time.Duration) time.Duration {
 func (b *book) again(now time.Time, l *lookup, after time.Duration) {
 	l.when = now.Add(after + time.Duration(float64(after)/10*b.random()))
 	heap.Push(&b.due, l)
-}
-
-// tells reports whether a name has other addresses than were told, and notes those. While a target of which nothing is
-// known is asked for, nothing goes: its predecessor may be what it replaces.
-func (b *book) tells(f *followed, found []Address, whole bool) bool {
-	if !whole {
-		has := map[netip.AddrPort]bool{}
-		for _, a := range found {
-			has[a.AddrPort] = true
-		}
-		for _, a := range f.found {
-			if !has[a.AddrPort] {
-				found = append(found, a)
-			}
-		}
-		slices.SortFunc(found, compareAddress)
-	}
-	if slices.Equal(found, f.found) {
-		return false
-	}
-	f.found = found
-	return true
-}
-
-func compareAddress(a, b Address) int { return a.AddrPort.Compare(b.AddrPort) }
-
-// find returns the addresses that a name has, in order; whole: something is known of each host.
-func (b *book) find(f *followed) (all []Address, whole bool) {
-	records := []record{{target: f.name.Host, port: f.name.Port}}
-	if f.name.Port == 0 {
-		records = b.lookups[question{f.name.Host, dnsmessage.TypeSRV}].has
-	}
-	var ranks []int
-	for _, r := range records {
-		ranks = append(ranks, r.priority)
-	}
-	slices.Sort(ranks)
-	ranks = slices.Compact(ranks)
-	whole = true
-	at := map[netip.AddrPort]Address{}
-	for _, r := range records {
-		settled, any := true, false
-		for _, q := range questions(r.target) {
-			l := b.lookups[q]
-			settled = settled && l.settled
-			for _, one := range l.has {
-				any = true
-				a := Address{netip.AddrPortFrom(one.addr, uint16(r.port)), r.target, 0, 0}
-				if f.name.Port == 0 {
-					a.Priority, _ = slices.BinarySearch(ranks, r.priority)
-					a.Weight = max(r.weight, 1) // RFC 2782: one of weight 0 has "a very small chance"
-				}
-				if old, twice := at[a.AddrPort]; !twice || cmp.Or(cmp.Compare(a.Priority, old.Priority), cmp.Compare(old.Weight, a.Weight), cmp.Compare(a.Host, old.Host)) < 0 {
-					at[a.AddrPort] = a
-				}
-			}
-		}
-		whole = whole && (any || settled)
-	}
-	return slices.SortedFunc(maps.Values(at), compareAddress), whole
 }
 
 // soonest is a heap of questions: the first is due first.

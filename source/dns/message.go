@@ -16,6 +16,9 @@ const sizeUDP = 1232
 // maxTargets is how many records of SRV a name may have: each is two questions more.
 const maxTargets = 1000
 
+// maxAddresses is how many records of A, and how many of AAAA, a host may have.
+const maxAddresses = 1000
+
 // errTruncated says that an answer is to be asked for over TCP.
 var errTruncated = errors.New("the answer is cut off")
 
@@ -89,13 +92,13 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 			if one != (record{}) {
 				a.records = append(a.records, one)
 			}
+			if most := q.most(); len(a.records) > most {
+				return answer{}, fmt.Errorf("there are more than %d records", most)
+			}
 		} else {
 			continue
 		}
 		a.wait(r.Header.TTL)
-	}
-	if q.typ == dnsmessage.TypeSRV && len(a.records) > maxTargets {
-		return answer{}, fmt.Errorf("%d records of SRV, and there may be %d", len(a.records), maxTargets)
 	}
 	if len(a.records) > 0 {
 		return a, nil
@@ -104,6 +107,14 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 		return answer{}, errors.New("the server knows nothing of the name, and asks nobody")
 	}
 	return a, a.negative(p)
+}
+
+// most is how many records there may be.
+func (q question) most() int {
+	if q.typ == dnsmessage.TypeSRV {
+		return maxTargets
+	}
+	return maxAddresses
 }
 
 // wait notes that an answer is good for so many seconds at most.

@@ -111,7 +111,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		select {
 		case a := <-answers:
 			at--
-			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question, a.err)
+			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question)
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -120,15 +120,24 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // take tells what an answer has changed.
-func (w *Watcher) take(is became, q question, err error) {
+func (w *Watcher) take(is became, q question) {
 	switch {
 	case is.failing:
-		w.opts.Log.Warn("a name cannot be looked up: what was found before stays", "question", q.String(), "error", err)
+		w.opts.Log.Warn("a name cannot be looked up: what was found before stays", "question", q.String(), "error", is.err)
+	case is.missing:
+		after := "never"
+		if w.opts.EmptyAfter >= 0 {
+			after = w.opts.EmptyAfter.String()
+		}
+		w.opts.Log.Warn("a name has no records: what was found before stays until that is confirmed", "question", q.String(), "after", after)
 	case is.recovered:
 		w.opts.Log.Info("a name can be looked up again", "question", q.String())
 	}
 	if is.emptied {
 		w.opts.Log.Warn("a name has no records any more", "question", q.String(), "after", w.opts.EmptyAfter.String())
+	}
+	for _, f := range is.wide {
+		w.opts.Log.Warn("a name has too many addresses: what was found before stays", "name", f.name.String(), "most", maxFound)
 	}
 	for _, f := range is.changed {
 		w.opts.Log.Info("a name has other addresses", "name", f.name.String(), "addresses", len(f.found))

@@ -154,6 +154,7 @@ var effects = map[string]string{
 	"internal/status Tracker mutex": "which clients there are; a step of a stream finds its row without; held for memory only",
 	"internal/status row mutex":     "what a stream was told, for who asks; held for memory only",
 	"internal/status causes mutex":  "why clients refuse, for all who say the same; held for memory only",
+	"internal/status spells mutex":  "who refused what, also of those that have left; held for memory only",
 	"internal/status ring mutex":    "the newest events; held for memory only",
 	"internal/status bell mutex":    "who waits until something changes; locked only while somebody does",
 	"internal/status New clock":     "the default clock, which Options.Now replaces",

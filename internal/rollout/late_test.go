@@ -151,3 +151,21 @@ func TestRejected(t *testing.T) {
 		t.Error(e.Rejected)
 	}
 }
+
+// What a client refuses a moment before the next step is served counts: each look is since the rollout was served first.
+func TestRefusedBeforeTheNextStep(t *testing.T) {
+	began := time.Unix(1000, 0)
+	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func(_ []string, since time.Time) Look {
+		if !since.Equal(began) {
+			t.Error(since)
+		}
+		return Look{Picked: 2, Acked: 1, Refused: 1, Refusals: []Refusal{{Node: "n"}}}
+	})
+	for step := range 2 {
+		holds := map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Step: step}}}
+		r.Served(revisions.State{Number: 2, Turns: step + 1}, holds, began.Add(time.Duration(step)*time.Second))
+	}
+	if e := r.evidence("x"); e.Refusal == nil || e.Refusal.Node != "n" {
+		t.Errorf("%+v", e)
+	}
+}

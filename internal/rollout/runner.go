@@ -27,7 +27,7 @@ const (
 // A Look is how the clients of some lanes stand on this server.
 type Look struct {
 	Picked, Acked, Refused, Waiting int
-	// Refusals are those of clients that had something of the type before, and refuse it since a time or later.
+	// Refusals are those of clients that were well, and began to refuse something since a time or later; they may have left.
 	Refusals []Refusal
 }
 
@@ -53,7 +53,7 @@ type Runner struct {
 type lanes struct {
 	names []string
 	step  int
-	since time.Time // of the step, from before anybody was told
+	since time.Time // of the first step, from before anybody was told
 	seen  int       // how many clients were there when they were picked
 	first *Refusal  // that counts; it stays
 }
@@ -83,8 +83,8 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.mu.Lock()
 	for id, l := range is {
 		if was := r.lanes[id]; was != nil {
-			if l.first = was.first; was.step == l.step {
-				l.since, l.seen = was.since, was.seen
+			if l.since, l.first = was.since, was.first; was.step == l.step {
+				l.seen = was.seen
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func (r *Runner) evidence(id string) Evidence {
 	if l = r.lanes[id]; l == nil {
 		return e
 	}
-	if l.first == nil && len(look.Refusals) > 0 && l.since.Equal(since) {
+	if l.first == nil && len(look.Refusals) > 0 {
 		first := look.Refusals[0]
 		first.Node, first.Name, first.Cause = short(first.Node), short(first.Name), short(first.Cause)
 		l.first = &first

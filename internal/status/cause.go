@@ -69,6 +69,9 @@ func (cs *causes) take(c *cause) *cause {
 
 // drop says that a cause stands once less.
 func (cs *causes) drop(c *cause) {
+	if c == nil {
+		return
+	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	k := cs.known[c.key]

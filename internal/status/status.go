@@ -15,10 +15,10 @@ import (
 )
 
 // Options say what a tracker knows beyond what happens on streams. The zero value is ready to
-// use. Functions are called by whoever asks the tracker, without locks, never by a stream.
+// use. Functions but Groups are called by whoever asks the tracker, without locks, never by a stream.
 type Options struct {
 	// Groups says which groups a node sees. It is asked once for each client, and again after
-	// [Tracker.Regroup]. Nil: none are told.
+	// [Tracker.Regroup]; and by a stream whose client begins to refuse something. Nil: none are told.
 	Groups func(*xds.Node) []string
 
 	// Identity is what the connection of a stream proves; "" if nothing. Nil: nothing.

@@ -173,6 +173,7 @@ func TestStates(t *testing.T) {
 		c.ACK(c.Next(xds.Endpoint))
 		synctest.Wait()
 		c.Close()
+		synctest.Wait() // or both are one client
 		w.client(xds.Delta, envoy("a")).Resume(xds.Endpoint, c)
 		w.want("a SYNCED EDS:SYNCED; a SYNCED EDS:SYNCED left")
 	})

@@ -21,7 +21,8 @@ type Fallen struct {
 	Text  string   // without secrets
 }
 
-// Taken says how the clients stand that see one of some groups. Those that refuse since before a time have not fallen.
+// Taken says how the clients stand that see one of some groups, and who has fallen there since a time, which may have left. Who
+// refused something of the type already at that time, or later in other groups, has not fallen.
 func (t *Tracker) Taken(groups []string, since time.Time) (k Taken) {
 	all := t.gather(nil, false).all
 	for i := range all {
@@ -33,25 +34,12 @@ func (t *Tracker) Taken(groups []string, since time.Time) (k Taken) {
 		switch {
 		case s.state == nacked:
 			k.Refused++
-			k.fall(s, since.UnixNano())
 		case s.state >= synced:
 			k.Acked++
 		default:
 			k.Waiting++
 		}
 	}
+	k.Fallen = t.spells.fallen(groups, since.UnixNano())
 	return k
-}
-
-func (k *Taken) fall(s *standing, since int64) {
-	for _, r := range s.rows {
-		r.mu.Lock()
-		for i := range r.types {
-			u := &r.types[i]
-			if f := u.refusal; f != nil && f.since >= since && (u.accepted != 0 || u.stated) && len(k.Fallen) < maxShown {
-				k.Fallen = append(k.Fallen, Fallen{s.node, u.typ, f.names, f.text})
-			}
-		}
-		r.mu.Unlock()
-	}
 }

@@ -25,13 +25,14 @@ import (
 //
 // A step of a stream looks its row up, which no lock guards, and locks that row and for a
 // moment the ring of events. Streams that come and go lock the index of clients. A lock is held
-// for memory only; a row's before those of causes, ring and bell.
+// for memory only; a row's before those of spells, causes, ring and bell.
 type Tracker struct {
 	opts   Options
 	ring   ring
 	bell   bell
 	causes causes
 	turned turned
+	spells spells
 	epoch  atomic.Uint64 // of groups; from 1
 	rows   sync.Map      // *server.Stream → *row
 
@@ -92,6 +93,9 @@ const (
 	// and for how long.
 	maxLate = 8
 	lateFor = 5 * time.Second
+
+	// contentAfter is how long a client was told nothing that said what it has, if it is served just that.
+	contentAfter = 10 * time.Second
 )
 
 // New returns a tracker that knows of no client.
@@ -302,7 +306,11 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	case protocol.Sent:
 		said.nonce = number(e.Nonce)
 		r.mu.Lock()
-		r.add(e.Type).send(&e, said.nonce, now)
+		u := r.add(e.Type)
+		if u.current && now-st.Since.UnixNano() >= int64(contentAfter) {
+			t.well(r, u.typ, st.Since.UnixNano())
+		}
+		u.send(&e, said.nonce, now)
 		r.mu.Unlock()
 		said.kind, said.count, said.removed = "send", count(e.Count+e.Beats), count(e.Removed)
 	case protocol.Acked:
@@ -312,7 +320,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	case protocol.Nacked:
 		said.nonce, said.took = number(e.Nonce), e.Took
 		var m pending
-		said.cause, m = t.nacked(r, &e, said.nonce, now)
+		said.cause, m = t.nacked(r, st, &e, said.nonce, now)
 		said.kind, said.count, said.removed = "nack", m.count, m.removed
 	case protocol.Waived:
 		said.kind, said.by, said.count, said.text = "wait", e.By, 1, clip(e.Name, maxName)
@@ -331,6 +339,9 @@ func (t *Tracker) subscribed(r *row, e *protocol.Event) {
 	u := r.add(e.Type)
 	u.names, u.wildcard = count(e.Count), e.Wildcard
 	if !e.Refuses {
+		if u.refusal != nil {
+			t.well(r, u.typ, t.now())
+		}
 		t.forgive(u)
 	}
 }
@@ -343,12 +354,13 @@ func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pend
 	u.acked = message{at: now, nonce: nonce, version: e.Version, count: m.count, removed: m.removed}
 	u.accepted = cmp.Or(u.accepted, now)
 	if !e.Refuses {
+		t.well(r, u.typ, now)
 		t.forgive(u)
 	}
 	return m
 }
 
-func (t *Tracker) nacked(r *row, e *protocol.Event, nonce uint64, now int64) (*cause, pending) {
+func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uint64, now int64) (*cause, pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := r.add(e.Type)
@@ -356,6 +368,9 @@ func (t *Tracker) nacked(r *row, e *protocol.Event, nonce uint64, now int64) (*c
 	c, partly := causeOf(e, int(m.count+m.removed))
 	if !e.Refuses { // it has taken later what it refuses now
 		return c, m
+	}
+	if u.refusal == nil {
+		t.begin(r, st, c, u.accepted != 0 || u.stated, now)
 	}
 	since := now
 	if u.refusal != nil {
@@ -377,6 +392,7 @@ func (t *Tracker) Forgive(st *server.Stream, typ *xds.Type) {
 	r := v.(*row)
 	r.mu.Lock()
 	if u := r.find(typ); u != nil {
+		t.well(r, u.typ, t.now())
 		t.forgive(u)
 	}
 	r.mu.Unlock()

@@ -9,9 +9,12 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -300,6 +303,9 @@ func readCommit(in *bufio.Reader) (*adminapi.CommitRequest, []*revisions.Item, e
 		it, err := ledger.Item(*l.Item)
 		if err == nil && l.Item.Redacted {
 			err = errors.New("it is without what may not be shown, and cannot be committed")
+		}
+		if err == nil && it.Resource != nil { // SotW clients know it by the name in its body
+			_, err = wire.NewResource(it.Resource.Type, it.Resource.Name, &anypb.Any{TypeUrl: l.Item.Type, Value: l.Item.Body})
 		}
 		if err == nil && have[it.Key()] {
 			err = errors.New(it.Key().String() + " is there twice")

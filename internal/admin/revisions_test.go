@@ -40,7 +40,7 @@ func committing(t *testing.T) *Server {
 func commitOf(commit string, names ...string) string {
 	b := `{"commit":{"message":"why","author":"ana"` + commit + "}}\n"
 	for _, name := range names {
-		b += `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"` + name + `","body":"` + base64.StdEncoding.EncodeToString([]byte("\n\x01"+name[:1])) + `","file":"a.yaml","line":3,"col":1}}` + "\n"
+		b += `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"` + name + `","body":"` + base64.StdEncoding.EncodeToString(append([]byte{'\n', byte(len(name))}, name...)) + `","file":"a.yaml","line":3,"col":1}}` + "\n"
 	}
 	return b
 }
@@ -60,6 +60,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`},
 		{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "revision r1 is not the newest any more: r2 is"},
 		{"POST /api/v1/revisions", commitOf("", "c", "bad"), 400, `"message":"this server would not serve that","errors":["a.yaml:7:1: it is bad"]`},
+		{"POST /api/v1/revisions", strings.Replace(commitOf("", "c", "web"), `"web"`, `"x"`, 1), 400, `a.yaml:3:1: CDS \"x\" in group \"default\": CDS resource \"x\": the name in the message is \"web\"`},
 		{"POST /api/v1/revisions", commitOf("", "a", "a"), 400, `"errors":["` + twice},
 		{"POST /api/v1/revisions", commitOf(""), 400, `"field":"item","message":"there is none`},
 		{"POST /api/v1/revisions", commitOf(`,"source":"abc, files 0123456789abcdef"`, "c"), 400, `"field":"commit.source"`},

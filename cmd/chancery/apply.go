@@ -65,7 +65,8 @@ func (c *committing) check() error {
 
 // withStore calls f with the repository of a store.
 func withStore(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func(ctx context.Context, r *revisions.Repository) error) error {
-	if _, _, err := at.check(); err != nil {
+	_, of, err := at.check()
+	if err != nil {
 		return err
 	}
 	e, closer, err := at.open(slog.New(slog.DiscardHandler))
@@ -81,6 +82,8 @@ func withStore(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func
 	switch {
 	case err == nil || told || coded:
 		return err
+	case of != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, revisions.ErrUnavailable)) && !errors.Is(err, revisions.ErrUnknown):
+		return outcome{failure{fmt.Errorf("no etcd answers at %s: %w", of, err), "--store says where it is, and --timeout for how long it is asked"}, noServer}
 	case errors.Is(err, revisions.ErrUnknown):
 		return failure{err, "chancery history says what is committed"}
 	case errors.Is(err, revisions.ErrConflict):
@@ -165,6 +168,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 			return fmt.Errorf("--if-head: %w", err)
 		}
 	}
+	a.at.make = true
 	to, hint, err := a.plainly(cmd)
 	if err != nil {
 		return err

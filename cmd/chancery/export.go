@@ -170,6 +170,8 @@ func (e *exporting) check() error {
 // origin looks at what is exported.
 func (e *exporting) origin() error {
 	switch is := strings.HasPrefix(e.dir, ofRevision); {
+	case is && e.from.at.url == "" && onCommandLine(e.cmd, "admin") && !e.cmd.Flags().Changed("server"):
+		return errors.New("--admin is of the Envoy: write --server for the server that has " + e.dir)
 	case !is && e.from.at.url != "":
 		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
 	case !is:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +31,7 @@ No revision that a group is frozen at is swept.
 
 A group that is frozen already is from then on served of the other revision.
 
-Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 4 there is no such
+Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 3 no etcd answers; 4 there is no such
 revision, or no such group in it; 5 a rollout of the group is under way.`,
 		Example: `  chancery freeze edge --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "no changes before the sale is over"
   chancery freeze edge --at r411 --store file:/var/lib/chancery/store -m "as it was on Monday"`,
@@ -74,7 +76,7 @@ func freeze(ctx context.Context, w io.Writer, r *revisions.Repository, group str
 	}
 	n = s.Revision.Number
 	if !hasGroup(s, group) {
-		return fmt.Errorf("group %q in %s: %w", group, n, revisions.ErrNotFound)
+		return outcome{failure{fmt.Errorf("%s has no group %q", n, printable.Line(group)), "the groups are " + printable.Line(strings.Join(groupsOf(s), ", "))}, notFound}
 	}
 	if err := r.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		if err := rolling(group, holds[group]); err != nil {
@@ -97,13 +99,15 @@ func rolling(group string, h revisions.Hold) error {
 	return outcome{failure{fmt.Errorf("rollout %s of group %s is under way", h.Next.Rollout, group), "chancery rollout abort " + h.Next.Rollout + " ends it"}, conflicted}
 }
 
-func hasGroup(s *revisions.Snapshot, group string) bool {
+func hasGroup(s *revisions.Snapshot, group string) bool { return slices.Contains(groupsOf(s), group) }
+
+// groupsOf are the groups in a revision, by name.
+func groupsOf(s *revisions.Snapshot) []string {
+	all := map[string]bool{groups.Default: true}
 	for it := range s.All {
-		if it.Group == group {
-			return true
-		}
+		all[it.Group] = true
 	}
-	return group == groups.Default
+	return slices.Sorted(maps.Keys(all))
 }
 
 func unfreezeCommand() *cobra.Command {
@@ -113,7 +117,7 @@ func unfreezeCommand() *cobra.Command {
 		Short: "Serve the newest revision of a group again",
 		Long: `Unfreeze has the servers of a store serve a frozen group as it is in the newest revision, at once.
 
-Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 4 the group is not
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no etcd answers; 4 the group is not
 frozen; 5 a rollout of the group is under way.`,
 		Example: `  chancery unfreeze edge --store file:/var/lib/chancery/store`,
 		Args:    oneGroup,

@@ -68,7 +68,7 @@ in it that were picked before.
 When all are served the revision, the groups are frozen at it.
 
 Exit codes: 0 begun; 1 the store cannot be read or written, or what is asked for cannot be rolled out;
-2 wrong usage; 4 there is no such revision, or it is not kept; 5 a rollout of a group is under way.`,
+2 wrong usage; 3 no etcd answers; 4 there is no such revision, or it is not kept; 5 a rollout of a group is under way.`,
 		Example: `  chancery rollout start r412 --steps 1%,10%,100% --bake 5m --min-acked 95% --store file:/var/lib/chancery/store -m "the new timeouts"
   chancery rollout start r412 --label canary=true --store file:/var/lib/chancery/store -m "the new timeouts"`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -185,7 +185,7 @@ func rolloutChange(name, short, long string, change func(*rollout.State, string)
 		Long: long + ` ID may be left out if one rollout is under
 way.
 
-Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 4 there is no such rollout
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no etcd answers; 4 there is no such rollout
 under way.`,
 		Example: `  chancery rollout ` + name + ` r412-1a2b3c --store file:/var/lib/chancery/store -m "it looks good"`,
 		Args:    cobra.MaximumNArgs(1),
@@ -272,7 +272,7 @@ func rolloutStatus() *cobra.Command {
 force, how many clients it has picked, how many of these have accepted what they were told, and
 what it waits for, or why it ended.
 
-Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 4 there is no such rollout.`,
+Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no etcd answers; 4 there is no such rollout.`,
 		Example: `  chancery rollout status --store file:/var/lib/chancery/store`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -304,7 +304,9 @@ func rolloutItems(ctx context.Context, e revisions.Engine, args []string) (items
 		all, err = rollout.All(ctx, e)
 	} else {
 		var one *rollout.State
-		one, err = rollout.Read(ctx, e, args[0])
+		if one, err = rollout.Read(ctx, e, args[0]); errors.Is(err, revisions.ErrNotFound) {
+			return nil, outcome{failure{fmt.Errorf("there is no rollout %s", printable.Line(args[0])), "chancery rollout status lists those there are"}, notFound}
+		}
 		all = []*rollout.State{one}
 	}
 	if err != nil {

@@ -25,6 +25,8 @@ type storeFlags struct {
 	files        tlsfiles.ClientFiles
 	user         string
 	passwordFile string
+
+	make bool // it may be a directory that is not there yet
 }
 
 func (s *storeFlags) flags(f *pflag.FlagSet) {
@@ -56,6 +58,9 @@ func (s *storeFlags) check() (dir string, of *etcd.Options, err error) {
 	case (s.user == "") != (s.passwordFile == ""):
 		return "", nil, errors.New("--store-user and --store-password-file: give both or none")
 	}
+	if !strings.HasPrefix(s.url, "etcd://") {
+		return "", nil, fmt.Errorf("--store: %q: write file:DIR or etcd://HOST:PORT/PREFIX", s.url)
+	}
 	o, err := etcd.Parse(s.url)
 	if err != nil {
 		return "", nil, fmt.Errorf("--store: %w", err)
@@ -86,6 +91,14 @@ func (s *storeFlags) open(log *slog.Logger) (revisions.Engine, io.Closer, error)
 		return nil, nil, err
 	}
 	if of == nil {
+		switch is, free, err := file.Found(dir); {
+		case err != nil:
+			return nil, nil, failure{fmt.Errorf("%s: %w", s.url, err), ""}
+		case !is && !s.make:
+			return nil, nil, outcome{failure{fmt.Errorf("there is no store in %s", dir), "chancery apply and chancery serve make one"}, notFound}
+		case !is && !free:
+			return nil, nil, outcome{failure{fmt.Errorf("there is no store in %s, but something else", dir), "a store is made in a directory that is empty, or not there"}, notFound}
+		}
 		e, err := file.Open(dir, log)
 		if err != nil {
 			return nil, nil, failure{fmt.Errorf("%s: %w", s.url, err), ""}

@@ -84,6 +84,7 @@ func storedOf(cmd *cobra.Command, s *serving) (source, error) {
 func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
 	d.store, d.metrics, d.changed = st, m, changed
 	d.as = dir.New("", store.New(), d.options(s.log))
+	s.at.make = true
 	engine, closer, err := s.at.open(s.log)
 	if err != nil {
 		return nil, err

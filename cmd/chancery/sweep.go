@@ -34,7 +34,7 @@ more. What a group is frozen at stays, with all that came after it, and so does 
 revision. Others may commit and serve meanwhile. Nobody can roll back to a revision that is gone.
 
 Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read or written; 2 wrong usage;
-5 another program sweeps the store.`,
+3 no etcd answers; 5 another program sweeps the store.`,
 		Example: `  chancery sweep --store file:/var/lib/chancery/store --dry-run
   chancery sweep --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt --keep 5000`,
 		Args: cobra.NoArgs,

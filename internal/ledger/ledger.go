@@ -146,7 +146,14 @@ func At(ctx context.Context, r *revisions.Repository, n revisions.Number) (*revi
 	}
 	s, err := r.Head(ctx)
 	if err == nil && s.Revision.Number == 0 {
-		err = fmt.Errorf("a revision: %w", revisions.ErrNotFound)
+		err = noRevision{}
 	}
 	return s, err
 }
+
+// noRevision is that of a store that is empty.
+type noRevision struct{}
+
+func (noRevision) Error() string { return "the store has no revision yet" }
+
+func (noRevision) Unwrap() error { return revisions.ErrNotFound }

@@ -52,6 +52,20 @@ func Open(dir string, log *slog.Logger) (*Engine, error) {
 	return e, e.prepare()
 }
 
+// Found says of a directory whether a store is in it, and if not, whether one can be made there: it is empty, or not there.
+func Found(dir string) (is, free bool, err error) {
+	all, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, true, nil
+	}
+	for _, f := range all {
+		if f.Name() == tmp || f.Name() == "head" { // the first is there before the first revision, and not in every copy
+			return true, false, nil
+		}
+	}
+	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // that of a volume that is empty
+}
+
 // tmp has what is being written, and the files that are locked.
 const tmp = ".tmp"
 

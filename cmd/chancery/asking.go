@@ -148,7 +148,9 @@ func asked(err error) error {
 		return outcome{f, noServer}
 	case http.StatusNotFound:
 		f.error = errors.New(printable.Line(r.Said.Message)) // which parameter it was says nothing here
-		if strings.HasPrefix(f.hint, "/api/") {
+		if strings.HasPrefix(f.hint, "/api/v1/groups") {
+			f.hint = "chancery get groups lists those that there are"
+		} else if strings.HasPrefix(f.hint, "/api/") {
 			f.hint = "chancery get clients lists those that are connected"
 		}
 		return outcome{f, notFound}

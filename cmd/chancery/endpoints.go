@@ -61,8 +61,10 @@ answers, or it lets nobody in; 4 there is no such group, or the server takes no 
 		Example: `  chancery endpoints put backend 10.0.0.1:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints put backend 10.0.0.1:8080 --id pod-1 --ttl 30s --weight 3 --zone eu-1a
   chancery endpoints put backend --file endpoints.json`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case one.Weight == 0 && cmd.Flags().Changed("weight"):
+				return errors.New("--weight must be 1 to 100000: have an endpoint get nothing with --health DRAINING, or remove it")
 			case file != "" && len(args) != 1:
 				return errors.New("put --file needs one CLUSTER")
 			case file == "" && len(args) != 2:
@@ -193,7 +195,8 @@ func endpointsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [CLUSTER]",
 		Short: "List clusters with registered endpoints, or the endpoints of one",
-		Long: `Ls lists what is registered.
+		Long: `Ls lists what is registered. With -o name it prints the names of clusters, or the ids of
+the endpoints of one.
 
 Exit codes: 0 listed; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 the
 cluster is not registered, or the server takes no endpoints.`,
@@ -226,6 +229,13 @@ cluster is not registered, or the server takes no endpoints.`,
 // listEndpoints prints clusters, or the endpoints of one.
 func listEndpoints(cmd *cobra.Command, o *output, list *adminapi.EndpointList, one bool) error {
 	out := cmd.OutOrStdout()
+	if one && o.format == "name" {
+		var all []adminapi.Endpoint
+		for _, c := range list.Items {
+			all = append(all, c.Endpoints...)
+		}
+		return data(o, out, list, all, func(e adminapi.Endpoint) string { return e.ID })
+	}
 	if !o.people() {
 		return data(o, out, list, list.Items, func(c adminapi.RegisteredCluster) string { return c.Cluster })
 	}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// What is registered by hand is listed by its names, and what is asked for wrongly is told with what to do.
+func TestEndpointsByHand(t *testing.T) {
+	t.Parallel()
+	socket := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
+	serve(t, []string{"--endpoints", "--admin-listen", socket}, "a.yaml", cluster("a"))
+	chancery(t, 0, "ok: 1 set", "endpoints", "put", "b", "10.0.0.1:80", "--admin", socket)
+	chancery(t, 0, "ok: 1 set", "endpoints", "put", "b", "10.0.0.2:80", "--id", "two", "--admin", socket)
+	for want, args := range map[string][]string{"b\n": {}, "10.0.0.1:80\ntwo\n": {"b"}} {
+		out, err := exec.CommandContext(t.Context(), binary, append([]string{"endpoints", "ls", "-o", "name", "--admin", socket}, args...)...).Output()
+		if err != nil || string(out) != want {
+			t.Errorf("%v: %q, want %q; %v", args, out, want, err)
+		}
+	}
+	chancery(t, 4, "get groups", "endpoints", "put", "b", "10.0.0.1:80", "-g", "nosuch", "--admin", socket)
+	chancery(t, 2, "must be 1 to 100000", "endpoints", "put", "b", "10.0.0.1:80", "--weight", "0", "--admin", socket)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
@@ -22,6 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/printable"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
 )
 
 // A committing is what commands are told that make a revision.
@@ -191,8 +193,13 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
 	}
 	req := adminapi.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
+	var doubts []findings.Problem
 	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
-		return (&ledger.Committer{Repo: r}).Commit(ctx, items, req, req.Author)
+		warn := func(next *revisions.Snapshot) error {
+			doubts = doubtsOf(next, opts)
+			return nil
+		}
+		return (&ledger.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
 	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
 		lines := make([]adminapi.RevisionItem, len(items))
 		for i, it := range items {
@@ -203,7 +210,20 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range doubts {
+		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(p.Error()))
+	}
 	return printCommit(cmd.OutOrStdout(), done, a.dryRun)
+}
+
+// doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
+func doubtsOf(next *revisions.Snapshot, opts dir.Options) []findings.Problem {
+	opts.Review = nil
+	src := dir.New("", store.New(), opts)
+	if err := src.Restore(applied.Config(next, time.Now())); err != nil {
+		return nil
+	}
+	return src.Summary().Warnings
 }
 
 // plainly says where what is committed goes over a network in plain text, and what is against it; "": it does not.

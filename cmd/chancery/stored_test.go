@@ -102,6 +102,19 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r3 by ana: why", "status", "--admin", admin)
 }
 
+// A server of a store says what its revision refers to that is missing, as a server of files does.
+func TestServeStoreDangling(t *testing.T) {
+	t.Parallel()
+	at, admin, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
+	write(t, config, "a.yaml", strings.Replace(cluster("a"), "name: a", "name: a\ntype: EDS\neds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}", 1))
+	apply := []string{"apply", config, "--store", at, "-m", "why"}
+	chancery(t, 0, `CDS "a" refers to EDS "a"`, append(apply, "--dry-run")...)
+	chancery(t, 0, `CDS "a" refers to EDS "a"`, apply...)
+	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", admin)
+	d.clusters().gets("a")
+	chancery(t, 1, `CDS "a" refers to EDS "a"`, "status", "--admin", admin)
+}
+
 // Wait --revision does not say yes for a group that is served of an earlier one: frozen, in a rollout, or after one that was given up.
 func TestWaitHeld(t *testing.T) {
 	t.Parallel()

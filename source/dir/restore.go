@@ -98,6 +98,10 @@ func (s *Source) Restore(c LastGood) error {
 	s.home = s.parts[groups.Default]
 	s.hides(is...)
 	s.serves()
+	if s.opts.References {
+		s.missing = problems(s.dangling())
+		s.doubted.Store(&doubted{s.doubts(), len(s.counted(s.missing))})
+	}
 	return nil
 }
 

@@ -36,7 +36,7 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 		if of == nil {
 			return waited, nil
 		}
-		if n, err := revisions.ParseNumber(of.Revision); err != nil || n < want {
+		if n, _ := revisions.ParseNumber(of.Revision); n < want {
 			return waited, nil // others say that it is not served yet, or why not
 		}
 		var stays, goes []string

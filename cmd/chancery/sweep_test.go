@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +22,24 @@ func (denying) Lease(context.Context, string) (context.Context, func(), error) {
 	return nil, nil, fmt.Errorf("lease/sweep: %w", revisions.ErrDenied)
 }
 
+// A logged is what a log was told.
+type logged struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // A server sweeps when a tenth more is there than it is to keep; one that may not says so once.
 func TestSweeper(t *testing.T) {
 	at := t.TempDir()
@@ -42,7 +59,7 @@ func TestSweeper(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var may, mayNot bytes.Buffer
+		var may, mayNot logged
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -56,11 +73,13 @@ func TestSweeper(t *testing.T) {
 			commit()
 		}
 		time.Sleep(24 * time.Hour)
-		if _, err := repo.At(t.Context(), 1); err != nil || may.Len() > 0 {
+		synctest.Wait()
+		if _, err := repo.At(t.Context(), 1); err != nil || may.String() != "" {
 			t.Errorf("%v, %s", err, may.String())
 		}
 		commit()
 		time.Sleep(24 * time.Hour)
+		synctest.Wait()
 		if due, err := repo.Due(t.Context(), 20); due != 0 || err != nil || !strings.Contains(may.String(), `msg="the store is swept" oldest=r3 revisions=2`) {
 			t.Errorf("%d, %v, %s", due, err, may.String())
 		}

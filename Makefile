@@ -10,7 +10,7 @@ SHELL := /usr/bin/env bash
 STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
 MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors
 WORLDS   ?= 40000
-FUZZTIME ?= 1s
+FUZZTIME ?= 1000x
 SOAK     ?= 1h
 CHAOS    ?= 30m # of chaos-store
 SEED     ?= 0   # of chaos-store; 0: any
@@ -56,7 +56,7 @@ memory: ## What takes how much memory, and what is slow and not concurrent: with
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
-fuzz: ## Each fuzz target for FUZZTIME, 1 s since there are many, and 1,000 inputs at least
+fuzz: ## Each fuzz target for FUZZTIME: 1,000 inputs (1000x), since there are many; or a time (1m)
 	tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh

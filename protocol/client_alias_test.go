@@ -116,6 +116,14 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1", "refused y [z] 1: it is bad", "absent y [z]")
 	})
 
+	t.Run("CLI-12 that what was held is gone with the name that found it ends no refusal of who the server does not know yet", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x"))})
+		c.Subscribe(xds.Cluster, "y")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "bad", "z")}, Removed: []string{"x"}}})
+		c.told("updated y [x] 1", "refused y [y z] 1: it is bad", "removed y [y x] 1", "refused y [y]: it is bad")
+	})
+
 	t.Run("CLI-3 what is missing and held is gone, and what is refused and found by its name stays so", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})

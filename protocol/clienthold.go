@@ -139,6 +139,14 @@ func (c *Client) gone(w *clientType, name string, asked []string, why error) {
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
 }
 
+// repeat tells names that have heard that a resource is gone that what was sent of it is no less bad.
+func (c *Client) repeat(w *clientType, name string, n *clientName, asked []string) {
+	if len(asked) == 0 {
+		return
+	}
+	c.tellOf(w, ClientEvent{Kind: n.fault.kind(), Name: name, Err: n.fault.err, Asked: asked})
+}
+
 // inform tells who asks for what others know to be refused that it is.
 func (c *Client) inform(w *clientType, name string, n *clientName) {
 	f := n.fault
@@ -146,11 +154,7 @@ func (c *Client) inform(w *clientType, name string, n *clientName) {
 		return
 	}
 	f.by = append(f.by, name)
-	kind := Refused
-	if !f.refused {
-		kind = Errored
-	}
-	c.tellOf(w, ClientEvent{Kind: kind, Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
+	c.tellOf(w, ClientEvent{Kind: f.kind(), Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
 }
 
 // asker lists a name if it is asked.
@@ -215,7 +219,9 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 			c.retain(w, s, n)
 		default:
 			w.part(name, s) // it hears that once
+			still := slices.DeleteFunc(slices.Clone(w.askers(s, n.res)), func(x string) bool { return n.fault == nil || !slices.Contains(n.fault.by, x) })
 			c.release(w, s, n, why)
+			c.repeat(w, s, n, still)
 			w.tidy(s, n)
 		}
 	}

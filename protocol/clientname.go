@@ -67,6 +67,14 @@ type fault struct {
 	at      time.Time
 }
 
+// kind is that of the event that tells of it.
+func (f *fault) kind() ClientEventKind {
+	if f.refused {
+		return Refused
+	}
+	return Errored
+}
+
 // maxStrays is of how many resources of a type it is remembered that they were refused though
 // nobody asks for them by their own name. A server could invent bad ones without end.
 const maxStrays = 1000

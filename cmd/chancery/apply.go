@@ -67,6 +67,11 @@ func (c *committing) check() error {
 
 // withStore calls f with the repository of a store.
 func withStore(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func(ctx context.Context, r *revisions.Repository) error) error {
+	return withEngine(cmd, at, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) error { return f(ctx, r) })
+}
+
+// withEngine calls f with what a store is kept in, too.
+func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error) error {
 	_, of, err := at.check()
 	if err != nil {
 		return err
@@ -78,7 +83,7 @@ func withStore(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func
 	defer closer.Close()
 	ctx, cancel := context.WithTimeout(contextOf(cmd), timeout)
 	defer cancel()
-	err = f(ctx, revisions.Open(e, revisions.Options{}))
+	err = f(ctx, e, revisions.Open(e, revisions.Options{}))
 	_, told := errors.AsType[failure](err)
 	_, coded := errors.AsType[outcome](err)
 	switch {

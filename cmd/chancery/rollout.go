@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -38,18 +37,6 @@ Servers of the store do that; one of them decides, and another one if it ends.`,
 		rolloutChange("resume", "Go on after a pause", "Resume has a rollout go on that was paused.", func(s *rollout.State, why string) { s.Turn(time.Now(), rollout.Running, s.Step, why) }),
 		rolloutChange("abort", "Serve all nodes again what they had before", "Abort ends a rollout: all nodes are served what the groups were frozen at.", func(s *rollout.State, why string) { s.Turn(time.Now(), rollout.Aborted, s.Step, why) }))
 	return cmd
-}
-
-// withRollouts calls f with a store.
-func withRollouts(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error) error {
-	return withStore(cmd, at, timeout, func(ctx context.Context, r *revisions.Repository) error {
-		e, closer, err := at.open(slog.New(slog.DiscardHandler))
-		if err != nil {
-			return err
-		}
-		defer closer.Close()
-		return f(ctx, e, r)
-	})
 }
 
 func rolloutStart() *cobra.Command {
@@ -95,7 +82,7 @@ Exit codes: 0 begun; 1 the store cannot be read or written, or what is asked for
 			if err := s.Check(); err != nil {
 				return err
 			}
-			return withRollouts(cmd, &c.at, c.timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
+			return withEngine(cmd, &c.at, c.timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
 				err := rollout.Start(ctx, e, r, s, of)
 				if busy, ok := errors.AsType[*rollout.BusyError](err); ok {
 					return outcome{failure{err, "chancery rollout abort " + busy.Rollout + " ends it"}, conflicted}
@@ -193,7 +180,7 @@ under way.`,
 			if err := c.check(); err != nil {
 				return err
 			}
-			return withRollouts(cmd, &c.at, c.timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
+			return withEngine(cmd, &c.at, c.timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
 				id, err := rolloutID(ctx, e, args)
 				if err != nil {
 					return err
@@ -280,7 +267,7 @@ Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no etcd answe
 				return err
 			}
 			var all []rolloutItem
-			if err := withRollouts(cmd, &p.at, p.timeout, func(ctx context.Context, e revisions.Engine, _ *revisions.Repository) (err error) {
+			if err := withEngine(cmd, &p.at, p.timeout, func(ctx context.Context, e revisions.Engine, _ *revisions.Repository) (err error) {
 				all, err = rolloutItems(ctx, e, args)
 				return err
 			}); err != nil {

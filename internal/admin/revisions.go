@@ -40,6 +40,14 @@ func (s *Server) ofStore() error {
 	return nil
 }
 
+// plain is the error of a question that takes no parameters, and is for a server with a store.
+func (s *Server) plain(r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	return s.ofStore()
+}
+
 func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	t, name, limit := q.typ("type"), q.text("name"), q.limit(50)
@@ -78,10 +86,7 @@ func revisionOf(r *http.Request) (revisions.Number, error) {
 }
 
 func (s *Server) revision(w http.ResponseWriter, r *http.Request) error {
-	if q := queryOf(r); q.err != nil {
-		return q.err
-	}
-	if err := s.ofStore(); err != nil {
+	if err := s.plain(r); err != nil {
 		return err
 	}
 	n, err := revisionOf(r)
@@ -104,10 +109,7 @@ func (s *Server) revision(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) blame(w http.ResponseWriter, r *http.Request) error {
-	if q := queryOf(r); q.err != nil {
-		return q.err
-	}
-	if err := s.ofStore(); err != nil {
+	if err := s.plain(r); err != nil {
 		return err
 	}
 	t, err := typeInPath(r)
@@ -133,10 +135,7 @@ func typeInPath(r *http.Request) (*xds.Type, error) {
 
 // revisionItems sends all of a revision, a line each, without what may not be shown.
 func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
-	if q := queryOf(r); q.err != nil {
-		return q.err
-	}
-	if err := s.ofStore(); err != nil {
+	if err := s.plain(r); err != nil {
 		return err
 	}
 	n, err := revisionOf(r)

@@ -14,33 +14,39 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// commitAll commits items in the place of all there are.
+func commitAll(t *testing.T, writer *revisions.Repository, items ...*revisions.Item) {
+	t.Helper()
+	base, err := writer.Head(t.Context())
+	if err == nil {
+		_, err = writer.Commit(t.Context(), base, base.To(items), revisions.Note{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holdEdge has the group edge held; at revision 0: not any more.
+func holdEdge(t *testing.T, writer *revisions.Repository, h revisions.Hold) {
+	t.Helper()
+	if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		if holds["edge"] = h; h.Number == 0 {
+			delete(holds, "edge")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A held group is served as it was, whatever is committed to it; at equal versions, and by who starts later, too. Who asks for
 // the newest is told when a hold has come or gone.
 func TestHeldGroup(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
 	edge := definition("edge", "match: {cluster: edge}\n")
-	commit := func(items ...*revisions.Item) {
-		t.Helper()
-		base, err := writer.Head(t.Context())
-		if err == nil {
-			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold := func(n revisions.Number) {
-		t.Helper()
-		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
-			if holds["edge"] = (revisions.Hold{Number: n}); n == 0 {
-				delete(holds, "edge")
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	commit := func(items ...*revisions.Item) { t.Helper(); commitAll(t, writer, append(items, edge)...) }
+	hold := func(n revisions.Number) { t.Helper(); holdEdge(t, writer, revisions.Hold{Number: n}) }
 	commit(route(t, "edge", "a", "one"), route(t, "default", "x", "one"))
 	st := store.New()
 	src := New(&silent{Engine: engine(t, at)}, st, Options{Poll: time.Hour})
@@ -112,16 +118,7 @@ func TestLane(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
 	edge := definition("edge", "match: {cluster: edge}\ninclude: [default]\n")
-	commit := func(items ...*revisions.Item) {
-		t.Helper()
-		base, err := writer.Head(t.Context())
-		if err == nil {
-			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	commit := func(items ...*revisions.Item) { t.Helper(); commitAll(t, writer, append(items, edge)...) }
 	commit(route(t, "edge", "a", "one"), route(t, "default", "x", "one"))
 	st := store.New()
 	var items []*revisions.Item
@@ -150,12 +147,7 @@ func TestLane(t *testing.T) {
 	}
 	hold := func(pick revisions.Pick) {
 		t.Helper()
-		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
-			holds["edge"] = revisions.Hold{Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Pick: pick}}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		holdEdge(t, writer, revisions.Hold{Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Pick: pick}})
 		if _, err := src.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -184,25 +176,8 @@ func TestHoldsGoOn(t *testing.T) {
 	st := store.New()
 	src := New(engine(t, at), st, Options{})
 	edge := definition("edge", "match: {cluster: edge}\n")
-	commit := func(items ...*revisions.Item) {
-		t.Helper()
-		base, err := writer.Head(t.Context())
-		if err == nil {
-			_, err = writer.Commit(t.Context(), base, base.To(append(items, edge)), revisions.Note{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold := func(h revisions.Hold) {
-		t.Helper()
-		if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
-			holds["edge"] = h
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	commit := func(items ...*revisions.Item) { t.Helper(); commitAll(t, writer, append(items, edge)...) }
+	hold := func(h revisions.Hold) { t.Helper(); holdEdge(t, writer, h) }
 	serves := func(rejected bool, n revisions.Number, turns int, groups ...string) {
 		t.Helper()
 		_, err := src.Load(t.Context())

@@ -124,6 +124,17 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1", "refused y [y z] 1: it is bad", "removed y [y x] 1", "refused y [y]: it is bad")
 	})
 
+	t.Run("CLI-12 an error ends with what it was of, also for a name that the server does not know yet", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x")), Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 5, Message: "no"}}}})
+		c.Subscribe(xds.Cluster, "y")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: removed})
+		c.told("updated y [x] 1", "errored y [x] 1: the server reports code 5: no", "removed y [y x] 1")
+		if is := c.State(xds.Cluster, "y").Status; is != protocol.DoesNotExist {
+			t.Errorf("it is %s", is)
+		}
+	})
+
 	t.Run("CLI-3 what is missing and held is gone, and what is refused and found by its name stays so", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})

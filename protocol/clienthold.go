@@ -173,10 +173,14 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 	w.tidy(name, n)
 }
 
-// release lets go of a resource, and tells why. What was refused in its place is no less there.
+// release lets go of a resource, and tells why. What was refused in its place is no less there; an error
+// was of it.
 func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.let(w, name, n)
+	if n.fault != nil && n.fault.of == "" {
+		n.fault = nil
+	}
 	w.lacking(name, n)
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
 }

@@ -15,7 +15,7 @@ SOAK     ?= 1h
 CHAOS    ?= 30m # of chaos-store
 SEED     ?= 0   # of chaos-store; 0: any
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
-SERIAL   := UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
+SERIAL   := Scripts|UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
 PLAIN    := Memory|$(SERIAL)
 # Packages without a goroutine, as internal/deps proves of the protocol.
 PURE     := ./protocol/... ./internal/deps ./internal/mutants
@@ -24,8 +24,9 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 RESULTS := $(CURDIR)/.cache/test
 # Runs tests, prints a line per package, the output of what fails and the reason
 # of what is skipped, and keeps the results of stage $@ for `make coverage`. None
-# comes from Go's cache, which does not see the programs that tests build and run.
-GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1
+# comes from Go's cache, which does not see the programs that tests build and run. They are
+# linked without what a debugger needs (-w), and `make lint` has vetted them.
+GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1 -vet=off -ldflags=-w
 
 .PHONY: help test $(STAGES) soak chaos chaos-store floors-store mutants bench clean
 
@@ -45,7 +46,7 @@ lint: ## golangci-lint, which vets, too; formatting included
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 
 race: .cache/envoy ## Unit tests, under the race detector
-	@packages=$$(go list ./... | grep -vxFf <(go list $(PURE))); $(GOTEST) -race -skip '$(SERIAL)' $$packages
+	@packages=$$(go list ./... | grep -vxFf <(go list $(PURE))); $(GOTEST) -race -skip '$(SERIAL)|CommandsOfDocs' $$packages # `make examples` runs the commands of the docs
 
 pure: ## Unit tests of packages in which nothing is concurrent: ten times as slow under the race detector, which has nothing to detect there
 	@$(GOTEST) -skip Simulation $(PURE)

@@ -318,6 +318,12 @@ func TestReplaceAndLimits(t *testing.T) {
 	if res, err := r.Replace(ctx, Cluster{Name: "y"}, nil, 0); err != nil || res != (Result{}) || r.sees("y") != 0 {
 		t.Fatal(res, err)
 	}
+	if all := r.List("", ""); len(all) != 2 || all[0].Name != "x" || all[0].Total != 2 || all[0].Endpoints != nil || all[1].Total != 0 {
+		t.Errorf("%+v", all)
+	}
+	if all := r.List("default", "x"); len(all) != 1 || all[0].Total != 2 || len(all[0].Endpoints) != 2 {
+		t.Errorf("%+v", all)
+	}
 	for name, f := range map[string]func() error{
 		"there is no such group": func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
 		"2 clusters":             func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },

@@ -131,9 +131,9 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 	list := adminapi.EndpointList{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointList, Items: []adminapi.RegisteredCluster{}}
 	found := 0
 	for _, l := range s.Endpoints.List(group, name) {
-		item := adminapi.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: len(l.Endpoints)}
+		item := adminapi.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: l.Total}
 		for _, e := range l.Endpoints {
-			if name != "" && (id == "" || id == e.ID) {
+			if id == "" || id == e.ID {
 				item.Endpoints = append(item.Endpoints, shown(e))
 			}
 		}

@@ -1,0 +1,138 @@
+package endpoints
+
+import (
+	"context"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// hear takes what the engine tells.
+func (r *Registry) hear(changes []Change, reset bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reset {
+		gone := map[Key]bool{}
+		for _, k := range r.set.Keys() {
+			gone[k] = true
+		}
+		for _, c := range changes {
+			delete(gone, c.Key)
+		}
+		for k := range gone {
+			r.apply(Change{Key: k})
+		}
+	}
+	for _, c := range changes {
+		r.apply(c)
+	}
+	if !r.begun {
+		r.begun = true
+		r.told.set, r.told.removed, r.told.clusters = 0, 0, nil // nobody has registered that now
+	}
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
+}
+
+// apply makes a change, or says why not.
+func (r *Registry) apply(c Change) {
+	err := r.room(c)
+	changed := false
+	if err == nil {
+		changed, err = r.set.Apply(c)
+	}
+	if err != nil {
+		r.told.wrong(c.Key, err)
+	} else if changed && c.ID != "" {
+		r.told.change(c)
+	}
+}
+
+// room returns an error if there is none for a change: what several servers write at once, or is replaced, may be
+// more for a while than one of them takes, but not more than twice that.
+func (r *Registry) room(c Change) error {
+	if c.Value == nil {
+		return nil
+	}
+	at := r.set.clusters[c.Cluster]
+	if at == nil && len(r.set.clusters) >= 2*r.opts.MaxClusters {
+		return &LimitError{"clusters", 2 * r.opts.MaxClusters}
+	}
+	if _, has := at.find(c.ID); c.ID == "" || has {
+		return nil
+	}
+	if at != nil && len(at.entries) >= 2*r.opts.PerCluster {
+		return &LimitError{"endpoints of a cluster", 2 * r.opts.PerCluster}
+	}
+	if r.set.len >= 2*r.opts.MaxEndpoints {
+		return &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
+	}
+	return nil
+}
+
+// serve puts what has changed into the store.
+func (r *Registry) serve(ctx context.Context) {
+	say := time.NewTicker(10 * time.Second)
+	defer say.Stop()
+	defer r.say()
+	for first := true; ; {
+		select {
+		case <-r.bell:
+		case <-say.C:
+			r.say()
+			continue
+		case <-ctx.Done():
+			return
+		}
+		r.Flush()
+		if first {
+			r.say()
+			close(r.loaded)
+			first = false
+		}
+		t := time.NewTimer(r.opts.Every)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// Flush puts what has changed into the store at once.
+func (r *Registry) Flush() {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
+	r.mu.Lock()
+	all := r.set.Take()
+	r.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	_, err := r.store.Update(func(tx *store.Tx) error {
+		for _, a := range all {
+			over := tx.Group(store.Over(a.Group))
+			if a.Resource != nil {
+				over.Set(a.Resource)
+			} else {
+				over.Delete(xds.Endpoint, a.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.opts.Log.Error("registered endpoints are not served", "error", err)
+	}
+}
+
+// say tells the log what happened since it was called last.
+func (r *Registry) say() {
+	r.mu.Lock()
+	t := r.told
+	r.told = tally{}
+	r.mu.Unlock()
+	t.say(r.opts.Log)
+}

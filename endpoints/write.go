@@ -1,0 +1,238 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A LimitError says that there is no room.
+type LimitError struct {
+	What string
+	Most int
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("there may be %d %s at most", e.Most, e.What) }
+
+// ErrNoGroup says that there is no such group.
+var ErrNoGroup = errors.New("there is no such group")
+
+// ErrNone says that something is not registered.
+var ErrNone = errors.New("not registered")
+
+// Result says what became of a registration.
+type Result struct{ Set, Unchanged, Removed int }
+
+// checked returns what to register in the one way to write it, without those that are said twice.
+func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Cluster, []Registered, error) {
+	c, err := c.normal()
+	if err != nil {
+		return c, nil, err
+	}
+	if r.opts.Known != nil && !r.opts.Known(c.Group) {
+		return c, nil, fmt.Errorf("group %q: %w", c.Group, ErrNoGroup)
+	}
+	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
+		return c, nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)
+	}
+	if len(all) > r.opts.PerCluster {
+		return c, nil, &LimitError{"endpoints of a cluster", r.opts.PerCluster}
+	}
+	seen := make(map[string]int, len(all))
+	out := make([]Registered, len(all))
+	for i, one := range all {
+		at := func(err error) error {
+			if e, ok := errors.AsType[*FieldError](err); ok {
+				return &FieldError{fmt.Sprintf("endpoints[%d].%s", i, e.Field), e.Message}
+			}
+			return err
+		}
+		if one.Endpoint, err = one.Endpoint.normal(); err != nil {
+			return c, nil, at(err)
+		}
+		if one.ID == "" {
+			one.ID = one.Endpoint.at()
+		}
+		if err = word("id", one.ID, false); err != nil {
+			return c, nil, at(err)
+		}
+		if first, twice := seen[one.ID]; twice {
+			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is that of endpoints[%d]", cut(one.ID), first)
+		}
+		seen[one.ID], out[i] = i, one
+	}
+	return c, out, nil
+}
+
+// Put registers endpoints of a cluster, in place of those with the same IDs. With a ttl they have a lease: they go
+// when that time is over, unless Put is called with the same again, which renews the lease and writes nothing. A
+// cluster without endpoints that is put is served without any. Errors are a [FieldError], a [LimitError],
+// [ErrNoGroup], or of the engine.
+func (r *Registry) Put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
+	return r.put(ctx, c, all, ttl, false)
+}
+
+// Replace is Put of all endpoints of a cluster: others are removed, after those are there.
+func (r *Registry) Replace(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
+	return r.put(ctx, c, all, ttl, true)
+}
+
+func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, whole bool) (Result, error) {
+	c, all, err := r.checked(c, all, ttl)
+	if err != nil {
+		return Result{}, err
+	}
+	if ttl == 0 {
+		return r.write(ctx, c, all, 0, 0, whole)
+	}
+	if id := r.leaseOf(c, all, ttl); id != 0 {
+		if err := r.engine.Renew(ctx, id); err == nil {
+			return r.write(ctx, c, all, ttl, id, whole)
+		} else if !errors.Is(err, ErrNoLease) {
+			return Result{}, err
+		}
+	}
+	id, err := r.engine.Grant(ctx, ttl)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.write(ctx, c, all, ttl, id, whole)
+}
+
+// leaseOf returns the lease that these endpoints have together, and nothing else has; 0: there is none.
+func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id LeaseID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, one := range all {
+		e := r.set.get(Key{c, one.ID})
+		if e == nil || e.lease == 0 || e.ttl != ttl || i > 0 && e.lease != id {
+			return 0
+		}
+		id = e.lease
+	}
+	if id == 0 || r.set.leases[id] != len(all) {
+		return 0
+	}
+	return id
+}
+
+// write writes what differs from what is there.
+func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
+	changes, res, err := r.differ(c, all, ttl, id, whole)
+	if err != nil || len(changes) == 0 {
+		return res, err
+	}
+	return res, r.engine.Write(ctx, changes)
+}
+
+// differ returns what is to be written.
+func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (changes []Change, res Result, err error) {
+	values := make([][]byte, len(all))
+	for i, one := range all {
+		if values[i], err = encode(one.Endpoint, ttl); err != nil {
+			return nil, res, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.set.clusters[c]
+	if at == nil || !at.claimed {
+		changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
+	}
+	stays := make(map[string]bool, len(all))
+	more := 0
+	for i, one := range all {
+		stays[one.ID] = true
+		e := r.set.get(Key{c, one.ID})
+		if e != nil && e.lease == id && string(e.value) == string(values[i]) {
+			res.Unchanged++
+			continue
+		}
+		if e == nil {
+			more++
+		}
+		res.Set++
+		changes = append(changes, Change{Key{c, one.ID}, values[i], id})
+	}
+	if whole && at != nil {
+		for _, e := range at.entries {
+			if !stays[e.id] {
+				res.Removed++
+				changes = append(changes, Change{Key: Key{c, e.id}})
+			}
+		}
+	}
+	clusters := 0
+	if at == nil {
+		clusters = 1
+	}
+	if more > 0 {
+		more -= res.Removed
+	}
+	return changes, res, r.fits(at, clusters, more, more)
+}
+
+// fits returns an error if there is no room for so many new clusters, so many endpoints more of one, and so many in all. The
+// registry is locked.
+func (r *Registry) fits(at *cluster, clusters, more, all int) error {
+	has := 0
+	if at != nil {
+		has = len(at.entries)
+	}
+	switch {
+	case clusters > 0 && len(r.set.clusters)+clusters > r.opts.MaxClusters:
+		return &LimitError{"clusters", r.opts.MaxClusters}
+	case more > 0 && has+more > r.opts.PerCluster:
+		return &LimitError{"endpoints of a cluster", r.opts.PerCluster}
+	case all > 0 && r.set.len+all > r.opts.MaxEndpoints:
+		return &LimitError{"endpoints", r.opts.MaxEndpoints}
+	}
+	return nil
+}
+
+// Remove removes endpoints of a cluster by their IDs; all if there are none. The cluster is still
+// served, without them. [ErrNone] says that none of them is registered.
+func (r *Registry) Remove(ctx context.Context, c Cluster, ids ...string) (Result, error) {
+	return r.remove(ctx, c, false, ids)
+}
+
+// Release removes all of a cluster, and what is said elsewhere of its endpoints, in a file or a revision, counts again. If
+// nothing is, clients keep the endpoints that they have: the protocol has no way to take an assignment back.
+func (r *Registry) Release(ctx context.Context, c Cluster) (Result, error) {
+	return r.remove(ctx, c, true, nil)
+}
+
+func (r *Registry) remove(ctx context.Context, c Cluster, release bool, ids []string) (Result, error) {
+	c, err := c.normal()
+	if err != nil {
+		return Result{}, err
+	}
+	var changes []Change
+	r.mu.Lock()
+	at := r.set.clusters[c]
+	if at != nil && len(ids) == 0 {
+		for _, e := range at.entries {
+			changes = append(changes, Change{Key: Key{c, e.id}})
+		}
+	}
+	for _, id := range ids {
+		if r.set.get(Key{c, id}) != nil {
+			changes = append(changes, Change{Key: Key{c, id}})
+		}
+	}
+	res := Result{Removed: len(changes)}
+	if release && at != nil && at.claimed {
+		changes = append(changes, Change{Key: Key{Cluster: c}})
+	} else if at != nil && !at.claimed && len(changes) > 0 {
+		changes = append([]Change{{Key: Key{Cluster: c}, Value: []byte("{}")}}, changes...)
+	}
+	r.mu.Unlock()
+	if at == nil || len(ids) > 0 && res.Removed == 0 {
+		return res, ErrNone
+	}
+	if len(changes) == 0 {
+		return res, nil
+	}
+	return res, r.engine.Write(ctx, changes)
+}

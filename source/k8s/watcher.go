@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -15,10 +14,7 @@ import (
 	"time"
 
 	discovery "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -58,7 +54,6 @@ type Watcher struct {
 
 	mu      sync.Mutex      // guards what follows; held for memory only
 	changed map[string]bool // services
-	said    time.Time       // when the log was told that slices cannot be watched
 }
 
 const byService = "service"
@@ -88,20 +83,8 @@ func New(client kubernetes.Interface, tell func(cluster string, all []adminapi.E
 		w.of[m.Cluster] = append(w.of[m.Cluster], m.Service)
 		w.by[m.Namespace+"/"+m.Name] = append(w.by[m.Namespace+"/"+m.Name], m.Cluster)
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(o.Namespace), informers.WithTweakListOptions(func(l *meta.ListOptions) {
-		l.LabelSelector = selector.String()
-	}))
-	w.informer = factory.Discovery().V1().EndpointSlices().Informer()
-	err = errors.Join(
-		w.informer.AddIndexers(cache.Indexers{byService: func(x any) ([]string, error) {
-			if s, is := x.(*discovery.EndpointSlice); is && serviceOf(s) != "" {
-				return []string{serviceOf(s)}, nil
-			}
-			return nil, nil
-		}}),
-		w.informer.SetTransform(lean),
-		w.informer.SetWatchErrorHandlerWithContext(w.failed),
-	)
+	ask := &asker{api: client.DiscoveryV1().EndpointSlices(o.Namespace), selector: selector, log: o.Log}
+	w.informer, err = ask.informer(client)
 	if err == nil {
 		_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    w.hear,
@@ -110,14 +93,6 @@ func New(client kubernetes.Interface, tell func(cluster string, all []adminapi.E
 		})
 	}
 	return w, err
-}
-
-// lean leaves out of a slice what nobody needs here, and who changed what is much of it.
-func lean(x any) (any, error) {
-	if s, is := x.(*discovery.EndpointSlice); is {
-		s.ManagedFields, s.Annotations = nil, nil
-	}
-	return x, nil
 }
 
 // serviceOf is NAMESPACE/SERVICE of a slice.
@@ -144,22 +119,6 @@ func (w *Watcher) hear(x any) {
 	select {
 	case w.bell <- struct{}{}:
 	default:
-	}
-}
-
-// failed is called when a list or a watch fails, which is tried again. The log is told once a minute.
-func (w *Watcher) failed(ctx context.Context, _ *cache.Reflector, err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
-		return // what it has is too old, or it has ended: it begins anew
-	}
-	w.mu.Lock()
-	say := time.Since(w.said) > time.Minute && ctx.Err() == nil
-	if say {
-		w.said = time.Now()
-	}
-	w.mu.Unlock()
-	if say {
-		w.opts.Log.Warn("endpoint slices cannot be watched: endpoints stay as they were", "error", err)
 	}
 }
 

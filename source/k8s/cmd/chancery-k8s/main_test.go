@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -114,12 +115,12 @@ func TestFollow(t *testing.T) {
 	api.Delete("shop", "s")
 	has(t, d, "backend", "k8s/10.0.0.1:80 k8s/10.0.0.2:80 k8s/10.0.0.3:80 mine")
 
-	api.Down(true) // a start without an API server removes nothing
+	api.Refuse(http.StatusServiceUnavailable) // a start without an API server removes nothing
 	stop = start("backend=shop/b:http")
 	defer stop()
-	<-time.After(50 * time.Millisecond)
+	api.AwaitRefusal()
 	has(t, d, "backend", "k8s/10.0.0.1:80 k8s/10.0.0.2:80 k8s/10.0.0.3:80 mine")
-	api.Down(false)
+	api.Refuse(0)
 	has(t, d, "backend", "k8s/10.0.0.3:80 mine")
 	has(t, d, "old", "") // which nobody asks for any more
 }

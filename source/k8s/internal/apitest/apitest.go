@@ -1,11 +1,12 @@
 // Package apitest is an API server of Kubernetes for tests that knows EndpointSlices alone: lists, watches with
-// bookmarks and initial events, and 410 Gone.
+// bookmarks and initial events, and 410 Gone. It answers as a real one was seen to do.
 package apitest
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,8 +33,9 @@ type Server struct {
 	version   int
 	events    []event
 	compacted int
-	down      bool
-	drop      int // raised: watches end
+	refuses   int           // the code of all answers; 0: it serves
+	refused   chan struct{} // closed when it has refused something
+	drop      int           // raised: watches end
 	lists     int
 	watches   int
 }
@@ -47,9 +49,18 @@ type event struct {
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{changed: make(chan struct{}), items: map[string]*discovery.EndpointSlice{}, version: 10}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(func() { s.Down(true); s.Close() })
+	return start(t, nil)
+}
+
+func start(t testing.TB, l net.Listener) *Server {
+	s := &Server{changed: make(chan struct{}), items: map[string]*discovery.EndpointSlice{}, version: 10, refused: make(chan struct{})}
+	s.Server = httptest.NewUnstartedServer(s)
+	if l != nil {
+		_ = s.Listener.Close()
+		s.Listener = l
+	}
+	s.Server.Start()
+	t.Cleanup(func() { s.Refuse(http.StatusServiceUnavailable); s.Close() })
 	return s
 }
 
@@ -111,8 +122,16 @@ func (s *Server) Bookmark() {
 	})
 }
 
-// Down has the server end all watches and answer 503, or serve again.
-func (s *Server) Down(down bool) { s.change(func() { s.down = down }) }
+// Refuse has the server end all watches and answer with a code of HTTP, 403 or 503, until it is 0 again.
+func (s *Server) Refuse(code int) { s.change(func() { s.refuses = code }) }
+
+// AwaitRefusal waits until somebody is refused.
+func (s *Server) AwaitRefusal() {
+	s.mu.Lock()
+	refused := s.refused
+	s.mu.Unlock()
+	<-refused
+}
 
 // Drop ends all watches in the middle of a line.
 func (s *Server) Drop() { s.change(func() { s.drop++ }) }
@@ -129,6 +148,8 @@ func (s *Server) bookmark(notes map[string]string) *discovery.EndpointSlice {
 }
 
 var kind = meta.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
+
+var reasons = map[int]meta.StatusReason{http.StatusForbidden: meta.StatusReasonForbidden, http.StatusServiceUnavailable: meta.StatusReasonServiceUnavailable}
 
 func failure(code int, reason meta.StatusReason) *meta.Status {
 	return &meta.Status{TypeMeta: meta.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: meta.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason)}
@@ -153,8 +174,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	switch {
-	case s.down:
-		refuse(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable)
+	case s.refuses != 0:
+		close(s.refused)
+		s.refused = make(chan struct{})
+		refuse(s.refuses, reasons[s.refuses])
 	case err != nil || !strings.HasSuffix(r.URL.Path, "/endpointslices"):
 		refuse(http.StatusNotFound, meta.StatusReasonNotFound)
 	case q.Get("watch") == "":
@@ -213,7 +236,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, mine func(*discov
 			_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"kin`))
 			panic(http.ErrAbortHandler)
 		}
-		if s.down {
+		if s.refuses != 0 {
 			return
 		}
 		changed := s.changed

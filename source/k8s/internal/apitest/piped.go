@@ -1,0 +1,99 @@
+package apitest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// A Piped is a server whose connections are pipes, so that all of a test is in one bubble of testing/synctest.
+type Piped struct {
+	*Server
+	Client kubernetes.Interface
+	pipes  *pipes
+}
+
+// StartPiped starts a server, in a bubble, that ends with the test.
+func StartPiped(t testing.TB) *Piped {
+	t.Helper()
+	l := &pipes{arrived: make(chan net.Conn), closed: make(chan struct{})}
+	transport := &http.Transport{DialContext: l.dial}
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.test", Transport: transport, QPS: 1000, Burst: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Piped{start(t, l), c, l}
+	t.Cleanup(transport.CloseIdleConnections)
+	return s
+}
+
+// Kill cuts all connections and refuses new ones, as does the machine of a process that was killed, until Revive.
+func (p *Piped) Kill() {
+	p.pipes.mu.Lock()
+	defer p.pipes.mu.Unlock()
+	p.pipes.dead = true
+	for _, c := range p.pipes.all {
+		_ = c.Close()
+	}
+	p.pipes.all = nil
+}
+
+// Revive ends what Kill began.
+func (p *Piped) Revive() {
+	p.pipes.mu.Lock()
+	defer p.pipes.mu.Unlock()
+	p.pipes.dead = false
+}
+
+// pipes is a listener.
+type pipes struct {
+	arrived chan net.Conn
+	closed  chan struct{}
+	close   sync.Once
+
+	mu   sync.Mutex
+	dead bool
+	all  []net.Conn
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: p.Addr(), Err: syscall.ECONNREFUSED}
+	here, there := net.Pipe()
+	p.mu.Lock()
+	if p.dead {
+		p.mu.Unlock()
+		return nil, refused
+	}
+	p.all = append(p.all, there)
+	p.mu.Unlock()
+	select {
+	case p.arrived <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.arrived:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.close.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -114,7 +115,7 @@ func TestDisk(t *testing.T) {
 	both(t, "CLI-11 a directory that another program has is taken when that has ended, and is made again if it is gone", func(t *testing.T, v xds.Variant) {
 		dir := filepath.Join(t.TempDir(), "state")
 		other := begin(t, client.Config{Dir: dir}, newFake(t, "xds://a", v))
-		var log lines
+		var log logtest.Log
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
 		watch(t, c, xds.Endpoint, "e")
@@ -134,7 +135,7 @@ func TestDisk(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		stored(true)
-		if log.count("the other program has ended") != 1 || log.count("not stored") != 0 {
+		if len(log.Lines("the other program has ended")) != 1 || len(log.Lines("not stored")) != 0 {
 			t.Error("the log does not say so")
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -143,14 +144,14 @@ func TestDisk(t *testing.T) {
 		s.respond(xds.Endpoint, "v2", "e=2")
 		time.Sleep(5 * time.Second)
 		stored(true)
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || log.count("not stored") != 0 {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || len(log.Lines("not stored")) != 0 {
 			t.Error(info.Mode(), err)
 		}
 		f = newFake(t, "xds://a", v)
 		f.fail(errDown)
 		w := watch(t, begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Endpoint, "e")
 		w.want("e updated=2", "e stale=2: xds…")
-		if log.count("another program keeps") != 2 {
+		if len(log.Lines("another program keeps")) != 2 {
 			t.Error("the directory that was made again is not locked")
 		}
 	})
@@ -204,12 +205,12 @@ func TestDisk(t *testing.T) {
 				if err := os.WriteFile(files[0], damaged, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				var log lines
+				var log logtest.Log
 				f := newFake(t, "xds://a", xds.SotW)
 				c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
 				w := watch(t, c, xds.Endpoint, "e")
 				w.want()
-				if log.count("is ignored") != 1 {
+				if len(log.Lines("is ignored")) != 1 {
 					t.Errorf("%s: no line", name)
 				}
 				f.stream().respond(xds.Endpoint, "v1", "e=2")
@@ -246,7 +247,7 @@ func TestDisk(t *testing.T) {
 	t.Run("what cannot be written is tried again after a while", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
-			var log lines
+			var log logtest.Log
 			f := newFake(t, "xds://a", xds.Delta)
 			c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
 			if err := os.MkdirAll(filepath.Join(dir, "last-good", "x"), 0o700); err != nil {
@@ -258,7 +259,7 @@ func TestDisk(t *testing.T) {
 				s.respond(xds.Endpoint, "v", fmt.Sprint("e=", i))
 				time.Sleep(time.Second)
 			}
-			if n := log.count("are not stored"); n != 2 {
+			if n := len(log.Lines("are not stored")); n != 2 {
 				t.Errorf("it was tried %d times in 45 s", n)
 			}
 		})

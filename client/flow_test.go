@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -137,30 +137,6 @@ func (s deafStream) Send(*xds.Request) error {
 	return s.ctx.Err()
 }
 
-// lines counts what is logged.
-type lines struct {
-	mu   sync.Mutex
-	text []string
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, string(b))
-	return len(b), nil
-}
-
-func (l *lines) count(s string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.text {
-		if strings.Contains(t, s) {
-			n++
-		}
-	}
-	return n
-}
-
 // A server that answers each NACK with the same nonsense gets ever fewer answers, and lines of
 // the log.
 // A server pauses also if it is good in another type.
@@ -216,7 +192,7 @@ func TestStormOfTheSame(t *testing.T) {
 func TestStormOfRefusals(t *testing.T) {
 	both(t, "storm", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
-		var log lines
+		var log logtest.Log
 		c := begin(t, client.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
 		watch(t, c, xds.Cluster, "*")
 		s := f.stream()
@@ -235,7 +211,7 @@ func TestStormOfRefusals(t *testing.T) {
 		if n < 400 || n > 800 {
 			t.Errorf("%d responses were taken in ten minutes", n)
 		}
-		if l := log.count("are refused"); l < 8 || l > 20 {
+		if l := len(log.Lines("are refused")); l < 8 || l > 20 {
 			t.Errorf("%d lines", l)
 		}
 		s.respond(xds.Cluster, "v", "a=2")

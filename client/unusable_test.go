@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -102,7 +103,7 @@ func TestRefusedGoes(t *testing.T) {
 func TestTypelessIsLogged(t *testing.T) {
 	both(t, "CLI-6 on an aggregated stream", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
-		var log lines
+		var log logtest.Log
 		w := watch(t, begin(t, client.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Cluster, "*")
 		s := f.stream()
 		for range 100 {
@@ -110,7 +111,7 @@ func TestTypelessIsLogged(t *testing.T) {
 			s.send(&xds.Response{Version: "1", Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{resource(xds.Cluster, "a", "1")}}})
 		}
 		w.want()
-		if n := log.count("a response without a type is ignored"); n < 1 || n > 10 { // ever more seldom
+		if n := len(log.Lines("a response without a type is ignored")); n < 1 || n > 10 { // ever more seldom
 			t.Errorf("%d lines", n)
 		}
 	})

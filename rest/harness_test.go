@@ -18,6 +18,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
@@ -38,12 +39,12 @@ type world struct {
 	store *store.Store
 	web   *http.Server
 	lis   *memory
-	log   *logbook
+	log   *logtest.Log
 	done  chan error // from Serve
 }
 
 func newWorld(t *testing.T, opts ...Option) *world {
-	w := &world{t: t, store: store.New(store.WithEmptyGroups()), lis: newMemory(), log: &logbook{}, done: make(chan error, 1)}
+	w := &world{t: t, store: store.New(store.WithEmptyGroups()), lis: newMemory(), log: &logtest.Log{}, done: make(chan error, 1)}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	w.Server = server.New(w.store, server.WithLogger(log), server.WithLimits(server.Limits{Polls: 3}), server.WithIdentifier(func() string { return "replica <1>" }))
 	w.web = &http.Server{Handler: New(w.Server, append([]Option{WithLogger(log)}, opts...)...)}
@@ -227,24 +228,6 @@ type from struct {
 }
 
 func (c from) RemoteAddr() net.Addr { return c.remote }
-
-// A logbook keeps what is logged.
-type logbook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // of makes resources that have no type yet ones of a type.
 func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/internal/tabletest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -112,22 +112,7 @@ func (w *watch) Close() {
 }
 
 // A logbook keeps what a server logs.
-type logbook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logbook struct{ logtest.Log }
 
 func (l *logbook) at(level slog.Level) Option {
 	return WithLogger(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level})))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/revisions/file"
 	"github.com/chancery-xds/chancery/xds"
@@ -20,24 +21,6 @@ type denying struct{ revisions.Engine }
 
 func (denying) Lease(context.Context, string) (context.Context, func(), error) {
 	return nil, nil, fmt.Errorf("lease/sweep: %w", revisions.ErrDenied)
-}
-
-// A logged is what a log was told.
-type logged struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A server sweeps when a tenth more is there than it is to keep; one that may not says so once.
@@ -59,7 +42,7 @@ func TestSweeper(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var may, mayNot logged
+		var may, mayNot logtest.Log
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {

@@ -14,25 +14,17 @@ import (
 
 	"github.com/chancery-xds/chancery/endpoints"
 	endpointsetcd "github.com/chancery-xds/chancery/endpoints/etcd"
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/revisions/etcd"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A buffer is a log that several goroutines write.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.b.Write(p) }
-func (b *buffer) String() string              { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
-
 // A registry is that of a server.
 type registry struct {
 	*endpoints.Registry
 	st  *store.Store
-	log buffer
+	log logtest.Log
 }
 
 // registries starts some of an etcd.

@@ -1,7 +1,6 @@
 package handshakes
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
 )
@@ -24,27 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A book is a log.
-type book struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *book) lines(part string) (found []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.b.String()) {
-		if strings.Contains(line, part) {
-			found = append(found, line)
-		}
-	}
-	return found
-}
+type book struct{ logtest.Log }
 
 func (b *book) at(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: level}))
@@ -156,7 +136,7 @@ func TestReasons(t *testing.T) {
 					}
 				}
 				ends()
-				lines := b.lines("")
+				lines := b.Lines("")
 				if reason == closed {
 					if len(lines) != 0 {
 						t.Error(lines)
@@ -197,13 +177,13 @@ func TestNote(t *testing.T) {
 				f.note("10.0.0.1:2", "EOF")
 			}
 			f.note("@", "what is this")
-			if lines := b.lines("WARN"); len(lines) != few+1 || len(b.lines("")) != few+1 {
-				t.Error(b.lines(""))
+			if lines := b.Lines("WARN"); len(lines) != few+1 || len(b.Lines("")) != few+1 {
+				t.Error(b.Lines(""))
 			}
 			time.Sleep(repeats.Within)
 			synctest.Wait()
-			if lines := b.lines("repeated=95"); len(lines) != 1 || !strings.Contains(lines[0], "peer=10.0.0.1:1 reason=client_refuses") {
-				t.Error(b.lines(""))
+			if lines := b.Lines("repeated=95"); len(lines) != 1 || !strings.Contains(lines[0], "peer=10.0.0.1:1 reason=client_refuses") {
+				t.Error(b.Lines(""))
 			}
 			if c := f.Counts(); c["client_refuses"] != 100 || c["closed"] != 100 || c["other"] != 1 || len(c) != len(kinds) {
 				t.Error(c)
@@ -216,14 +196,14 @@ func TestNote(t *testing.T) {
 			var b book
 			f := &Failures{Log: b.at(slog.LevelDebug)}
 			f.Log = slog.New(counted{f.Log.Handler(), func() {
-				if n, lines := total(f), len(b.lines("")); n > uint64(lines) {
+				if n, lines := total(f), len(b.Lines("")); n > uint64(lines) {
 					t.Errorf("%d are counted, of %d there are lines", n, lines)
 				}
 			}})
 			for range few + 3 {
 				f.note("10.0.0.1:1", "remote error: tls: bad certificate")
 			}
-			if warned, all := len(b.lines("WARN")), len(b.lines("")); warned != few || all != few+3 {
+			if warned, all := len(b.Lines("WARN")), len(b.Lines("")); warned != few || all != few+3 {
 				t.Errorf("%d warnings of %d lines", warned, all)
 			}
 			time.Sleep(2 * repeats.Within)
@@ -234,8 +214,8 @@ func TestNote(t *testing.T) {
 			var b book
 			f := &Failures{Log: b.at(level)}
 			f.ErrorLog().Print("http: something else")
-			if got := len(b.lines("something else")); got != want || total(f) != 0 {
-				t.Error(b.lines(""), f.Counts())
+			if got := len(b.Lines("something else")); got != want || total(f) != 0 {
+				t.Error(b.Lines(""), f.Counts())
 			}
 		}
 	})

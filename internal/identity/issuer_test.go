@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -12,13 +11,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,22 +110,7 @@ func signed(t testing.TB, alg jose.SignatureAlgorithm, key any, id string, paylo
 func part(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
 // A book is a log.
-type book struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *book) lines(part string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.b.String(), part)
-}
+type book = logtest.Log
 
 // An issuer is keys that tests change.
 type issuer struct {

@@ -46,8 +46,8 @@ func TestRotation(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		tokens.check(t, stranger.sign(t, good()), "does not have")
 		tokens.check(t, one.sign(t, good()), "does not have")
-		if i.count() != 3 || log.lines("keys of --jwks loaded") != 3 {
-			t.Error(i.count(), log.b.String())
+		if i.count() != 3 || len(log.Lines("keys of --jwks loaded")) != 3 {
+			t.Error(i.count(), log.String())
 		}
 	})
 	within(t, "SAFE-13 what is of no use changes nothing, is told once, and is tried again", func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestRotation(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		tokens.check(t, stranger.sign(t, good()), "does not have")
 		tokens.check(t, one.sign(t, good()), "")
-		if i.count() != 5 || log.lines("keeping the previous ones") != 2 || log.lines("no route") != 1 {
-			t.Error(i.count(), log.b.String())
+		if i.count() != 5 || len(log.Lines("keeping the previous ones")) != 2 || len(log.Lines("no route")) != 1 {
+			t.Error(i.count(), log.String())
 		}
 		i.has(set(t, two.jwk()), nil)
 		time.Sleep(10 * time.Second)
@@ -249,8 +249,8 @@ func TestURL(t *testing.T) {
 		}
 		tokens := &Tokens{Issuer: "https://issuer.example", Audiences: []string{"chancery"}, Keys: k}
 		_, err = tokens.Verify(t.Context(), one.sign(t, good()), time.Now())
-		if want == "" && err != nil || want != "" && !errors.Is(err, ErrNoKeys) || log.lines(want) == 0 || log.lines("SECRET") > 0 {
-			t.Error(path, err, log.b.String())
+		if want == "" && err != nil || want != "" && !errors.Is(err, ErrNoKeys) || len(log.Lines(want)) == 0 || len(log.Lines("SECRET")) > 0 {
+			t.Error(path, err, log.String())
 		}
 	}
 	if n := asked.Load(); n > 12 {

@@ -120,7 +120,10 @@ func (a *waiting) run(ctx context.Context) bool {
 		}
 		// Not for each of a thousand answers that come at once; looking is to cost half of the
 		// time at most.
-		pause(ctx, max(lookEvery, min(cost, lookAgain)))
+		select {
+		case <-time.After(max(lookEvery, min(cost, lookAgain))):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -285,16 +288,4 @@ func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) S
 		return Pending
 	}
 	return Settled
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

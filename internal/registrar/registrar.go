@@ -146,10 +146,8 @@ func (r *Registrar) await(ctx context.Context, ask func() error) error {
 
 // rest waits for a time, more or less.
 func rest(ctx context.Context, pause time.Duration) {
-	t := time.NewTimer(pause/2 + rand.N(pause))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pause/2 + rand.N(pause)):
 	case <-ctx.Done():
 	}
 }

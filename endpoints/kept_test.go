@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -27,30 +28,12 @@ func (a away) Watch(ctx context.Context, tell func([]Change, bool)) {
 	}
 }
 
-// A said is what a log was told.
-type said struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // A server that starts while its registrations cannot be read serves what was told last, for as long as that lasts, and
 // then what is told.
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, x := t.TempDir(), Cluster{Name: "x"}
-		begin := func(there bool) (*rig, *Kept, *said, func()) {
+		begin := func(there bool) (*rig, *Kept, *logtest.Log, func()) {
 			t.Helper()
 			r := &rig{st: store.New(store.WithOvers())}
 			r.engine, _ = Open("", nil)
@@ -58,7 +41,7 @@ func TestKept(t *testing.T) {
 			if there {
 				close(e.back)
 			}
-			said := &said{}
+			said := &logtest.Log{}
 			log := slog.New(slog.NewTextHandler(said, nil))
 			k, err := Keep(e, dir, 3*time.Second, log)
 			if err != nil {
@@ -118,12 +101,7 @@ func TestKept(t *testing.T) {
 			t.Errorf("what is told says that there is none: %d", n)
 		}
 
-		file := func(f *os.File) (old *os.File) {
-			k.disk.commit.Lock()
-			defer k.disk.commit.Unlock()
-			old, k.disk.journal.f = k.disk.journal.f, f
-			return old
-		}
+		file := func(f *os.File) (old *os.File) { return k.disk.journal.swap(k.disk, f) }
 		null, err := os.Open(os.DevNull) // which nobody can write to
 		if err != nil {
 			t.Fatal(err)
@@ -155,6 +133,15 @@ func TestKept(t *testing.T) {
 			t.Errorf("the disk is told though the other is there: %d; %s", n, log.String())
 		}
 		time.Sleep(5 * time.Second)
+		r.stop()
+
+		r, _, _, _ = begin(false)
+		time.Sleep(time.Minute)
+		select {
+		case <-r.Loaded():
+			t.Errorf("what has gone is on the disk still: %d", r.sees("x"))
+		default:
+		}
 		r.stop()
 	})
 }

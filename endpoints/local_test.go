@@ -177,7 +177,133 @@ func TestSession(t *testing.T) {
 		if errs, err = s.Apply(ctx, []Op{op(3)}); err != nil || errs[0] == nil {
 			t.Fatal(errs, err)
 		}
+		// What is removed and put again at once is there, though it is as it was.
+		if errs, err = s.Apply(ctx, []Op{{Cluster: Cluster{Name: "x"}, ID: "10.0.0.1:80"}, op(0)}); err != nil || len(errs) != 0 || r.sees("x") != 3 {
+			t.Fatal(errs, err, r.sees("x"))
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if _, err = s.Apply(ctx, []Op{op(0)}); !errors.Is(err, ErrNoLease) || r.sees("x") != 0 {
+			t.Error(err, r.sees("x"))
+		}
+		if _, err = s.Apply(ctx, []Op{op(0)}); err != nil || r.sees("x") != 1 {
+			t.Error(err, r.sees("x"))
+		}
+		for _, ttl := range []time.Duration{MinTTL - 1, MaxTTL + 1} {
+			if _, err := r.Session(ttl); err == nil {
+				t.Errorf("a lease of %v", ttl)
+			}
+		}
 	})
+}
+
+// A Put renews the lease of what it puts, and of nothing else: neither of what was put with it once, nor one of another time.
+func TestLeaseOfSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "", Options{})
+		put := func(ttl time.Duration, all ...Registered) {
+			t.Helper()
+			if _, err := r.Put(t.Context(), Cluster{Name: "x"}, all, ttl); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if n := r.sees("x"); n != want {
+				t.Errorf("sees %d, want %d", n, want)
+			}
+		}
+		put(15*time.Second, at(0), at(1))
+		put(5*time.Second, at(2))
+		is(2*time.Second, 3)
+		put(15*time.Second, at(0))
+		put(20*time.Second, at(2))
+		is(12*time.Second, 3)
+		put(15*time.Second, at(0))
+		is(2*time.Second, 2) // at(1) was put once
+		is(10*time.Second, 1)
+		is(10*time.Second, 0)
+	})
+}
+
+// What the disk does not take is not served, and is an error; what has ended is served no more, whatever the disk says.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, dir, Options{})
+		put := func(n int, ttl time.Duration) error {
+			_, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(n)}, ttl)
+			return err
+		}
+		if err := errors.Join(put(0, 0), put(1, 5*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		null, err := os.Open(os.DevNull) // which nobody can write to
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := r.engine.journal.swap(r.engine, null)
+		if err := put(2, 0); err == nil || r.sees("x") != 2 {
+			t.Error(err, r.sees("x"))
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := r.sees("x"); n != 1 {
+			t.Errorf("sees %d", n)
+		}
+		_ = r.engine.journal.swap(r.engine, good).Close()
+		if err := put(2, 0); err != nil || r.sees("x") != 2 {
+			t.Error(err, r.sees("x"))
+		}
+	})
+}
+
+// swap has a journal write to another file.
+func (j *journal) swap(l *Local, f *os.File) (old *os.File) {
+	l.commit.Lock()
+	defer l.commit.Unlock()
+	old, j.f = j.f, f
+	return old
+}
+
+// What is written while the journal is made shorter is in the short one, too.
+func TestWrittenWhileShortened(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(id string) {
+		t.Helper()
+		if err := l.Write(t.Context(), []Change{{Key: Key{Cluster{"default", "x"}, id}, Value: []byte("{}")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	size, err := l.journal.begin(l.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.shortening = true
+	write("b")
+	write("c")
+	if err := l.journal.adopt(size, l.since); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Open(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.all()); n != 3 {
+		t.Errorf("%d are there", n)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A restart loses nothing; a lease begins anew then.
@@ -342,6 +468,7 @@ func TestReplaceAndLimits(t *testing.T) {
 		},
 		"ttl: must be":     func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, nil, time.Millisecond); return err },
 		"cluster: is miss": func() error { _, err := r.Put(ctx, Cluster{}, nil, 0); return err },
+		"is no name":       func() error { _, err := r.Put(ctx, Cluster{Name: "*"}, nil, 0); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
@@ -360,5 +487,29 @@ func TestReplaceAndLimits(t *testing.T) {
 	r.stop()
 	if !strings.Contains(r.log.String(), "cannot be used") || !strings.Contains(r.log.String(), "count=2") {
 		t.Error(r.log.String())
+	}
+}
+
+// Of what other servers have written there is room for twice as much as one of them takes, of a cluster and in all, and no more.
+func TestRoomForOthers(t *testing.T) {
+	for _, o := range []Options{{PerCluster: 3}, {MaxEndpoints: 3}} {
+		r := start(t, "", o)
+		var many []Change
+		for i := range 20 {
+			v, err := encode(at(i).Endpoint, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			many = append(many, Change{Key: Key{Cluster{"default", "x"}, fmt.Sprint(i)}, Value: v})
+		}
+		r.hear(many, false)
+		r.hear(many[:6], false) // who is there has room
+		if n := r.sees("x"); n != 6 {
+			t.Errorf("%+v: sees %d", o, n)
+		}
+		r.stop()
+		if !strings.Contains(r.log.String(), "count=14") {
+			t.Error(r.log.String())
+		}
 	}
 }

@@ -212,6 +212,7 @@ func TestFields(t *testing.T) {
 		`{"address":"10.0.0.1"}`:                                       "port: must be 1 to 65535",
 		`{"address":"10.0.0.1","port":65536}`:                          "port:",
 		`{"address":"10.0.0.1","port":1,"weight":-1}`:                  "weight: must be 1 to 100000",
+		`{"address":"10.0.0.1","port":1,"weight":100001}`:              "weight: must be 1 to 100000",
 		`{"address":"10.0.0.1","port":1,"priority":128}`:               "priority: must be 0 to 127",
 		`{"address":"10.0.0.1","port":1,"health":"SICK"}`:              `health: "SICK" is none of UNKNOWN, HEALTHY`,
 		`{"address":"10.0.0.1","port":1,"hostname":"a\nb"}`:            "hostname:",

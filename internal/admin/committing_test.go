@@ -1,13 +1,18 @@
 package admin
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/xds"
@@ -48,6 +53,30 @@ func TestCommitIfHead(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
 }
 
+// Few commits are under way at once, however many are sent: each is in memory. Who waits too long is told so.
+func TestFewCommitsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := committing(t)
+		at := &throng{}
+		s.Revisions.Review = func(*revisions.Snapshot) []string { at.slowly(); return nil }
+		h := s.Handler(loopback)
+		codes := make(chan int)
+		const all = 20 // more than can be made in the time that somebody waits
+		for range all {
+			go func() {
+				codes <- ask(h, "POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), "Authorization", "Bearer secret").Code
+			}()
+		}
+		by := map[int]int{}
+		for range all {
+			by[<-codes]++
+		}
+		if at.most.Load() != maxCommits || by[200] < maxCommits || by[503] == 0 || by[200]+by[503] != all {
+			t.Errorf("%d at once, %v", at.most.Load(), by)
+		}
+	})
+}
+
 // A revision that this server would not serve is not restored; one without what was bad is committed.
 func TestRestoreIsReviewed(t *testing.T) {
 	s := committing(t)
@@ -75,6 +104,18 @@ func TestItemsHaveNoSecrets(t *testing.T) {
 	w := ask(h, "GET /api/v1/revisions/head/items", "", "Authorization", "Bearer secret")
 	if got := w.Body.String(); strings.Contains(got, secret) || strings.Count(got, `"redacted":true`) != 1 || !strings.Contains(got, `"version":"v7"`) {
 		t.Error(got)
+	}
+}
+
+// What a store answers has its code: a client that asks again because of it does no harm.
+func TestErrorsOfRepository(t *testing.T) {
+	for err, code := range map[error]int{
+		&revisions.ConflictError{Base: 1, Head: 2}: http.StatusConflict, revisions.ErrNotFound: http.StatusNotFound, revisions.ErrUnavailable: http.StatusServiceUnavailable,
+		errors.Join(revisions.ErrUnknown, revisions.ErrConflict): http.StatusInternalServerError, context.Canceled: errEnding.code, errStalled: errStalled.code,
+	} {
+		if p, is := errors.AsType[*problem](ofRepository(fmt.Errorf("x: %w", err))); !is || p.code != code {
+			t.Errorf("%v: %+v, want %d", err, p, code)
+		}
 	}
 }
 

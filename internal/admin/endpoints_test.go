@@ -95,6 +95,41 @@ func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
 	}
 }
 
+// Few streams register at once: one more is told so.
+func TestFewStreamsOfEndpoints(t *testing.T) {
+	s := registering(t)
+	s.Token = func() (string, error) { return "secret", nil }
+	h := s.Handler(loopback)
+	for range maxReaders {
+		if _, err := s.streams.other.enter(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many register endpoints"})
+}
+
+// Lines that are no steps say why; one that is longer than a line may be ends the stream.
+func TestBadLines(t *testing.T) {
+	s := registering(t)
+	s.Token = func() (string, error) { return "secret", nil }
+	h := s.Handler(loopback)
+	for text, want := range map[string]string{
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80,"ttl":"30s"}}`:  `"field":"put.ttl"`,
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`: "must have put or remove",
+		`{"cluster":"x","remove":"a"} {}`:                                     "after the object",
+		`{"cluster":"x","add":{}}`:                                            "unknown field",
+	} {
+		withToken(t, h, question{"POST /api/v1/endpoints", text + "\n", http.StatusOK, want})
+	}
+	if n, _, _ := s.Endpoints.Counts(endpoints.Cluster{Group: "default", Name: "x"}); n != 0 {
+		t.Errorf("%d are registered", n)
+	}
+	long := `{"cluster":"x","put":{"address":"10.0.0.1","port":80,"hostname":"` + strings.Repeat(" ", maxLine) + `"}}`
+	if w := ask(h, "POST /api/v1/endpoints", long+"\n\n", "Authorization", "Bearer secret"); w.Body.Len() != 0 {
+		t.Error(w.Body)
+	}
+}
+
 // A stream registers while it is read, and is answered meanwhile, over HTTP/1.1 as over HTTP/2; a bad line says which it
 // is and harms no other; when lines stop, what the stream has put goes.
 func TestEndpointLines(t *testing.T) {

@@ -242,8 +242,8 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers have one
-	in := &steady{in: http.MaxBytesReader(w, r.Body, adminapi.MaxCommit), deadline: control.SetReadDeadline, since: time.Now()}
-	req, items, err := readCommit(bufio.NewReader(in))
+	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
+	req, items, err := readCommit(w, in, adminapi.MaxCommit)
 	if in.stalled {
 		return errStalled
 	}
@@ -265,13 +265,13 @@ func (v *Revisions) review(next *revisions.Snapshot) error {
 	return &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
-// readCommit reads the lines of a commit.
-func readCommit(in *bufio.Reader) (*adminapi.CommitRequest, []*revisions.Item, error) {
-	d := json.NewDecoder(in)
+// readCommit reads the lines of a commit, of so many bytes at most.
+func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.CommitRequest, []*revisions.Item, error) {
+	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()
 	var first adminapi.RevisionLine
 	if err := d.Decode(&first); err != nil {
-		return nil, nil, unread(err, adminapi.MaxCommit)
+		return nil, nil, unread(err, most)
 	}
 	req := first.Commit
 	if req == nil || first.Item != nil {
@@ -294,7 +294,7 @@ func readCommit(in *bufio.Reader) (*adminapi.CommitRequest, []*revisions.Item, e
 	for d.More() {
 		var l adminapi.RevisionLine
 		if err := d.Decode(&l); err != nil {
-			return nil, nil, unread(err, adminapi.MaxCommit)
+			return nil, nil, unread(err, most)
 		}
 		if l.Item == nil || l.Commit != nil || l.Revision != nil {
 			return nil, nil, wrong("item", "each line but the first must have one", "")
@@ -327,7 +327,7 @@ func readCommit(in *bufio.Reader) (*adminapi.CommitRequest, []*revisions.Item, e
 	}
 	// What More calls the end may be an error of reading: a part of a commit is none.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, unread(err, adminapi.MaxCommit)
+		return nil, nil, unread(err, most)
 	}
 	return req, items, nil
 }

@@ -84,6 +84,39 @@ func TestOwnCommitIsNotKnown(t *testing.T) {
 	p.head(2, "ana", 2)
 }
 
+// ending is an engine whose leases somebody ends.
+type ending struct {
+	revisions.Engine
+	end atomic.Pointer[context.CancelFunc]
+}
+
+func (e *ending) Lease(ctx context.Context, name string) (context.Context, func(), error) {
+	held, release, err := e.Engine.Lease(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, end := context.WithCancel(held)
+	e.end.Store(&end)
+	return held, func() { end(); release() }, nil
+}
+
+// Who has lost the lease says so, and writes when he has it again.
+func TestLeaseEnds(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	write(t, root, "a")
+	e := &ending{Engine: p.engine()}
+	_, states, _ := p.feed("ana", root, e)
+	p.until(states, writes)
+	p.head(1, "ana", 1)
+	(*e.end.Load())()
+	if s := p.until(states, waits); s.Err == nil || s.Err.Error() != "the lease has ended" {
+		t.Error(s.Err)
+	}
+	p.until(states, writes)
+	write(t, root, "a", "b")
+	p.head(2, "ana", 2)
+}
+
 // Contents are others if anything that is served is another.
 func TestContentOf(t *testing.T) {
 	of := func(body, version string, change func(*revisions.Item)) string {

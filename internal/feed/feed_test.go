@@ -27,7 +27,11 @@ func write(t *testing.T, root string, names ...string) {
 	for _, name := range names {
 		text += "---\n\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: " + name + "\n"
 	}
-	at := filepath.Join(root, "a.yaml")
+	put(t, filepath.Join(root, "a.yaml"), text)
+}
+
+func put(t *testing.T, at, text string) {
+	t.Helper()
 	if err := os.WriteFile(at+"~", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -135,19 +139,27 @@ func (p *place) head(n revisions.Number, author string, items int) *revisions.Sn
 func TestOneWrites(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
-	_, ana, stop := p.feed("ana", root, p.engine())
+	f, ana, stop := p.feed("ana", root, p.engine())
 	p.until(ana, writes)
+	if f.Source() == nil {
+		t.Error("who writes has no directory")
+	}
 	if got := p.head(1, "ana", 1).Revision.Source; !strings.HasPrefix(got, "abc, files ") {
 		t.Errorf("source %q", got)
 	}
 	_, ben, _ := p.feed("ben", root, p.engine())
-	p.until(ben, waits)
+	if s := p.until(ben, waits); s.Err != nil {
+		t.Error(s.Err)
+	}
 	write(t, root, "a", "b")
 	p.head(2, "ana", 2)
 	if _, err := p.repo.Restore(t.Context(), p.head(2, "ana", 2), 1, revisions.Note{Author: "eve", Message: "b is bad"}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
+	if f.Source() != nil {
+		t.Error("who writes no more has a directory")
+	}
 	p.until(ben, writes)
 	p.head(3, "eve", 1)
 	write(t, root, "a", "b", "c")
@@ -212,4 +224,30 @@ func TestBadDirectory(t *testing.T) {
 	write(t, root, append(all, "more")...)
 	p.head(2, "ben", 31)
 	stop()
+}
+
+// A group that is alone with its errors keeps everything from being committed: a revision has no groups of another day.
+func TestGroupAloneWithItsErrors(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
+	write(t, root, "a")
+	edge := filepath.Join(root, "edge")
+	if err := os.Mkdir(edge, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(edge, "group.yaml"), "on_error: alone\nmatch: {id: edge}\n")
+	put(t, filepath.Join(edge, "e.yaml"), cluster+"e\n")
+	_, states, stop := p.feed("ana", root, p.engine())
+	p.until(states, writes)
+	p.head(1, "ana", 3)
+	stop()
+	write(t, root, "a", "b")
+	put(t, filepath.Join(edge, "e.yaml"), "name: [")
+	_, states, _ = p.feed("ben", root, p.engine())
+	if s := p.until(states, writes); s.Err == nil || !strings.Contains(s.Err.Error(), "edge/e.yaml:") {
+		t.Error(s.Err)
+	}
+	p.head(1, "ana", 3)
+	put(t, filepath.Join(edge, "e.yaml"), cluster+"e\n")
+	p.head(2, "ben", 4)
 }

@@ -154,6 +154,11 @@ func TestRegistrar(t *testing.T) {
 	r.Set(Part{"", "c/d", "x"}, of("10.0.0.3"))
 	p.has("b", "x/10.0.0.2:80 xx/10.0.0.9:80")
 	p.has("c/d", "x/10.0.0.3:80")
+	for owner, want := range map[string]string{"x": "b c/d", "xx": "b", "y": ""} {
+		if all, err := r.Clusters(t.Context(), "", owner); err != nil || strings.Join(all, " ") != want {
+			t.Error(owner, all, err)
+		}
+	}
 
 	stopServer()
 	r.Set(part, of("10.0.0.4"))
@@ -170,12 +175,13 @@ func TestRegistrar(t *testing.T) {
 	stopServer()
 }
 
-// A leases is an engine whose leases last for a time at least, and that counts how often they are renewed.
+// A leases is an engine whose leases last for a time at least, and that counts how often they are renewed, or forgets to.
 type leases struct {
 	endpoints.Engine
 	least   atomic.Int64
 	granted atomic.Int32
 	renewed atomic.Int32
+	forgets atomic.Bool
 }
 
 func (e *leases) Grant(ctx context.Context, ttl time.Duration) (endpoints.LeaseID, error) {
@@ -185,7 +191,30 @@ func (e *leases) Grant(ctx context.Context, ttl time.Duration) (endpoints.LeaseI
 
 func (e *leases) Renew(ctx context.Context, id endpoints.LeaseID) error {
 	e.renewed.Add(1)
+	if e.forgets.Load() {
+		return nil
+	}
 	return e.Engine.Renew(ctx, id)
+}
+
+// When the lease has ended though it was renewed in time, as that of an etcd that was away, all is registered again under another one.
+func TestRegistrarLosesItsLease(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	e := &leases{Engine: memory(t)}
+	p.keeping(e)
+	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
+	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.2"))
+	run(t, r)
+	p.has("b", "x/10.0.0.1:80")
+	p.has("c", "x/10.0.0.2:80")
+	e.forgets.Store(true)
+	p.has("b", "")
+	p.has("c", "")
+	e.forgets.Store(false)
+	p.has("b", "x/10.0.0.1:80")
+	p.has("c", "x/10.0.0.2:80")
 }
 
 // With a lease, what is registered is renewed again and again, and goes when nobody does that any more.
@@ -280,8 +309,28 @@ func TestRegistrarAtTheWrongServer(t *testing.T) {
 	t.Parallel()
 	p := at(t)
 	p.with(&admin.Server{Log: quiet})
-	err := New(p.Daemon, Options{Log: quiet}).Run(t.Context())
-	if refused, is := errors.AsType[*adminapi.Refused](err); !is || refused.Code != http.StatusNotFound || !Refusing(err) {
-		t.Error(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r := New(p.Daemon, Options{Log: quiet})
+	_, clusters := r.Clusters(ctx, "", "x")
+	for _, err := range []error{r.Run(ctx), clusters} {
+		if refused, is := errors.AsType[*adminapi.Refused](err); !is || refused.Code != http.StatusNotFound || !Refusing(err) {
+			t.Error(err)
+		}
+	}
+	for code, want := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false} {
+		if Refusing(&adminapi.Refused{Code: code}) != want {
+			t.Error(code)
+		}
+	}
+}
+
+// What goes, goes when what comes is there.
+func TestWhatGoesIsLast(t *testing.T) {
+	p := Part{Cluster: "b", Owner: "x"}
+	s := &session{has: map[Part]map[string]string{p: {"x/a": "", "x/b": ""}}}
+	all := s.steps(p, map[string]adminapi.Endpoint{"x/b": {}, "x/c": {}})
+	if len(all) != 3 || all[0].line.Put == nil || all[1].line.Put == nil || all[2].line.Remove != "x/a" {
+		t.Errorf("%+v", all)
 	}
 }

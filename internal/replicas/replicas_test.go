@@ -324,3 +324,32 @@ func TestAsk(t *testing.T) {
 		time.Sleep(time.Second) // servers notice that nobody listens
 	})
 }
+
+// Of many servers that say nothing few are asked at once, and those that were not say so, too; nobody takes some of them for all.
+func TestMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{all: map[string]func(net.Conn){}}
+		b := newBoard()
+		r := server(b, "me", io.Discard, func() int { return 0 })
+		r.client.http.Transport.(*http.Transport).DialContext = p.dial
+		for i := range maxReplicas + 1 {
+			at := fmt.Sprintf("127.0.0.1:%d", i+1)
+			p.all[at] = func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+			b.put(fmt.Sprintf("%sx%d", prefix, i), fmt.Appendf(nil, `{"format":1,"id":"x%d","admin":"http://%s","host":"here"}`, i, at))
+		}
+		began := time.Now()
+		all, unsure := r.Ask(t.Context(), "/x", nil, 1000, func(*adminapi.Replica, []byte) { t.Error("one answers") })
+		if took := time.Since(began); took > AskTime || len(p.dialed) != atOnce {
+			t.Errorf("%d were asked in %v", len(p.dialed), took)
+		}
+		for _, x := range all {
+			if x.Error != "no answer within 1s" {
+				t.Errorf("%s: %q", x.ID, x.Error)
+			}
+		}
+		if unsure == nil || unsure.Error() != "there are more than 128 servers" {
+			t.Error(unsure)
+		}
+		r.client.close()
+	})
+}

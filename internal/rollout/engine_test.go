@@ -3,6 +3,7 @@ package rollout
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -17,10 +18,20 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	values map[string][]byte
-	leases map[string]bool
+	leases map[string]*held
+	away   bool          // nobody can announce anything
+	lost   chan struct{} // closed: what was announced is lost
 }
 
-func newMemory() *memory { return &memory{values: map[string][]byte{}, leases: map[string]bool{}} }
+// A held is a lease that somebody has.
+type held struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newMemory() *memory {
+	return &memory{values: map[string][]byte{}, leases: map[string]*held{}, lost: make(chan struct{})}
+}
 
 func (m *memory) Get(_ context.Context, key string) ([]byte, error) {
 	m.mu.Lock()
@@ -81,29 +92,59 @@ func (m *memory) Watch(ctx context.Context, _ string) <-chan struct{} {
 func (m *memory) Lease(ctx context.Context, name string) (context.Context, func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leases[name] {
+	if m.leases[name] != nil {
 		return nil, nil, revisions.ErrBusy
 	}
-	m.leases[name] = true
-	held, cancel := context.WithCancel(ctx)
-	return held, func() {
+	h := &held{}
+	h.Context, h.end = context.WithCancel(ctx)
+	m.leases[name] = h
+	return h, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.leases, name)
-		cancel()
+		if h.end(); m.leases[name] == h {
+			delete(m.leases, name)
+		}
 	}, nil
 }
 
+// take ends the lease of whoever has it, and has it until free is called.
+func (m *memory) take(name string) (free func()) {
+	m.mu.Lock()
+	if was := m.leases[name]; was != nil {
+		was.end()
+		delete(m.leases, name)
+	}
+	m.mu.Unlock()
+	_, free, _ = m.Lease(context.Background(), name) // nobody else is so quick
+	return free
+}
+
 func (m *memory) Announce(ctx context.Context, key string, values <-chan []byte) error {
-	for {
+	m.mu.Lock()
+	away, lost := m.away, m.lost
+	m.mu.Unlock()
+	for !away {
 		select {
 		case v := <-values:
 			m.mu.Lock()
 			m.values[key] = v
 			m.mu.Unlock()
+		case <-lost:
+			away = true
 		case <-ctx.Done():
 			return m.Delete(ctx, key)
 		}
+	}
+	return errors.Join(revisions.ErrUnavailable, m.Delete(ctx, key))
+}
+
+// lose has all lost that was announced, and nothing announced, until it is called again.
+func (m *memory) lose(away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away = away; away {
+		close(m.lost)
+		m.lost = make(chan struct{})
 	}
 }
 

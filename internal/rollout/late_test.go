@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -41,6 +42,23 @@ func TestUnfinishedDecision(t *testing.T) {
 			w.is(0, id, phase, 1)
 		})
 	}
+}
+
+// Who has lost the lease decides nothing, however well all stands: another one may decide. When he has it again, the time begins anew.
+func TestLeaseLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.server("a")
+		defer func() { a.stop() }()
+		a.set(Look{Picked: 1, Acked: 1})
+		id := w.start(revisions.Pick{Percent: 10})
+		w.is(8*time.Second, id, Running, 0)
+		free := w.engine.take(lease)
+		w.is(time.Minute, id, Running, 0)
+		free()
+		w.is(9*time.Second, id, Running, 0)
+		w.is(5*time.Second, id, Running, 1)
+	})
 }
 
 // Who changes a rollout changes what others have made of it meanwhile.
@@ -167,5 +185,124 @@ func TestRefusedBeforeTheNextStep(t *testing.T) {
 	}
 	if e := r.evidence("x"); e.Refusal == nil || e.Refusal.Node != "n" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// The first refusal counts for as long as the rollout is there, whatever clients say or do after it.
+func TestRefusalStays(t *testing.T) {
+	look := Look{Refusals: []Refusal{{Node: "n"}, {Node: "m"}}}
+	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return look })
+	serve := func(step int) {
+		r.Served(revisions.State{Number: 2, Turns: step + 1}, map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Step: step}}}, time.Now())
+	}
+	is := func() {
+		t.Helper()
+		if e := r.evidence("x"); e.Refusal == nil || e.Refusal.Node != "n" {
+			t.Errorf("%+v", e.Refusal)
+		}
+	}
+	serve(0)
+	is()
+	look = Look{Refusals: []Refusal{{Node: "m"}}}
+	is()
+	look = Look{}
+	is()
+	serve(1)
+	is()
+}
+
+// A step is good since it is served on all servers: neither the time of the one before counts, nor what was said of that.
+func TestTimeOfAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.start(revisions.Pick{Percent: 10}, revisions.Pick{Percent: 50})
+		d := driver{Runner: New(w.engine, "a", slog.New(slog.DiscardHandler), nil), steps: map[string]step{}}
+		turns := 0
+		say := func() { // that what the head says is served
+			t.Helper()
+			s, err := w.repo.Newest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns = s.Turns
+		}
+		is := func(after time.Duration, step int) {
+			t.Helper()
+			time.Sleep(after)
+			w.engine.values[evidencePrefix+id+"/a"] = fmt.Appendf(nil, `{"server":"a","turns":%d,"picked":1,"acked":1}`, turns)
+			head, holds, err := w.repo.Holding(t.Context())
+			if err == nil {
+				err = d.decide(t.Context(), id, holds["edge"].Next, head)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.is(0, id, Running, step)
+		}
+		say()
+		is(0, 0)
+		is(9*time.Second, 0)
+		is(time.Second, 1)
+		say()
+		is(0, 1)
+		is(9*time.Second, 1)
+		is(time.Second, 2)
+		is(time.Hour, 2) // nobody serves it yet
+		say()
+		is(0, 2)
+		is(9*time.Second, 2)
+	})
+}
+
+// What a server has said is said again when the store has lost it; what others have written there is nobody's word.
+func TestEvidenceIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.server("a")
+		defer func() { a.stop() }()
+		a.set(Look{Picked: 3, Waiting: 3})
+		id := w.start(revisions.Pick{Percent: 10})
+		for key, b := range map[string]string{"foreign": "{", "other": "[1]"} {
+			if err := w.engine.CompareAndSwap(t.Context(), evidencePrefix+id+"/"+key, nil, []byte(b)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		says := func(want int) {
+			t.Helper()
+			time.Sleep(idle + time.Second)
+			synctest.Wait()
+			if sum, err := Gather(t.Context(), w.engine, id); err != nil || sum.Servers != want || sum.Picked != 3*want || want > 0 && sum.Turns == 0 {
+				t.Errorf("%+v, %v, want %d servers", sum, err, want)
+			}
+		}
+		says(1)
+		w.engine.lose(true)
+		says(0)
+		w.engine.lose(false)
+		says(1)
+	})
+}
+
+// What is stored of a rollout, and is none, is an error that says so.
+func TestRead(t *testing.T) {
+	e := newMemory()
+	for text, want := range map[string]error{
+		`{"format":1,"id":"x","steps":[{}]}`:            nil,
+		`{"format":2,"id":"x","steps":[{}]}`:            revisions.ErrNewer,
+		`{"format":0,"id":"x","steps":[{}]}`:            revisions.ErrDamaged,
+		`{"format":1,"id":"y","steps":[{}]}`:            revisions.ErrDamaged,
+		`{"format":1,"id":"x","steps":[]}`:              revisions.ErrDamaged,
+		`{"format":1,"id":"x","steps":[{}],"step":1}`:   revisions.ErrDamaged,
+		`{"format":1,"id":"x","steps":[{}],"step":-1}`:  revisions.ErrDamaged,
+		`{"format":1,"id":"x","steps":[{}],"step":"0"}`: revisions.ErrDamaged,
+		`{`: revisions.ErrDamaged,
+	} {
+		e.values[prefix+"x"] = []byte(text)
+		if _, err := Read(t.Context(), e, "x"); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+	if _, err := Read(t.Context(), e, "z"); !errors.Is(err, revisions.ErrNotFound) {
+		t.Error(err)
 	}
 }

@@ -1,10 +1,11 @@
 package rollout
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/logtest"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -25,18 +27,11 @@ type world struct {
 	*testing.T
 	engine *memory
 	repo   *revisions.Repository
-	log    *bytes.Buffer
-	mu     sync.Mutex
-}
-
-func (w *world) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(b)
+	log    logtest.Log
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, engine: newMemory(), log: &bytes.Buffer{}}
+	w := &world{T: t, engine: newMemory()}
 	w.repo = revisions.Open(w.engine, revisions.Options{})
 	w.commit("1")
 	w.hold("edge", 1)
@@ -97,7 +92,7 @@ func (s *server) set(l Look) {
 
 func (w *world) server(name string) *server {
 	s := &server{}
-	r := New(w.engine, name, slog.New(slog.NewTextHandler(w, nil)), func(lanes []string, _ time.Time) Look {
+	r := New(w.engine, name, slog.New(slog.NewTextHandler(&w.log, nil)), func(lanes []string, _ time.Time) Look {
 		if !slices.Equal(lanes, []string{"edge@next"}) {
 			w.Error(lanes)
 		}
@@ -134,7 +129,7 @@ func (w *world) is(after time.Duration, id string, p Phase, step int) *State {
 		w.Fatal(err)
 	}
 	if s.Phase != p || s.Step != step {
-		w.Fatalf("%s at step %d (%s), want %s at %d\n%s", s.Phase, s.Step, s.Why, p, step, w.log)
+		w.Fatalf("%s at step %d (%s), want %s at %d\n%s", s.Phase, s.Step, s.Why, p, step, w.log.String())
 	}
 	holds, err := w.repo.Holds(w.Context())
 	if err != nil {
@@ -236,7 +231,7 @@ func TestRolledBack(t *testing.T) {
 			}
 			w.is(time.Minute, id, RolledBack, 1)
 			if strings.Count(w.log.String(), "rollout is rolled back") != 1 {
-				t.Error(w.log)
+				t.Error(w.log.String())
 			}
 		})
 	}
@@ -245,7 +240,7 @@ func TestRolledBack(t *testing.T) {
 func TestStart(t *testing.T) {
 	w := newWorld(t)
 	start := func(s State, groups ...string) error {
-		s.MinAcked, s.Began = 95, time.Now()
+		s.MinAcked, s.Began = cmp.Or(s.MinAcked, 95), time.Now()
 		if s.Bake == 0 {
 			s.Bake = time.Minute
 		}
@@ -260,6 +255,9 @@ func TestStart(t *testing.T) {
 	}{
 		"a step of 101 %":                  {State: State{Number: 2, Steps: []revisions.Pick{{Percent: 101}}}},
 		"a step of 5 % after one of 10 %":  {State: State{Number: 2, Steps: []revisions.Pick{{Percent: 10}, {Percent: 5}}}},
+		"a step of NaN %":                  {State: State{Number: 2, Steps: []revisions.Pick{{Percent: math.NaN()}}}},
+		"must have accepted is 101 %":      {State: State{Number: 2, MinAcked: 101}},
+		"must have accepted is NaN %":      {State: State{Number: 2, MinAcked: math.NaN()}},
 		"21 steps":                         {State: State{Number: 2, Steps: make([]revisions.Pick, 21)}},
 		"the bake time must be 1 s":        {State: State{Number: 2, Bake: time.Millisecond}},
 		"a label has 1 to":                 {State: State{Number: 2, Steps: []revisions.Pick{{Labels: map[string]string{"": "x"}}}}},
@@ -282,6 +280,9 @@ func TestStart(t *testing.T) {
 	all, err := All(t.Context(), w.engine)
 	if err != nil || len(all) != 1 || !slices.Equal(all[0].Groups(), []string{"edge"}) {
 		t.Errorf("%v, %v", all, err)
+	}
+	if was, err := Abandon(t.Context(), w.repo, "another"); err != nil || was {
+		t.Error(was, err)
 	}
 	// Of one that cannot be read nobody knows what it wants, and it can be ended.
 	if err := w.engine.Delete(t.Context(), prefix+all[0].ID); err != nil {

@@ -83,7 +83,7 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.mu.Lock()
 	for id, l := range is {
 		if was := r.lanes[id]; was != nil {
-			if l.since, l.first = was.since, was.first; was.step == l.step {
+			if l.since = was.since; was.step == l.step {
 				l.seen = was.seen
 			}
 		}
@@ -96,8 +96,8 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, l := range is { // what was found meanwhile
-		if was := r.lanes[id]; was != nil && l.first == nil {
+	for id, l := range is {
+		if was := r.lanes[id]; was != nil { // it may have been found meanwhile
 			l.first = was.first
 		}
 	}

@@ -132,7 +132,14 @@ func TestKept(t *testing.T) {
 		if n := r.sees("x"); n != -1 || strings.Contains(log.String(), "level=WARN") {
 			t.Errorf("the disk is told though the other is there: %d; %s", n, log.String())
 		}
+		put(r, 1)
 		time.Sleep(5 * time.Second)
+		if n := r.sees("x"); n != 1 || strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("the disk is told though the other was there: %d; %s", n, log.String())
+		}
+		if _, err := r.Release(t.Context(), x); err != nil {
+			t.Error(err)
+		}
 		r.stop()
 
 		r, _, _, _ = begin(false)

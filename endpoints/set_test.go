@@ -60,7 +60,7 @@ func TestAssignment(t *testing.T) {
 		"a":  `{"address":"10.0.0.1","port":80,"hostname":"a.test","weight":3,"health":"DRAINING","ttl":"30s","metadata":{"envoy.lb":{"canary":true,"n":1.5,"s":"x","null":null,"list":[1,"y"],"o":{"k":""}},"other":{}}}`,
 		"b":  `{"address":"10.0.0.2","port":80,"locality":{"region":"r","zone":"z","sub_zone":"s"}}`,
 		"b2": `{"address":"10.0.0.2","port":80,"weight":9}`,
-		"c":  `{"address":"::1","port":65535,"priority":5,"health":"UNKNOWN","weight":1}`,
+		"0":  `{"address":"::1","port":65535,"priority":5,"health":"UNKNOWN","weight":1}`,
 		"d":  `{"address":"0:0::2","port":1,"priority":7}`,
 	} {
 		if changed, err := s.Apply(put(t, Key{Cluster{Name: "backend"}, id}, text)); err != nil || !changed {
@@ -120,6 +120,8 @@ func TestClaim(t *testing.T) {
 	if m := served(t, &s); len(m.GetEndpoints()) != 1 {
 		t.Error(m)
 	}
+	apply(put(t, Key{c, "a"}, `{"address":"10.0.0.1","port":80,"locality":{"zone":"z"}}`), true)
+	apply(put(t, Key{c, "a"}, `{"address":"10.0.0.1","port":80,"locality":{"zone":"z"},"priority":1}`), true)
 	apply(Change{Key: Key{c, "a"}}, true)
 	if m := served(t, &s); m == nil {
 		t.Error("it is not served")

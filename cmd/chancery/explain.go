@@ -15,6 +15,7 @@ import (
 func explainCommand() *cobra.Command {
 	var a asking
 	var o output
+	var local bool
 	cmd := &cobra.Command{
 		Use:   "explain NODE [TYPE/NAME]",
 		Short: "Say why a client does not have a resource",
@@ -22,6 +23,9 @@ func explainCommand() *cobra.Command {
 of the node, allowed; is the client connected, does it subscribe, was it sent, and
 has the client accepted it. It shows the link at which the chain is broken, and what
 to do. Without TYPE/NAME it looks at the client as a whole.
+
+A server of a store asks the other servers of the store, too, and explain shows what that one says at which
+the client is, with its name; --local: what the server itself knows.
 
 "chancery check --explain CODE" explains a finding of check.
 
@@ -55,13 +59,23 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 				typ, name = inPath(t), n
 			}
 			e, err := ask(cmd, &a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Explanation, error) {
-				return d.Explain(ctx, args[0], typ, name)
+				if local {
+					return d.Explain(ctx, args[0], typ, name)
+				}
+				return d.ExplainOfAll(ctx, args[0], typ, name)
 			})
 			if err != nil {
 				return err
 			}
 			if o.people() {
-				printChain(o.page(cmd), e)
+				w := o.page(cmd)
+				if len(e.Replicas) > 1 {
+					fmt.Fprintf(w, "SERVER %s\n", printable.Line(e.Replica))
+				}
+				printChain(w, e)
+				if text := silent(e.Replicas, e.Unsure); text != "" {
+					fmt.Fprintln(w, text)
+				}
 			} else if err := data(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
 				return err
 			}
@@ -72,6 +86,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
+	localFlag(cmd.Flags(), &local)
 	o.flags(cmd, "text", "json", "yaml")
 	a.flags(cmd.Flags())
 	cmd.ValidArgsFunction = completeArg(&a, nodes, resources)

@@ -182,7 +182,7 @@ func (g *getting) clients(ctx context.Context, d *adminapi.Daemon) (*listing, er
 		return nil, err
 	}
 	t := clientTable(all.Items, g.wide())
-	l := &listing{answer: all, headers: t.headers, none: "No clients are connected.", more: strings.Trim(left(all.Total, len(all.Items))+"\n"+silent(all), "\n")}
+	l := &listing{answer: all, headers: t.headers, none: "No clients are connected.", more: strings.Trim(left(all.Total, len(all.Items))+"\n"+silent(all.Replicas, all.Unsure), "\n")}
 	if g.node != "" || g.group != "" {
 		l.none = "No such clients are connected."
 	}

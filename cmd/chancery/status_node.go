@@ -54,7 +54,7 @@ func cards(w io.Writer, o *output, list *adminapi.ClientList) {
 		}
 		card(w, o, c)
 	}
-	if text := silent(list); text != "" {
+	if text := silent(list.Replicas, list.Unsure); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
 }

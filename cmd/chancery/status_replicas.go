@@ -42,16 +42,16 @@ func silentOf(all []adminapi.Replica) (n int) {
 	return n
 }
 
-// silent says whose clients are missing in a list.
-func silent(list *adminapi.ClientList) string {
+// silent says of which servers the clients are not known.
+func silent(all []adminapi.Replica, unsure string) string {
 	var lines []string
-	for _, r := range list.Replicas {
+	for _, r := range all {
 		if r.Error != "" {
 			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", printable.Line(r.ID), lastSeen(r), printable.Line(r.Error)))
 		}
 	}
-	if list.Unsure != "" {
-		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", printable.Line(list.Unsure)))
+	if unsure != "" {
+		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", printable.Line(unsure)))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -152,23 +152,31 @@ func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	e, err := s.explainNow(r)
+	if err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, e)
+	return nil
+}
+
+// explainNow is what this server knows.
+func (s *Server) explainNow(r *http.Request) (e adminapi.Explanation, err error) {
 	q := queryOf(r)
 	typ, name := q.text("type"), q.text("name")
 	if name != "" && typ == "" {
 		q.fail("type", "is needed with a name", "")
 	}
 	if q.err != nil {
-		return q.err
+		return e, q.err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	e, err := s.Explainer.Explain(ctx, r.PathValue("node"), typ, name)
-	if err != nil {
-		return asked(err)
+	if e, err = s.Explainer.Explain(ctx, r.PathValue("node"), typ, name); err != nil {
+		return e, asked(err)
 	}
 	e.APIVersion, e.Kind, e.Links = adminapi.Version, adminapi.KindExplanation, some(e.Links)
-	answer(w, http.StatusOK, e)
-	return nil
+	return e, nil
 }
 
 func (s *Server) node(w http.ResponseWriter, r *http.Request) error {

@@ -30,7 +30,7 @@ var paramsOf = map[string][]param{
 	"GET /api/v1/clients/{node}/resources":        {paramLimit},
 	"GET /api/v1/clients/{node}/resources/{type}": {paramLimit},
 	"GET /api/v1/clients/{node}/explain": {paramType,
-		{"name", "string", "a resource of the type"}},
+		{"name", "string", "a resource of the type"}, paramAll},
 	"GET /api/v1/resources":                  listParams,
 	"GET /api/v1/resources/{type}":           listParams,
 	"GET /api/v1/resources/{type}/{name...}": listParams,

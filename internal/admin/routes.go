@@ -28,7 +28,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", adminapi.ClientResources{}, nil, s.big(s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", adminapi.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", adminapi.Explanation{}, nil, s.brief(&s.asking, s.explain)},
+		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", adminapi.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
 		{"GET", "/api/v1/resources", "what is served", adminapi.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}", "the same of one type", adminapi.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", adminapi.ResourceList{}, nil, s.big(s.resources)},

@@ -103,7 +103,19 @@ type Store struct {
 	Since    *time.Time `json:"since,omitempty"`    // of the error
 	Holds    []Hold     `json:"holds,omitempty"`    // groups that are served of another revision
 
+	RolledBack []RolledBack `json:"rolledBack,omitempty"` // rollouts that servers have taken back, until something is committed to the group
+
 	Writer *StoreWriter `json:"writer,omitempty"` // of a server with a directory for the store
+}
+
+// A RolledBack is a rollout that was taken back since a client refused it, or a server could not serve it: all nodes are served
+// what they had before.
+type RolledBack struct {
+	Rollout  string    `json:"rollout"` // its ID
+	Groups   []string  `json:"groups"`
+	Revision string    `json:"revision"` // that it went to, such as r412
+	Why      string    `json:"why"`
+	Since    time.Time `json:"since"` // by the clock of who decided it
 }
 
 // A StoreWriter is a server that commits to its store what a directory says, while no other one does.
@@ -111,7 +123,8 @@ type StoreWriter struct {
 	Dir    string    `json:"dir"`
 	Writes bool      `json:"writes"` // false: another server does
 	Since  time.Time `json:"since"`
-	Error  string    `json:"error,omitempty"` // why what the directory says is not committed
+	Server string    `json:"server,omitempty"` // that does, if it is another one and is known
+	Error  string    `json:"error,omitempty"`  // why what the directory says is not committed
 }
 
 // A Hold says that a group is served as it is in another revision than the newest: it is frozen.
@@ -368,6 +381,13 @@ type Explanation struct {
 	Links      []Link `json:"links"`
 	Broken     string `json:"broken,omitempty"` // the name of the broken link; "": none
 	Advice     string `json:"advice,omitempty"`
+
+	Clients int        `json:"clients"`        // that have the node id and are connected
+	Last    *time.Time `json:"last,omitempty"` // if none is: when the last one left, or was refused; absent: none is remembered
+
+	Replica  string    `json:"replica,omitempty"`  // asked for with ?replicas=1: the server of the store whose answer this is, at which the client is; Clients are of all
+	Replicas []Replica `json:"replicas,omitempty"` // the servers of the store
+	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
 }
 
 // A Link is one step of the chain.

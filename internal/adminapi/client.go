@@ -392,6 +392,13 @@ func (d *Daemon) Explain(ctx context.Context, node, typ, name string) (*Explanat
 	return ask[Explanation](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
 }
 
+// ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1: the server of the store at which the client is.
+func (d *Daemon) ExplainOfAll(ctx context.Context, node, typ, name string) (*Explanation, error) {
+	q := Filter{Type: typ, Replicas: true}.query()
+	set(q, "name", name)
+	return askAll[Explanation](ctx, d, "/clients/"+segment(node)+"/explain", q)
+}
+
 // A ResourceFilter selects what is served.
 type ResourceFilter struct {
 	Type, Name  string // of the path; "": all

@@ -81,6 +81,11 @@ func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (admina
 	if t != nil {
 		out.Type = t.String()
 	}
+	if c.connected() {
+		out.Clients = max(c.peers(), 1)
+	} else {
+		out.Last = c.last()
+	}
 	return out, nil
 }
 

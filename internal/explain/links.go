@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
@@ -399,6 +400,23 @@ func (c *chain) peers() int {
 		}
 	}
 	return n
+}
+
+// last is when a client of the node id left, or was refused; nil: none did that is remembered.
+func (c *chain) last() *time.Time {
+	var at time.Time
+	for i := range c.clients {
+		if left := c.clients[i].Left; left != nil && left.At.After(at) {
+			at = left.At
+		}
+	}
+	if e, was := c.deniedBefore(); was && e.At.After(at) {
+		at = e.At
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return &at
 }
 
 // subscribed says whether the client asks for the resource.

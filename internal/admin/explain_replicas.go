@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+)
+
+// maxLinks is how many links an explanation of another server may have: there are 10.
+const maxLinks = 20
+
+// connectedLink is the link of an explanation that says whether the client is there.
+const connectedLink = "connected"
+
+// explainOfAll answers with the explanation of the server at which the client is.
+func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
+	var said []adminapi.Explanation // of this server first
+	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *adminapi.Replica) error {
+		e, err := s.explainNow(r)
+		e.Replica = me.ID
+		said = append(said, e)
+		return err
+	}, func(of *adminapi.Replica, body []byte) error {
+		if body == nil { // of a version that cannot explain
+			return errOther
+		}
+		e, err := readExplanation(body)
+		e.Replica = of.ID
+		if err == nil {
+			said = append(said, e)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e := theirs(said)
+	e.Replicas, e.Unsure = all.replicas, all.unsure
+	if len(all.replicas) > 1 {
+		nowhere(&e)
+	}
+	answer(w, http.StatusOK, e)
+	return nil
+}
+
+// readExplanation reads that of another server, which is not trusted.
+func readExplanation(body []byte) (adminapi.Explanation, error) {
+	var is adminapi.Explanation
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindExplanation || len(is.Links) > maxLinks {
+		return is, errOther
+	}
+	e := adminapi.Explanation{
+		APIVersion: adminapi.Version, Kind: adminapi.KindExplanation, Node: cut(is.Node), Type: cut(is.Type), Name: cut(is.Name),
+		Broken: cut(is.Broken), Advice: cut(is.Advice), Clients: counted(is.Clients), Last: is.Last, Links: []adminapi.Link{},
+	}
+	for _, l := range is.Links {
+		e.Links = append(e.Links, adminapi.Link{Name: cut(l.Name), OK: l.OK, Known: l.Known, Text: cut(l.Text), Place: cut(l.Place)})
+		if l.Name == connectedLink && l.OK { // one of an older version counts nobody
+			e.Clients = max(e.Clients, 1)
+		}
+	}
+	return e, nil
+}
+
+// theirs is the explanation of the server at which the client is. If clients at several servers have the node id, that
+// counts whose chain is broken; if none has one, that of the server that had one last.
+func theirs(said []adminapi.Explanation) adminapi.Explanation {
+	best := 0
+	for i := range said {
+		if better(&said[i], &said[best]) {
+			best = i
+		}
+	}
+	e := said[best]
+	e.Clients = 0
+	for i := range said {
+		n := said[i].Clients
+		if e.Clients += n; n > 0 && i != best {
+			say(&e, "; %d more of this node id at server %s", n, said[i].Replica)
+		}
+	}
+	return e
+}
+
+func better(a, b *adminapi.Explanation) bool {
+	switch {
+	case (a.Clients > 0) != (b.Clients > 0):
+		return a.Clients > 0
+	case a.Clients > 0:
+		return a.Broken != "" && b.Broken == ""
+	}
+	return last(a).After(last(b))
+}
+
+func last(e *adminapi.Explanation) time.Time {
+	if e.Last == nil {
+		return time.Time{}
+	}
+	return *e.Last
+}
+
+// say adds to what an explanation says of the connection.
+func say(e *adminapi.Explanation, format string, args ...any) {
+	e.Links = slices.Clone(e.Links)
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Name == connectedLink {
+			l.Text += fmt.Sprintf(format, args...)
+		}
+	}
+}
+
+// nowhere says of how many servers it is known that the client is not there: it may be where nobody answers.
+func nowhere(e *adminapi.Explanation) {
+	silent := 0
+	for _, r := range e.Replicas {
+		if r.Error != "" {
+			silent++
+		}
+	}
+	switch n := len(e.Replicas); {
+	case e.Clients > 0:
+	case silent == 0:
+		say(e, "; it is at none of the %d servers of the store", n)
+	default:
+		say(e, "; it is at none of the %d servers of the store that answered, and may be at one of the %d that did not", n-silent, silent)
+		if e.Broken == connectedLink {
+			e.Advice = "see why a server does not answer: the client may be there. Else " + e.Advice
+		}
+	}
+}

@@ -193,7 +193,7 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.P
 	case err != nil && status.Code(err) != codes.Unavailable:
 		fail(w, err)
 	case r == nil:
-		if err != nil { // the server ends: so does the connection
+		if err != nil { // the server ends, or another one may have something newer: so does the connection
 			w.Header().Set("Connection", "close")
 		}
 		w.WriteHeader(http.StatusNotModified)

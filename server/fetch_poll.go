@@ -48,12 +48,13 @@ type Poll struct {
 	poller poller
 	caller Caller
 
-	before telling       // what is to be told again
-	but    string        // the version that is no news; "": each is
-	answer *xds.Response // what to answer, as soon as that is known
-	seat   *seat         // nil: it is not held
-	stored *stored       // what it has meanwhile; nil: the same
-	lost   loss          // of one of them
+	before   telling       // what is to be told again
+	but      string        // the version that is no news; "": each is
+	standing standing      // of the version that the client has
+	answer   *xds.Response // what to answer, as soon as that is known
+	seat     *seat         // nil: it is not held
+	stored   *stored       // what it has meanwhile; nil: the same
+	lost     loss          // of one of them
 }
 
 // polls is what a server knows of polls.
@@ -205,10 +206,12 @@ func (p *Poll) changes(view xds.View) *xds.Changes {
 // version is the version of what the names find in a view.
 func (p *Poll) version(view xds.View) string {
 	if p.all {
-		return view.Table(p.info.Type).Versions().Sum().String()
+		return sum(view.Table(p.info.Type))
 	}
 	return versionOf(p.names, p.changes(view))
 }
+
+func sum(t *xds.Table) string { return t.Versions().Sum().String() }
 
 func versionOf(names []string, c *xds.Changes) string {
 	h := sha256.New()
@@ -245,7 +248,13 @@ func (p *Poll) look() error {
 	if view == nil || p.undecided(view) {
 		return nil
 	}
-	if v := p.version(view); v != p.but {
+	v := p.version(view)
+	caughtUp := p.standing.asked && !p.standing.partly && v == p.stated // what was newer is here now
+	switch {
+	case v == p.but || caughtUp:
+	case p.older(v):
+		p.standing.due = true
+	default:
 		t := telling{version: v, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: time.Now()}
 		if v == p.before.version {
 			t.tries, t.refused = p.before.tries+1, p.before.refused
@@ -274,8 +283,8 @@ func (p *Poll) Due() bool { return p.answer != nil }
 
 // Wait returns the answer when there is one, and nil if there is nothing new
 // after the time to hold. An error is one of gRPC's status: UNAVAILABLE if the
-// server is drained, CANCELED or DEADLINE_EXCEEDED if ctx is done; then there is
-// nothing new either. Any other says that there is no answer to be had.
+// server is drained, or what it has may be older than what the client has ([WithNewest]), CANCELED or DEADLINE_EXCEEDED if
+// ctx is done; then there is nothing new either. Any other says that there is no answer to be had.
 func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
 	if p.answer != nil {
 		return p.answer, nil
@@ -290,7 +299,13 @@ func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, err
 func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()
+	until := time.Now().Add(hold)
 	for {
+		if p.standing.due {
+			if err := p.catchUp(ctx, time.Until(until)); err != nil || p.answer != nil {
+				return err
+			}
+		}
 		select {
 		case <-p.watch.C():
 			if err := p.look(); err != nil || p.answer != nil {
@@ -322,7 +337,11 @@ func (p *Poll) Unchanged() (*xds.Response, error) {
 	case view == nil:
 		return nil, errNotKnown
 	}
-	p.tell(view, p.version(view))
+	v := p.version(view)
+	if v != p.but && p.older(v) { // it is new, at the last moment
+		return nil, errBehind
+	}
+	p.tell(view, v)
 	return p.answer, nil
 }
 

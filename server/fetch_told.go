@@ -92,13 +92,15 @@ func (p *Poll) judge(req xds.Request, version string) {
 	if known {
 		e.Took = now.Sub(last.at)
 	}
-	if known && req.Error == nil && last.version == p.stated {
+	acked := known && req.Error == nil && last.version == p.stated
+	if acked {
 		e.Kind, e.Version, e.Nonce, e.Settled = protocol.Acked, last.version, last.version, true
 		p.server.event(&p.info, e)
 		p.server.polls.told.remove(p.poller)
 		known = false
 	}
 	as := known && last.to == digest(p.stated) // it polls as it did then
+	p.standing.known, p.standing.partly = acked || as || p.stated == version, as || req.Error != nil
 	e.InUse = p.stated
 	switch {
 	case req.Error != nil:

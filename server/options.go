@@ -97,7 +97,8 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // another server may have told it: f returns when the source is no older than what any server of the same configuration
 // had when f was called. So nobody is told older content than it has. known says that the source has what the client states, or lately
 // had it: then the answer matters little. An error ends the stream with UNAVAILABLE: its client keeps what it has, and tries again. f is called by many
-// goroutines at once, each of a stream that waits for it, with the stream's context. By default nothing is asked.
+// goroutines at once, each of a stream or a poll that waits for it, with its context: that of a poll lasts as long as that may be held, and a poll
+// that gets an error has nothing new. By default nothing is asked.
 func WithNewest(f func(ctx context.Context, known bool) error) Option {
 	return func(o *options) { o.newest = f }
 }

@@ -115,6 +115,7 @@ var effects = map[string]string{
 	"server Poll.look clock":           "when a poll was answered",
 	"server Poll.judge clock":          "how long ago that was",
 	"server Poll.wait timer":           "when a poll was held long enough",
+	"server Poll.wait clock":           "how long it may still be held when it asks for what is newer",
 	"server holdOf clock":              "when the client of a call gives up",
 
 	"rest Handler.ServeHTTP goroutine": "holds a poll, so that net/http's goroutine and buffers are free; ends with its answer",

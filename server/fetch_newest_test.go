@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A head is what servers of one configuration ask whether there is something newer.
+type head struct {
+	asked []bool // known, of each question
+	says  func(context.Context) error
+}
+
+func (h *head) newest(ctx context.Context, known bool) error {
+	h.asked = append(h.asked, known)
+	if h.says == nil {
+		return nil
+	}
+	return h.says(ctx)
+}
+
+// wants fails if others were asked than these, and forgets them.
+func (h *head) wants(t *testing.T, known ...bool) {
+	t.Helper()
+	if len(h.asked) != len(known) || len(known) > 0 && h.asked[0] != known[0] {
+		t.Fatalf("asked %v, want %v", h.asked, known)
+	}
+	h.asked = nil
+}
+
+// A client that polls with what another server may have told it is answered when the source is as new as that, as one of a stream
+// is; so nobody is told older content than it has.
+func TestNewestOfPolls(t *testing.T) {
+	for _, names := range [][]string{nil, {"a"}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &head{}
+			w := newPollWorld(t, WithNewest(h.newest))
+			w.set(xds.Cluster, res("a", "1"))
+			v := w.visitor(xds.Cluster, names...)
+			v.gets(0, "a")
+			h.wants(t) // who has nothing has nothing newer
+			w.set(xds.Cluster, res("a", "2"))
+			v.gets(0, "a")
+			h.wants(t, true) // it was told here what it has
+			v.waits()
+			h.wants(t) // it is told nothing
+
+			// It was told by another server what comes here a moment later.
+			other := newPollWorld(t)
+			other.set(xds.Cluster, res("a", "3"))
+			ahead := other.visitor(xds.Cluster, names...)
+			ahead.gets(0, "a")
+			v.version = ahead.version
+			h.says = func(context.Context) error {
+				time.Sleep(time.Second)
+				w.set(xds.Cluster, res("a", "3"))
+				return nil
+			}
+			v.waits()
+			h.wants(t, false)
+			h.says = nil
+			w.later(func() { w.set(xds.Cluster, res("a", "4")) })
+			v.gets(10*time.Second, "a")
+			h.wants(t, true)
+
+			// Nobody knows whether what it has is newer: it keeps that.
+			v.version = "of another server"
+			h.says = func(context.Context) error { return errors.New("nobody knows") }
+			p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := p.Wait(t.Context(), MaxHold); r != nil || status.Code(err) != codes.Unavailable {
+				t.Error(r, err)
+			}
+			p.Close(errBehind)
+			h.wants(t, false)
+
+			// Nor is it waited for longer than the client waits.
+			h.says = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			if p, err = w.Poll(t.Context(), v.typ, v.request(), v.caller()); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if r, err := p.Wait(t.Context(), time.Second); r != nil || status.Code(err) != codes.Unavailable || time.Since(began) != time.Second {
+				t.Error(r, err, time.Since(began))
+			}
+			p.Close(errBehind)
+		})
+	}
+}
+
+// What a client may have applied a part of is news for it, though it states what the source has come to have.
+func TestNewestOfPollsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &head{}
+		w := newPollWorld(t, WithNewest(h.newest))
+		w.set(xds.Cluster, res("a", "1"))
+		v := w.visitor(xds.Cluster)
+		v.gets(0, "a")
+		w.set(xds.Cluster, res("a", "2"))
+		v.refuses = true
+		v.gets(0, "a")
+		h.wants(t, true)
+		h.says = func(context.Context) error { w.set(xds.Cluster, res("a", "1")); return nil } // somebody takes it back
+		w.set(xds.Cluster, res("a", "3"))
+		if r := v.gets(0, "a"); r.Version != v.version {
+			t.Error("it is told", r.Version)
+		}
+	})
+}
+
+// A unary call is answered with an error instead of what may be older.
+func TestNewestOfFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &head{says: func(context.Context) error { return errors.New("nobody knows") }}
+		w := newPollWorld(t, WithNewest(h.newest))
+		w.set(xds.Cluster, res("a", "1"))
+		v := w.visitor(xds.Cluster)
+		v.version = "of another server"
+		p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Unchanged(); r != nil || status.Code(err) != codes.Unavailable {
+			t.Error(r, err)
+		}
+		p.Close(errBehind)
+	})
+}

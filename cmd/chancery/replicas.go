@@ -62,7 +62,7 @@ func (r *replicating) check(s *serving) error {
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
 // open has the engine say who is there, if it can.
-func (r *replicating) open(s *serving, e revisions.Engine, served func() revisions.Number) {
+func (r *replicating) open(s *serving, e revisions.Engine, of *stored) {
 	host, _ := os.Hostname()
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -77,8 +77,8 @@ func (r *replicating) open(s *serving, e revisions.Engine, served func() revisio
 		asking.Token = func() (string, error) { return readToken(s.admin.token) }
 	}
 	r.all = replicas.New(replicas.Options{Engine: engine, Ask: asking, Log: s.log, Self: func() replicas.About {
-		a := replicas.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: version(), Since: r.since, Streams: s.streams()}
-		if n := served(); n > 0 {
+		a := replicas.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: version(), Since: r.since, Streams: s.streams(), Writes: of.writing()}
+		if n := of.repo.Served().Number; n > 0 {
 			a.Revision = n.String()
 		}
 		return a

@@ -55,7 +55,8 @@ States of a client with a type:
 
 Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
 the configuration refers to what is not there, the upstream of a relay is away or gives what cannot be used,
-or a server of the store does not answer, or not serve the newest revision; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+a server of the store does not answer, or not serve the newest revision, or a rollout was rolled back and nothing was
+committed to its group since; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
 such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
@@ -130,10 +131,15 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || seen.Config.Store != nil && (seen.Config.Store.Error != "" || seen.Config.Store.Writer != nil && seen.Config.Store.Writer.Error != "") || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
+	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || lags(seen.Config.Store) || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
 		return errNo
 	}
 	return err
+}
+
+// lags reports whether something that was to be served of a store is not.
+func lags(s *adminapi.Store) bool {
+	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
 }
 
 // ails reports whether an upstream is away though something is wanted of it, or gives what cannot be used: what is served is older
@@ -202,8 +208,11 @@ func printStore(w io.Writer, s *adminapi.Store) {
 			fmt.Fprintf(w, "         rollout %s of it goes to %s\n", printable.Line(h.Rollout), h.Next)
 		}
 	}
+	for _, x := range s.RolledBack {
+		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", printable.Line(x.Rollout), printable.Line(strings.Join(x.Groups, ", ")), x.Revision, since(x.Since), printable.Line(x.Why))
+	}
 	if x := s.Writer; x != nil {
-		does := "another server writes to it what its directory says, for"
+		does := "another server writes to it what its directory says" + after(": ", printable.Line(x.Server)) + "; this one stands by, for"
 		if x.Writes {
 			does = "this server writes to it what " + printable.Line(x.Dir) + " says, for"
 		}

@@ -91,8 +91,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	}
 	d.engine = closer
 	d.refusals = repository.NewRefusals(engine, s.log)
-	s.replicas.open(s, engine, func() revisions.Number { return d.repo.Served().Number })
-	d.rolling(engine)
+	s.replicas.open(s, engine, d)
 	d.repo = repository.New(engine, st, repository.Options{
 		Types: s.types, CEL: cel.Compile, Log: s.log,
 		Review: func(next *revisions.Snapshot) error {
@@ -102,6 +101,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		},
 		Done: func(_ revisions.Number, err error) { d.done(err) },
 	})
+	d.rolling(engine)
 	d.audit = &auditor{repo: d.repo.Repository(), log: s.log, bell: make(chan struct{}, 1), note: func(e adminapi.Event) { s.admin.tracker.Note(e) }}
 	d.openFeed(engine)
 	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
@@ -229,7 +229,10 @@ func (d *stored) ready() error {
 	return err
 }
 
-func (d *stored) note() string {
+func (d *stored) note() string { return d.serves() + d.writes() }
+
+// serves says what is served.
+func (d *stored) serves() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
 		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
@@ -258,6 +261,7 @@ func (d *stored) config() adminapi.Config {
 	if t := d.trouble.Load(); t != nil {
 		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since
 	}
+	s.RolledBack = d.rolledBack()
 	if d.feed != nil {
 		s.Writer = d.writer()
 	}
@@ -273,7 +277,7 @@ func (d *stored) reload(ctx context.Context, approve bool) adminapi.Reload {
 	case d.feed == nil:
 		return adminapi.Reload{Errors: []string{storeReload}}
 	case d.feed.Source() == nil:
-		return adminapi.Reload{Errors: []string{"another server writes what the directory says: ask that one"}}
+		return adminapi.Reload{Errors: []string{d.standsBy(ctx)}}
 	}
 	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
 }
@@ -286,5 +290,5 @@ func servedOf(s source) func() (string, bool) {
 	if !ok {
 		return nil
 	}
-	return func() (string, bool) { return d.note(), d.known() }
+	return func() (string, bool) { return d.serves(), d.known() }
 }

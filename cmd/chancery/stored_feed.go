@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/feed"
+	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/replicas"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
 )
@@ -38,6 +43,11 @@ func (d *stored) openFeed(e revisions.Engine) {
 				return r.load(all)
 			},
 		},
+		Noted: func(feed.State) {
+			if s.replicas.all != nil {
+				s.replicas.all.Changed()
+			}
+		},
 		Note: func() revisions.Note {
 			return revisions.Note{Author: "chancery serve at " + host, Message: "what " + d.root + " says", Source: gitRevision(d.root)}
 		},
@@ -61,9 +71,49 @@ func (d *stored) hangs(ctx context.Context, hangups <-chan os.Signal) {
 // writer says what the server writes to the store.
 func (d *stored) writer() *adminapi.StoreWriter {
 	at := d.feed.State()
-	w := &adminapi.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since}
+	w := &adminapi.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.elected(context.Background(), false).ID}
 	if at.Err != nil {
 		w.Error = clipped(problemsOf(at.Err))
 	}
 	return w
+}
+
+// elected is the other server that writes, as was known a few seconds ago or is now; the zero value: none is known.
+func (d *stored) elected(ctx context.Context, now bool) replicas.About {
+	if d.replicas.all == nil || d.feed.State().Writes {
+		return replicas.About{}
+	}
+	return d.replicas.all.Writer(ctx, now)
+}
+
+// standsBy says who writes, for who asks this server to read its directory.
+func (d *stored) standsBy(ctx context.Context) string {
+	w := d.elected(ctx, true)
+	if w.ID == "" {
+		return "another server writes what the directory says: ask that one"
+	}
+	return fmt.Sprintf("another server writes what the directory says, %s: ask that one%s", printable.Line(w.ID), after(", by --admin ", printable.Line(w.Admin)))
+}
+
+// writes says for who asks about readiness who writes the directory to the store.
+func (d *stored) writes() string {
+	if d.feed == nil {
+		return ""
+	}
+	if d.feed.State().Writes {
+		return "; this server writes to it what " + d.root + " says"
+	}
+	return "; " + cmp.Or(printable.Line(d.elected(context.Background(), false).ID), "another server") + " writes to it what its directory says"
+}
+
+// writing is since when this server writes; zero: it does not.
+func (d *stored) writing() time.Time {
+	if d.feed == nil {
+		return time.Time{}
+	}
+	at := d.feed.State()
+	if !at.Writes {
+		return time.Time{}
+	}
+	return at.Since
 }

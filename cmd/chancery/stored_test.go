@@ -8,6 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
 )
 
 // A server of a store serves each revision as it is committed, waits for the first, and serves the last good when
@@ -226,19 +232,46 @@ func TestServeDirectoryToStore(t *testing.T) {
 	t.Parallel()
 	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
 	write(t, config, "a.yaml", cluster("a"))
-	start := func() (*daemon, string) {
-		admin := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
-		return serveDir(t, config, "--store", at, "--state-dir", "", "--admin-listen", admin), admin
+	start := func(flags ...string) (*daemon, string) {
+		admin := "127.0.0.1:" + freePort(t)
+		return serveDir(t, config, append(flags, "--store", at, "--state-dir", "", "--admin-listen", admin)...), "http://" + admin
 	}
 	d, admin := start()
 	d.clusters().gets("a")
 	chancery(t, 0, "this server writes to it what "+config+" says", "status", "--admin", admin)
-	other, waits := start()
+	other, waits := start("--metrics-listen", "127.0.0.1:0")
 	s := other.clusters()
 	s.gets("a")
 	write(t, config, "b.yaml", cluster("b"))
 	s.gets("a", "b")
-	chancery(t, 1, "another server writes what the directory says", "reload", "--admin", waits)
+	chancery(t, 1, "ask that one, by --admin "+admin, "reload", "--admin", waits)
+	api, err := adminapi.Dial(adminapi.Target{URL: admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := api.StatusOfAll(t.Context(), "")
+	if err != nil || len(st.Replicas) != 2 {
+		t.Fatal(st, err)
+	}
+	writer, standby := st.Replicas[0].ID, st.Replicas[1].ID
+	chancery(t, 0, "another server writes to it what its directory says: "+writer+"; this one stands by", "status", "--admin", waits)
+	_, port, _ := net.SplitHostPort(other.http)
+	other.tells(port, "/readyz?verbose", "; "+writer+" writes to it what its directory says")
+
+	// Explain asks the server at which the client is, and says of how many it is known that it is at none.
+	stream, err := clusterservice.NewClusterDiscoveryServiceClient(other.conn).StreamClusters(other.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := subscriber{other, stream}
+	elsewhere.send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "elsewhere"}})
+	elsewhere.gets("a", "b")
+	if e, err := api.ExplainOfAll(t.Context(), "elsewhere", "CDS", "a"); err != nil || e.Replica != standby || e.Clients != 1 {
+		t.Errorf("%+v %v", e, err)
+	}
+	chancery(t, 0, "SERVER "+standby+"\n✔ loaded", "explain", "elsewhere", "cluster/a", "--admin", admin)
+	chancery(t, 1, `no client with node id "elsewhere" is connected, and none was lately`, "explain", "elsewhere", "cluster/a", "--local", "--admin", admin)
+	chancery(t, 1, "it is at none of the 2 servers of the store", "explain", "nobody", "--admin", admin)
 	chancery(t, 0, "what "+config+" says", "history", "--store", at)
 	write(t, config, "b.yaml", "x: y\n")
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)

@@ -25,6 +25,7 @@ type About struct {
 	Revision string    `json:"revision,omitempty"` // that it served a moment ago
 	Since    time.Time `json:"since"`              // when it started
 	Streams  int       `json:"streams"`            // open a moment ago; as read, -1: it says what cannot be
+	Writes   time.Time `json:"writes,omitzero"`    // since when it writes to the store what a directory says; zero: it does not
 }
 
 const (

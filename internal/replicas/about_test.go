@@ -1,10 +1,15 @@
 package replicas
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // What is announced is believed of nobody but who is announced under its key, if it is as long as it may be.
@@ -42,4 +47,41 @@ func TestToken(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Who writes is known as soon as it is announced; of two that say so it is the one that began last. One that cannot be asked is named all the same.
+func TestWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		var writes atomic.Pointer[time.Time]
+		writes.Store(new(time.Time))
+		x := New(Options{Engine: b, Self: func() About { return About{ID: "x", Host: "here"} }})
+		y := New(Options{Engine: b, Self: func() About { return About{ID: "y", Host: "here", Admin: "http://127.0.0.1:1", Writes: *writes.Load()} }})
+		running.Go(func() { x.Run(ctx) })
+		running.Go(func() { y.Run(ctx) })
+		synctest.Wait()
+		if w := x.Writer(ctx, true); w.ID != "" {
+			t.Errorf("%+v", w)
+		}
+		writes.Store(new(time.Now()))
+		y.Changed()
+		synctest.Wait()
+		if w := x.Writer(ctx, false); w.ID != "" {
+			t.Errorf("it knows what it has not read: %+v", w)
+		}
+		if w := x.Writer(ctx, true); w.ID != "y" || w.Admin != "http://127.0.0.1:1" {
+			t.Errorf("%+v", w)
+		}
+		if w := y.Writer(ctx, true); w.ID != "" {
+			t.Errorf("it takes itself for another: %+v", w)
+		}
+		b.put("replica/z", []byte(`{"format":1,"id":"z","host":"there","admin":"http://127.0.0.1:1","writes":"`+time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)+`"}`))
+		if w := x.Writer(ctx, true); w.ID != "z" || w.Admin != "" {
+			t.Errorf("%+v", w)
+		}
+	})
 }

@@ -19,7 +19,7 @@ import (
 // Options are who a server is, and how it asks others.
 type Options struct {
 	Engine revisions.Announcer
-	Self   func() About // Format may be missing; but for Revision and Streams it stays as it is
+	Self   func() About // Format may be missing; but for Revision, Streams and Writes it stays as it is
 	Ask    Asking
 	Log    *slog.Logger
 }
@@ -29,6 +29,7 @@ type Options struct {
 type Replicas struct {
 	opts   Options
 	client client
+	bell   chan struct{} // with one slot: this server has something else to say
 
 	mu     sync.Mutex // held for memory only
 	known  map[string][]byte
@@ -44,7 +45,15 @@ func New(o Options) *Replicas {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Replicas{opts: o, client: newClient(o.Ask), seen: map[string]time.Time{}}
+	return &Replicas{opts: o, client: newClient(o.Ask), bell: make(chan struct{}, 1), seen: map[string]time.Time{}}
+}
+
+// Changed has what has changed of this server announced at once.
+func (r *Replicas) Changed() {
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
 }
 
 // How often things happen.
@@ -61,14 +70,16 @@ func (r *Replicas) Run(ctx context.Context) {
 	announcing.Go(func() { r.announce(ctx) })
 	defer announcing.Wait()
 	defer r.client.close()
-	for r.look(ctx); pause(ctx, lookEvery); {
+	for r.look(ctx); pause(ctx, lookEvery, nil); {
 		r.look(ctx)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
+func pause(ctx context.Context, d time.Duration, bell <-chan struct{}) bool {
 	select {
 	case <-time.After(d):
+		return true
+	case <-bell:
 		return true
 	case <-ctx.Done():
 		return false
@@ -92,7 +103,7 @@ func (r *Replicas) announce(ctx context.Context) {
 					case <-try.Done():
 					}
 				}
-				if !pause(try, tellEvery) {
+				if !pause(try, tellEvery, r.bell) {
 					return
 				}
 			}
@@ -105,7 +116,7 @@ func (r *Replicas) announce(ctx context.Context) {
 				r.opts.Log.Warn("this server is not announced in the store: status of others does not show its clients", "error", err)
 			}
 			said = true
-			pause(ctx, retryAfter)
+			pause(ctx, retryAfter, nil)
 		}
 	}
 }
@@ -145,6 +156,24 @@ func (r *Replicas) look(ctx context.Context) {
 	}
 	r.known, r.more, r.at = all, more, now
 	maps.DeleteFunc(r.seen, func(id string, _ time.Time) bool { _, is := all[prefix+id]; return !is })
+}
+
+// Writer returns the other server that has announced that it writes to the store what a directory says, as this one knew it
+// a few seconds ago; with now it reads the store. Its Admin is "" if it cannot be asked, and its ID if none is known. Of several, of
+// which one does so no more, it is the one that began last.
+func (r *Replicas) Writer(ctx context.Context, now bool) (is About) {
+	if now {
+		r.look(ctx)
+	}
+	members, _ := r.others()
+	for _, m := range members {
+		if m.Writes.After(is.Writes) {
+			if is = m.About; m.err != nil {
+				is.Admin = ""
+			}
+		}
+	}
+	return is
 }
 
 // A member is another server that is announced.

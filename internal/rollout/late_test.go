@@ -150,7 +150,7 @@ func TestOpen(t *testing.T) {
 
 // A server that cannot serve what groups are held at ends a rollout; one that cannot serve what somebody has committed does not.
 func TestRejected(t *testing.T) {
-	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return Look{} })
+	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return Look{} })
 	holds := map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x"}}}
 	r.Served(revisions.State{Number: 2, Turns: 1}, holds, time.Now())
 	r.Rejected(revisions.State{Number: 3, Turns: 1}, "a commit")
@@ -173,7 +173,7 @@ func TestRejected(t *testing.T) {
 // What a client refuses a moment before the next step is served counts: each look is since the rollout was served first.
 func TestRefusedBeforeTheNextStep(t *testing.T) {
 	began := time.Unix(1000, 0)
-	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func(_ []string, since time.Time) Look {
+	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func(_ []string, since time.Time) Look {
 		if !since.Equal(began) {
 			t.Error(since)
 		}
@@ -191,7 +191,7 @@ func TestRefusedBeforeTheNextStep(t *testing.T) {
 // The first refusal counts for as long as the rollout is there, whatever clients say or do after it.
 func TestRefusalStays(t *testing.T) {
 	look := Look{Refusals: []Refusal{{Node: "n"}, {Node: "m"}}}
-	r := New(newMemory(), "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return look })
+	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return look })
 	serve := func(step int) {
 		r.Served(revisions.State{Number: 2, Turns: step + 1}, map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Step: step}}}, time.Now())
 	}
@@ -216,7 +216,7 @@ func TestTimeOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		id := w.start(revisions.Pick{Percent: 10}, revisions.Pick{Percent: 50})
-		d := driver{Runner: New(w.engine, "a", slog.New(slog.DiscardHandler), nil), steps: map[string]step{}}
+		d := driver{Runner: New(w.engine, w.repo, "a", slog.New(slog.DiscardHandler), nil), steps: map[string]step{}}
 		turns := 0
 		say := func() { // that what the head says is served
 			t.Helper()

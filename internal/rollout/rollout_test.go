@@ -79,9 +79,10 @@ func (w *world) start(steps ...revisions.Pick) string {
 
 // A server serves what the head says, a moment after it does.
 type server struct {
-	stop func()
-	look Look // of the clients that are picked
-	mu   sync.Mutex
+	stop   func()
+	runner *Runner
+	look   Look // of the clients that are picked
+	mu     sync.Mutex
 }
 
 func (s *server) set(l Look) {
@@ -92,7 +93,7 @@ func (s *server) set(l Look) {
 
 func (w *world) server(name string) *server {
 	s := &server{}
-	r := New(w.engine, name, slog.New(slog.NewTextHandler(&w.log, nil)), func(lanes []string, _ time.Time) Look {
+	r := New(w.engine, revisions.Open(w.engine, revisions.Options{}), name, slog.New(slog.NewTextHandler(&w.log, nil)), func(lanes []string, _ time.Time) Look {
 		if !slices.Equal(lanes, []string{"edge@next"}) {
 			w.Error(lanes)
 		}
@@ -100,6 +101,7 @@ func (w *world) server(name string) *server {
 		defer s.mu.Unlock()
 		return s.look
 	})
+	s.runner = r
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -41,6 +41,7 @@ type Runner struct {
 	look   func(lanes []string, since time.Time) Look // of any goroutine
 
 	bell chan struct{} // with one slot
+	back atomic.Pointer[[]*State]
 
 	mu       sync.Mutex        // held for memory only
 	state    revisions.State   // that is served
@@ -60,8 +61,8 @@ type lanes struct {
 
 // New returns a runner of a server, whose name is a word of a key that no other has. Look says how the clients stand that see one of some groups; it may be
 // called by several goroutines at once.
-func New(e revisions.Engine, server string, log *slog.Logger, look func(lanes []string, since time.Time) Look) *Runner {
-	return &Runner{engine: e, repo: revisions.Open(e, revisions.Options{}), server: server, log: log, look: look, bell: make(chan struct{}, 1), lanes: map[string]*lanes{}}
+func New(e revisions.Engine, repo *revisions.Repository, server string, log *slog.Logger, look func(lanes []string, since time.Time) Look) *Runner {
+	return &Runner{engine: e, repo: repo, server: server, log: log, look: look, bell: make(chan struct{}, 1), lanes: map[string]*lanes{}}
 }
 
 // Served notes which holds are served, and since when, which is from before any client was told of them. It is to be called at once, for it
@@ -151,6 +152,7 @@ func (r *Runner) Run(ctx context.Context) {
 			}
 		}
 		d.drive(ctx, holds, head)
+		d.lookBack(ctx)
 		wait := idle
 		if len(holds) > 0 {
 			wait = max(pause, 4*time.Since(began))
@@ -253,6 +255,7 @@ type driver struct {
 	held  context.Context // nil: it has no lease
 	free  func()
 	steps map[string]step
+	backs backs
 	tried time.Time // when it was to be had last
 	said  string    // the last error, which is said once
 }
@@ -362,6 +365,9 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	}
 	if !s.decide(now, sum, head.Turns, good) {
 		return nil
+	}
+	if s.Phase == RolledBack {
+		s.Newest = head.Number
 	}
 	if err := s.write(ctx, d.engine); err != nil {
 		if errors.Is(err, revisions.ErrConflict) {

@@ -64,6 +64,8 @@ type State struct {
 	Why     string    `json:"why,omitempty"`
 	Refusal *Refusal  `json:"refusal,omitempty"` // that ended it
 
+	Newest revisions.Number `json:"newest,omitempty"` // revision, when it was rolled back; 0: nobody has noted it
+
 	raw []byte // as it is stored; nil: it is not
 }
 

@@ -127,7 +127,7 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 		err = ErrEmpty
 	}
 	if err == nil {
-		err = s.serve(next)
+		err = s.serve(ctx, next)
 	}
 	return s.Served(), err
 }
@@ -159,7 +159,7 @@ func (s *Source) Run(ctx context.Context) {
 			err = ErrEmpty
 		}
 		if err == nil {
-			err = s.serve(next)
+			err = s.serve(ctx, next)
 		}
 		s.asks.turn(err)
 		served := s.Served()
@@ -181,7 +181,12 @@ type part struct {
 }
 
 // serve has a revision served, unless the review is against it.
-func (s *Source) serve(next *revisions.Snapshot) error {
+func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
+	for _, was := range s.missed(ctx, next) {
+		if was = was.Holding(next); s.try(held(was)) == nil {
+			s.newest = was
+		}
+	}
 	err := s.try(held(next))
 	if err == nil {
 		s.newest = next

@@ -101,11 +101,13 @@ func assignment(name string, c *cluster) []byte {
 		place
 		weight uint64
 		lbs    []*entry
+		bytes  int // of lbs
 	}
 	seen := map[netip.AddrPort]bool{}
 	at := map[place]*part{}
 	var parts []*part
-	size := 0
+	var p *part
+	size := len(name) + 16
 	for _, e := range c.entries {
 		if c.twice > 0 {
 			if seen[e.addr] {
@@ -113,33 +115,42 @@ func assignment(name string, c *cluster) []byte {
 			}
 			seen[e.addr] = true
 		}
-		in := place{e.Priority, e.Locality}
-		p := at[in]
-		if p == nil {
-			p = &part{place: in}
-			at[in], parts = p, append(parts, p)
+		if in := (place{e.Priority, e.Locality}); p == nil || p.place != in {
+			if p = at[in]; p == nil {
+				p = &part{place: in}
+				if len(parts) == 0 { // often the only one
+					p.lbs = make([]*entry, 0, len(c.entries))
+				}
+				at[in], parts = p, append(parts, p)
+			}
 		}
 		p.weight += uint64(max(e.Weight, 1))
 		p.lbs = append(p.lbs, e)
+		p.bytes += len(e.lb)
 		size += len(e.lb)
 	}
 	slices.SortFunc(parts, func(a, b *part) int { return a.compare(b.place) })
-	b := appendText(make([]byte, 0, size+len(name)+32+64*len(parts)), 1, name)
-	m := make([]byte, 0, size+64)
+	for _, p := range parts {
+		size += len(p.Region) + len(p.Zone) + len(p.SubZone) + 40 // of lengths and numbers
+	}
+	b := appendText(make([]byte, 0, size), 1, name)
 	rank := uint64(0)
 	for i, p := range parts {
 		if i > 0 && p.priority != parts[i-1].priority {
 			rank++
 		}
-		m = m[:0]
+		var head []byte
 		if l := p.Locality; l != (Locality{}) {
-			m = appendMessage(m, 1, appendText(appendText(appendText(nil, 1, l.Region), 2, l.Zone), 3, l.SubZone))
+			head = appendMessage(nil, 1, appendText(appendText(appendText(nil, 1, l.Region), 2, l.Zone), 3, l.SubZone))
 		}
+		tail := appendNumber(appendMessage(nil, 3, appendNumber(nil, 1, p.weight)), 5, rank)
+		// Endpoints are many: they are written once, to where they stay.
+		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(len(head)+p.bytes+len(tail)))
+		b = append(b, head...)
 		for _, e := range p.lbs {
-			m = append(m, e.lb...)
+			b = append(b, e.lb...)
 		}
-		m = appendNumber(appendMessage(m, 3, appendNumber(nil, 1, p.weight)), 5, rank)
-		b = appendMessage(b, 2, m)
+		b = append(b, tail...)
 	}
 	return b
 }

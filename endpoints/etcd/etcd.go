@@ -44,6 +44,8 @@ const (
 	// most is how many keys a transaction has: an etcd takes 128 unless it is told otherwise.
 	most = 100
 	page = 1000 // keys that are read at once
+	// atOnce is how many transactions of a write are under way at once: an etcd syncs those together.
+	atOnce = 8
 )
 
 // New returns an engine of keys below a prefix, which has no slashes around it. The log is told of what cannot be read,
@@ -134,27 +136,69 @@ func (e *Engine) Write(ctx context.Context, changes []endpoints.Change) error {
 	if err != nil {
 		return err
 	}
-	rev := int64(0)
-	for some := range slices.Chunk(last(changes), most) {
-		ops := make([]clientv3.Op, 0, len(some))
-		for _, c := range some {
-			switch {
-			case c.Value == nil:
-				ops = append(ops, clientv3.OpDelete(e.key(c.Key)))
-			case c.Lease != 0:
-				ops = append(ops, clientv3.OpPut(e.key(c.Key), string(c.Value), clientv3.WithLease(clientv3.LeaseID(c.Lease))))
-			default:
-				ops = append(ops, clientv3.OpPut(e.key(c.Key), string(c.Value)))
-			}
+	// Who replaces what is there puts first, and removes what is too much after that.
+	var puts, removes []endpoints.Change
+	for _, c := range last(changes) {
+		if c.Value == nil {
+			removes = append(removes, c)
+		} else {
+			puts = append(puts, c)
 		}
-		r, err := client.Txn(ctx).Then(ops...).Commit()
-		if err != nil {
-			return e.failed(err)
-		}
-		rev = r.Header.Revision
+	}
+	rev, err := e.commit(ctx, client, puts)
+	if err == nil && len(removes) > 0 {
+		rev, err = e.commit(ctx, client, removes)
+	}
+	if err != nil {
+		return e.failed(err)
 	}
 	e.await(ctx, rev)
 	return nil
+}
+
+// commit writes changes of different keys, several transactions at once, and returns the newest revision. One after the
+// other they would be as slow as that many disks.
+func (e *Engine) commit(ctx context.Context, client *clientv3.Client, changes []endpoints.Change) (newest int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var writing sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for some := range slices.Chunk(changes, most) {
+		places <- struct{}{}
+		writing.Go(func() {
+			defer func() { <-places }()
+			rev, err := e.transact(ctx, client, some)
+			if err != nil {
+				cancel(err) // the first is the cause
+			}
+			mu.Lock()
+			newest = max(newest, rev)
+			mu.Unlock()
+		})
+	}
+	writing.Wait()
+	return newest, context.Cause(ctx)
+}
+
+// transact writes changes in one transaction, and returns its revision.
+func (e *Engine) transact(ctx context.Context, client *clientv3.Client, changes []endpoints.Change) (int64, error) {
+	ops := make([]clientv3.Op, 0, len(changes))
+	for _, c := range changes {
+		switch {
+		case c.Value == nil:
+			ops = append(ops, clientv3.OpDelete(e.key(c.Key)))
+		case c.Lease != 0:
+			ops = append(ops, clientv3.OpPut(e.key(c.Key), string(c.Value), clientv3.WithLease(clientv3.LeaseID(c.Lease))))
+		default:
+			ops = append(ops, clientv3.OpPut(e.key(c.Key), string(c.Value)))
+		}
+	}
+	r, err := client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.Revision, nil
 }
 
 // last returns the last change of each key, in the order of these.

@@ -241,9 +241,11 @@ var effects = map[string]string{
 	"endpoints Session.Beat clock":     "when a lease is due",
 	"endpoints Session.Apply clock":    "the same",
 
-	"endpoints/etcd Engine mutex":       "what was told, for who has written; held for memory only",
-	"endpoints/etcd Engine.await timer": "nobody waits for ever until a watch has told of a write",
-	"endpoints/etcd Engine.Watch timer": "a watch that ended begins anew a little later",
+	"endpoints/etcd Engine mutex":            "what was told, for who has written; held for memory only",
+	"endpoints/etcd Engine.commit goroutine": "transactions of one write are under way together: an etcd syncs its disk once for them; commit waits for all",
+	"endpoints/etcd Engine.commit mutex":     "the newest revision of these",
+	"endpoints/etcd Engine.await timer":      "nobody waits for ever until a watch has told of a write",
+	"endpoints/etcd Engine.Watch timer":      "a watch that ended begins anew a little later",
 
 	"revisions Open clock":                          "the default clock, which Options.Now replaces: when a revision was made",
 	"revisions each goroutine":                      "reads and writes eight values at once; whoever calls it waits for them",

@@ -72,7 +72,7 @@ func TestKept(t *testing.T) {
 		}
 
 		r, _, _, back := begin(false)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second/2) // the disk is written each second
 		select {
 		case <-r.Loaded():
 			t.Fatal("nothing was ever told, and it is served")

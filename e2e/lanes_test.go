@@ -36,7 +36,7 @@ func TestRollout(t *testing.T) {
 			chancery(t, "apply", config, "--store", store, "--validate", "-m", "files")
 		}
 		server := func() *daemon {
-			d := &daemon{t: t, dir: "--store=" + store, port: freePort(t), log: filepath.Join(t.TempDir(), "chancery.log"), args: []string{"--admin-listen", "unix://" + filepath.Join(t.TempDir(), "admin.sock"), "--state-dir", t.TempDir(), "--drain", "200ms"}}
+			d := &daemon{t: t, dir: "--store=" + store, port: freePort(t), log: filepath.Join(t.TempDir(), "chancery.log"), args: []string{"--admin-listen", "unix://" + filepath.Join(t.TempDir(), "admin.sock"), "--store-write", "--state-dir", t.TempDir(), "--drain", "200ms"}}
 			d.start()
 			t.Cleanup(d.stop)
 			return d
@@ -65,13 +65,13 @@ func TestRollout(t *testing.T) {
 			t.Error("clients that are not picked were told", got)
 		}
 		ends(first)
-		chancery(t, "rollout", "resume", "--store", store, "-m", "they are")
+		chancery(t, "rollout", "resume", "--admin", third.args[1]) // any server does it
 		eventually(t, soon, "another server goes on", other.hasClusters("one", "two"))
-		eventually(t, soon, "it is done", rolledOut(t, store, "done"))
+		eventually(t, soon, "it is done", rolledOut(t, "--admin", second.args[1], "done"))
 
 		commit(map[string]string{"bad": "\n- " + yamlCluster + "\n  name: bad\n  cluster_type: {name: no.such.cluster}\n"})
-		chancery(t, "rollout", "start", "r3", "--label", "canary=true", "--steps", "50%", "--bake", "1m", "--store", store, "-m", "bad")
-		eventually(t, soon, "the canary refuses it, and it is taken back", rolledOut(t, store, "rolled back: node canary refuses CDS bad"))
+		chancery(t, "rollout", "start", "r3", "--label", "canary=true", "--steps", "50%", "--bake", "1m", "--admin", second.args[1], "-m", "bad")
+		eventually(t, soon, "the canary refuses it, and it is taken back", rolledOut(t, "--store", store, "rolled back: node canary refuses CDS bad"))
 		if n, err := canary.stat("cluster_manager.cds.update_rejected"); err != nil || n == 0 {
 			t.Error("the canary has refused nothing:", n, err)
 		}
@@ -106,10 +106,10 @@ func chancery(t *testing.T, args ...string) {
 }
 
 // rolledOut is a condition: the newest rollout is so far, and why.
-func rolledOut(t *testing.T, store, phase string) func() error {
+func rolledOut(t *testing.T, flag, url, phase string) func() error {
 	t.Helper()
 	return func() error {
-		out, err := exec.Command(binary, "rollout", "status", "--store", store, "--no-headers").CombinedOutput()
+		out, err := exec.Command(binary, "rollout", "status", flag, url, "--no-headers").CombinedOutput()
 		line, _, _ := strings.Cut(string(out), "\n")
 		is, why, _ := strings.Cut(phase, ": ")
 		if err != nil || !strings.Contains(line, " "+is+" ") || !strings.Contains(line, why) {

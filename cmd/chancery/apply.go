@@ -47,10 +47,15 @@ func (c *committing) notes(f *pflag.FlagSet) {
 
 // check looks at the flags; an error is one of usage.
 func (c *committing) check() error {
-	switch {
-	case strings.TrimSpace(c.note.Message) == "":
+	if strings.TrimSpace(c.note.Message) == "" {
 		return errors.New("--message (-m) is missing: say why, for who reads the history")
-	case c.timeout <= 0:
+	}
+	return c.checkRest()
+}
+
+// checkRest is check of a command that needs no message.
+func (c *committing) checkRest() error {
+	if c.timeout <= 0 {
 		return errors.New("--timeout: must be more than 0")
 	}
 	if c.note.Author == "" {
@@ -84,6 +89,9 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 	ctx, cancel := context.WithTimeout(contextOf(cmd), timeout)
 	defer cancel()
 	err = f(ctx, e, revisions.Open(e, revisions.Options{}))
+	if p, is := errors.AsType[*ledger.Problem](err); is {
+		return ofProblem(p)
+	}
 	_, told := errors.AsType[failure](err)
 	_, coded := errors.AsType[outcome](err)
 	switch {
@@ -99,6 +107,20 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 		return outcome{failure{err, "chancery history lists what is kept"}, notFound}
 	}
 	return failure{fmt.Errorf("%s: %w", at.url, err), ""}
+}
+
+// ofProblem ends a command as an answer of the admin API does that says the same.
+func ofProblem(p *ledger.Problem) error {
+	code := misuse
+	switch {
+	case errors.Is(p, revisions.ErrNotFound):
+		code = notFound
+	case errors.Is(p, revisions.ErrConflict):
+		code = conflicted
+	case errors.Is(p, ledger.ErrCannot):
+		code = failed
+	}
+	return outcome{failure{printed(p), printable.Line(p.Hint)}, code}
 }
 
 // An applying is what chancery apply is told by its flags.

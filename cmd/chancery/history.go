@@ -140,7 +140,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			done, err := askStore(cmd, &c.storing, c.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
 				return (&ledger.Committer{Repo: r}).Restore(ctx, n, c.note)
 			}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
-				return d.Restore(ctx, n.String(), adminapi.RestoreRequest{Message: c.note.Message, Author: c.note.Author})
+				return d.Restore(ctx, n.String(), adminapi.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {
 				return err

@@ -192,7 +192,7 @@ cannot be listened on; 2 wrong usage.`,
 func (s *serving) storeFlags(f *pflag.FlagSet) {
 	s.at.flags(f)
 	s.replicas.flags(f)
-	f.BoolVar(&s.storeWrite, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API")
+	f.BoolVar(&s.storeWrite, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API, freeze groups, and change rollouts")
 	f.IntVar(&s.storeKeep, "store-keep", 0, "keep the last `NUMBER` of revisions in the store, and those since one that a group is frozen at, and sweep older ones, once an hour at most; 0: sweep nothing")
 }
 

@@ -36,7 +36,8 @@ type stored struct {
 	store    *store.Store
 	metrics  *process.Metrics
 	changed  func()
-	engine   io.Closer
+	kept     revisions.Engine // what the store is kept in
+	engine   io.Closer        // of that
 	repo     *repository.Source
 	as       *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
 	next     dir.LastGood
@@ -89,7 +90,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	if err != nil {
 		return nil, err
 	}
-	d.engine = closer
+	d.kept, d.engine = engine, closer
 	d.refusals = repository.NewRefusals(engine, s.log)
 	s.replicas.open(s, engine, d)
 	d.repo = repository.New(engine, st, repository.Options{

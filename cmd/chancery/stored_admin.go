@@ -9,7 +9,9 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
+	"github.com/chancery-xds/chancery/internal/rollout"
 	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -48,9 +50,14 @@ func (s *serving) revisions() *admin.Revisions {
 			}
 			return nil
 		},
-		Refused: func(author, message string, err error) {
-			s.log.Warn("a commit to the store was refused", "author", author, "message", message, "error", err)
-			s.admin.tracker.Note(refusedText(author, message, err))
+		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
+		Done: func(what, author, message string) {
+			s.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
+			s.admin.tracker.Note(adminapi.Event{Kind: "store", Text: by(what, author, message)})
+		},
+		Refused: func(what, author, message string, err error) {
+			s.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)
+			s.admin.tracker.Note(refusedText(what, author, message, err))
 		},
 	}
 }

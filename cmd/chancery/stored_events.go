@@ -119,9 +119,18 @@ func holdText(h revisions.Hold) string {
 	return text
 }
 
-// refusedText is the event of a commit that was not made.
-func refusedText(author, message string, err error) adminapi.Event {
-	return adminapi.Event{Kind: "store", Text: "refused: commit by " + author + ": " + message + ": " + strings.Join(problemsOf(err), "; ")}
+// by says what was done, for whom and why.
+func by(what, author, message string) string {
+	text := what + " by " + author
+	if message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// refusedText is the event of a change that was not made.
+func refusedText(what, author, message string, err error) adminapi.Event {
+	return adminapi.Event{Kind: "store", Text: "refused: " + by(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
 }
 
 // sweptText is the event of a sweep of this server.

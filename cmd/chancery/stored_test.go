@@ -206,7 +206,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 5, "revision r1 is not the newest any more: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)
-	d.logged("a commit to the store was refused")
+	d.logged("a change of the store was refused")
 	chancery(t, 0, "unix socket (says ben)", on("http://"+port, "history")...)
 	chancery(t, 0, "r2", on("http://"+port, "history", "cluster/b", "-o", "name")...)
 	chancery(t, 4, "no revision that is kept has changed cluster/x", on(socket, "history", "cluster/x")...)
@@ -225,6 +225,29 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 4, "the newest is r4", on(socket, "rollback", "r9", "-m", "back")...)
 	write(t, less, "b.yaml", "x: b\n")
 	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)
+
+	chancery(t, 3, "for those who show who they are", on("http://"+port, "freeze", "default", "-m", "why")...)
+	chancery(t, 4, "the groups are default", on(socket, "freeze", "x", "-m", "why")...)
+	chancery(t, 0, "group default is frozen at r3", on(socket, "freeze", "default", "--at", "r3", "-m", "sale", "--author", "ana")...)
+	d.clusters().gets("a")
+	chancery(t, 0, "frozen here by unix socket (says ana): sale", on("http://"+port, "history")...)
+	chancery(t, 4, "no rollout is under way", on(socket, "rollout", "pause")...)
+	chancery(t, 1, "no frozen group differs in r3", on(socket, "rollout", "start", "r3", "--steps", "1%", "-m", "why")...)
+	chancery(t, 2, "a step of 1 % after one of 10 %", on(socket, "rollout", "start", "r4", "--steps", "10%,1%", "-m", "why")...)
+	chancery(t, 0, "is running, step 1 of 2: 0.001 %", on(socket, "rollout", "start", "r4", "--steps", "0.001%", "--bake", "1h", "-m", "back again")...)
+	chancery(t, 5, "of group default is under way", on(socket, "unfreeze", "default")...)
+	chancery(t, 3, "for those who show who they are", on("http://"+port, "rollout", "abort")...)
+	chancery(t, 0, "is paused, step 1 of 2", on(socket, "rollout", "pause", "--author", "ben")...)
+	chancery(t, 0, "waits: it is paused", on("http://"+port, "rollout", "status")...)
+	chancery(t, 4, `no rollout has the ID "r9-123456"`, on(socket, "rollout", "promote", "r9-123456", "-m", "why")...)
+	chancery(t, 0, "is running, step 2 of 2: 100 %", on(socket, "rollout", "promote", "-m", "all")...)
+	chancery(t, 0, "is done: all are served it", on(socket, "rollout", "promote", "-m", "for good")...)
+	d.clusters().gets("a", "b", "s")
+	chancery(t, 0, "served as in r4, and was frozen at r4", on(socket, "unfreeze", "default", "-m", "over")...)
+	_, port, _ = net.SplitHostPort(port)
+	for _, want := range []string{" by unix socket (says ben)", "unfreeze of group default by unix socket (says ", ": over", "refused: promote of rollout r9-123456 by "} {
+		d.tells(port, "/api/v1/events?kind=store&stop=1", want)
+	}
 }
 
 // A server with a directory and a store commits what the directory says, and serves the store; another one with the same directory waits.

@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/rollout"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -46,15 +48,29 @@ func (s *storing) through(cmd *cobra.Command) (bool, error) {
 
 func (s *storing) name() string { return cmp.Or(s.flag, "admin") }
 
+// askSteering has something done about which revision is served of a group.
+func askSteering[T any](cmd *cobra.Command, s *storing, timeout time.Duration, ask func(context.Context, admin.Steering) (T, error)) (T, error) {
+	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
+		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
+	}, func(ctx context.Context, d *adminapi.Daemon) (T, error) { return ask(ctx, d) })
+}
+
 // askStore asks a store, or the server of one.
-func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (answer T, err error) {
+func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
+	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
+		return local(ctx, r)
+	}, remote)
+}
+
+// askEngine is askStore, with what the store is kept in.
+func askEngine[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (answer T, err error) {
 	through, err := s.through(cmd)
 	if err != nil {
 		return answer, err
 	}
 	if !through {
-		err = withStore(cmd, &s.at, timeout, func(ctx context.Context, r *revisions.Repository) error {
-			answer, err = local(ctx, r)
+		err = withEngine(cmd, &s.at, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
+			answer, err = local(ctx, e, r)
 			return err
 		})
 		return answer, err
@@ -66,6 +82,9 @@ func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, loca
 	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), timeout, fmt.Errorf("no answer for %v", timeout))
 	defer cancel()
 	answer, err = remote(ctx, d)
+	if p, is := errors.AsType[*ledger.Problem](err); is {
+		return answer, ofProblem(p)
+	}
 	return answer, s.asked(cmd, err)
 }
 

@@ -22,8 +22,8 @@ import (
 func TestCommitKeepsTheRest(t *testing.T) {
 	s := committing(t)
 	var refused []string
-	s.Revisions.Refused = func(author, message string, err error) {
-		refused = append(refused, author+": "+message+": "+err.Error())
+	s.Revisions.Refused = func(what, author, message string, err error) {
+		refused = append(refused, what+" by "+author+": "+message+": "+err.Error())
 	}
 	h := s.Handler(loopback)
 	for _, q := range []question{
@@ -35,7 +35,7 @@ func TestCommitKeepsTheRest(t *testing.T) {
 	} {
 		withToken(t, h, q)
 	}
-	if len(refused) != 1 || !strings.HasPrefix(refused[0], "token (says ana): why: ") {
+	if len(refused) != 1 || !strings.HasPrefix(refused[0], "commit by token (says ana): why: ") {
 		t.Error(refused)
 	}
 }

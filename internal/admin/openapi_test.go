@@ -209,6 +209,8 @@ func (d *document) schema(t reflect.Type) string {
 		return "{type: boolean}"
 	case reflect.Int, reflect.Uint64:
 		return "{type: integer}"
+	case reflect.Float64:
+		return "{type: number}"
 	}
 	panic("a type that answers do not have: " + t.String())
 }
@@ -267,7 +269,7 @@ func comments(t *testing.T) apiComments {
 	t.Helper()
 	c := apiComments{types: map[string]string{}, fields: map[string]string{}}
 	var decls []ast.Decl
-	for _, file := range []string{"api.go", "revisions.go"} {
+	for _, file := range []string{"api.go", "revisions.go", "rollouts.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), "../adminapi/"+file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -25,11 +25,14 @@ type Revisions struct {
 	// Show returns what may be shown of the message of a resource, and whether that is all of it.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write  bool                                    // who shows who they are may commit
-	Review func(next *revisions.Snapshot) []string // why this server would not serve it; nil: it would
+	Write    bool                                    // who shows who they are may commit, and change what is served
+	Review   func(next *revisions.Snapshot) []string // why this server would not serve it; nil: it would
+	Steering Steering                                // which revision is served of a group
 
-	// Refused is told of each commit that was not made, of who asked for it and why, and why it was not.
-	Refused func(author, message string, err error)
+	// Done is told what was done for whom, and why, that neither a revision nor a hold will say. Nil: nobody is.
+	Done func(what, author, message string)
+	// Refused is told what was not done, for whom it was to be and why, and why it was not. Nil: nobody is.
+	Refused func(what, author, message string, err error)
 }
 
 // ofStore is the error of a server without one.
@@ -174,6 +177,18 @@ func (o *slowly) Write(b []byte) (int, error) {
 
 // ofRepository is an error of a repository as an answer.
 func ofRepository(err error) error {
+	if p, is := errors.AsType[*ledger.Problem](err); is {
+		code := http.StatusBadRequest
+		switch {
+		case errors.Is(p, revisions.ErrNotFound):
+			code = http.StatusNotFound
+		case errors.Is(p, revisions.ErrConflict):
+			code = http.StatusConflict
+		case errors.Is(p, ledger.ErrCannot):
+			code = http.StatusUnprocessableEntity
+		}
+		return &problem{code: code, message: p.Text, hint: p.Hint}
+	}
 	switch _, told := errors.AsType[*problem](err); {
 	case told:
 		return err
@@ -227,6 +242,17 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
+// asksFor reads what somebody wants who may change the store, and returns who that is.
+func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any) (who string, err error) {
+	if q := queryOf(r); q.err != nil {
+		return "", q.err
+	}
+	if who, err = s.mayCommit(r); err == nil {
+		err = body(w, r, maxBody, in)
+	}
+	return who, err
+}
+
 func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -253,7 +279,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	_ = control.SetReadDeadline(in.since.Add(commitTime)) // a connection that ends means that nobody waits for the commit
 	who = ledger.Claimed(who, req.Author)
 	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
-	return s.committed(w, who, req.Message, c, err)
+	return s.changed(w, "commit", who, req.Message, c, err)
 }
 
 // review returns a refusal of this server as a problem.
@@ -338,7 +364,11 @@ func checkNote(message string, others ...string) error {
 	if message == "" {
 		return wrong("message", "is missing: say why, for who reads the history", "")
 	}
-	for _, text := range append(others, message) {
+	return checkTexts(append(others, message)...)
+}
+
+func checkTexts(all ...string) error {
+	for _, text := range all {
 		if len(text) > maxNote {
 			return wrong("message", "a text of the note is too long", "")
 		}
@@ -347,18 +377,12 @@ func checkNote(message string, others ...string) error {
 }
 
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
-	if q := queryOf(r); q.err != nil {
-		return q.err
+	var in adminapi.NoteRequest
+	who, err := s.asksFor(w, r, &in)
+	if err == nil {
+		err = checkNote(in.Message, in.Author)
 	}
-	who, err := s.mayCommit(r)
 	if err != nil {
-		return err
-	}
-	var in adminapi.RestoreRequest
-	if err := body(w, r, maxBody, &in); err != nil {
-		return err
-	}
-	if err := checkNote(in.Message, in.Author); err != nil {
 		return err
 	}
 	n, err := revisionOf(r)
@@ -370,17 +394,17 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	}
 	who = ledger.Claimed(who, in.Author)
 	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: who, Message: in.Message})
-	return s.committed(w, who, in.Message, c, err)
+	return s.changed(w, "commit", who, in.Message, c, err)
 }
 
-// committed answers what became of a commit.
-func (s *Server) committed(w http.ResponseWriter, who, message string, c *adminapi.Commit, err error) error {
+// changed answers what became of a change of the store.
+func (s *Server) changed(w http.ResponseWriter, what, who, message string, done any, err error) error {
 	if err != nil {
 		if s.Revisions.Refused != nil {
-			s.Revisions.Refused(who, message, err)
+			s.Revisions.Refused(what, who, message, err)
 		}
 		return ofRepository(err)
 	}
-	answer(w, http.StatusOK, c)
+	answer(w, http.StatusOK, done)
 	return nil
 }

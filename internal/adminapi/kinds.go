@@ -18,6 +18,8 @@ const (
 	KindHistory         = "History"
 	KindBlame           = "Blame"
 	KindCommit          = "Commit"
+	KindFreeze          = "Freeze"
+	KindRolloutList     = "RolloutList"
 	KindLogLevel        = "LogLevel"
 	KindVersion         = "Version"
 	KindError           = "Error"

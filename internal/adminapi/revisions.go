@@ -105,9 +105,3 @@ type RevisionChange struct {
 	Name   string `json:"name,omitempty"` // "": the version of the type
 	Place  string `json:"place,omitempty"`
 }
-
-// A RestoreRequest is the body of POST /api/v1/revisions/{rev}/restore.
-type RestoreRequest struct {
-	Message string `json:"message"`          // why
-	Author  string `json:"author,omitempty"` // as in a commit
-}

@@ -89,6 +89,6 @@ func (d *Daemon) Commit(ctx context.Context, c CommitRequest, items []RevisionIt
 }
 
 // Restore asks POST /api/v1/revisions/{rev}/restore.
-func (d *Daemon) Restore(ctx context.Context, rev string, r RestoreRequest) (*Commit, error) {
-	return ask[Commit](ctx, d, http.MethodPost, root+"/revisions/"+segment(rev)+"/restore", nil, r)
+func (d *Daemon) Restore(ctx context.Context, rev string, n NoteRequest) (*Commit, error) {
+	return ask[Commit](ctx, d, http.MethodPost, root+"/revisions/"+segment(rev)+"/restore", nil, n)
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -121,6 +122,10 @@ func (s *State) Check() error {
 			return fmt.Errorf("a step of %g %%: want 0 to 100", p.Percent)
 		case p.Percent > 0 && p.Percent <= last.Percent:
 			return fmt.Errorf("a step of %g %% after one of %g %%: each has more nodes than the one before", p.Percent, last.Percent)
+		case p.Percent == 0 && len(p.Labels) == 0 && len(p.Groups) == 0:
+			return errors.New("a step of nobody")
+		case len(p.Labels) > 0 && last.Labels != nil && !maps.Equal(p.Labels, last.Labels):
+			return errors.New("labels in two steps: who has those of the first would not be in the second")
 		case len(p.Labels) > maxLabels || len(p.Groups) > maxLabels:
 			return fmt.Errorf("at most %d labels and groups are allowed", maxLabels)
 		}
@@ -137,7 +142,7 @@ func (s *State) Check() error {
 		if p.Percent == 0 {
 			p.Percent = last.Percent
 		}
-		if p.Labels == nil {
+		if len(p.Labels) == 0 {
 			p.Labels = last.Labels
 		}
 		p.Groups = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.Groups, p.Groups))))
@@ -300,7 +305,7 @@ func (e *BusyError) Is(target error) bool { return target == revisions.ErrConfli
 // is served.
 func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, s *State, groups []string) error {
 	if err := s.Check(); err != nil {
-		return err
+		return wrong("", err)
 	}
 	now, err := repo.Serving(ctx)
 	if err != nil {
@@ -320,7 +325,7 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		h, is := holds[group]
 		switch {
 		case !is:
-			return fmt.Errorf("group %s is not frozen, and what is committed to it is served by all at once: chancery freeze %s comes first, then apply", group, group)
+			return cannot("group %s is not frozen, and what is committed to it is served by all at once: chancery freeze %s comes first, then apply", group, group)
 		case h.Number == s.Number:
 			continue
 		}
@@ -331,12 +336,12 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		case h.Next != nil:
 			return &BusyError{group, h.Next.Rollout}
 		case rule:
-			return fmt.Errorf("%s changes group.yaml of group %s, and so who gets it: that is no step of a rollout. Commit it by itself, and chancery freeze %s --at that revision", s.Number, group, group)
+			return cannot("%s changes group.yaml of group %s, and so who gets it: that is no step of a rollout. Commit it by itself, and chancery freeze %s --at that revision", s.Number, group, group)
 		}
 		s.From[group] = h.Number
 	}
 	if len(s.From) == 0 {
-		return fmt.Errorf("no frozen group differs in %s: nothing is to be rolled out", s.Number)
+		return cannot("no frozen group differs in %s: nothing is to be rolled out", s.Number)
 	}
 	var random [3]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -354,6 +359,10 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		return err
 	}
 	return nil
+}
+
+func cannot(format string, args ...any) error {
+	return &ledger.Problem{Is: ledger.ErrCannot, Text: fmt.Sprintf(format, args...)}
 }
 
 // enter has the head say that the rollout is under way.

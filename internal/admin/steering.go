@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/ledger"
+)
+
+// A Steering says which revision is served of a group of the store: freezes and rollouts. The author of a request is one who is known. What
+// cannot be done as it is asked for is a [ledger.Problem]; other errors are those of the store.
+type Steering interface {
+	Freeze(ctx context.Context, group string, req adminapi.FreezeRequest) (*adminapi.Freeze, error)
+	Unfreeze(ctx context.Context, group string, note adminapi.NoteRequest) (*adminapi.Freeze, error)
+	Rollouts(ctx context.Context, id string) (*adminapi.RolloutList, error) // "": all that are remembered
+	StartRollout(ctx context.Context, req adminapi.RolloutRequest) (*adminapi.RolloutList, error)
+	ChangeRollout(ctx context.Context, id, change string, note adminapi.NoteRequest) (*adminapi.RolloutList, error)
+}
+
+func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
+	var in adminapi.FreezeRequest
+	who, err := s.asksFor(w, r, &in)
+	if err == nil {
+		err = checkNote(in.Message, in.Author)
+	}
+	if err != nil {
+		return err
+	}
+	group := r.PathValue("group")
+	in.Author = ledger.Claimed(who, in.Author)
+	done, err := s.Revisions.Steering.Freeze(r.Context(), group, in)
+	return s.changed(w, "freeze of group "+group, in.Author, in.Message, done, err)
+}
+
+func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
+	var in adminapi.NoteRequest
+	who, err := s.asksFor(w, r, &in)
+	if err == nil {
+		err = checkTexts(in.Message, in.Author)
+	}
+	if err != nil {
+		return err
+	}
+	group := r.PathValue("group")
+	in.Author = ledger.Claimed(who, in.Author)
+	done, err := s.Revisions.Steering.Unfreeze(r.Context(), group, in)
+	return s.steered(w, "unfreeze of group "+group, in.Author, in.Message, done, err)
+}
+
+func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
+	if err := s.plain(r); err != nil {
+		return err
+	}
+	list, err := s.Revisions.Steering.Rollouts(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return ofRepository(err)
+	}
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
+	var in adminapi.RolloutRequest
+	who, err := s.asksFor(w, r, &in)
+	if err == nil {
+		err = checkNote(in.Message, in.Author)
+	}
+	if err != nil {
+		return err
+	}
+	in.Author = ledger.Claimed(who, in.Author)
+	list, err := s.Revisions.Steering.StartRollout(r.Context(), in)
+	what := "start of a rollout to " + in.Revision
+	if err == nil {
+		what = "start of rollout " + list.Items[0].ID
+	}
+	return s.steered(w, what, in.Author, in.Message, list, err)
+}
+
+// changeRollout is what changes one that is under way. Only who goes on needs to say why.
+func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Request) error {
+	check := checkTexts
+	if change == "promote" {
+		check = func(all ...string) error { return checkNote(all[0], all[1:]...) }
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var in adminapi.NoteRequest
+		who, err := s.asksFor(w, r, &in)
+		if err == nil {
+			err = check(in.Message, in.Author)
+		}
+		if err != nil {
+			return err
+		}
+		id := r.PathValue("id")
+		in.Author = ledger.Claimed(who, in.Author)
+		list, err := s.Revisions.Steering.ChangeRollout(r.Context(), id, change, in)
+		return s.steered(w, change+" of rollout "+id, in.Author, in.Message, list, err)
+	}
+}
+
+// steered is changed, of what no revision and no hold says who wanted it.
+func (s *Server) steered(w http.ResponseWriter, what, who, message string, done any, err error) error {
+	if err == nil && s.Revisions.Done != nil {
+		s.Revisions.Done(what, who, message)
+	}
+	return s.changed(w, what, who, message, done, err)
+}

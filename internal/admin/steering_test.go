@@ -1,0 +1,135 @@
+package admin
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/rollout"
+	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/revisions/file"
+)
+
+// steering returns a server of a store in a directory, which has r1 and r2, and where what it tells of changes is noted.
+func steering(t *testing.T) (*Server, *[]string) {
+	t.Helper()
+	s := committing(t)
+	e, err := file.Open(t.TempDir()+"/store", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := revisions.Open(e, revisions.Options{})
+	told := &[]string{}
+	s.Revisions.Repo, s.Revisions.Steering = repo, rollout.Steering{Engine: e, Repo: repo}
+	s.Revisions.Done = func(what, author, message string) { *told = append(*told, what+" by "+author+": "+message) }
+	s.Revisions.Refused = func(what, author, _ string, err error) {
+		*told = append(*told, "refused "+what+" by "+author+": "+err.Error())
+	}
+	h := s.Handler(loopback)
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a"), 200, `"revision":"r1"`})
+	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "b"), 200, `"revision":"r2"`})
+	return s, told
+}
+
+// A group is frozen and let go by those who show who they are; what is held says who they are, and what they say of themselves.
+func TestFreeze(t *testing.T) {
+	s, told := steering(t)
+	h := s.Handler(loopback)
+	for _, q := range []question{
+		{"POST /api/v1/groups/default/unfreeze", "", 404, "group default is not frozen"},
+		{"POST /api/v1/groups/default/freeze", `{"message":"sale"}`, 200, `"kind":"Freeze","group":"default","revision":"r2"}`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"sale","author":"ana","revision":"r1"}`, 200, `"revision":"r1","was":"r2"}`},
+		{"GET /api/v1/revisions/r1", "", 200, `"r1"`},
+		{"GET /api/v1/revisions", "", 200, `"holds":[{"group":"default","revision":"r1","author":"token (says ana)","message":"sale"`},
+		{"POST /api/v1/groups/default/freeze", `{}`, 400, `"field":"message"`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"` + strings.Repeat("x", 501) + `"}`, 400, "more than 500 bytes"},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"rx"}`, 400, `is no revision`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","at":"r1"}`, 400, `unknown field`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r9"}`, 404, `the newest is r2`},
+		{"POST /api/v1/groups/web%2F1/freeze", `{"message":"x"}`, 404, `r2 has no group \"web/1\"","hint":"the groups are default"`},
+		{"POST /api/v1/groups/default/unfreeze", `{"author":"ben"}`, 200, `"revision":"r2","was":"r1"}`},
+		{"GET /api/v1/groups/default/unfreeze", "", 405, "POST"},
+	} {
+		withToken(t, h, q)
+	}
+	if !slices.Contains(*told, "unfreeze of group default by token (says ben): ") {
+		t.Error(*told)
+	}
+	if !slices.Contains(*told, `refused freeze of group web/1 by token: r2 has no group "web/1"`) {
+		t.Error(*told)
+	}
+}
+
+// A rollout begins, changes and ends by the API, and says what there is if it is called by another name.
+func TestRollouts(t *testing.T) {
+	s, told := steering(t)
+	h := s.Handler(loopback)
+	const start = `{"message":"why","author":"ana","revision":"r2","min_acked":50,"bake":"90s","steps":[{"labels":{"canary":"true"}},{"percent":1.5}]}`
+	for _, q := range []question{
+		{"GET /api/v1/rollouts", "", 200, `"kind":"RolloutList","items":[]}`},
+		{"POST /api/v1/rollouts", start, 422, "no frozen group differs in r2"},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r1"}`, 200, ""},
+		{"POST /api/v1/rollouts", `{"revision":"r2","steps":[{"percent":1}]}`, 400, `"field":"message"`},
+		{"POST /api/v1/rollouts", `{"message":"x","steps":[{"percent":1}]}`, 400, "revision: is missing"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2"}`, 400, "who comes first?"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{}]}`, 400, "a step of nobody"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"labels":{"a":"b"}},{"labels":{"c":"d"}}]}`, 400, "labels in two steps"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"percent":1}],"bake":"soon"}`, 400, "want a duration such as 5m"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"percent":1}],"of":["none"]}`, 422, "group none is not frozen"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r9","steps":[{"percent":1}]}`, 404, "the newest is r2"},
+		{"POST /api/v1/rollouts", start, 200, `"revision":"r2","from":{"default":"r1"},"steps":[{"labels":{"canary":"true"}},{"percent":1.5,"labels":{"canary":"true"}},{"percent":100,"labels":{"canary":"true"}}],"bake":"90s","min_acked":50,"author":"token (says ana)","message":"why"`},
+		{"POST /api/v1/rollouts", start, 409, "is under way"},
+		{"POST /api/v1/groups/default/unfreeze", `{}`, 409, "is under way"},
+	} {
+		withToken(t, h, q)
+	}
+	var list adminapi.RolloutList
+	if err := json.Unmarshal(ask(h, "GET /api/v1/rollouts", "", "Authorization", "Bearer secret").Body.Bytes(), &list); err != nil || len(list.Items) != 1 {
+		t.Fatal(list, err)
+	}
+	id := list.Items[0].ID
+	for _, q := range []question{
+		{"GET /api/v1/rollouts/" + id, "", 200, `"phase":"running","step":1,`},
+		{"POST /api/v1/rollouts/" + id + "/pause", "", 200, `"phase":"paused","step":1,`},
+		{"GET /api/v1/rollouts/" + id, "", 200, `"waits_for":"it is paused"`},
+		{"POST /api/v1/rollouts/" + id + "/resume", `{"message":"go"}`, 200, `"phase":"running","step":1,`},
+		{"POST /api/v1/rollouts/" + id + "/promote", `{}`, 400, `"field":"message"`},
+		{"POST /api/v1/rollouts/" + id + "/promote", `{"message":"looks good","author":"ben"}`, 200, `"why":"promote by token (says ben): looks good"`},
+		{"POST /api/v1/rollouts/" + id + "/abort", `{}`, 200, `"phase":"aborted","step":2,`},
+		{"POST /api/v1/rollouts/" + id + "/pause", `{}`, 404, "is aborted since"},
+		{"POST /api/v1/rollouts/r9-123456/pause", `{}`, 404, `no rollout has the ID \"r9-123456\"","hint":"there are ` + id + ` (aborted)"`},
+		{"POST /api/v1/rollouts/r9-123456/abort", `{}`, 404, `no rollout has the ID`},
+		{"GET /api/v1/rollouts/..%2Fhead", "", 404, `no rollout has the ID`},
+		{"POST /api/v1/rollouts/" + id + "/stop", `{}`, 404, "no such path"},
+	} {
+		withToken(t, h, q)
+	}
+	for _, want := range []string{"start of rollout " + id + " by token (says ana): why", "pause of rollout " + id + " by token: ", "promote of rollout " + id + " by token (says ben): looks good"} {
+		if !slices.Contains(*told, want) {
+			t.Errorf("%q is not told: %q", want, *told)
+		}
+	}
+}
+
+// Who may not commit may not change what is served either; who may ask may read.
+func TestSteeringNeedsProof(t *testing.T) {
+	s, _ := steering(t)
+	s.Token = nil
+	h := s.Handler(loopback)
+	changes := []string{"POST /api/v1/groups/default/freeze", "POST /api/v1/groups/default/unfreeze", "POST /api/v1/rollouts", "POST /api/v1/rollouts/r1-123456/abort", "POST /api/v1/rollouts/r1-123456/promote"}
+	for _, what := range changes {
+		withToken(t, h, question{what, `{"message":"x"}`, 403, "those who show who they are"})
+	}
+	withToken(t, h, question{"GET /api/v1/rollouts", "", 200, "RolloutList"})
+	s, _ = steering(t)
+	s.Revisions.Write = false
+	for _, what := range changes {
+		withToken(t, s.Handler(loopback), question{what, `{"message":"x"}`, 403, "this server commits nothing"})
+	}
+	s.Revisions = nil
+	for _, what := range append(changes, "GET /api/v1/rollouts", "GET /api/v1/rollouts/r1-123456") {
+		withToken(t, s.Handler(loopback), question{what, "", 404, "this server has no store"})
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/applied"
@@ -220,12 +218,8 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
 	}
 	req := adminapi.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
-	var doubts []findings.Problem
 	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
-		warn := func(next *revisions.Snapshot) error {
-			doubts = doubtsOf(next, opts)
-			return nil
-		}
+		warn := func(next *revisions.Snapshot) ([]string, error) { return doubtsOf(next, opts), nil }
 		return (&ledger.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
 	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
 		lines := make([]adminapi.RevisionItem, len(items))
@@ -237,20 +231,25 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range doubts {
-		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(p.Error()))
-	}
-	return printCommit(cmd.OutOrStdout(), done, a.dryRun)
+	return printCommit(cmd, done, a.dryRun)
 }
 
 // doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
-func doubtsOf(next *revisions.Snapshot, opts dir.Options) []findings.Problem {
+func doubtsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	opts.Review = nil
 	src := dir.New("", store.New(), opts)
 	if err := src.Restore(applied.Config(next, time.Now())); err != nil {
 		return nil
 	}
-	return src.Summary().Warnings
+	return doubtsIn(src)
+}
+
+// doubtsIn says what is doubtful in what a source has.
+func doubtsIn(src *dir.Source) (all []string) {
+	for _, p := range src.Summary().Warnings {
+		all = append(all, p.Error())
+	}
+	return all
 }
 
 // plainly says where what is committed goes over a network in plain text, and what is against it; "": it does not.
@@ -272,7 +271,11 @@ func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
 }
 
 // printCommit says what became of a commit, or what would.
-func printCommit(w io.Writer, c *adminapi.Commit, dry bool) error {
+func printCommit(cmd *cobra.Command, c *adminapi.Commit, dry bool) error {
+	for _, text := range c.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(text))
+	}
+	w := cmd.OutOrStdout()
 	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}
 	for _, x := range c.Changes {
 		line := signs[x.Change] + " " + printable.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())

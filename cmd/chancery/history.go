@@ -145,7 +145,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			return printCommit(cmd.OutOrStdout(), done, false)
+			return printCommit(cmd, done, false)
 		},
 	}
 	f := cmd.Flags()

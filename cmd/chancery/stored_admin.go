@@ -43,12 +43,12 @@ func (s *serving) revisions() *admin.Revisions {
 			}
 			return b, false
 		},
-		Review: func(next *revisions.Snapshot) []string {
+		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
 			quiet := dir.New("", store.New(), d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(applied.Config(next, time.Now())); err != nil {
-				return problemsOf(err)
+				return problemsOf(err), nil
 			}
-			return nil
+			return nil, doubtsIn(quiet)
 		},
 		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {

@@ -116,9 +116,13 @@ func TestServeStoreDangling(t *testing.T) {
 	apply := []string{"apply", config, "--store", at, "-m", "why"}
 	chancery(t, 0, `CDS "a" refers to EDS "a"`, append(apply, "--dry-run")...)
 	chancery(t, 0, `CDS "a" refers to EDS "a"`, apply...)
-	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", admin)
+	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", admin, "--store-write")
+	d.meanwhile("configuration warning")
 	d.clusters().gets("a")
 	chancery(t, 1, `CDS "a" refers to EDS "a"`, "status", "--admin", admin)
+	write(t, config, "b.yaml", cluster("b"))
+	chancery(t, 0, `CDS "a" refers to EDS "a"`, "apply", config, "--admin", admin, "--dry-run")
+	chancery(t, 0, `CDS "a" refers to EDS "a"`, "apply", config, "--admin", admin, "-m", "why")
 }
 
 // Wait --revision does not say yes for a group that is served of an earlier one: frozen, in a rollout, or after one that was given up.

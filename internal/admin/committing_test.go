@@ -45,10 +45,10 @@ func TestCommitIfHead(t *testing.T) {
 	s := committing(t)
 	h := s.Handler(loopback)
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a"), 200, `"revision":"r1"`})
-	s.Revisions.Review = func(*revisions.Snapshot) []string {
-		s.Revisions.Review = func(*revisions.Snapshot) []string { return nil }
+	s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) {
+		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { return nil, nil }
 		withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "b"), 200, `"revision":"r2"`})
-		return nil
+		return nil, nil
 	}
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
 }
@@ -58,7 +58,7 @@ func TestFewCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := committing(t)
 		at := &throng{}
-		s.Revisions.Review = func(*revisions.Snapshot) []string { at.slowly(); return nil }
+		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { at.slowly(); return nil, nil }
 		h := s.Handler(loopback)
 		codes := make(chan int)
 		const all = 20 // more than can be made in the time that somebody waits
@@ -82,7 +82,7 @@ func TestRestoreIsReviewed(t *testing.T) {
 	s := committing(t)
 	review := s.Revisions.Review
 	h := s.Handler(loopback)
-	s.Revisions.Review = func(*revisions.Snapshot) []string { return nil }
+	s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { return nil, nil }
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a", "bad"), 200, `"revision":"r1"`})
 	s.Revisions.Review = review
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`})

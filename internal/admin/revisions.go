@@ -25,9 +25,11 @@ type Revisions struct {
 	// Show returns what may be shown of the message of a resource, and whether that is all of it.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write    bool                                    // who shows who they are may commit, and change what is served
-	Review   func(next *revisions.Snapshot) []string // why this server would not serve it; nil: it would
-	Steering Steering                                // which revision is served of a group
+	Write    bool     // who shows who they are may commit, and change what is served
+	Steering Steering // which revision is served of a group
+
+	// Review says why this server would not serve a revision (nil: it would), and what is doubtful in it.
+	Review func(next *revisions.Snapshot) (wrong, doubts []string)
 
 	// Done is told what was done for whom, and why, that neither a revision nor a hold will say. Nil: nobody is.
 	Done func(what, author, message string)
@@ -283,12 +285,12 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 }
 
 // review returns a refusal of this server as a problem.
-func (v *Revisions) review(next *revisions.Snapshot) error {
-	all := v.Review(next)
+func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
+	all, doubts := v.Review(next)
 	if all == nil {
-		return nil
+		return doubts, nil
 	}
-	return &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
+	return nil, &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
 // readCommit reads the lines of a commit, of so many bytes at most.

@@ -26,11 +26,17 @@ func committing(t *testing.T) *Server {
 	s.Revisions = &Revisions{
 		Repo: revisions.Open(e, revisions.Options{}), Write: true,
 		Show: func(url string, body []byte) ([]byte, bool) { return body, url != xds.Secret.URL },
-		Review: func(next *revisions.Snapshot) []string {
-			if next.Get(revisions.Key{Group: "default", Type: xds.Cluster.URL, Name: "bad"}) != nil {
-				return []string{"a.yaml:7:1: it is bad"}
+		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
+			has := func(name string) bool {
+				return next.Get(revisions.Key{Group: "default", Type: xds.Cluster.URL, Name: name}) != nil
 			}
-			return nil
+			if has("bad") {
+				return []string{"a.yaml:7:1: it is bad"}, nil
+			}
+			if has("odd") {
+				doubts = []string{"a.yaml:8:1: warning: it is odd"}
+			}
+			return nil, doubts
 		},
 	}
 	return s
@@ -75,6 +81,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions/r9/restore", `{"message":"back"}`, 404, `the newest is r3`},
 		{"POST /api/v1/revisions/head/restore", `{"message":"back"}`, 400, `"field":"rev"`},
 		{"POST /api/v1/revisions/r1/restore", `{}`, 400, `"field":"message"`},
+		{"POST /api/v1/revisions", commitOf(`,"dry_run":true`, "odd"), 200, `"warnings":["a.yaml:8:1: warning: it is odd"]}`},
 		{"GET /api/v1/revisions?limit=1", "", 200, `"revision":"r3"`},
 		{"GET /api/v1/revisions?type=CDS&name=b", "", 200, `"items":[{"revision":"r3"`},
 		{"GET /api/v1/revisions?type=CDS", "", 400, `"field":"name"`},

@@ -87,8 +87,9 @@ type Commit struct {
 	Base       string           `json:"base"`     // the newest before; the same: nothing differs
 	Set        int              `json:"set"`
 	Removed    int              `json:"removed"`
-	Changes    []RevisionChange `json:"changes,omitempty"` // of a dry run
-	Held       []HeldChanges    `json:"held,omitempty"`    // what is committed, and is not served
+	Changes    []RevisionChange `json:"changes,omitempty"`  // of a dry run
+	Held       []HeldChanges    `json:"held,omitempty"`     // what is committed, and is not served
+	Warnings   []string         `json:"warnings,omitempty"` // what is doubtful in it, such as a reference to what is missing: each with its place
 }
 
 // A HeldChanges is of a group that is frozen, or has a rollout.

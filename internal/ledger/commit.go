@@ -14,8 +14,8 @@ import (
 type Committer struct {
 	Repo *revisions.Repository
 
-	// Review is called with what would be committed. On an error nothing is. Nil: nobody objects.
-	Review func(next *revisions.Snapshot) error
+	// Review is called with what would be committed. On an error nothing is; what is doubtful comes with the commit. Nil: nobody objects.
+	Review func(next *revisions.Snapshot) (doubts []string, err error)
 }
 
 // Commit makes a revision of what items say, as a request wants it; its author is the one given.
@@ -43,20 +43,21 @@ func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req adm
 	if !req.Prune {
 		edit.Remove = nil
 	}
+	var doubts []string
 	if c.Review != nil && len(edit.Set)+len(edit.Remove) > 0 {
 		next, err := made(base, edit)
 		if err == nil {
-			err = c.Review(next)
+			doubts, err = c.Review(next)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	if req.DryRun {
-		return wouldBe(base, edit), nil
+		return wouldBe(base, edit, doubts), nil
 	}
 	next, err := commit(ctx, base, edit, revisions.Note{Author: author, Message: req.Message, Source: req.Source})
-	return committed(base, next, err)
+	return committed(base, next, doubts, err)
 }
 
 // Restore makes a revision with the content of an earlier one.
@@ -65,17 +66,18 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 	if err != nil {
 		return nil, err
 	}
+	var doubts []string
 	if c.Review != nil {
 		old, err := c.Repo.At(ctx, n)
 		if err == nil {
-			err = c.Review(old)
+			doubts, err = c.Review(old)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	next, err := c.Repo.Restore(ctx, base, n, note)
-	return committed(base, next, err)
+	return committed(base, next, doubts, err)
 }
 
 // made is what an edit makes of a snapshot, if nobody commits meanwhile.
@@ -93,11 +95,11 @@ func made(base *revisions.Snapshot, edit revisions.Edit) (*revisions.Snapshot, e
 	return revisions.Of(slices.Collect(maps.Values(all)))
 }
 
-func committed(base, next *revisions.Snapshot, err error) (*adminapi.Commit, error) {
+func committed(base, next *revisions.Snapshot, doubts []string, err error) (*adminapi.Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &adminapi.Commit{APIVersion: adminapi.Version, Kind: adminapi.KindCommit, Revision: next.Revision.Number.String(), Base: base.Revision.Number.String()}
+	c := &adminapi.Commit{APIVersion: adminapi.Version, Kind: adminapi.KindCommit, Revision: next.Revision.Number.String(), Base: base.Revision.Number.String(), Warnings: doubts}
 	if c.Revision != c.Base {
 		c.Set, c.Removed = next.Revision.Set, next.Revision.Removed
 		var keys []revisions.Key
@@ -128,10 +130,10 @@ func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []admina
 }
 
 // wouldBe says what an edit would change.
-func wouldBe(base *revisions.Snapshot, edit revisions.Edit) *adminapi.Commit {
+func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *adminapi.Commit {
 	c := &adminapi.Commit{
 		APIVersion: adminapi.Version, Kind: adminapi.KindCommit, Revision: (base.Revision.Number + 1).String(), Base: base.Revision.Number.String(),
-		Set: len(edit.Set), Removed: len(edit.Remove),
+		Set: len(edit.Set), Removed: len(edit.Remove), Warnings: doubts,
 	}
 	add := func(change string, k revisions.Key, place string) {
 		c.Changes = append(c.Changes, adminapi.RevisionChange{Change: change, Group: k.Group, Type: k.Type, Name: k.Name, Place: place})

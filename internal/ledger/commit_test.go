@@ -98,10 +98,10 @@ func TestIfHead(t *testing.T) {
 	if c, is := errors.AsType[*revisions.ConflictError](err); !is || c.Base != 0 || c.Head != 1 {
 		t.Error(err)
 	}
-	p.Review = func(*revisions.Snapshot) error {
+	p.Review = func(*revisions.Snapshot) ([]string, error) {
 		p.Review = nil
 		p.is(p.commit(request{}, "edge/c"), "r2 after r1: 1 set, 0 removed")
-		return nil
+		return nil, nil
 	}
 	p.is(p.commit(request{IfHead: "r1"}, "edge/b"), "revision r1 is not the newest any more: r2 is")
 	if _, err := p.Commit(t.Context(), of("edge/b"), request{IfHead: "x"}, "ana"); err == nil {
@@ -114,7 +114,7 @@ func TestReview(t *testing.T) {
 	p := newPlace(t)
 	p.is(p.commit(request{}, "edge/a", "edge/b", "web/a"), "r1 after r0: 3 set, 0 removed")
 	var seen string
-	p.Review = func(next *revisions.Snapshot) error {
+	p.Review = func(next *revisions.Snapshot) ([]string, error) {
 		seen = ""
 		for it := range next.All {
 			seen += fmt.Sprintf("%s/%s=%s ", it.Group, it.Resource.Name, it.Resource.Body)
@@ -122,7 +122,7 @@ func TestReview(t *testing.T) {
 		if words := strings.Fields(seen); len(words) != next.Len() {
 			t.Error(seen)
 		}
-		return errors.New("it is bad")
+		return nil, errors.New("it is bad")
 	}
 	has := func(want ...string) {
 		t.Helper()
@@ -145,11 +145,11 @@ func TestReview(t *testing.T) {
 	p.is(p.commit(request{}, "edge/a"), "r1 after r1: 0 set, 0 removed")
 	p.Review = nil
 	p.is(p.commit(request{Prune: true}, "edge/a=3"), "r2 after r1: 1 set, 2 removed")
-	p.Review = func(next *revisions.Snapshot) error {
+	p.Review = func(next *revisions.Snapshot) ([]string, error) {
 		if next.Revision.Number != 1 {
 			t.Error(next.Revision)
 		}
-		return errors.New("it is bad, too")
+		return nil, errors.New("it is bad, too")
 	}
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "it is bad, too")
 	p.Review = nil

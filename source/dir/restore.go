@@ -101,6 +101,7 @@ func (s *Source) Restore(c LastGood) error {
 	if s.opts.References {
 		s.missing = problems(s.dangling())
 		s.doubted.Store(&doubted{s.doubts(), len(s.counted(s.missing))})
+		s.warn()
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (a *auditor) look(ctx context.Context) error {
 				text += " (content of " + r.Restores.String() + ")"
 			}
 			a.log.Info("revision was committed", "revision", r.Number.String(), "author", r.Author, "message", r.Message, "set", r.Set, "removed", r.Removed)
-			a.note(adminapi.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Text: text})
+			a.note(adminapi.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Author: r.Author, Message: r.Message, Text: text})
 		}
 		a.held(holds)
 	}
@@ -92,20 +92,20 @@ func (a *auditor) held(now map[string]revisions.Hold) {
 		h := now[group]
 		if was, is := a.holds[group]; (!is || holdText(was) != holdText(h)) && told < toldMost {
 			told++
-			a.hold(group, h.Number, holdText(h))
+			a.hold(group, h, holdText(h))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.holds)) {
 		if _, is := now[group]; !is && told < toldMost {
 			told++
-			a.hold(group, a.at.Number, "is not frozen any more")
+			a.hold(group, revisions.Hold{Number: a.at.Number}, "is not frozen any more")
 		}
 	}
 }
 
-func (a *auditor) hold(group string, n revisions.Number, text string) {
+func (a *auditor) hold(group string, h revisions.Hold, text string) {
 	a.log.Info("what is frozen has changed", "group", group, "is", text)
-	a.note(adminapi.Event{Kind: "store", Version: n.String(), Text: "group " + group + " " + text})
+	a.note(adminapi.Event{Kind: "store", Version: h.Number.String(), Author: h.Author, Message: h.Message, Text: "group " + group + " " + text})
 }
 
 func holdText(h revisions.Hold) string {
@@ -130,7 +130,7 @@ func by(what, author, message string) string {
 
 // refusedText is the event of a change that was not made.
 func refusedText(what, author, message string, err error) adminapi.Event {
-	return adminapi.Event{Kind: "store", Text: "refused: " + by(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
+	return adminapi.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + by(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
 }
 
 // sweptText is the event of a sweep of this server.

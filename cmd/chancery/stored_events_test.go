@@ -30,7 +30,9 @@ func TestAuditor(t *testing.T) {
 		}
 	}
 	var got []string
-	a := &auditor{repo: repo, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) { got = append(got, e.Version+" "+e.Text) }}
+	a := &auditor{repo: repo, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) {
+		got = append(got, e.Version+" "+e.Text+" ["+e.Author+", "+e.Message+"]")
+	}}
 	tells := func(want ...string) {
 		t.Helper()
 		got = nil
@@ -48,14 +50,14 @@ func TestAuditor(t *testing.T) {
 	tells()
 	commit("two")
 	commit("three")
-	tells("r2 by ana: two", "r3 by ana: three")
+	tells("r2 by ana: two [ana, two]", "r3 by ana: three [ana, three]")
 	tells()
 	hold(func(holds map[string]revisions.Hold) {
 		holds["edge"] = revisions.Hold{Number: 2, Author: "ben", Message: "sale"}
 	})
-	tells("r2 group edge is frozen at r2 by ben: sale")
+	tells("r2 group edge is frozen at r2 by ben: sale [ben, sale]")
 	hold(func(holds map[string]revisions.Hold) { delete(holds, "edge") })
-	tells("r3 group edge is not frozen any more")
+	tells("r3 group edge is not frozen any more [, ]")
 	for range toldMost + 5 {
 		commit(got[0] + "x")
 		got[0] += "x"

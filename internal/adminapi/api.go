@@ -415,7 +415,9 @@ type Event struct {
 	Removed   int        `json:"removed,omitempty"`
 	Took      string     `json:"took,omitempty"`
 	Text      string     `json:"text,omitempty"`
-	Missed    int        `json:"missed,omitempty"` // events that were left out before this one, since the reader was slow
+	Author    string     `json:"author,omitempty"`  // of a store: who did it
+	Message   string     `json:"message,omitempty"` // of a store: why
+	Missed    int        `json:"missed,omitempty"`  // events that were left out before this one, since the reader was slow
 }
 
 // An ImpactRequest is the body of POST /api/v1/impact: changes that are not made, and of which it

@@ -13,7 +13,7 @@ import (
 
 const (
 	holdsMost   = 500 // groups that may be held at once
-	messageMost = 500 // bytes of why: all holds are in the head
+	messageMost = 500 // bytes of why, and of who: all holds are in the head
 )
 
 // A Hold says that a group is served as it is in a revision, whatever is committed after that: it is frozen.
@@ -145,7 +145,8 @@ func (s *Snapshot) Holds() map[string]Hold { return s.head.holds }
 
 // SetHolds lets edit change which groups are held, which it is given with the number of the newest revision, in one step:
 // if somebody else has changed something meanwhile, edit is called again with that. Of what it sets,
-// the numbers of revisions count; [ErrNotFound] says that one is not kept. An error of edit changes nothing. Any other error is as that of Commit.
+// the numbers of revisions count; [ErrNotFound] says that one is not kept. A group that it deletes, or has at 0, is held no more: who is the author of
+// that, and why, [Repository.Freed] says. An error of edit changes nothing. Any other error is as that of Commit.
 func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, holds map[string]Hold) error) error {
 	for {
 		was, err := r.head(ctx)
@@ -165,7 +166,8 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 		if err := r.identify(ctx, was, holds); err != nil {
 			return err
 		}
-		is, err := was.hold(holds)
+		freed := was.let(holds)
+		is, err := was.hold(holds, freed)
 		if err != nil || bytes.Equal(is.raw, was.raw) {
 			return err
 		}
@@ -197,8 +199,8 @@ func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold
 	}
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
 		hold := holds[group]
-		if len(hold.Message) > messageMost {
-			return fmt.Errorf("a message of %d bytes: at most %d are allowed", len(hold.Message), messageMost)
+		if n := max(len(hold.Message), len(hold.Author)); n > messageMost {
+			return fmt.Errorf("a message, or an author, of %d bytes: at most %d are allowed", n, messageMost)
 		}
 		if hold.id.number != hold.Number {
 			if hold.id, err = r.find(ctx, h, hold.Number); err != nil {
@@ -218,7 +220,7 @@ func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold
 }
 
 // hold returns the head with other holds, and sets raw.
-func (h head) hold(holds map[string]Hold) (head, error) {
+func (h head) hold(holds map[string]Hold, freed map[string]freedText) (head, error) {
 	was, err := encodeHolds(h.holds)
 	if err != nil {
 		return h, err
@@ -230,6 +232,12 @@ func (h head) hold(holds map[string]Hold) (head, error) {
 	h.all = maps.Clone(h.all)
 	if h.all["holds"] = is; len(holds) == 0 {
 		delete(h.all, "holds")
+	}
+	if h.all[freedKey], err = json.Marshal(freed); err != nil {
+		return h, err
+	}
+	if len(freed) == 0 {
+		delete(h.all, freedKey)
 	}
 	h.holds, h.turns = holds, h.turns+1
 	return h.next(h.at, h.from, h.swept)

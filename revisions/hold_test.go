@@ -119,6 +119,9 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	format("1")
+	if freed, err := repo.Freed(ctx); err != nil || len(freed) != 0 { // nobody has said who
+		t.Error(freed, err)
+	}
 	if got, err := repo.Sweep(ctx, 1); err != nil || got.Oldest != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}

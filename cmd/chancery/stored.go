@@ -103,7 +103,8 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		Done: func(_ revisions.Number, err error) { d.done(err) },
 	})
 	d.rolling(engine)
-	d.audit = &auditor{repo: d.repo.Repository(), log: s.log, bell: make(chan struct{}, 1), note: func(e adminapi.Event) { s.admin.tracker.Note(e) }}
+	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
+	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: s.log, bell: make(chan struct{}, 1), note: func(e adminapi.Event) { s.admin.tracker.Note(e) }}
 	d.openFeed(engine)
 	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
 		return nil, err

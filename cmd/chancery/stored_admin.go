@@ -53,7 +53,7 @@ func (s *serving) revisions() *admin.Revisions {
 		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {
 			s.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
-			s.admin.tracker.Note(adminapi.Event{Kind: "store", Author: author, Message: message, Text: by(what, author, message)})
+			s.admin.tracker.Note(adminapi.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
 		},
 		Refused: func(what, author, message string, err error) {
 			s.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)

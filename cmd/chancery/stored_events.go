@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/rollout"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -19,10 +19,11 @@ const toldMost = 100
 
 // An auditor tells who has changed a store, and what, since it began: as events, and in the log.
 type auditor struct {
-	repo *revisions.Repository
-	log  *slog.Logger
-	note func(adminapi.Event)
-	bell chan struct{} // with one slot: the store may have changed
+	repo    *revisions.Repository
+	rollout func(ctx context.Context, id string) (*rollout.State, error)
+	log     *slog.Logger
+	note    func(adminapi.Event)
+	bell    chan struct{} // with one slot: the store may have changed
 
 	began bool
 	at    revisions.State // that was told
@@ -79,48 +80,85 @@ func (a *auditor) look(ctx context.Context) error {
 			a.log.Info("revision was committed", "revision", r.Number.String(), "author", r.Author, "message", r.Message, "set", r.Set, "removed", r.Removed)
 			a.note(adminapi.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Author: r.Author, Message: r.Message, Text: text})
 		}
-		a.held(holds)
+		a.held(ctx, holds)
 	}
 	a.began, a.at, a.holds = true, now, holds
 	return nil
 }
 
 // held tells which groups are held otherwise than before, the first of them.
-func (a *auditor) held(now map[string]revisions.Hold) {
+func (a *auditor) held(ctx context.Context, now map[string]revisions.Hold) {
 	told := 0
 	for _, group := range slices.Sorted(maps.Keys(now)) {
-		h := now[group]
-		if was, is := a.holds[group]; (!is || holdText(was) != holdText(h)) && told < toldMost {
+		was, h := a.holds[group], now[group]
+		if (holdText(was) != holdText(h) || !same(was, h)) && told < toldMost {
 			told++
-			a.hold(group, h, holdText(h))
+			a.hold(group, h.Number, holdText(h), a.who(ctx, was, h))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.holds)) {
 		if _, is := now[group]; !is && told < toldMost {
 			told++
-			a.hold(group, revisions.Hold{Number: a.at.Number}, "is not frozen any more")
+			var by revisions.Hold
+			if freed, err := a.repo.Freed(ctx); err == nil && freed[group].Number == a.holds[group].Number {
+				by = freed[group]
+			}
+			a.hold(group, a.at.Number, "is not frozen any more", by)
 		}
 	}
 }
 
-func (a *auditor) hold(group string, h revisions.Hold, text string) {
-	a.log.Info("what is frozen has changed", "group", group, "is", text)
-	a.note(adminapi.Event{Kind: "store", Version: h.Number.String(), Author: h.Author, Message: h.Message, Text: "group " + group + " " + text})
+// same reports whether the same froze a group at the same.
+func same(a, b revisions.Hold) bool {
+	return a.Number == b.Number && a.Author == b.Author && a.Message == b.Message
 }
 
+// who has changed a hold, and why: who froze the group, or began a rollout. Of its steps, and its end, the message says it.
+func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
+	if !same(was, is) {
+		return is
+	}
+	n := is.Next
+	if n == nil {
+		n = was.Next
+	}
+	s, err := a.rollout(ctx, n.Rollout)
+	switch {
+	case err != nil:
+	case was.Next == nil:
+		by.Author, by.Message = s.Author, s.Message
+	default:
+		by.Message = s.Why
+	}
+	return by
+}
+
+func (a *auditor) hold(group string, n revisions.Number, is string, by revisions.Hold) {
+	text := "group " + group + " " + is
+	switch {
+	case by.Author != "":
+		text = byText(text, by.Author, by.Message)
+	case by.Message != "":
+		text += ": " + by.Message
+	}
+	a.log.Info("what is frozen has changed", "group", group, "is", is, "author", by.Author, "message", by.Message)
+	a.note(adminapi.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
+}
+
+// holdText is what a hold says but who it is by; it differs if the hold is another one.
 func holdText(h revisions.Hold) string {
+	if h.Number == 0 {
+		return ""
+	}
 	text := "is frozen at " + h.Number.String()
 	if n := h.Next; n != nil {
 		text += fmt.Sprintf(", rollout %s to %s at step %d", n.Rollout, n.Number, n.Step+1)
 	}
-	if h.Author != "" || h.Message != "" {
-		text += " by " + cmp.Or(h.Author, "nobody who is known") + ": " + h.Message
-	}
 	return text
 }
 
-// by says what was done, for whom and why.
-func by(what, author, message string) string {
+// byText says what was done, for whom and why.
+func byText(what, author, message string) string {
 	text := what + " by " + author
 	if message != "" {
 		text += ": " + message
@@ -130,7 +168,7 @@ func by(what, author, message string) string {
 
 // refusedText is the event of a change that was not made.
 func refusedText(what, author, message string, err error) adminapi.Event {
-	return adminapi.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + by(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
+	return adminapi.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
 }
 
 // sweptText is the event of a sweep of this server.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/rollout"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/revisions/file"
 	"github.com/chancery-xds/chancery/xds"
@@ -30,7 +32,8 @@ func TestAuditor(t *testing.T) {
 		}
 	}
 	var got []string
-	a := &auditor{repo: repo, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) {
+	read := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, e, id) }
+	a := &auditor{repo: repo, rollout: read, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) {
 		got = append(got, e.Version+" "+e.Text+" ["+e.Author+", "+e.Message+"]")
 	}}
 	tells := func(want ...string) {
@@ -56,6 +59,31 @@ func TestAuditor(t *testing.T) {
 		holds["edge"] = revisions.Hold{Number: 2, Author: "ben", Message: "sale"}
 	})
 	tells("r2 group edge is frozen at r2 by ben: sale [ben, sale]")
+	steer := rollout.Steering{Engine: e, Repo: repo}
+	ninety := 90.0
+	list, err := steer.StartRollout(t.Context(), adminapi.RolloutRequest{Revision: "r3", Steps: []adminapi.RolloutStep{{Percent: 1}}, MinAcked: &ninety, Author: "eve", Message: "try"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := list.Items[0].ID
+	tells("r2 group edge is frozen at r2, rollout " + id + " to r3 at step 1 by eve: try [eve, try]")
+	for _, change := range []string{"promote", "abort"} {
+		if _, err := steer.ChangeRollout(t.Context(), id, change, adminapi.NoteRequest{Author: "ben"}); err != nil {
+			t.Fatal(err)
+		}
+		text := map[string]string{"promote": ", rollout " + id + " to r3 at step 2: promote by ben [, promote by ben]", "abort": ": abort by ben [, abort by ben]"}[change]
+		tells("r2 group edge is frozen at r2" + text)
+	}
+	hold(func(holds map[string]revisions.Hold) {
+		holds["edge"] = revisions.Hold{Number: 2, Author: "ana", Message: "sale"}
+	})
+	tells("r2 group edge is frozen at r2 by ana: sale [ana, sale]")
+	if _, err := steer.Unfreeze(t.Context(), "edge", adminapi.NoteRequest{Author: "ben", Message: "over"}); err != nil {
+		t.Fatal(err)
+	}
+	tells("r3 group edge is not frozen any more by ben: over [ben, over]")
+	hold(func(holds map[string]revisions.Hold) { holds["edge"] = revisions.Hold{Number: 2} })
+	tells("r2 group edge is frozen at r2 [, ]")
 	hold(func(holds map[string]revisions.Hold) { delete(holds, "edge") })
 	tells("r3 group edge is not frozen any more [, ]")
 	for range toldMost + 5 {

@@ -249,7 +249,7 @@ func testThroughServer(t *testing.T) {
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 0, "served as in r4, and was frozen at r4", on(socket, "unfreeze", "default", "-m", "over")...)
 	_, port, _ = net.SplitHostPort(port)
-	for _, want := range []string{" by unix socket (says ben)", "unfreeze of group default by unix socket (says ", ": over", "refused: promote of rollout r9-123456 by "} {
+	for _, want := range []string{" by unix socket (says ben)", "group default is not frozen any more by unix socket (says ", `"message":"over"`, `"author":"unix socket (says ben)"`, "refused: promote of rollout r9-123456 by "} {
 		d.tells(port, "/api/v1/events?kind=store&stop=1", want)
 	}
 }

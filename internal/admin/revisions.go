@@ -31,7 +31,7 @@ type Revisions struct {
 	// Review says why this server would not serve a revision (nil: it would), and what is doubtful in it.
 	Review func(next *revisions.Snapshot) (wrong, doubts []string)
 
-	// Done is told what was done for whom, and why, that neither a revision nor a hold will say. Nil: nobody is.
+	// Done is told what was done for whom, and why, that nothing in the head will say. Nil: nobody is.
 	Done func(what, author, message string)
 	// Refused is told what was not done, for whom it was to be and why, and why it was not. Nil: nobody is.
 	Refused func(what, author, message string, err error)

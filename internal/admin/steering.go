@@ -45,7 +45,7 @@ func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
 	group := r.PathValue("group")
 	in.Author = ledger.Claimed(who, in.Author)
 	done, err := s.Revisions.Steering.Unfreeze(r.Context(), group, in)
-	return s.steered(w, "unfreeze of group "+group, in.Author, in.Message, done, err)
+	return s.changed(w, "unfreeze of group "+group, in.Author, in.Message, done, err)
 }
 
 func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
@@ -100,7 +100,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 	}
 }
 
-// steered is changed, of what no revision and no hold says who wanted it.
+// steered is changed, of what nothing in the head says who wanted it.
 func (s *Server) steered(w http.ResponseWriter, what, who, message string, done any, err error) error {
 	if err == nil && s.Revisions.Done != nil {
 		s.Revisions.Done(what, who, message)

@@ -273,6 +273,7 @@ var effects = map[string]string{
 	"internal/rollout driver.drive clock":           "when the lease was to be had last",
 	"internal/rollout driver.decide clock":          "how long a step is good, and when it came",
 	"internal/rollout Steering.Freeze clock":        "when somebody wanted it",
+	"internal/rollout Steering.Unfreeze clock":      "the same",
 	"internal/rollout Steering.StartRollout clock":  "the same",
 	"internal/rollout Steering.ChangeRollout clock": "the same",
 	"internal/replicas Replicas mutex":              "who is there, for all who ask; held for memory only",

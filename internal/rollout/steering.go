@@ -65,7 +65,7 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note adminapi.Note
 			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %s is not frozen", group), Hint: "chancery history says which are"}
 		}
 		done.Revision, done.Was = newest.String(), was.Number.String()
-		delete(holds, group)
+		holds[group] = revisions.Hold{Author: note.Author, Message: note.Message, Time: time.Now()}
 		return underWay(group, was)
 	})
 }

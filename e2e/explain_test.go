@@ -83,18 +83,6 @@ func faults(port, port2 int) []faulty {
       typed_config:
         "@type": type.googleapis.com/xds.type.v3.TypedStruct
         type_url: type.googleapis.com/no.such.Message`, port2)},
-		{name: "two listeners of one name", typ: "LDS", resource: "good", text: "duplicate", file: fmt.Sprintf(`
-- `+yamlListener+`
-  name: good # here
-  address: {socket_address: {address: 127.0.0.1, port_value: %d}}
-  filter_chains: [{filters: [{name: tcp, typed_config: {`+yamlTCP+`, stat_prefix: x, cluster: other}}]}]
-- `+yamlWrapper+`
-  name: wrapped
-  resource:
-    `+yamlListener+`
-    name: good # here
-    address: {socket_address: {address: 127.0.0.1, port_value: %d}}
-    filter_chains: [{filters: [{name: tcp, typed_config: {`+yamlTCP+`, stat_prefix: x, cluster: other}}]}]`, port, port2)},
 		{name: "a cluster with a timeout below zero", typ: "CDS", resource: "bad", good: "good", text: "Expected positive duration", file: goodCluster("good") + `
 - ` + yamlCluster + `
   name: bad

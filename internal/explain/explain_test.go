@@ -24,6 +24,7 @@ const (
 	ofCluster  = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
 	ofEndpoint = `"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment`
 	ofListener = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener`
+	ofFilter   = `"@type": type.googleapis.com/envoy.config.listener.v3.Filter`
 	ofRoute    = `"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration`
 )
 

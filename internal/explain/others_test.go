@@ -175,11 +175,11 @@ func TestBlame(t *testing.T) {
 			[]adminapi.Resource{{Type: "CDS", Name: "a", Place: "c.yaml:2:3"}},
 		},
 		{
-			"two of one name", "duplicate cluster a found",
-			[]string{"c.yaml", resources(cluster("a"), "- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: b\n  resource:\n    "+ofCluster+"\n    name: a\n")},
+			"two of one name, of a type of which nobody knows what its name is", "duplicate filter a found",
+			[]string{"c.yaml", resources("- "+ofFilter+"\n  name: a\n", "- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: b\n  resource:\n    "+ofFilter+"\n    name: a\n")},
 			[]adminapi.Resource{
-				{Type: "CDS", Name: "a", Place: "c.yaml:3:9", Reason: `two resources are called "a" in their own field name`},
-				{Type: "CDS", Name: "b", Place: "c.yaml:9:11", Reason: `two resources are called "a" in their own field name`},
+				{Type: "Filter", Name: "a", Place: "c.yaml:3:9", Reason: `two resources are called "a" in their own field name`},
+				{Type: "Filter", Name: "b", Place: "c.yaml:8:11", Reason: `two resources are called "a" in their own field name`},
 			},
 		},
 		{
@@ -191,10 +191,14 @@ func TestBlame(t *testing.T) {
 		within(t, f.name, func(t *testing.T) {
 			r := start(t, f.files...)
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
-			c.Subscribe(xds.Cluster)
-			c.NACK(c.Next(xds.Cluster), f.text)
+			of := xds.Cluster
+			if strings.Contains(f.text, "filter") {
+				of = xds.TypeOf("type.googleapis.com/envoy.config.listener.v3.Filter")
+			}
+			c.Subscribe(of)
+			c.NACK(c.Next(of), f.text)
 			synctest.Wait()
-			before := []adminapi.Refusal{{Type: "CDS", Error: f.text, Nodes: []string{"edge-0", "edge-1"}}}
+			before := []adminapi.Refusal{{Type: of.URL, Error: f.text, Nodes: []string{"edge-0", "edge-1"}}}
 			after := r.Blame(context.Background(), before)
 			for i := range after[0].Resources {
 				p := &after[0].Resources[i].Place

@@ -242,7 +242,7 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 		m := d.types.New(wrapperName)
 		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), m.Interface(), path)
 		w.says(m)
-		w.ttlAt = protofile.Get(flat, "ttl")
+		w.nameAt, w.ttlAt = protofile.Get(flat, "name"), protofile.Get(flat, "ttl")
 		at = strings.TrimPrefix(path+".resource", ".")
 		r := protofile.Get(flat, "resource")
 		if r == nil || r.ShortTag() == "!!null" {
@@ -352,11 +352,17 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", `an alias must not be empty or "*"`)
 		return
 	}
+	own := ownName(t, m.ProtoReflect())
 	if as == "" {
-		as = ownName(t, m.ProtoReflect())
+		as = own
 	}
 	if as == "" {
 		fail("", "%s resource without a name", t)
+		return
+	}
+	// Of other types nobody knows whether the field is the name of the resource ([wire.NewResource] has the same rule).
+	if t.Known() && own != "" && xds.CanonicalName(own) != xds.CanonicalName(as) {
+		d.ReportAs(findings.Unusable, cmp.Or(w.nameAt, n), path, "give no other name: names that are to find it, too, are aliases", "%s resource %q: the name in the message is %q, by which clients know it", t, as, own)
 		return
 	}
 	body, err := envoyapi.Marshal(m.ProtoReflect())
@@ -364,7 +370,6 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", "%s resource %q: %v", t, as, err)
 		return
 	}
-	// A Resource around it has the last word, whatever the message calls itself.
 	r := xds.NewResource(t, xds.CanonicalName(as), body)
 	if r.Name == xds.Wildcard {
 		fail("", `the name "*" is reserved: it subscribes to all resources`)

@@ -45,8 +45,8 @@ type wrapped struct {
 	ttl           *time.Duration    // nil: none
 	unsupported   protoreflect.Name // a field that would be lost; "": none
 
-	ttlAt    *yaml.Node // nil: not known
-	onDemand bool
+	nameAt, ttlAt *yaml.Node // nil: not known
+	onDemand      bool
 
 	elsewhere *elsewhere // nil: in the group of its file
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -78,7 +79,7 @@ func TestRollout(t *testing.T) {
 		eventually(t, soon, "the canary has what it had", canary.hasClusters("one", "two"))
 		eventually(t, soon, "nothing is refused any more", func() error {
 			out, err := exec.Command(binary, "status", "--admin", second.args[1]).CombinedOutput()
-			if !strings.Contains(string(out), "4 connected: 4 synced") { // it may be an error that the others cannot be asked
+			if !strings.Contains(string(out), "4 connected: 4 synced") || !regexp.MustCompile(`rollout r3-\w+ of default to r3 was rolled back \S+ ago: node canary refuses CDS bad`).Match(out) { // it may be an error that the others cannot be asked
 				return fmt.Errorf("%w: %s", errors.Join(err, errors.New("status")), out)
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,10 @@ func TestStatusOfAll(t *testing.T) {
 	if _, _, code := s.command(0, "status", "edge-2", "--local"); code != 4 {
 		t.Errorf("a client of another server: %d", code)
 	}
+	there, _, code := s.command(0, "explain", "edge-2", "cluster/c")
+	if server := regexp.MustCompile(`(?m)^SERVER +(\S+)$`); code != 0 || !strings.Contains(there, "✔ accepted") || server.FindString(there) == "" || server.FindStringSubmatch(there)[1] != server.FindStringSubmatch(out)[1] {
+		t.Errorf("%d: %s, and its status %s", code, there, out)
+	}
 	out, _, _ = s.command(0, "get", "clients")
 	if strings.Count(out, "edge-") != 3 || !strings.Contains(out, "SERVER") {
 		t.Error(out)
@@ -199,6 +204,9 @@ func TestStatusOfAll(t *testing.T) {
 	st, code, err := s.status(0)
 	if err != nil || code != 1 || st.Clients.Connected != 2 || len(st.Replicas) != 3 {
 		t.Errorf("%v, exit code %d: %+v", err, code, st)
+	}
+	if out, _, code := s.command(0, "explain", "edge-2", "cluster/c"); code != 1 || !strings.Contains(out, "it is at none of the 2 servers of the store that answered, and may be at one of the 1 that did not") || !strings.Contains(out, "does not answer, but did ") {
+		t.Errorf("%d: %s", code, out)
 	}
 	silent := 0
 	for _, r := range st.Replicas {

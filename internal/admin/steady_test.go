@@ -26,7 +26,7 @@ func (s slow) Read(b []byte) (int, error)         { return s.Conn.Read(b) }
 
 // A commit that comes slowly, or not at all, has its place for less than a minute; one that takes its time for many bytes is made.
 func TestCommitStalls(t *testing.T) {
-	big := commitOf("", "a") + strings.Repeat(" \n", 3<<20)
+	big := commitOf("", "a") + strings.Repeat(" \n", 600<<10) // half a minute
 	for _, c := range []struct {
 		name, text string
 		bytes      int // each second

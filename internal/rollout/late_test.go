@@ -54,7 +54,7 @@ func TestLeaseLost(t *testing.T) {
 		id := w.start(revisions.Pick{Percent: 10})
 		w.is(8*time.Second, id, Running, 0)
 		free := w.engine.take(lease)
-		w.is(time.Minute, id, Running, 0)
+		w.is(15*time.Second, id, Running, 0)
 		free()
 		w.is(9*time.Second, id, Running, 0)
 		w.is(5*time.Second, id, Running, 1)

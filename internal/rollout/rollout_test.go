@@ -156,9 +156,9 @@ func TestSteps(t *testing.T) {
 		a.set(Look{Picked: 1, Waiting: 1})
 		b.set(Look{Picked: 3, Acked: 3})
 		id := w.start(revisions.Pick{Labels: map[string]string{"canary": "true"}}, revisions.Pick{Percent: 10})
-		w.is(time.Minute, id, Running, 0)
+		w.is(15*time.Second, id, Running, 0)
 		a.set(Look{}) // it has crashed
-		s := w.is(time.Minute, id, Running, 0)
+		s := w.is(15*time.Second, id, Running, 0)
 		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum) != "3 of 4 clients have accepted it, and it needs 90 % (1 fewer are there than were picked)" {
 			t.Error(s.Waits(sum), err)
 		}
@@ -174,14 +174,14 @@ func TestSteps(t *testing.T) {
 		if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Turn(time.Now(), Paused, s.Step, ""); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		w.is(time.Minute, id, Paused, 1)
+		w.is(15*time.Second, id, Paused, 1)
 		if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Turn(time.Now(), Running, s.Step, ""); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		w.is(2*time.Second, id, Running, 2) // it was good all the time
 		// Refused by who refuses all is no evidence; it holds up the step.
 		a.set(Look{Picked: 1, Refused: 1})
-		w.is(time.Minute, id, Running, 2)
+		w.is(15*time.Second, id, Running, 2)
 		if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Go(time.Now(), "ana wants it"); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestRolledBack(t *testing.T) {
 			if err := late.Settle(t.Context(), w.repo); !errors.Is(err, ErrGone) {
 				t.Error(err)
 			}
-			w.is(time.Minute, id, RolledBack, 1)
+			w.is(15*time.Second, id, RolledBack, 1)
 			if strings.Count(w.log.String(), "rollout is rolled back") != 1 {
 				t.Error(w.log.String())
 			}

@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
-MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors
+MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/proto
 WORLDS   ?= 40000
 FUZZTIME ?= 1000x
 SOAK     ?= 1h
@@ -42,8 +42,9 @@ build: ## Compile, and put the program into bin/
 	go build ./...
 	go build -o bin/ ./cmd/...
 
-lint: ## golangci-lint, which vets, too; formatting included
+lint: ## golangci-lint, which vets, too; formatting included; and is the generated code that of the .proto files?
 	for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
+	cd tools/proto && go test ./...
 
 race: .cache/envoy ## Unit tests, under the race detector
 	@packages=$$(go list ./... | grep -vxFf <(go list $(PURE))); $(GOTEST) -race -skip '$(SERIAL)|CommandsOfDocs' $$packages # `make examples` runs the commands of the docs
@@ -106,6 +107,10 @@ k8s: ## Tests of the source for Kubernetes, a module of its own
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
 	cd tools/descriptors && go run . $(CURDIR)/internal/envoyapi
+
+.PHONY: proto
+proto: ## Make the Go code of proto/ anew, by the compiler and the plugins in tools/proto/go.mod
+	cd tools/proto && go run . $(CURDIR)/proto
 
 .PHONY: release-snapshot
 release-snapshot: ## Make all of a release but its publication, of all TARGETS or some (linux_amd64), and look into it: packaging/README.md

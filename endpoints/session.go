@@ -34,12 +34,18 @@ func (r *Registry) Session(ttl time.Duration) (*Session, error) {
 	return &Session{r: r, ttl: ttl}, nil
 }
 
-// An Op is a step of a session: an endpoint is put, or removed if Endpoint is nil.
+// An Op is a step of a session: an endpoint is put, or removed if Endpoint is nil; or one of the last two fields says what becomes of the
+// cluster as a whole.
 type Op struct {
 	Cluster
 	ID       string // "": the address and port of the endpoint
 	Endpoint *Endpoint
+
+	Replace []Registered // unless it is nil: all endpoints of the cluster, as [Registry.Replace] has it
+	Release bool         // as [Registry.Release] has it; a cluster that is not registered is no error
 }
+
+func (o *Op) whole() bool { return o.Release || o.Replace != nil }
 
 // Beat renews the lease, if it is time for that. [ErrNoLease] says that it has ended, and all that was put under it has gone:
 // put it again.
@@ -66,12 +72,57 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		s.renewed = time.Now()
 	}
 	errs = map[int]error{}
+	for i := 0; i < len(ops) && err == nil; {
+		n := i
+		for n < len(ops) && !ops[n].whole() {
+			n++
+		}
+		if err = s.apply(ctx, ops[i:n], func(at int, why error) { errs[i+at] = why }); err == nil && n < len(ops) {
+			var why error
+			if why, err = s.applyWhole(ctx, ops[n]); why != nil {
+				errs[n] = why
+			}
+			n++
+		}
+		i = n
+	}
+	if errors.Is(err, ErrNoLease) {
+		s.lease = 0
+	}
+	return errs, err
+}
+
+// applyWhole takes a step that is about a cluster as a whole. why says why it was not taken; err is that of the engine.
+func (s *Session) applyWhole(ctx context.Context, op Op) (why, err error) {
+	if op.Release {
+		_, err = s.r.Release(ctx, op.Cluster)
+		if _, is := errors.AsType[*FieldError](err); is {
+			return err, nil
+		}
+		if errors.Is(err, ErrNone) {
+			err = nil
+		}
+		return nil, err
+	}
+	c, all, why := s.r.checked(op.Cluster, op.Replace, 0)
+	if why != nil {
+		return why, nil
+	}
+	changes, _, why := s.r.differ(c, all, s.ttl, s.lease, true)
+	if why != nil || len(changes) == 0 {
+		return why, nil
+	}
+	return nil, s.r.engine.Write(ctx, changes)
+}
+
+// apply takes steps that are about one endpoint each, together.
+func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why error)) error {
 	changes := make([]Change, 0, len(ops))
 	b := batch{there: map[Key]bool{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
 	for i, op := range ops {
 		c, one, err := s.check(op)
 		if err != nil {
-			errs[i] = err
+			refused(i, err)
 			continue
 		}
 		k := Key{c, one.ID}
@@ -84,7 +135,7 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		}
 		v, err := encode(one.Endpoint, s.ttl)
 		if err != nil {
-			errs[i] = err
+			refused(i, err)
 			continue
 		}
 		s.r.mu.Lock()
@@ -94,7 +145,7 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		claimed := at != nil && at.claimed
 		s.r.mu.Unlock()
 		if err != nil {
-			errs[i] = err
+			refused(i, err)
 			continue
 		}
 		if !claimed && !b.opened[c] {
@@ -107,12 +158,9 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		changes = append(changes, Change{k, v, s.lease})
 	}
 	if len(changes) == 0 {
-		return errs, nil
+		return nil
 	}
-	if err = s.r.engine.Write(ctx, changes); errors.Is(err, ErrNoLease) {
-		s.lease = 0
-	}
-	return errs, err
+	return s.r.engine.Write(ctx, changes)
 }
 
 // A batch is what was taken of steps that are not written yet: what comes after them has as much room less.

@@ -3,16 +3,18 @@ package endpoints
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Steps that are taken together get no more room than those that come one by one: what was taken before counts, and what went, too.
 func TestRoomOfOneBatch(t *testing.T) {
 	put := func(cluster string, n int) Op {
 		one := at(n)
-		return Op{Cluster{Name: cluster}, "", &one.Endpoint}
+		return Op{Cluster: Cluster{Name: cluster}, Endpoint: &one.Endpoint}
 	}
 	one := at(1)
-	gone := Op{Cluster{Name: "x"}, one.Endpoint.at(), nil}
+	gone := Op{Cluster: Cluster{Name: "x"}, ID: one.Endpoint.at()}
 	for what, c := range map[string]struct {
 		opts Options
 		ops  []Op
@@ -40,4 +42,63 @@ func TestRoomOfOneBatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Steps about clusters as a whole are taken among others in their order, under the lease of the session, as a whole or not at all.
+func TestWholeClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "", Options{PerCluster: 3})
+		s, err := r.Session(time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := Cluster{Name: "x"}
+		one := at(9)
+		put := Op{Cluster: x, Endpoint: &one.Endpoint}
+		apply := func(want map[int]string, ops ...Op) {
+			t.Helper()
+			errs, err := s.Apply(t.Context(), ops)
+			if err != nil || len(errs) != len(want) {
+				t.Fatal(errs, err)
+			}
+			for i, text := range want {
+				if errs[i] == nil || errs[i].Error() != text {
+					t.Errorf("%d: %v, want %s", i, errs[i], text)
+				}
+			}
+			r.Flush()
+		}
+		has := func(n int) {
+			t.Helper()
+			if got := r.sees("x"); got != n {
+				t.Errorf("%d endpoints, want %d", got, n)
+			}
+		}
+		apply(nil, put, Op{Cluster: x, Replace: []Registered{at(1), at(2)}})
+		has(2)
+		apply(nil, Op{Cluster: x, Replace: []Registered{at(1)}}, put)
+		has(2)
+		bad := at(3)
+		bad.Port = 0
+		apply(map[int]string{
+			0: "endpoints[1].port: must be 1 to 65535", 1: "there may be 3 endpoints of a cluster at most", 3: "cluster: is missing", 4: "cluster: is missing",
+		}, Op{Cluster: x, Replace: []Registered{at(3), bad}}, Op{Cluster: x, Replace: []Registered{at(3), at(4), at(5), at(6)}},
+			Op{Cluster: Cluster{Name: "y"}, Release: true}, Op{Release: true}, Op{Replace: []Registered{}})
+		has(2)
+		apply(nil, Op{Cluster: x, Replace: []Registered{}})
+		has(0)
+		apply(nil, Op{Cluster: x, Release: true}, Op{Cluster: x, Release: true})
+		has(-1)
+		apply(nil, Op{Cluster: x, Replace: []Registered{at(1)}})
+		has(1)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		has(0) // it had the lease
+		if err := s.Beat(t.Context()); !errors.Is(err, ErrNoLease) {
+			t.Error(err)
+		}
+		apply(nil, Op{Cluster: x, Replace: []Registered{at(1)}})
+		has(1)
+		r.stop()
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/explain"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/status"
+	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -27,7 +28,11 @@ import (
 // adminServer returns what answers; all that it asks exists by now.
 func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Source) *admin.Server {
 	src := s.source.files
-	clients := csds.New(csds.Options{Types: s.types, Clients: live.Clients(s.admin.tracker, keptFrom(held)), Log: s.log})
+	var beside []string
+	if s.endpoints.registry != nil {
+		beside = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
+	}
+	clients := csds.New(csds.Options{Types: s.types, Clients: live.Clients(s.admin.tracker, keptFrom(held)), Beside: beside, Log: s.log})
 	answers := &admin.Server{
 		About:   about(s, id),
 		Version: adminapi.VersionInfo{Version: version(), Revision: revision(), Go: runtime.Version()},

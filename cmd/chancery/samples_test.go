@@ -29,6 +29,10 @@ var samples = map[string]string{
 		var ctx context.Context; var data []byte; var c *client.Client; var boot *bootstrap.GRPCConfig
 		var registry prometheus.Registerer; var grpcServer grpc.ServiceRegistrar
 		func use(*tree.Tree) {}`,
+	"endpoints.md": `
+		import "context"; import "log"; import "time"; import "google.golang.org/grpc"; import "google.golang.org/grpc/credentials/insecure"
+		import "google.golang.org/protobuf/types/known/durationpb"; import endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
+		var ctx context.Context`,
 }
 
 var (

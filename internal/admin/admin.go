@@ -51,6 +51,7 @@ type Server struct {
 	Replicas Replicas // the other servers of the store; nil: there is none, or nobody can ask
 
 	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // made by Handler
+	unpacking                                                                     door
 	once                                                                          sync.Once
 
 	mu   sync.Mutex     // held for memory only

@@ -77,15 +77,9 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all := make([]endpoints.Registered, len(in.Endpoints))
-	for i, one := range in.Endpoints {
-		field := fmt.Sprintf("endpoints[%d].", i)
-		if one.TTL != "" {
-			return wrong(field+"ttl", "must be that of all", `{"ttl": "30s", "endpoints": […]}`)
-		}
-		if all[i], err = registered(one); err != nil {
-			return s.registering(err, field)
-		}
+	all, err := registeredAll(in.Endpoints, "must be that of all", `{"ttl": "30s", "endpoints": […]}`)
+	if err != nil {
+		return s.registering(err, "")
 	}
 	res, err := s.Endpoints.Replace(r.Context(), clusterOf(r, q), all, ttl)
 	return s.registers(w, r, res, err, "")
@@ -222,6 +216,24 @@ func registered(in adminapi.Endpoint) (endpoints.Registered, error) {
 		}
 	}
 	return e, nil
+}
+
+// registeredAll are all endpoints of a cluster. None has a lease of its own: whose says of which it is.
+func registeredAll(in []adminapi.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
+	all = make([]endpoints.Registered, len(in))
+	for i, one := range in {
+		field := fmt.Sprintf("endpoints[%d].", i)
+		if one.TTL != "" {
+			return nil, wrong(field+"ttl", whose, hint)
+		}
+		if all[i], err = registered(one); err != nil {
+			if e, ok := errors.AsType[*endpoints.FieldError](err); ok {
+				err = &endpoints.FieldError{Field: field + e.Field, Message: e.Message}
+			}
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // shown is an endpoint of the registry as one of the API.

@@ -1,9 +1,14 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
 // protocols are what an address takes: gRPC needs HTTP/2, which it begins without TLS in plain
@@ -26,32 +31,72 @@ func isGRPC(r *http.Request) bool {
 
 // either returns a handler of requests of gRPC, and of all others.
 func (s *Server) either(other http.Handler) http.Handler {
-	if s.GRPC == nil {
-		return other
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isGRPC(r) {
+		switch {
+		case !isGRPC(r):
+			other.ServeHTTP(w, r)
+		case r.URL.Path == endpointsv1.Endpoints_Register_FullMethodName:
+			s.register(w, r)
+		case s.GRPC != nil:
 			s.GRPC.ServeHTTP(w, r)
-			return
+		default:
+			other.ServeHTTP(w, r)
 		}
-		other.ServeHTTP(w, r)
 	})
 }
 
 // deny refuses a request in the way of who asks: a client of gRPC shows no body of HTTP.
 func deny(w http.ResponseWriter, r *http.Request, p *problem) {
-	if !isGRPC(r) {
-		refuse(w, p)
+	if isGRPC(r) {
+		end(w, p)
 		return
 	}
-	const permissionDenied, unauthenticated = 7, 16
-	code := permissionDenied
-	if p.code == http.StatusUnauthorized {
-		code = unauthenticated
+	refuse(w, p)
+}
+
+// codeOf is what gRPC says in place of a code of HTTP.
+func codeOf(code int) codes.Code {
+	switch code {
+	case http.StatusBadRequest:
+		return codes.InvalidArgument
+	case http.StatusUnauthorized:
+		return codes.Unauthenticated
+	case http.StatusForbidden:
+		return codes.PermissionDenied
+	case http.StatusNotFound, http.StatusNotImplemented:
+		return codes.Unimplemented
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
+		return codes.ResourceExhausted
+	case http.StatusServiceUnavailable:
+		return codes.Unavailable
 	}
+	return codes.Unknown
+}
+
+// end ends a call of gRPC, whether or not something was answered.
+func end(w http.ResponseWriter, err error) {
+	code, message := ended(err)
 	h := w.Header()
-	h.Set("Content-Type", "application/grpc")
-	h.Set("Grpc-Status", strconv.Itoa(code))
-	h.Set("Grpc-Message", p.message) // of the program itself: ASCII, without percent signs
-	w.WriteHeader(http.StatusOK)
+	prefix := http.TrailerPrefix
+	if h.Get("Content-Type") == "" { // nothing was
+		h.Set("Content-Type", "application/grpc")
+		prefix = ""
+	}
+	h.Set(prefix+"Grpc-Status", strconv.Itoa(int(code)))
+	if message != "" {
+		h.Set(prefix+"Grpc-Message", percent(message))
+	}
+}
+
+// percent encodes a text as gRPC has it in headers.
+func percent(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }

@@ -78,7 +78,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
 		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
 		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
-		s.commits = newDoors(maxCommits)
+		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
 	})
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path

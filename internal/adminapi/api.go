@@ -576,13 +576,16 @@ type EndpointsResult struct {
 	Removed    int    `json:"removed"`
 }
 
-// An EndpointLine is a line of the stream that POST /api/v1/endpoints reads: one endpoint is put, or removed.
+// An EndpointLine is a line of the stream that POST /api/v1/endpoints reads: one endpoint is put, or removed; or those of the cluster as a whole.
 // An empty line keeps the lease, as any other does.
 type EndpointLine struct {
 	Cluster string    `json:"cluster"`
 	Group   string    `json:"group,omitempty"`
 	Put     *Endpoint `json:"put,omitempty"`
 	Remove  string    `json:"remove,omitempty"` // an id
+
+	Replace []Endpoint `json:"replace,omitzero"`  // all endpoints of the cluster: others are removed
+	Release bool       `json:"release,omitempty"` // removes all, and what files or revisions say counts again
 }
 
 // An EndpointLines is a line of its answer: all lines up to one are done.

@@ -24,6 +24,8 @@ type Options struct {
 	// Clients returns the clients that are connected, in the order in which they are told.
 	Clients func() []Client
 
+	Beside []string // services that somebody else serves at the same address: reflection tells of them
+
 	Log      *slog.Logger // of what should not happen; nil: slog.Default()
 	MaxBytes int          // of one answer of the service; 0: 64 MiB
 }

@@ -24,7 +24,7 @@ const (
 func (s *Service) GRPC() http.Handler {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
 	s.Register(g)
-	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: g, DescriptorResolver: envoyapi.Linked{Types: s.types}}))
+	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: services{g, s.o.Beside}, DescriptorResolver: envoyapi.Linked{Types: s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &writer{ResponseWriter: w, c: http.NewResponseController(w), flushed: make(chan struct{}, 1)}
 		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be quiet
@@ -33,6 +33,21 @@ func (s *Service) GRPC() http.Handler {
 		defer cancel()
 		g.ServeHTTP(to, r.WithContext(ctx))
 	})
+}
+
+// services are those of a server, and others.
+type services struct {
+	reflection.ServiceInfoProvider
+	beside []string
+}
+
+// GetServiceInfo implements [reflection.ServiceInfoProvider].
+func (t services) GetServiceInfo() map[string]grpc.ServiceInfo {
+	all := t.ServiceInfoProvider.GetServiceInfo()
+	for _, name := range t.beside {
+		all[name] = grpc.ServiceInfo{}
+	}
+	return all
 }
 
 // A writer gives the client of a call some time to take each answer. gRPC writes and flushes an

@@ -143,7 +143,7 @@ func TestRefusedByHTTP(t *testing.T) {
 
 // Tools such as grpcurl learn the messages from the server.
 func TestReflection(t *testing.T) {
-	stream, err := described.NewServerReflectionClient(connect(t, serve(t, service(), plain))).ServerReflectionInfo(t.Context())
+	stream, err := described.NewServerReflectionClient(connect(t, serve(t, New(Options{Beside: []string{"acme.Beside"}}), plain))).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestReflection(t *testing.T) {
 	for _, s := range ask(&described.ServerReflectionRequest{MessageRequest: &described.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService() {
 		services = append(services, s.Name)
 	}
-	if !slices.Contains(services, Name) {
+	if !slices.Contains(services, Name) || !slices.Contains(services, "acme.Beside") {
 		t.Error(services)
 	}
 	for _, symbol := range []string{Name, "grpc.reflection.v1.ServerReflection"} {

@@ -114,7 +114,7 @@ var direction = map[string]row{
 	"internal/status":            {ours: "xds protocol wire server internal/adminapi internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "folds what streams tell, and asks nobody"},
 	"internal/series":            {why: "shapes of numbers, and none of them"},
 	"internal/process":           {ours: "xds protocol wire server store metrics internal/series internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished internal/derived", why: "counts what the program tells"},
-	"internal/admin":             {ours: "xds protocol wire server store endpoints revisions internal/ledger internal/encoded internal/durable internal/filelock internal/derived internal/adminapi internal/status internal/listen internal/printable internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "asks the daemon by small interfaces, and knows no files"},
+	"internal/admin":             {ours: "xds protocol wire server store endpoints proto/chancery/endpoints/v1 revisions internal/ledger internal/encoded internal/durable internal/filelock internal/derived internal/adminapi internal/status internal/listen internal/printable internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "asks the daemon by small interfaces, and knows no files"},
 	"internal/rollout":           {ours: "xds revisions internal/ledger internal/adminapi groups findings internal/envoyapi internal/protofile internal/settings internal/nodemeta internal/secret internal/encoded internal/printable internal/guard", heavy: "go.yaml.in/", why: "decides how a rollout goes on, by what is in the store; how clients stand comes in as a function"},
 	"internal/replicas":          {ours: "xds revisions internal/adminapi internal/listen internal/tlsfiles internal/guard internal/shares internal/secret internal/encoded", why: "finds the servers of a store and asks them, and knows nothing of what they say"},
 	"internal/csds":              {ours: "xds internal/adminapi internal/envoyapi internal/secret internal/encoded internal/guard internal/shorten", why: "knows messages by their descriptors, and clients by what it is told"},
@@ -128,6 +128,8 @@ var direction = map[string]row{
 	"internal/quarantine":        {ours: "xds protocol wire server internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished", why: "shows a stream another view; the core knows nothing of it"},
 	"internal/traces":            {ours: "xds protocol wire server store internal/guard internal/pace internal/repeats internal/shares internal/shorten internal/unfinished internal/derived", generated: ofOTLP, why: "is told what happens, and sends it"},
 	"cmd/chancery":               {ours: "*", generated: ofCEL + " " + ofOTLP, why: "flags and wiring"},
+
+	"proto/chancery/endpoints/v1": {why: "messages for clients, generated; they link nothing else of ours"},
 }
 
 func list(t *testing.T, args ...string) []string {

@@ -1,0 +1,254 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/guard"
+	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
+)
+
+// Limits of a request of gRPC that registers endpoints.
+const (
+	maxRequest   = 1 << 20 // bytes
+	maxEndpoints = 10_000  // of all its steps
+	maxSmall     = 64 << 10
+	maxUnpacked  = 2 // larger ones that are unpacked at a time: that takes 90 times their size if all of it is numbers of metadata
+)
+
+// register serves chancery.endpoints.v1.Endpoints/Register. It does what the stream of lines does, in messages.
+//
+// The frames of gRPC are read and written here, and not by its server: within another one of HTTP that reads a stream as fast as that comes,
+// into memory, however slowly it is done.
+func (s *Server) register(w http.ResponseWriter, r *http.Request) {
+	var err error
+	if p := guard.Do(func() { err = s.registerMessages(w, r) }); p != nil {
+		p.Log(s.log(), "gRPC "+r.URL.Path)
+		panic(http.ErrAbortHandler) // something may be written already
+	}
+	end(w, err)
+}
+
+func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error {
+	if kind := r.Header.Get("Content-Type"); strings.HasPrefix(kind, "application/grpc+") && kind != "application/grpc+proto" {
+		return &problem{http.StatusNotImplemented, "Content-Type", "messages are those of protobuf", ""}
+	}
+	f, leave, err := s.feed(w, r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c := &messages{s: s, in: bufio.NewReader(r.Body), w: w}
+	f.form = c
+	w.Header().Set("Content-Type", "application/grpc")
+	w.WriteHeader(http.StatusOK) // who sends first, as some do, waits for this
+	_ = f.control.SetWriteDeadline(time.Time{})
+	_ = f.control.Flush()
+	if err := f.expect(r.Context()); err != nil {
+		return err
+	}
+	first, err := c.read()
+	if errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := f.open(c.ttl); err != nil {
+		return s.registering(err, "")
+	}
+	if err := f.serve(r, "grpc", c.ttl, first); err != nil {
+		return err
+	}
+	if r.Context().Err() != nil {
+		return errEnding
+	}
+	return nil
+}
+
+// ended is what a stream ends with.
+func ended(err error) (codes.Code, string) {
+	if p, ok := errors.AsType[*problem](err); ok {
+		if p.field != "" {
+			return codeOf(p.code), p.field + ": " + p.message
+		}
+		return codeOf(p.code), p.message
+	}
+	switch {
+	case err == nil:
+		return codes.OK, ""
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return codes.DeadlineExceeded, "no request has come for too long"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return codes.InvalidArgument, "a request is cut off"
+	}
+	return codes.Unavailable, err.Error()
+}
+
+// messages are a stream of endpoints as messages of gRPC.
+type messages struct {
+	s   *Server
+	in  *bufio.Reader
+	w   http.ResponseWriter
+	ttl time.Duration // of the first
+	n   int           // that were read
+}
+
+// A frame has a byte that says whether it is compressed, and four with the length of the message.
+const frame = 5
+
+func (m *messages) ready() bool {
+	if m.in.Buffered() < frame {
+		return false
+	}
+	head, _ := m.in.Peek(frame)
+	return m.in.Buffered()-frame >= int(binary.BigEndian.Uint32(head[1:]))
+}
+
+func (m *messages) read() (said, error) {
+	m.n++
+	var head [frame]byte
+	if _, err := io.ReadFull(m.in, head[:]); err != nil {
+		return said{}, err
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	switch {
+	case head[0] != 0:
+		return said{}, &problem{http.StatusNotImplemented, "", "requests are taken without compression", ""}
+	case size > maxRequest:
+		return said{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.n, size, maxRequest), ""}
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(m.in, b); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return said{}, err
+	}
+	if size > maxSmall {
+		m.s.unpacking <- struct{}{}
+		defer func() { <-m.s.unpacking }()
+	}
+	one := said{size: frame + len(b)}
+	in := &endpointsv1.RegisterRequest{}
+	if err := proto.Unmarshal(b, in); err != nil {
+		one.err = wrong("", "is no RegisterRequest: "+strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")), "")
+	} else if one.err = m.lease(in); one.err == nil {
+		one.err = steps(&one, in.GetSteps())
+	}
+	if m.n == 1 && one.err != nil { // without it nobody knows the lease
+		return said{}, one.err
+	}
+	return one, nil
+}
+
+// lease reads the time of the lease.
+func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
+	if in.GetTtl() == nil {
+		return nil
+	}
+	ttl := in.GetTtl().AsDuration()
+	switch {
+	case m.n > 1 && ttl != m.ttl:
+		return wrong("ttl", "must be that of the first request", "")
+	case in.GetTtl().CheckValid() != nil || ttl < endpoints.MinTTL || ttl > endpoints.MaxTTL:
+		return wrong("ttl", fmt.Sprintf("must be %v to %v", endpoints.MinTTL, endpoints.MaxTTL), "")
+	}
+	m.ttl = ttl
+	return nil
+}
+
+// steps reads steps, each with what is wrong with it.
+func steps(to *said, in []*endpointsv1.Step) error {
+	if len(in) > maxSteps {
+		return wrong("steps", fmt.Sprintf("%d, and %d may be", len(in), maxSteps), "")
+	}
+	all := 0
+	for _, one := range in {
+		if all += len(one.GetReplace().GetEndpoints()); all > maxEndpoints {
+			return wrong("steps", fmt.Sprintf("more than %d endpoints", maxEndpoints), "")
+		}
+	}
+	to.steps, to.wrong = make([]endpoints.Op, len(in)), map[int]error{}
+	for i, one := range in {
+		var err error
+		if to.steps[i], err = step(one); err != nil {
+			to.wrong[i] = err
+		}
+	}
+	return nil
+}
+
+func step(in *endpointsv1.Step) (endpoints.Op, error) {
+	op := endpoints.Op{Cluster: endpoints.Cluster{Group: in.GetGroup(), Name: in.GetCluster()}}
+	switch c := in.GetChange().(type) {
+	case *endpointsv1.Step_Put:
+		e := unpacked(c.Put)
+		op.ID, op.Endpoint = e.ID, &e.Endpoint
+	case *endpointsv1.Step_Remove:
+		op.ID = c.Remove
+	case *endpointsv1.Step_Replace:
+		op.Replace = make([]endpoints.Registered, len(c.Replace.GetEndpoints()))
+		for i, e := range c.Replace.GetEndpoints() {
+			op.Replace[i] = unpacked(e)
+		}
+	case *endpointsv1.Step_Release:
+		op.Release = true
+	default:
+		return op, wrong("", "must have one of put, remove, replace and release", "")
+	}
+	return op, nil
+}
+
+// unpacked is an endpoint of a message as one of the registry, which says what is wrong with it.
+func unpacked(in *endpointsv1.Endpoint) endpoints.Registered {
+	e := endpoints.Registered{ID: in.GetId(), Endpoint: endpoints.Endpoint{
+		Address: in.GetAddress(), Port: number(in.GetPort()), Hostname: in.GetHostname(), Weight: number(in.GetWeight()), Priority: number(in.GetPriority()),
+		Health: in.GetHealth().String(),
+	}}
+	if l := in.GetLocality(); l != nil {
+		e.Locality = endpoints.Locality{Region: l.GetRegion(), Zone: l.GetZone(), SubZone: l.GetSubZone()}
+	}
+	for name, fields := range in.GetMetadata() {
+		if e.Metadata == nil {
+			e.Metadata = map[string]map[string]any{}
+		}
+		e.Metadata[name] = fields.AsMap()
+	}
+	return e
+}
+
+// number is one as large as an int has it everywhere.
+func number(n uint32) int { return int(min(n, math.MaxInt32)) }
+
+func (m *messages) answer(n int, lost bool, wrong []refused) error {
+	out := &endpointsv1.RegisterResponse{Done: uint64(n), Lost: lost}
+	for _, one := range wrong {
+		r := &endpointsv1.Refusal{Request: uint64(one.n), Field: valid(one.field), Message: valid(one.message)}
+		if one.step >= 0 {
+			r.Step = new(uint32(one.step))
+		}
+		out.Refused = append(out.Refused, r)
+	}
+	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, frame), out)
+	if err != nil {
+		return err
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-frame))
+	_, err = m.w.Write(b)
+	return err
+}
+
+// valid is a text as messages may have it.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,523 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/chancery-xds/chancery/endpoints"
+	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
+)
+
+// piped is a listener in memory, at an address.
+type piped struct {
+	at     net.Addr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *piped) Addr() net.Addr { return p.at }
+func (p *piped) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *piped) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *piped) dial(context.Context, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- at{there, p.at}:
+		return here, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// servedInMemory serves in memory until the test ends, and returns what dials.
+func servedInMemory(t *testing.T, s *Server, at net.Addr) *piped {
+	t.Helper()
+	l := &piped{at: at, conns: make(chan net.Conn), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// at is a connection to an address.
+type at struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (a at) LocalAddr() net.Addr { return a.addr }
+
+// ofEndpoints returns a client of gRPC.
+func (p *piped) ofEndpoints(t *testing.T) pb.EndpointsClient {
+	t.Helper()
+	c, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(p.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return pb.NewEndpointsClient(c)
+}
+
+var ofUnix = &net.UnixAddr{Name: "/s", Net: "unix"}
+
+// A calling is one stream.
+type calling struct {
+	*testing.T
+	pb.Endpoints_RegisterClient
+	n uint64 // requests that were sent
+}
+
+func call(t *testing.T, c pb.EndpointsClient, opts ...grpc.CallOption) *calling {
+	t.Helper()
+	g, err := c.Register(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &calling{t, g, 0}
+}
+
+// says sends a request, and waits until it is done. refused are "STEP FIELD MESSAGE" of its steps that are not taken.
+func (c *calling) says(r *pb.RegisterRequest, refused ...string) (lost bool) {
+	c.Helper()
+	if err := c.Send(r); err != nil {
+		c.Fatal(err)
+	}
+	c.n++
+	got, err := c.Recv()
+	if err != nil || got.Done != c.n {
+		c.Fatal(got, err)
+	}
+	var all []string
+	for _, one := range got.Refused {
+		step := "-"
+		if one.Step != nil {
+			step = fmt.Sprint(one.GetStep())
+		}
+		all = append(all, step+" "+one.Field+" "+one.Message)
+		if one.Request != c.n {
+			c.Error(one)
+		}
+	}
+	if !slices.EqualFunc(all, refused, strings.HasPrefix) {
+		c.Errorf("refused:\n%s\nwant\n%s", strings.Join(all, "\n"), strings.Join(refused, "\n"))
+	}
+	return got.Lost
+}
+
+// ends waits for the end of the stream.
+func (c *calling) ends(code codes.Code, text string) {
+	c.Helper()
+	for {
+		_, err := c.Recv()
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if status.Code(err) != code || err != nil && !strings.Contains(err.Error(), text) {
+			c.Errorf("%v, want %v %s", err, code, text)
+		}
+		return
+	}
+}
+
+func put(cluster, address string, port uint32) *pb.Step {
+	return &pb.Step{Cluster: cluster, Change: &pb.Step_Put{Put: &pb.Endpoint{Address: address, Port: port}}}
+}
+
+func replace(cluster string, all ...*pb.Endpoint) *pb.Step {
+	return &pb.Step{Cluster: cluster, Change: &pb.Step_Replace{Replace: &pb.Replacement{Endpoints: all}}}
+}
+
+func steps1(all ...*pb.Step) *pb.RegisterRequest { return &pb.RegisterRequest{Steps: all} }
+
+// registrations are IDs by cluster.
+func registrations(s *Server) string {
+	var all []string
+	for _, l := range s.Endpoints.List("", "") {
+		for _, one := range s.Endpoints.List(l.Group, l.Name) {
+			var ids []string
+			for _, e := range one.Endpoints {
+				ids = append(ids, e.ID)
+			}
+			all = append(all, endpoints.Key{Cluster: one.Cluster}.String()+" "+strings.Join(ids, ","))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// A stream of gRPC puts, removes, replaces and releases; what is wrong is told with its request, its step and its field, and
+// harms nothing else.
+func TestRegister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := registering(t)
+		c := call(t, servedInMemory(t, s, ofUnix).ofEndpoints(t))
+		has := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := registrations(s); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		a, b := &pb.Endpoint{Id: "a", Address: "10.0.0.1", Port: 80}, &pb.Endpoint{Id: "b", Address: "10.0.0.2", Port: 80}
+		c.says(steps1(
+			put("x", "10.0.0.1", 80), put("x", "10.0.0.2", 0), put("x", "ten", 1), put("", "10.0.0.1", 80), &pb.Step{Cluster: "x"},
+			put("x", "10.0.0.3", 1<<31), &pb.Step{Cluster: "x", Group: "none", Change: &pb.Step_Put{Put: a}}, &pb.Step{Cluster: "x", Change: &pb.Step_Put{Put: &pb.Endpoint{Address: "10.0.0.4", Port: 1, Health: 9}}},
+			&pb.Step{Cluster: "x", Change: &pb.Step_Remove{}}, put("x", "10.0.0.5", 80),
+		), "1 port must be 1 to 65535", `2 address "ten" is no IP address`, "3 cluster is missing", "4  must have one of put, remove, replace and release",
+			"5 port must be", "6 group ", `7 health "9" is none of`, "8 id is missing")
+		has("x 10.0.0.1:80,10.0.0.5:80")
+		c.says(&pb.RegisterRequest{})
+		c.says(steps1(&pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "10.0.0.1:80"}}, &pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "none"}}))
+		has("x 10.0.0.5:80")
+		c.says(steps1(replace("x", a, b), replace("y"), replace("x", &pb.Endpoint{Address: "10.0.0.1", Port: 80}, &pb.Endpoint{Address: "10.0.0.1"}),
+			replace("x", a, a), replace("x", a, b, a, b)), "2 endpoints[1].port must be", `3 endpoints[1].id "a" is that of`, "4  there may be 3 endpoints of a cluster")
+		has("x a,b; y ")
+		c.says(steps1(&pb.Step{Cluster: "y", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}, &pb.Step{Cluster: "z", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}))
+		has("x a,b")
+		c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.9", 9)}}, "- ttl must be that of the first request")
+		has("x a,b")
+		c.says(steps1(slices.Repeat([]*pb.Step{put("x", "10.0.0.9", 9)}, maxSteps+1)...), "- steps 1001, and 1000 may be")
+		c.says(steps1(replace("x", slices.Repeat([]*pb.Endpoint{{}}, maxEndpoints+1)...)), "- steps more than 10000 endpoints")
+		has("x a,b")
+		if err := c.CloseSend(); err != nil {
+			t.Error(err)
+		}
+		c.ends(codes.OK, "")
+		has("x a,b")
+	})
+}
+
+// An endpoint is the same whether it comes as a message or as JSON: the other one is a renewal.
+func TestRegisterIsAsJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := registering(t)
+		l := servedInMemory(t, s, ofUnix)
+		fields, err := structpb.NewStruct(map[string]any{"n": 1.5, "list": []any{"a", nil, true, map[string]any{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &pb.Endpoint{
+			Id: "i", Address: "2001:DB8::1", Port: 443, Hostname: "h", Locality: &pb.Locality{Region: "r", Zone: "z", SubZone: "s"}, Weight: 3, Priority: 2,
+			Health: pb.Endpoint_DRAINING, Metadata: map[string]*structpb.Struct{"envoy.lb": fields, "none": {}},
+		}
+		call(t, l.ofEndpoints(t)).says(steps1(&pb.Step{Cluster: "x", Group: "edge", Change: &pb.Step_Put{Put: e}}))
+		h := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, "") }, DisableKeepAlives: true}}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://localhost/api/v1/endpoints/x/i?group=edge", strings.NewReader(`{"address":"2001:db8::1","port":443,"hostname":"h",
+			"locality":{"region":"r","zone":"z","sub_zone":"s"},"weight":3,"priority":2,"health":"DRAINING","metadata":{"none":{},"envoy.lb":{"n":1.5,"list":["a",null,true,{}]}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := h.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if b, _ := io.ReadAll(resp.Body); !strings.Contains(string(b), `"set":0,"unchanged":1`) {
+			t.Errorf("%s", b)
+		}
+	})
+}
+
+// Each request renews the lease, an empty one, too. When none comes for its time the stream ends, and so does what it has put; a stream that
+// ends before leaves it that time. Without a lease a stream may be quiet for two minutes.
+func TestRegisterLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := registering(t)
+		l := servedInMemory(t, s, ofUnix)
+		count := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if n, _, _ := s.Endpoints.Counts(endpoints.Cluster{Group: "default", Name: "x"}); n != want {
+				t.Errorf("%d, want %d", n, want)
+			}
+		}
+		c := call(t, l.ofEndpoints(t))
+		c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.1", 80)}})
+		for range 5 { // each longer than an answer may take
+			time.Sleep(45 * time.Second)
+			c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute)})
+		}
+		count(1)
+		time.Sleep(60500 * time.Millisecond)
+		count(0)
+		if lost := c.says(steps1(put("x", "10.0.0.2", 80))); !lost {
+			t.Error("nobody says that the lease had ended")
+		}
+		count(1)
+		begin := time.Now()
+		c.ends(codes.DeadlineExceeded, "for too long")
+		if since := time.Since(begin); since != 61*time.Second {
+			t.Error(since)
+		}
+		count(0)
+
+		ctx, leave := context.WithCancel(t.Context())
+		g, err := l.ofEndpoints(t).Register(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&calling{t, g, 0}).says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.1", 80)}})
+		leave()
+		time.Sleep(50 * time.Second)
+		count(1)
+		time.Sleep(20 * time.Second)
+		count(0)
+
+		c = call(t, l.ofEndpoints(t)) // that says nothing
+		begin = time.Now()
+		c.ends(codes.DeadlineExceeded, "for too long")
+		if since := time.Since(begin); since != quiet {
+			t.Error(since)
+		}
+	})
+}
+
+// Who only reaches the port of this machine may not say where requests go; nor may a server be asked that takes none.
+func TestRegisterIsForThoseWhoShowWhoTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "show who they are")
+		call(t, servedInMemory(t, newServer(newFleet()), ofUnix).ofEndpoints(t)).ends(codes.Unimplemented, "takes no endpoints")
+		s := registering(t)
+		s.Token = func() (string, error) { return "secret", nil }
+		l := servedInMemory(t, s, loopback)
+		call(t, l.ofEndpoints(t)).ends(codes.Unauthenticated, "token")
+		g, err := l.ofEndpoints(t).Register(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&calling{t, g, 0}).says(steps1(put("x", "10.0.0.1", 80)))
+	})
+}
+
+// A raw is a message as its bytes.
+type raw struct{}
+
+func (raw) Marshal(v any) ([]byte, error)   { return *(v.(*[]byte)), nil }
+func (raw) Unmarshal(b []byte, v any) error { *(v.(*[]byte)) = slices.Clone(b); return nil }
+func (raw) Name() string                    { return "proto" }
+
+// What cannot be read is told, and ends the stream only where nobody knows what comes after it.
+func TestRegisterUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := registering(t)
+		l := servedInMemory(t, s, ofUnix)
+		c := call(t, l.ofEndpoints(t))
+		c.says(&pb.RegisterRequest{})
+		large := put("x", "10.0.0.1", 80)
+		large.GetPut().Hostname = strings.Repeat("x", maxRequest)
+		if err := c.Send(steps1(large)); err != nil {
+			t.Fatal(err)
+		}
+		c.ends(codes.ResourceExhausted, "request 2 has 1048")
+		c = call(t, l.ofEndpoints(t), grpc.UseCompressor(gzip.Name))
+		if err := c.Send(steps1(put("x", "10.0.0.1", 80))); err != nil {
+			t.Fatal(err)
+		}
+		c.ends(codes.Unimplemented, "without compression")
+		for _, ttl := range []*durationpb.Duration{{}, {Seconds: 86401}, {Seconds: -1}, {Seconds: 2, Nanos: -1}, durationpb.New(time.Millisecond)} {
+			c = call(t, l.ofEndpoints(t))
+			if err := c.Send(&pb.RegisterRequest{Ttl: ttl}); err != nil {
+				t.Fatal(err)
+			}
+			c.ends(codes.InvalidArgument, "ttl: must be 1s to 24h0m0s")
+		}
+		c = call(t, l.ofEndpoints(t), grpc.ForceCodec(raw{}))
+		for i, b := range []string{"", "\xff", "\x12\x03\x0a\x01\xff", strings.Repeat("\x12\x00", 1<<19), "\x7a\x01x"} { // the last is of another version
+			if err := c.SendMsg(&[]byte{}); i == 0 && err != nil {
+				t.Fatal(err)
+			}
+			m := []byte(b)
+			if err := c.SendMsg(&m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for {
+			var b []byte
+			if err := c.RecvMsg(&b); err != nil {
+				if !errors.Is(err, io.EOF) {
+					t.Error(err)
+				}
+				break
+			}
+			var r pb.RegisterResponse
+			if err := proto.Unmarshal(b, &r); err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range r.Refused {
+				all = append(all, fmt.Sprint(one.Request, one.Step == nil, " ", one.Message))
+			}
+		}
+		if want := []string{"4 true is no RegisterRequest", "6 true is no RegisterRequest", "8 true 524288, and 1000 may be"}; !slices.EqualFunc(all, want, strings.HasPrefix) {
+			t.Error(strings.Join(all, "\n"))
+		}
+	})
+}
+
+// Streams are few, of lines and of messages together; one that ends makes room. Who sends and reads no answer is waited for, and
+// then cut off; others do not notice.
+func TestRegisterFloods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := registering(t)
+		l := servedInMemory(t, s, ofUnix)
+		flood := call(t, l.ofEndpoints(t))
+		bad := steps1(slices.Repeat([]*pb.Step{put("x", "10.0.0.1", 0)}, maxSteps)...)
+		sent, ended := 0, make(chan struct{})
+		go func() {
+			defer close(ended)
+			for flood.Send(bad) == nil {
+				sent++
+			}
+		}()
+		begin := time.Now()
+		synctest.Wait()
+		other := call(t, l.ofEndpoints(t))
+		other.says(steps1(put("x", "10.0.0.1", 80)))
+		if now := time.Now(); now != begin {
+			t.Error(now.Sub(begin))
+		}
+		<-ended
+		if since := time.Since(begin); since != writeTime {
+			t.Error(since)
+		}
+		t.Logf("%d requests were sent", sent)
+		flood.ends(codes.Internal, "")
+		synctest.Wait()
+
+		clients := []*calling{other}
+		for range maxReaders - 1 {
+			c := call(t, l.ofEndpoints(t))
+			c.says(&pb.RegisterRequest{})
+			clients = append(clients, c)
+		}
+		call(t, l.ofEndpoints(t)).ends(codes.ResourceExhausted, "32 at most")
+		if err := clients[3].CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		clients[3].ends(codes.OK, "")
+		synctest.Wait()
+		call(t, l.ofEndpoints(t)).says(&pb.RegisterRequest{})
+	})
+}
+
+// A stream of lines lasts as long as lines come: many that are never here as a whole when the next is read, or few with a time between
+// them that no answer may take. It can be about clusters as a whole, too.
+func TestEndpointLinesLast(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := registering(t)
+				l := servedInMemory(t, s, ofUnix)
+				p := &http.Protocols{}
+				p.SetHTTP1(!h2)
+				p.SetUnencryptedHTTP2(h2)
+				tr := &http.Transport{Protocols: p, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, "") }}
+				defer tr.CloseIdleConnections()
+				body, out := io.Pipe()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/endpoints?ttl=1m", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", linesOfJSON)
+				resp, err := (&http.Client{Transport: tr}).Do(r)
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatal(resp, err)
+				}
+				defer resp.Body.Close()
+				in := bufio.NewReader(resp.Body)
+				line := func(last int, want string) {
+					t.Helper()
+					for {
+						got, err := in.ReadString('\n')
+						if err != nil {
+							t.Fatal(err)
+						}
+						if strings.Contains(got, "errors") != (want != "") || !strings.Contains(got, want) {
+							t.Errorf("%s, want %s", got, want)
+						}
+						if strings.HasPrefix(got, fmt.Sprintf(`{"line":%d`, last)) {
+							return
+						}
+					}
+				}
+				send := func(text string) {
+					t.Helper()
+					if _, err := io.WriteString(out, text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				send(`{"cluster":"x","replace":[{"address":"10.0.0.1","port":80},{"address":"10.0.0.2","port":80}]}` + "\n" + `{"cluster":"y","replace":[]}` + "\n")
+				line(2, "")
+				if got := registrations(s); got != "x 10.0.0.1:80,10.0.0.2:80; y " {
+					t.Error(got)
+				}
+				send(`{"cluster":"x","replace":[{"address":"10.0.0.1"}]}` + "\n")
+				line(3, `"field":"endpoints[0].port"`)
+				send(`{"cluster":"x","release":true,"remove":"a"}` + "\n")
+				line(4, "must have one of put, remove, replace and release")
+				send(`{"cluster":"x","release":true}` + "\n")
+				line(5, "")
+				if got := registrations(s); got != "y " {
+					t.Error(got)
+				}
+				for n := range 5 {
+					time.Sleep(45 * time.Second)
+					send("\n")
+					line(6+n, "")
+				}
+				send(" ")
+				for n := range 20 {
+					time.Sleep(30 * time.Second)
+					send("\n ")
+					line(11+n, "")
+				}
+				_ = out.Close()
+				if rest, err := io.ReadAll(in); err != nil {
+					t.Errorf("%s %v", rest, err)
+				}
+			})
+		})
+	}
+}

@@ -209,16 +209,6 @@ func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) 
 	return r.revision(ctx, id)
 }
 
-// Before returns the revision of which that of a snapshot was made. [ErrNotFound] says that it is not kept any more, or
-// that there was none.
-func (r *Repository) Before(ctx context.Context, s *Snapshot) (*Snapshot, error) {
-	rev := &s.Revision
-	if rev.parent == (hash{}) {
-		return nil, fmt.Errorf("a revision before %s: %w", rev.Number, ErrNotFound)
-	}
-	return r.read(ctx, revisionID{rev.Number - 1, rev.parent}, r.loader(r.last.Load(), s))
-}
-
 // find returns the id of the revision with a number in the line of the head.
 func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, error) {
 	switch {

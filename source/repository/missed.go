@@ -15,7 +15,7 @@ const (
 )
 
 // missed returns revisions between the one that is served and the next, the oldest first, that are to be served on the
-// way: those after which something was removed that had changed since. A client of another server may have it as it was
+// way: those after which something was removed that is not served so. A client of another server may have it as it was
 // then, and goes on to be told of it as long as it may need it: it must not be told what it was before that.
 // Only what SotW sends as a whole type is told so, and groups that are held have a course of their own.
 func (s *Source) missed(ctx context.Context, next *revisions.Snapshot) (all []*revisions.Snapshot) {
@@ -28,38 +28,40 @@ func (s *Source) missed(ctx context.Context, next *revisions.Snapshot) (all []*r
 			return nil
 		}
 	}
-	gone := map[revisions.Key]*revisions.Item{}
-	next.Since(was, func(old, is *revisions.Item) bool {
-		if is == nil && old.Resource != nil && old.Resource.Type.FullState {
-			_, before := was.Holds()[old.Group]
-			if _, now := next.Holds()[old.Group]; !before && !now {
-				gone[old.Key()] = old
-			}
-		}
-		return true
-	})
 	ctx, cancel := context.WithTimeout(ctx, missedTime)
 	defer cancel()
-	at := next
-	for range missedMost {
-		if len(gone) == 0 || at.Revision.Number <= was.Revision.Number+1 {
-			break
-		}
-		var err error
-		if at, err = s.repo.Before(ctx, at); err != nil { // the next one is served all the same
-			break
-		}
-		changed := false
-		for k, old := range gone {
-			if it := at.Get(k); it != nil {
-				delete(gone, k)
-				changed = changed || it.Resource.Version != old.Resource.Version || it.Resource.Sum != old.Resource.Sum
+	seen := map[revisions.Key]bool{}
+	looked := 0
+	_ = s.repo.History(ctx, func(r revisions.Revision) bool { // after an error the next one is served all the same
+		looked++
+		if r.Removed > 0 && r.Number <= next.Revision.Number && r.Number > was.Revision.Number+1 {
+			at, err := s.repo.At(ctx, r.Number-1)
+			if err != nil {
+				return false
+			}
+			if lost(was, at, next, seen) {
+				all = append(all, at)
 			}
 		}
-		if changed {
-			all = append(all, at)
-		}
-	}
+		return r.Number > was.Revision.Number+2 && looked < missedMost
+	})
 	slices.Reverse(all)
 	return all
+}
+
+// lost reports whether a revision has something that the next has not, and what is served has not so. Seen is what a later one has.
+func lost(was, at, next *revisions.Snapshot, seen map[revisions.Key]bool) (is bool) {
+	next.Since(at, func(gone, there *revisions.Item) bool {
+		if there != nil || gone.Resource == nil || !gone.Resource.Type.FullState || seen[gone.Key()] {
+			return true
+		}
+		k := gone.Key()
+		seen[k] = true
+		_, before := was.Holds()[k.Group]
+		_, now := next.Holds()[k.Group]
+		old := was.Get(k)
+		is = is || !before && !now && (old == nil || old.Resource.Version != gone.Resource.Version || old.Resource.Sum != gone.Resource.Sum)
+		return true
+	})
+	return is
 }

@@ -143,6 +143,9 @@ func TestNothingMissed(t *testing.T) {
 	do("", false, 0, map[string]string{"d": ""})
 	do("", false, 0, map[string]string{"c": "4"})
 	do("two that had changed", true, 2, map[string]string{"c": "", "e": "1"})
+	do("", false, 0, map[string]string{"c": "5"})
+	do("", false, 0, map[string]string{"c": "6", "g": "1"})
+	do("one that was there and is not, twice", true, 1, map[string]string{"c": "", "g": ""})
 	do("", false, 0, map[string]string{"e": "2"})
 	if err := writer.SetHolds(t.Context(), func(n revisions.Number, holds map[string]revisions.Hold) error {
 		holds["default"] = revisions.Hold{Number: n}

@@ -104,6 +104,14 @@ examples: .cache/envoy ## Compile and test what people copy, and go through the 
 k8s: ## Tests of the source for Kubernetes, a module of its own
 	@cd source/k8s && $(GOTEST) ./...
 
+.PHONY: k8s-real
+KUBE := $(CURDIR)/.cache/kube
+k8s-real: ## The source for Kubernetes with a real kube-apiserver and etcd, which compile for a quarter of an hour the first time: docs/kubernetes.md
+	@echo "The API server is being compiled, once: up to a quarter of an hour."
+	export CGO_ENABLED=0; cd source/k8s/real/programs && go build -o $(KUBE)/ k8s.io/kubernetes/cmd/kube-apiserver && go build -o $(KUBE)/etcd go.etcd.io/etcd/server/v3
+	go build -o $(KUBE)/ ./cmd/chancery
+	cd source/k8s && go build -o $(KUBE)/ ./cmd/chancery-k8s && $(TOOL) gotestsum --format standard-verbose -- ./real -count=1 -timeout 30m -programs $(KUBE)
+
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
 	cd tools/descriptors && go run . $(CURDIR)/internal/envoyapi

@@ -103,7 +103,7 @@ func (a *asker) failed(ctx context.Context, err error) {
 func (a *asker) works() {
 	a.mu.Lock()
 	say := a.away
-	a.away = false
+	a.away, a.why = false, "" // what fails after this is told at once
 	a.mu.Unlock()
 	if say {
 		a.log.Info("endpoint slices are watched again")

@@ -211,6 +211,24 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
+// What fails again after the log was told that it works is told at once.
+func TestSaysItAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := apitest.StartPiped(t)
+		s.Put(slice("s", "http:80", "10.0.0.1"))
+		s.Refuse(http.StatusForbidden)
+		h := listen(t, s.Client, mapped)
+		synctest.Wait()
+		s.Refuse(0)
+		h.gets("backend", "10.0.0.1:80")
+		s.Refuse(http.StatusForbidden)
+		time.Sleep(20 * time.Second)
+		if all := h.said(); strings.Count(all, "Forbidden") != 2 {
+			t.Error(all)
+		}
+	})
+}
+
 // A watcher ends when it is told to, also while it waits for an API server that refuses connections.
 func TestEndsWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,2 @@
+// Package real tests chancery-k8s with a real kube-apiserver on a real etcd, each a process: make k8s-real.
+package real

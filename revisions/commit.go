@@ -127,12 +127,27 @@ func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []p
 	if err != nil || len(writes) == 0 {
 		return base, nil, err
 	}
+	r.prepare(writes)
 	next := &Snapshot{root: base.tree().apply(0, writes)}
 	top, below := p.tree(next.root, base.below)
 	p.settle()
 	rev.root, rev.Items, next.below = *top, next.root.items, below
 	next.Revision = rev
 	return next, p.done, nil
+}
+
+// prepare has what is set be as it is when it is read: this snapshot is the next one's base, and its pages are those of
+// later ones. The resources of who commits stay as they are.
+func (r *Repository) prepare(writes []write) {
+	if r.opts.Prepare == nil {
+		return
+	}
+	for _, w := range writes {
+		if w.set != nil && w.set.item.Resource != nil {
+			w.set.item.Resource = w.set.item.Resource.Copy()
+			r.opts.Prepare(w.set.item.Resource)
+		}
+	}
 }
 
 // writes returns what an edit changes, sorted, and counts it.

@@ -148,3 +148,38 @@ func TestFormatLasts(t *testing.T) {
 		}
 	}
 }
+
+// What was committed here is what others read of it, with what it refers to: the next revision, and what a group is frozen
+// at, share its pages.
+func TestCommittedIsPrepared(t *testing.T) {
+	ctx := t.Context()
+	to := []xds.Ref{{Type: xds.Endpoint, Name: "e"}}
+	repo := revisions.Open(engine(t), revisions.Options{Prepare: func(r *xds.Resource) { r.Refs = to }})
+	edit := set("a", 1)
+	none, err := repo.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := repo.Commit(ctx, none, edit, revisions.Note{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := repo.Commit(ctx, one, set("b", 1), revisions.Note{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := repo.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := edit.Set[0].Resource
+	for _, s := range []*revisions.Snapshot{one, two, head} {
+		r := s.Get(edit.Set[0].Key()).Resource
+		if len(r.Refs) != 1 || r.Refs[0] != to[0] || r.Version != mine.Version || r.Sum != mine.Sum {
+			t.Errorf("%s: %+v", s.Revision.Number, *r.Stamp)
+		}
+	}
+	if mine.Refs != nil {
+		t.Error("what somebody has committed has changed")
+	}
+}

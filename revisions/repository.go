@@ -25,7 +25,7 @@ type Repository struct {
 
 // Options are how a repository is used. The zero value is good.
 type Options struct {
-	// Prepare is called with each resource that is read, before anybody else sees it: it may set
+	// Prepare is called with each resource that is read or committed, before anybody else sees it: it may set
 	// Refs, and nothing else. It may be called by several goroutines at once.
 	Prepare func(*xds.Resource)
 

@@ -99,6 +99,12 @@ func NewResource(t *Type, name string, body []byte) *Resource {
 	return r
 }
 
+// Copy returns the same resource with a stamp of its own: who sets Refs there changes nothing for who reads r.
+func (r *Resource) Copy() *Resource {
+	stamp := *r.Stamp
+	return &Resource{Stamp: &stamp, Type: r.Type, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand, sealed: r.sealed}
+}
+
 // Seal computes the sum after Body, Aliases or TTL were set, and the version
 // unless the source supplies one. It must be called before the resource is
 // shared. The type is no part of the sum: a table has one type.

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,6 +26,9 @@ func (s *serving) revisions() *admin.Revisions {
 		return nil
 	}
 	finder := internalsecret.NewFinder(s.types)
+	// What is reviewed is to the one before it what a revision is to the one before: most is the same, and is not read again.
+	var reviewing sync.Mutex
+	quiet := dir.New("", store.New(), d.options(slog.New(slog.DiscardHandler)))
 	return &admin.Revisions{
 		Repo:  d.repo.Repository(),
 		Write: s.storeWrite,
@@ -44,7 +48,8 @@ func (s *serving) revisions() *admin.Revisions {
 			return b, false
 		},
 		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
-			quiet := dir.New("", store.New(), d.options(slog.New(slog.DiscardHandler)))
+			reviewing.Lock()
+			defer reviewing.Unlock()
 			if err := quiet.Restore(applied.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}

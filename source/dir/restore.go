@@ -176,9 +176,12 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			continue
 		}
 		for _, r := range t.Resources {
-			l, err := s.reader.restored(t.Type, r)
-			if err != nil {
-				return p, err
+			l, same := p.part.world.again(r)
+			if !same {
+				var err error
+				if l, err = s.reader.restored(t.Type, r); err != nil {
+					return p, err
+				}
 			}
 			if why := p.world.add(l); why != "" {
 				return p, findings.Problem{File: r.File, Message: why}
@@ -231,6 +234,21 @@ func (w world) all() (all []Loaded) {
 		all = slices.AppendSeq(all, maps.Values(c.at))
 	}
 	return all
+}
+
+// again returns a resource of which the same was kept as the world has it already, where it stands now: nothing of it is read
+// again, and it is the same to the store. Of one configuration after another most is.
+func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
+	c := w.types[r.Type.URL]
+	if c == nil {
+		return l, false
+	}
+	l = c.at[r.Name]
+	if l.Resource == nil || l.Sum != r.Sum || l.Version != r.Version || l.OnDemand != r.OnDemand {
+		return l, false
+	}
+	l.Pos, l.version, l.doc, l.elsewhere = Pos{r.File, r.Line, r.Col, r.Path}, "", 0, nil
+	return l, true
 }
 
 // restored makes what was kept of a resource as a load makes it.

@@ -117,7 +117,9 @@ func (e *Engine) failed(key string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		kind = revisions.ErrNotFound
+		if kind = revisions.ErrNotFound; e.gone() {
+			return fmt.Errorf("%s: %w: the directory of the store is gone, or another is in its place: %w", key, revisions.ErrUnavailable, err)
+		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		kind = revisions.ErrDenied
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -126,6 +128,13 @@ func (e *Engine) failed(key string, err error) error {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return fmt.Errorf("%s: %w (%w)", key, kind, err)
+}
+
+// gone reports whether what was opened is not there, as when it was moved, or its volume is not mounted: that
+// there is nothing in it is not known then.
+func (e *Engine) gone() bool {
+	_, err := e.disk.List(filepath.Join(e.dir, tmp)) // a mount point without its volume is a directory, too
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Get implements [revisions.Engine].
@@ -159,10 +168,10 @@ func (e *Engine) replace(path string, value []byte) error {
 	err := e.disk.Write(next, value)
 	if err == nil {
 		err = e.disk.Rename(next, path)
-	}
-	if errors.Is(err, fs.ErrNotExist) { // the first of its kind
-		if err = e.mkdirs(filepath.Dir(path)); err == nil {
-			err = e.disk.Rename(next, path)
+		if errors.Is(err, fs.ErrNotExist) { // the first of its kind
+			if err = e.mkdirs(filepath.Dir(path)); err == nil {
+				err = e.disk.Rename(next, path)
+			}
 		}
 	}
 	if err != nil {
@@ -259,8 +268,8 @@ func (e *Engine) Delete(_ context.Context, keys ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := e.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return e.failed(key, err)
+		if err := e.failed(key, e.disk.Remove(path)); err != nil && !errors.Is(err, revisions.ErrNotFound) {
+			return err
 		}
 	}
 	return nil
@@ -276,11 +285,14 @@ func (e *Engine) List(_ context.Context, prefix string) iter.Seq2[string, error]
 
 func (e *Engine) list(dir, prefix string, yield func(string, error) bool) bool {
 	all, err := e.disk.List(filepath.Join(e.dir, filepath.FromSlash(dir)))
-	if errors.Is(err, fs.ErrNotExist) {
+	if err == nil && dir == "" && e.gone() {
+		err = fs.ErrNotExist
+	}
+	if err = e.failed(dir, err); errors.Is(err, revisions.ErrNotFound) {
 		return true
 	}
 	if err != nil {
-		yield("", e.failed(dir, err))
+		yield("", err)
 		return false
 	}
 	for _, f := range all {

@@ -1,6 +1,9 @@
 package file
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -33,4 +36,56 @@ func TestFloors(t *testing.T) {
 		}
 		return e
 	})
+}
+
+// A store whose directory is gone, or is a mount point without its volume, does not say that there is nothing, takes nothing, and is
+// used again when it is back.
+func TestGone(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "store")
+	e, err := Open(at, nil)
+	if err == nil {
+		err = e.PutIfAbsent(t.Context(), "a/b", []byte("x"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Get(t.Context(), "a/c"); !errors.Is(err, revisions.ErrNotFound) {
+		t.Fatal(err)
+	}
+	list := func(prefix string) (err error) {
+		for _, err = range e.List(t.Context(), prefix) {
+		}
+		return err
+	}
+	away := at + ".away"
+	if err := os.Rename(at, away); err != nil {
+		t.Fatal(err)
+	}
+	for _, empty := range []bool{false, true} {
+		if empty {
+			if err := os.Mkdir(at, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, got := e.Get(t.Context(), "a/b")
+		_, _, leased := e.Lease(t.Context(), "l")
+		_, _, announced := e.Announced(t.Context(), "a/", 9)
+		for what, err := range map[string]error{
+			"get": got, "lease": leased, "announced": announced, "list": list("a/"), "list all": list(""), "delete": e.Delete(t.Context(), "a/b"),
+			"put": e.PutIfAbsent(t.Context(), "c/d", nil), "swap": e.CompareAndSwap(t.Context(), "head", nil, []byte("x")),
+		} {
+			if !errors.Is(err, revisions.ErrUnavailable) || errors.Is(err, revisions.ErrNotFound) {
+				t.Errorf("%s, empty %t: %v", what, empty, err)
+			}
+		}
+	}
+	if err := os.Remove(at); err != nil { // nothing was made in it
+		t.Fatal(err)
+	}
+	if err := os.Rename(away, at); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := e.Get(t.Context(), "a/b"); string(b) != "x" || list("a/") != nil {
+		t.Error(string(b), err)
+	}
 }

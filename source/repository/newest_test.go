@@ -3,6 +3,8 @@ package repository
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,4 +118,44 @@ func TestNewest(t *testing.T) {
 	}
 	bad.Store(false)
 	fresh(commit("f"))
+}
+
+// A repository that has gone back does not say that what is served is the newest: another server may have served more of what is lost.
+func TestNewestBackwards(t *testing.T) {
+	at := t.TempDir()
+	writer := revisions.Open(engine(t, at), revisions.Options{})
+	head := filepath.Join(at, "head")
+	src := New(engine(t, at), store.New(), Options{})
+	backwards := func(want error) {
+		t.Helper()
+		err := src.Newest(t.Context(), true)
+		if _, ok := errors.AsType[*BehindError](err); !ok || !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	backwards(ErrEmpty)
+	commitAll(t, writer, route(t, "default", "a", "one"))
+	first, err := os.ReadFile(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitAll(t, writer, route(t, "default", "a", "two"))
+	if _, err := src.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Newest(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(head, first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	backwards(revisions.ErrBackwards)
+	if err := os.Remove(head); err != nil {
+		t.Fatal(err)
+	}
+	backwards(revisions.ErrBackwards)
+	if err := os.RemoveAll(at); err != nil {
+		t.Fatal(err)
+	}
+	backwards(revisions.ErrUnavailable)
 }

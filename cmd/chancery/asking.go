@@ -79,13 +79,24 @@ func (a *asking) dial() (*adminapi.Daemon, error) {
 	return d, nil
 }
 
-// ask asks a server that answers at once.
+// ask asks a server that answers at once, over a connection that does not stay.
 func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
-	var none T
 	d, err := a.dial()
 	if err != nil {
+		var none T
 		return none, err
 	}
+	defer d.Close()
+	return askOf(cmd, d, question)
+}
+
+// statusAt is the question how a server is.
+func statusAt(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) {
+	return d.Status(ctx, "")
+}
+
+// askOf is ask over the connection that there is, for who asks again and again.
+func askOf[T any](cmd *cobra.Command, d *adminapi.Daemon, question func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
 	defer cancel()
 	answer, err := question(ctx, d)

@@ -77,6 +77,7 @@ func (f *following) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer d.Close()
 	bell, ended := make(chan struct{}, 1), make(chan error, 1)
 	bell <- struct{}{} // of what happens before the server knows that this is a reader
 	go func() {

@@ -154,8 +154,13 @@ func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
 // waitStored waits until a server serves a revision of its store, or a later one, and returns the number that
 // what it serves then has in the server.
 func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.Time) (uint64, error) {
+	d, err := a.dial()
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
 	for {
-		s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+		s, err := askOf(cmd, d, statusAt)
 		if err != nil {
 			return 0, err
 		}
@@ -169,7 +174,7 @@ func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.T
 		if time.Until(end) <= 0 {
 			return 0, notServed(want.String(), of.Revision, of.Error)
 		}
-		time.Sleep(min(100*time.Millisecond, time.Until(end)))
+		time.Sleep(min(asksAgain, time.Until(end)))
 	}
 }
 
@@ -179,6 +184,7 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 	if err != nil {
 		return nil, err
 	}
+	defer d.Close()
 	at, err := a.identify(cmd, d, dir)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +17,9 @@ import (
 // settles is for how long a group must be seen frozen: a server hears of a rollout that was begun just now within that time.
 const settles = 2 * time.Second
 
+// asksAgain is after what time a server is asked again that has nothing to say by itself.
+const asksAgain = 500 * time.Millisecond
+
 // waitHeld waits while rollouts take groups to a revision, or to a later one. It is an error if a group is served of an
 // earlier one then: nobody has what is waited for, though the servers serve it. Without a group all groups count.
 // It reports whether it has waited, and clients may have been told something since.
@@ -25,10 +27,15 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 	if want == 0 {
 		return false, nil
 	}
+	d, err := a.dial()
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
 	var frozen time.Time // since when no rollout will change it
 	said := ""
-	for ; ; time.Sleep(min(100*time.Millisecond, time.Until(end))) {
-		s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+	for ; ; time.Sleep(min(asksAgain, time.Until(end))) {
+		s, err := askOf(cmd, d, statusAt)
 		if err != nil {
 			return waited, err
 		}

@@ -25,7 +25,8 @@ func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want 
 	if err != nil {
 		return nil, err
 	}
-	s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) { return d.Status(ctx, "") })
+	defer d.Close()
+	s, err := askOf(cmd, d, statusAt)
 	if err != nil {
 		return nil, err
 	}

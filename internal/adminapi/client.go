@@ -98,6 +98,10 @@ func Dial(t Target) (*Daemon, error) {
 	return d, nil
 }
 
+// Close ends the connections over which nothing goes. The server takes few, and keeps each for minutes. The daemon may be
+// asked again.
+func (d *Daemon) Close() { d.http.CloseIdleConnections() }
+
 // Plain reports whether what is asked goes over a network in plain text.
 func (t Target) Plain() bool {
 	return strings.HasPrefix(t.URL, "http:") && !loopback(t.URL)

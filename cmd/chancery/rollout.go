@@ -59,7 +59,7 @@ When all are served the revision, the groups are frozen at it. Without --store t
 asked, as apply does it.
 
 Exit codes: 0 begun; 1 the store cannot be read or written, or what is asked for cannot be rolled out;
-2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision, or it is not kept; 5 a rollout of
+2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision or group, or it is not kept; 5 a rollout of
 a group is under way.`,
 		Example: `  chancery rollout start r412 --steps 1%,10%,100% --bake 5m --min-acked 95% --store file:/var/lib/chancery/store -m "the new timeouts"
   chancery rollout start r412 --label canary=true --admin unix:///run/chancery/admin.sock -m "the new timeouts"`,
@@ -86,12 +86,19 @@ a group is under way.`,
 				return err
 			}
 			list, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.RolloutList, error) {
-				return s.StartRollout(ctx, req)
+				list, err := s.StartRollout(ctx, req)
+				if err == nil {
+					list = picking(ctx, s, list)
+				}
+				return list, err
 			})
 			if err != nil {
 				return err
 			}
 			printRollout(cmd.OutOrStdout(), list)
+			if list.Items[0].WaitsFor == rollout.Nobody {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
+			}
 			return nil
 		},
 	}
@@ -106,6 +113,28 @@ a group is under way.`,
 	f.StringVar(&minAcked, "min-acked", "95%", "which `SHARE` of the clients that were picked must have accepted what they were told")
 	usage(cmd)
 	return cmd
+}
+
+// picking returns a rollout that has begun as it is when all servers have said whom the first step picks, or a second later.
+func picking(ctx context.Context, s admin.Steering, began *adminapi.RolloutList) *adminapi.RolloutList {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if w := began.Items[0].WaitsFor; w != rollout.NoServer && w != rollout.NotYet {
+			break
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return began
+		}
+		now, err := s.Rollouts(ctx, began.Items[0].ID)
+		if err != nil || len(now.Items) != 1 || now.Items[0].Step != 1 {
+			break // it has begun, and that is what was asked for
+		}
+		began = now
+	}
+	return began
 }
 
 // percentOf reads a share, such as 1%.

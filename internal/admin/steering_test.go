@@ -69,7 +69,7 @@ func TestRollouts(t *testing.T) {
 	const start = `{"message":"why","author":"ana","revision":"r2","min_acked":50,"bake":"90s","steps":[{"labels":{"canary":"true"}},{"percent":1.5}]}`
 	for _, q := range []question{
 		{"GET /api/v1/rollouts", "", 200, `"kind":"RolloutList","items":[]}`},
-		{"POST /api/v1/rollouts", start, 422, "no frozen group differs in r2"},
+		{"POST /api/v1/rollouts", start, 422, `no frozen group differs in r2: nothing is to be rolled out","hint":"no group is frozen`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r1"}`, 200, ""},
 		{"POST /api/v1/rollouts", `{"revision":"r2","steps":[{"percent":1}]}`, 400, `"field":"message"`},
 		{"POST /api/v1/rollouts", `{"message":"x","steps":[{"percent":1}]}`, 400, "revision: is missing"},
@@ -77,7 +77,8 @@ func TestRollouts(t *testing.T) {
 		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{}]}`, 400, "a step of nobody"},
 		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"labels":{"a":"b"}},{"labels":{"c":"d"}}]}`, 400, "labels in two steps"},
 		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"percent":1}],"bake":"soon"}`, 400, "want a duration such as 5m"},
-		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"percent":1}],"of":["none"]}`, 422, "group none is not frozen"},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"percent":1}],"of":["none"]}`, 404, `there is no group \"none\" in r2, nor in what is served now","hint":"the groups are default"`},
+		{"POST /api/v1/rollouts", `{"message":"x","revision":"r2","steps":[{"groups":["none"]}]}`, 404, `there is no group \"none\"`},
 		{"POST /api/v1/rollouts", `{"message":"x","revision":"r9","steps":[{"percent":1}]}`, 404, "the newest is r2"},
 		{"POST /api/v1/rollouts", start, 200, `"revision":"r2","from":{"default":"r1"},"steps":[{"labels":{"canary":"true"}},{"percent":1.5,"labels":{"canary":"true"}},{"percent":100,"labels":{"canary":"true"}}],"bake":"90s","min_acked":50,"author":"token (says ana)","message":"why"`},
 		{"POST /api/v1/rollouts", start, 409, "is under way"},

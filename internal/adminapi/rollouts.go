@@ -52,7 +52,7 @@ type Rollout struct {
 	Acked    int               `json:"acked"`             // of these: have accepted all that they were told
 	Refused  int               `json:"refused"`
 	Waiting  int               `json:"waiting"`
-	WaitsFor string            `json:"waits_for,omitempty"` // what keeps it from its next step, but time
+	WaitsFor string            `json:"waits_for,omitempty"` // what keeps it from its next step, but time; or that this alone decides, since nobody who is connected is picked
 }
 
 // A RolloutStep says which nodes are picked: those of which one of these holds. Each step has in it who was picked before.

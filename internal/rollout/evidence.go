@@ -100,21 +100,33 @@ func (s *State) enough(sum Sum) bool {
 	return float64(sum.Acked)*100 >= s.MinAcked*float64(max(sum.Picked, sum.Seen))
 }
 
-// Waits says in a few words what a rollout waits for; "" if for nothing but time.
-func (s *State) Waits(sum Sum) string {
+// What a rollout waits for that its servers are only about to say, or that who began it did not mean.
+const (
+	NoServer = "no server says that it is there"
+	NotYet   = "not all servers serve the step yet"
+	Nobody   = "nobody who is connected is picked, and the time alone decides"
+)
+
+// Waits says in a few words what a rollout waits for; "" if for nothing but time, with clients that are well. Turns are those of the
+// head's holds.
+func (s *State) Waits(sum Sum, turns int) string {
 	switch {
 	case s.Phase.Ended():
 		return ""
 	case s.Phase == Paused:
 		return "it is paused"
 	case sum.Servers == 0:
-		return "no server says that it is there"
+		return NoServer
+	case sum.Turns < turns:
+		return NotYet
 	case !s.enough(sum):
 		text := fmt.Sprintf("%d of %d clients have accepted it, and it needs %g %%", sum.Acked, max(sum.Picked, sum.Seen), s.MinAcked)
 		if gone := sum.Seen - sum.Picked; gone > 0 {
 			text += fmt.Sprintf(" (%d fewer are there than were picked)", gone)
 		}
 		return text
+	case max(sum.Picked, sum.Seen) == 0:
+		return Nobody
 	}
 	return ""
 }

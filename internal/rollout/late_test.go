@@ -127,12 +127,13 @@ func TestOpen(t *testing.T) {
 	for _, c := range []struct {
 		servers []Evidence
 		want    bool
+		waits   string
 	}{
-		{nil, false},
-		{[]Evidence{{Turns: 3}}, true}, // nobody was ever there
-		{[]Evidence{{Turns: 3, Picked: 2, Acked: 2, Seen: 2}, {Turns: 4}}, true},
-		{[]Evidence{{Turns: 4}, {Turns: 2, Picked: 2, Acked: 2, Seen: 2}}, false},
-		{[]Evidence{{Turns: 2}, {Turns: 4}}, false},
+		{nil, false, NoServer},
+		{[]Evidence{{Turns: 3}}, true, Nobody}, // nobody was ever there
+		{[]Evidence{{Turns: 3, Picked: 2, Acked: 2, Seen: 2}, {Turns: 4}}, true, ""},
+		{[]Evidence{{Turns: 4}, {Turns: 2, Picked: 2, Acked: 2, Seen: 2}}, false, NotYet},
+		{[]Evidence{{Turns: 2}, {Turns: 4}}, false, NotYet},
 	} {
 		var sum Sum
 		for _, e := range c.servers {
@@ -140,6 +141,9 @@ func TestOpen(t *testing.T) {
 		}
 		if got := (&State{MinAcked: 95}).open(sum, 3); got != c.want {
 			t.Errorf("%+v: %t", c.servers, got)
+		}
+		if got := (&State{Phase: Running}).Waits(sum, 3); got != c.waits {
+			t.Errorf("%+v: %q", c.servers, got)
 		}
 	}
 	s := &State{Steps: []revisions.Pick{{Groups: []string{"b"}}, {Groups: []string{"a"}}, {Percent: 10}}, Bake: time.Second}

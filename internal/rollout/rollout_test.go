@@ -159,8 +159,8 @@ func TestSteps(t *testing.T) {
 		w.is(15*time.Second, id, Running, 0)
 		a.set(Look{}) // it has crashed
 		s := w.is(15*time.Second, id, Running, 0)
-		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum) != "3 of 4 clients have accepted it, and it needs 90 % (1 fewer are there than were picked)" {
-			t.Error(s.Waits(sum), err)
+		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum, 0) != "3 of 4 clients have accepted it, and it needs 90 % (1 fewer are there than were picked)" {
+			t.Error(s.Waits(sum, 0), err)
 		}
 		a.set(Look{Picked: 1, Acked: 1})
 		w.is(9*time.Second, id, Running, 0)
@@ -267,6 +267,8 @@ func TestStart(t *testing.T) {
 		"group web is not frozen":          {State: State{Number: 2}, groups: []string{"web"}},
 		"changes group.yaml of group rule": {State: State{Number: 3}},
 		"no frozen group differs in r2":    {State: State{Number: 2}, groups: []string{"still"}},
+		`no group "wbe" in r2`:             {State: State{Number: 2, Steps: []revisions.Pick{{Groups: []string{"web", "wbe"}}, {Percent: 10}}}},
+		`no group "egde" in r2`:            {State: State{Number: 2}, groups: []string{"egde"}},
 	} {
 		if err := start(c.State, c.groups...); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v, want %s", err, say)

@@ -316,6 +316,9 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		return err
 	}
 	holds := now.Holds()
+	if err := s.missing(groups, slices.Concat(groupsOf(to), groupsOf(now), slices.Collect(maps.Keys(holds)))); err != nil {
+		return err
+	}
 	named := len(groups) > 0
 	if !named {
 		groups = slices.Sorted(maps.Keys(holds))
@@ -341,7 +344,11 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		s.From[group] = h.Number
 	}
 	if len(s.From) == 0 {
-		return cannot("no frozen group differs in %s: nothing is to be rolled out", s.Number)
+		p := cannot("no frozen group differs in %s: nothing is to be rolled out", s.Number)
+		if len(holds) == 0 {
+			p.Hint = "no group is frozen, and what is committed is served by all at once: chancery freeze GROUP comes first, then apply"
+		}
+		return p
 	}
 	var random [3]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -361,7 +368,19 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 	return nil
 }
 
-func cannot(format string, args ...any) error {
+// missing is an error if a group that is meant, of those that go to the revision or of a step, is none of those that are
+// there: a step of a group that is misspelled would pick nobody, and the time alone would decide.
+func (s *State) missing(groups, there []string) error {
+	for _, g := range slices.Concat(groups, s.Steps[len(s.Steps)-1].Groups) {
+		if !slices.Contains(there, g) {
+			slices.Sort(there)
+			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("there is no group %q in %s, nor in what is served now", g, s.Number), Hint: "the groups are " + some(slices.Compact(there))}
+		}
+	}
+	return nil
+}
+
+func cannot(format string, args ...any) *ledger.Problem {
 	return &ledger.Problem{Is: ledger.ErrCannot, Text: fmt.Sprintf(format, args...)}
 }
 

@@ -221,6 +221,7 @@ func underWay(group string, h revisions.Hold) error {
 // list is rollouts in the words of the API, with how clients take those that have not ended.
 func (s Steering) list(ctx context.Context, all ...*State) (*adminapi.RolloutList, error) {
 	items := []adminapi.Rollout{}
+	var head *revisions.State // read once, if one is under way
 	for _, st := range all {
 		it := adminapi.Rollout{
 			ID: st.ID, Revision: st.Number.String(), From: map[string]string{}, Bake: strconv.FormatFloat(st.Bake.Seconds(), 'f', -1, 64) + "s", MinAcked: st.MinAcked,
@@ -234,11 +235,18 @@ func (s Steering) list(ctx context.Context, all ...*State) (*adminapi.RolloutLis
 			it.Steps = append(it.Steps, adminapi.RolloutStep(p))
 		}
 		if !st.Phase.Ended() {
+			if head == nil {
+				is, _, err := s.Repo.Holding(ctx)
+				if err != nil {
+					return nil, err
+				}
+				head = &is
+			}
 			sum, err := Gather(ctx, s.Engine, st.ID)
 			if err != nil {
 				return nil, err
 			}
-			it.Clients, it.Acked, it.Refused, it.Waiting, it.WaitsFor = sum.Picked, sum.Acked, sum.Refused, sum.Waiting, st.Waits(sum)
+			it.Clients, it.Acked, it.Refused, it.Waiting, it.WaitsFor = sum.Picked, sum.Acked, sum.Refused, sum.Waiting, st.Waits(sum, head.Turns)
 		}
 		items = append(items, it)
 	}

@@ -66,6 +66,9 @@ func (d departed) kept() (all []lastgood.Type) {
 
 // with returns the world as it was before that had gone.
 func (d departed) with(w world) world {
+	if len(d) == 0 {
+		return w
+	}
 	before := world{files: w.files, types: map[string]*content{}}
 	for _, c := range w.types {
 		for _, l := range c.at {

@@ -86,6 +86,9 @@ func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
 	if was == nil {
 		was = &content{}
 	}
+	if was == c {
+		return nil, nil
+	}
 	for name, l := range c.at {
 		if was.at[name].Resource != l.Resource {
 			set = append(set, l.Resource)

@@ -13,6 +13,7 @@ import (
 //
 // Keys are words of a-z, 0-9, ".", "-", joined by "/". Values have at most [MaxValue] bytes, and
 // who gives or gets one does not change it. An error says its key, and wraps one of this package if that fits.
+// No method waits much longer than for ctx, also if the place does not answer.
 type Engine interface {
 	// Get returns what was stored last under a key, by whichever program: a read that began after a
 	// write had returned sees it. [ErrNotFound] says that there is nothing.

@@ -251,7 +251,7 @@ var effects = map[string]string{
 	"revisions each goroutine":                      "reads and writes eight values at once; whoever calls it waits for them",
 	"revisions loader.read mutex":                   "the pages that these have read; held for memory only",
 	"revisions Repository.rest timer":               "looks for a newer revision though nobody rings",
-	"revisions/file Engine mutex":                   "one swap at a time, while the file is locked: it is held for the writes of one small file",
+	"revisions/file within goroutine":               "a call of a disk that may not answer: whoever calls does not wait for it without end; there are 64 at most",
 	"revisions/file Engine.lock timer":              "waits for another program's swap",
 	"revisions/file Engine.clean clock":             "whether a file was left by a program that was killed",
 	"revisions/file Engine.Watch goroutine":         "hears of changes; ends with its context",

@@ -38,7 +38,8 @@ type Engine struct {
 	disk  disk
 	log   *slog.Logger
 	poll  time.Duration
-	mu    sync.Mutex // one swap at a time of this program, where the system has no locks
+	swap  chan struct{} // has something in it while this program swaps: one at a time, where the system has no locks
+	calls chan struct{} // the same of each call of the disk
 }
 
 // Open returns the engine in a directory, which it makes, for this user alone; its parent must be
@@ -70,6 +71,7 @@ func Found(dir string) (is, free bool, err error) {
 const tmp = ".tmp"
 
 func (e *Engine) prepare() error {
+	e.swap, e.calls = make(chan struct{}, 1), make(chan struct{}, maxCalls)
 	for _, dir := range []string{e.dir, filepath.Join(e.dir, tmp)} {
 		if err := e.mkdir(dir); err != nil {
 			return e.failed(dir, err)
@@ -138,21 +140,27 @@ func (e *Engine) gone() bool {
 }
 
 // Get implements [revisions.Engine].
-func (e *Engine) Get(_ context.Context, key string) ([]byte, error) {
+func (e *Engine) Get(ctx context.Context, key string) ([]byte, error) {
 	path, err := e.path(key)
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.disk.Read(path)
-	return b, e.failed(key, err)
+	return within(ctx, e, key, readTime, func(context.Context) ([]byte, error) {
+		b, err := e.disk.Read(path)
+		return b, e.failed(key, err)
+	})
 }
 
 // PutIfAbsent implements [revisions.Engine].
-func (e *Engine) PutIfAbsent(_ context.Context, key string, value []byte) error {
+func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) error {
 	path, err := e.path(key)
 	if err != nil {
 		return err
 	}
+	return e.write(ctx, key, func(context.Context) error { return e.put(key, path, value) })
+}
+
+func (e *Engine) put(key, path string, value []byte) error {
 	if _, err := e.disk.Read(path); err == nil {
 		// Who has put it may not have synced yet that it is there.
 		return e.failed(key, e.disk.SyncDir(filepath.Dir(path)))
@@ -197,6 +205,10 @@ func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []by
 	if err != nil {
 		return err
 	}
+	return e.write(ctx, key, func(ctx context.Context) error { return e.change(ctx, key, path, old, value) })
+}
+
+func (e *Engine) change(ctx context.Context, key, path string, old, value []byte) error {
 	unlock, err := e.lock(ctx)
 	if err != nil {
 		return e.failed(key, err)
@@ -219,14 +231,18 @@ func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []by
 
 // lock waits for the lock of whoever swaps.
 func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
-	e.mu.Lock()
+	select {
+	case e.swap <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		unlock, err := e.lockFile("swap")
 		if err == nil {
-			return func() { unlock(); e.mu.Unlock() }, nil
+			return func() { unlock(); <-e.swap }, nil
 		}
 		if !errors.Is(err, filelock.ErrBusy) {
-			e.mu.Unlock()
+			<-e.swap
 			return nil, err
 		}
 		t := time.NewTimer(wait)
@@ -234,7 +250,7 @@ func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			e.mu.Unlock()
+			<-e.swap
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -262,13 +278,14 @@ func (e *Engine) lockFile(name string) (unlock func(), err error) {
 }
 
 // Delete implements [revisions.Engine].
-func (e *Engine) Delete(_ context.Context, keys ...string) error {
+func (e *Engine) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		path, err := e.path(key)
 		if err != nil {
 			return err
 		}
-		if err := e.failed(key, e.disk.Remove(path)); err != nil && !errors.Is(err, revisions.ErrNotFound) {
+		err = e.write(ctx, key, func(context.Context) error { return e.failed(key, e.disk.Remove(path)) })
+		if err != nil && !errors.Is(err, revisions.ErrNotFound) {
 			return err
 		}
 	}
@@ -276,19 +293,22 @@ func (e *Engine) Delete(_ context.Context, keys ...string) error {
 }
 
 // List implements [revisions.Engine].
-func (e *Engine) List(_ context.Context, prefix string) iter.Seq2[string, error] {
+func (e *Engine) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		dir := prefix[:strings.LastIndex(prefix, "/")+1]
-		e.list(strings.TrimSuffix(dir, "/"), prefix, yield)
+		e.list(ctx, strings.TrimSuffix(dir, "/"), prefix, yield)
 	}
 }
 
-func (e *Engine) list(dir, prefix string, yield func(string, error) bool) bool {
-	all, err := e.disk.List(filepath.Join(e.dir, filepath.FromSlash(dir)))
-	if err == nil && dir == "" && e.gone() {
-		err = fs.ErrNotExist
-	}
-	if err = e.failed(dir, err); errors.Is(err, revisions.ErrNotFound) {
+func (e *Engine) list(ctx context.Context, dir, prefix string, yield func(string, error) bool) bool {
+	all, err := within(ctx, e, dir, readTime, func(context.Context) ([]fs.DirEntry, error) {
+		all, err := e.disk.List(filepath.Join(e.dir, filepath.FromSlash(dir)))
+		if err == nil && dir == "" && e.gone() {
+			err = fs.ErrNotExist
+		}
+		return all, e.failed(dir, err)
+	})
+	if errors.Is(err, revisions.ErrNotFound) {
 		return true
 	}
 	if err != nil {
@@ -303,7 +323,7 @@ func (e *Engine) list(dir, prefix string, yield func(string, error) bool) bool {
 		switch {
 		case dir == "" && f.Name() == tmp:
 		case f.IsDir():
-			if (strings.HasPrefix(key+"/", prefix) || strings.HasPrefix(prefix, key+"/")) && !e.list(key, prefix, yield) {
+			if (strings.HasPrefix(key+"/", prefix) || strings.HasPrefix(prefix, key+"/")) && !e.list(ctx, key, prefix, yield) {
 				return false
 			}
 		case strings.HasPrefix(key, prefix):

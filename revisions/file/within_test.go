@@ -1,0 +1,102 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/revisions"
+)
+
+// A hung disk does not answer until it is back.
+type hung struct {
+	disk
+	back chan struct{}
+}
+
+func (h *hung) Read(path string) ([]byte, error) {
+	<-h.back
+	return h.disk.Read(path)
+}
+
+func (h *hung) List(dir string) ([]os.DirEntry, error) {
+	<-h.back
+	return h.disk.List(dir)
+}
+
+func (h *hung) Remove(path string) error {
+	<-h.back
+	return h.disk.Remove(path)
+}
+
+// Nobody waits without end for a disk that does not answer, nor any longer than he wants, however many ask. What nobody waits for any more
+// is not begun when the disk is back.
+func TestHung(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open(filepath.Join(dir, "store"), nil)
+		if err == nil {
+			err = e.CompareAndSwap(t.Context(), "head", nil, []byte("1"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &hung{e.disk, make(chan struct{})}
+		e.disk = h
+		list := func() (err error) {
+			for _, err = range e.List(t.Context(), "a/") {
+			}
+			return err
+		}
+		get := func() error { _, err := e.Get(t.Context(), "head"); return err }
+		swap := func() error { return e.CompareAndSwap(t.Context(), "head", []byte("1"), []byte("2")) }
+		for _, c := range []struct {
+			what string
+			f    func() error
+			most time.Duration
+		}{
+			{"get", get, readTime}, {"list", list, readTime}, {"swap", swap, writeTime}, {"the next swap", swap, writeTime},
+			{"put", func() error { return e.PutIfAbsent(t.Context(), "b", nil) }, writeTime},
+			{"delete", func() error { return e.Delete(t.Context(), "b") }, writeTime},
+		} {
+			began := time.Now()
+			if err := c.f(); !errors.Is(err, revisions.ErrUnavailable) || time.Since(began) != c.most {
+				t.Errorf("%s: %v after %v", c.what, err, time.Since(began))
+			}
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		gone, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		began := time.Now()
+		if _, err := e.Get(soon, "head"); !errors.Is(err, revisions.ErrUnavailable) {
+			t.Error(err)
+		}
+		if _, err := e.Get(gone, "head"); !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
+			t.Error(err, time.Since(began))
+		}
+		for range 2 * maxCalls {
+			go func() { _ = get() }()
+		}
+		synctest.Wait()
+		if n := len(e.calls); n != maxCalls {
+			t.Errorf("%d calls", n)
+		}
+		if err := get(); !errors.Is(err, revisions.ErrUnavailable) {
+			t.Error(err)
+		}
+		close(h.back)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if n := len(e.calls) + len(e.swap); n != 0 {
+			t.Errorf("%d calls after the disk is back", n)
+		}
+		if err := get(); err != nil {
+			t.Error(err)
+		}
+	})
+}

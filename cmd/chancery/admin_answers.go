@@ -41,7 +41,7 @@ func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Sourc
 		Tracker: s.admin.tracker,
 		Holds:   holds(held),
 		Explainer: explains{explain.New(explain.Deps{
-			Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot, Upstream: s.source.away(), Store: servedOf(s.source),
+			Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot, Upstream: s.source.away(), Store: servedOf(s.source), Frozen: frozenOf(s.source),
 			Allowed:    s.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
 			Held:       heldBy(held),
 			Denied:     s.admin.denied,

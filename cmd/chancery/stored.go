@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -294,3 +296,38 @@ func servedOf(s source) func() (string, bool) {
 	}
 	return func() (string, bool) { return d.serves(), d.known() }
 }
+
+// frozenOf says for explain what is committed and not served, since its group is frozen; nil: there is no store.
+func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
+	d, ok := s.(*stored)
+	if !ok {
+		return nil
+	}
+	return func(t *xds.Type, name string) (text, advice string) {
+		holds := d.repo.Holds()
+		if len(holds) == 0 {
+			return "", ""
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), frozenTime)
+		defer cancel()
+		newest, err := d.repo.Repository().Head(ctx)
+		if err != nil {
+			return "", ""
+		}
+		for _, group := range slices.Sorted(maps.Keys(holds)) {
+			if newest.Get(revisions.Key{Group: group, Type: t.URL, Name: name}) == nil {
+				continue
+			}
+			h, number := holds[group], newest.Revision.Number
+			text = fmt.Sprintf("%s has it, and group %q is frozen at %s", number, group, h.Number)
+			if h.Next != nil {
+				return text, fmt.Sprintf("chancery rollout status says how far rollout %s of the group to %s is", h.Next.Rollout, h.Next.Number)
+			}
+			return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served", group, number)
+		}
+		return "", ""
+	}
+}
+
+// frozenTime is how long an explanation waits for the newest revision.
+const frozenTime = 2 * time.Second

@@ -76,6 +76,10 @@ type Deps struct {
 	// Store says what a store's revision is that is served, and whether one is. Nil: files are served.
 	Store func() (text string, known bool)
 
+	// Frozen says of a resource that is not served whether the newest revision of a store has it, in a group that is
+	// frozen at another one, and what to do; "": it has not. Nil: nothing is frozen.
+	Frozen func(t *xds.Type, name string) (text, advice string)
+
 	// Registered says of a group which endpoints of a name are registered, if they are: these are served, and not
 	// what the group has itself. Nil: none are.
 	Registered func(group, name string) (text string, ok bool)

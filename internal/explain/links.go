@@ -162,13 +162,19 @@ func (c *chain) defined() {
 		c.unknown(defined, "nobody knows before the file can be loaded")
 	default:
 		advice := "put it into a file of the directory"
+		text, place := "no file has "+c.here(), ""
 		if c.e.d.Store != nil {
-			advice = "commit it by chancery apply"
+			text, advice = "no revision that is served has "+c.here(), "commit it by chancery apply"
+		}
+		if c.e.d.Frozen != nil {
+			if text, advice := c.e.d.Frozen(c.t, c.name); text != "" {
+				c.breaks(defined, "", advice, "%s", text)
+				return
+			}
 		}
 		if near := c.e.d.Source.Near(c.t, c.name); near != "" {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}
-		text, place := "no file has "+c.here(), ""
 		if p := c.mainParent(); p != nil {
 			text, place = fmt.Sprintf("%s, to which %s refers", text, called(p.Type, p.Name)), p.place
 			if advice[:3] != "did" {

@@ -116,7 +116,7 @@ func (r *registering) registered() func(group, name string) (string, bool) {
 		return nil
 	}
 	return func(group, name string) (string, bool) {
-		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: group, Name: name})
+		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has those of its group
 		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), ok
 	}
 }

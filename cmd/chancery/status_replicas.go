@@ -10,8 +10,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/printable"
 )
 
-// unwell reports whether a server of a store does not answer, or does not serve the newest revision.
-func unwell(r adminapi.Replica) bool { return r.Error != "" || r.Rejected != nil || r.Trouble != "" }
+// unwell reports whether a server of a store does not answer, or does not serve the newest revision, or does not commit what
+// its directory says.
+func unwell(r adminapi.Replica) bool {
+	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
+}
 
 // printReplicas says how many servers the store has, and whether all have answered.
 func printReplicas(w io.Writer, s *adminapi.Status) {
@@ -80,6 +83,8 @@ func replicaTable(all []adminapi.Replica, wide bool) *table {
 			state = "the newest revision is rejected there for " + since(r.Rejected.Since)
 		case r.Trouble != "":
 			state = "the newest revision is not served: " + r.Trouble
+		case r.Unwritten != "":
+			state = "what its directory says is not committed: " + r.Unwritten
 		case r.Asked:
 			state = "ok, asked"
 		}

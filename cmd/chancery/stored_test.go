@@ -308,4 +308,5 @@ func TestServeDirectoryToStore(t *testing.T) {
 	write(t, config, "b.yaml", "x: y\n")
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)
 	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)
+	chancery(t, 1, "what its directory says is not committed: ", "status", "--admin", waits)
 }

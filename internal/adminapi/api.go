@@ -48,19 +48,20 @@ type Status struct {
 
 // A Replica is one of the servers of a store, as the one that is asked finds it.
 type Replica struct {
-	ID       string     `json:"id"`                // of the process
-	Address  string     `json:"address,omitempty"` // of its admin API, as it has announced it
-	Host     string     `json:"host,omitempty"`
-	Version  string     `json:"version,omitempty"`
-	Since    time.Time  `json:"since"`              // when it started
-	Asked    bool       `json:"asked,omitempty"`    // it is the one that is asked
-	Revision string     `json:"revision,omitempty"` // that it serves; of one that does not answer: that it served lately
-	Served   bool       `json:"served,omitempty"`   // of /api/v1/wait: it serves what is waited for
-	Clients  *Counts    `json:"clients,omitempty"`  // of its own; nil: it does not answer
-	Rejected *Rejected  `json:"rejected,omitempty"` // the newest revision, if it is not served there
-	Trouble  string     `json:"trouble,omitempty"`  // why it does not know the newest revision, or does not serve it
-	Error    string     `json:"error,omitempty"`    // why it does not answer; "": it does
-	Seen     *time.Time `json:"seen,omitempty"`     // when one that does not answer did so last; nil: never to the one that is asked
+	ID        string     `json:"id"`                // of the process
+	Address   string     `json:"address,omitempty"` // of its admin API, as it has announced it
+	Host      string     `json:"host,omitempty"`
+	Version   string     `json:"version,omitempty"`
+	Since     time.Time  `json:"since"`               // when it started
+	Asked     bool       `json:"asked,omitempty"`     // it is the one that is asked
+	Revision  string     `json:"revision,omitempty"`  // that it serves; of one that does not answer: that it served lately
+	Served    bool       `json:"served,omitempty"`    // of /api/v1/wait: it serves what is waited for
+	Clients   *Counts    `json:"clients,omitempty"`   // of its own; nil: it does not answer
+	Rejected  *Rejected  `json:"rejected,omitempty"`  // the newest revision, if it is not served there
+	Trouble   string     `json:"trouble,omitempty"`   // why it does not know the newest revision, or does not serve it
+	Unwritten string     `json:"unwritten,omitempty"` // why it does not commit what its directory says
+	Error     string     `json:"error,omitempty"`     // why it does not answer; "": it does
+	Seen      *time.Time `json:"seen,omitempty"`      // when one that does not answer did so last; nil: never to the one that is asked
 }
 
 // A Server is the process.

@@ -50,3 +50,21 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 		t.Error(n, "connections were opened, not 1")
 	}
 }
+
+// Wait says why a revision is not served of a group after a rollout that was rolled back, and what helps if there was none.
+func TestWaitSaysWhyFrozen(t *testing.T) {
+	t.Parallel()
+	for back, want := range map[string][2]string{
+		"":   {"group default is frozen at r1, and so is not served r2", "chancery unfreeze default, or chancery rollout start r2, has it served"},
+		"r2": {"group default is frozen at r1, as rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, and so is not served r2", "chancery rollout status says more"},
+		"r1": {"group default is frozen at r1, and so is not served r2", "chancery unfreeze default"},
+	} {
+		answer := `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1"}],
+			"rolledBack":[{"rollout":"r2-1","groups":["default"],"revision":"` + back + `","why":"node e1 refuses CDS bad"}]}}}`
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		for _, text := range want {
+			chancery(t, 1, text, "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", s.URL)
+		}
+		s.Close()
+	}
+}

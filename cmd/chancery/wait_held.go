@@ -47,11 +47,18 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 			return waited, nil // others say that it is not served yet, or why not
 		}
 		var stays, goes []string
+		hint := ""
 		for _, h := range earlier(of.Holds, group, want) {
 			if next, err := revisions.ParseNumber(h.Next); err == nil && next >= want {
 				goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", printable.Line(h.Rollout), printable.Line(h.Group), next))
 			} else {
-				stays = append(stays, fmt.Sprintf("group %s is frozen at %s", printable.Line(h.Group), printable.Line(h.Revision)))
+				text := fmt.Sprintf("group %s is frozen at %s", printable.Line(h.Group), printable.Line(h.Revision))
+				hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served; -g GROUP waits for another group", printable.Line(h.Group), want)
+				if why := rolledBack(of.RolledBack, h.Group, want); why != "" {
+					text += ", as " + why
+					hint = "chancery rollout status says more; -g GROUP waits for another group"
+				}
+				stays = append(stays, text)
 			}
 		}
 		over := time.Until(end) <= 0
@@ -62,7 +69,7 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 		}
 		switch text := strings.Join(goes, "; "); {
 		case len(stays) > 0 && (over || time.Since(frozen) >= settles):
-			return waited, outcome{failure{fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), "chancery rollout status says what became of a rollout; -g GROUP waits for another group"}, failed}
+			return waited, outcome{failure{fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), hint}, failed}
 		case len(stays) > 0:
 		case text == "":
 			return waited, nil
@@ -74,6 +81,16 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 		}
 		waited = true
 	}
+}
+
+// rolledBack says of a group why a rollout to a revision, or to a later one, was taken back; "": none was.
+func rolledBack(all []adminapi.RolledBack, group string, want revisions.Number) string {
+	for _, x := range all {
+		if n, err := revisions.ParseNumber(x.Revision); err == nil && n >= want && slices.Contains(x.Groups, group) {
+			return fmt.Sprintf("rollout %s to %s was rolled back: %s", printable.Line(x.Rollout), n, printable.Line(x.Why))
+		}
+	}
+	return ""
 }
 
 // earlier are the groups that are served of an earlier revision.

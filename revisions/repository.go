@@ -212,6 +212,8 @@ func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) 
 // find returns the id of the revision with a number in the line of the head.
 func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, error) {
 	switch {
+	case h.at.number == 0:
+		return revisionID{}, fmt.Errorf("revision %s: %w: the store has no revision yet", n, ErrNotFound)
 	case n > h.at.number:
 		return revisionID{}, fmt.Errorf("revision %s: %w yet: the newest is %s", n, ErrNotFound, h.at.number)
 	case n < h.from || n == 0:

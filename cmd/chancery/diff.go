@@ -225,7 +225,7 @@ func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 		return daemon.Node(ctx, node)
 	})
 	if err != nil {
-		return nil, err
+		return nil, atThis(err)
 	}
 	b, err := json.Marshal(n.Node)
 	if err != nil {
@@ -236,6 +236,15 @@ func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 		return nil, failure{fmt.Errorf("client:%s: %w", node, err), ""}
 	}
 	return known, nil
+}
+
+// atThis has an error that a client is not there say where it was looked for: another server of a store may have it.
+func atThis(err error) error {
+	if o, is := errors.AsType[outcome](err); is && o.code == notFound {
+		o.error = fmt.Errorf("%w at this server", o.error)
+		return o
+	}
+	return err
 }
 
 // side reads one side.
@@ -250,7 +259,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
 		})
 		if err != nil {
-			return nil, err
+			return nil, atThis(err)
 		}
 		return d.dump(compare.Sent, "client:"+of, b)
 	case "envoy":

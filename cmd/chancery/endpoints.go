@@ -239,6 +239,9 @@ func listEndpoints(cmd *cobra.Command, o *output, list *adminapi.EndpointList, o
 	if !o.people() {
 		return data(o, out, list, list.Items, func(c adminapi.RegisteredCluster) string { return c.Cluster })
 	}
+	if len(list.Items) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "No endpoints are registered.")
+	}
 	t := table{headers: []string{"CLUSTER", "GROUP", "ENDPOINTS"}}
 	if one {
 		t.headers = []string{"ID", "ADDRESS", "GROUP", "TTL", "HEALTH", "WEIGHT", "PRIORITY", "LOCALITY"}

@@ -75,7 +75,7 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case len(h.Items) == 0 && len(args) > 0:
-		return outcome{failure{fmt.Errorf("no revision that is kept has changed %s", args[0]), ""}, notFound}
+		return outcome{failure{fmt.Errorf("no revision that is kept has changed %s", args[0]), "chancery get " + typ + " lists those that are served"}, notFound}
 	}
 	return p.print(cmd, h)
 }
@@ -87,6 +87,9 @@ func (p *pasting) print(cmd *cobra.Command, h *adminapi.History) error {
 	w := p.page(cmd)
 	if !p.people() {
 		return data(&p.output, w, h, h.Items, func(r adminapi.Revision) string { return r.Revision })
+	}
+	if len(h.Items) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "The store has no revision yet.")
 	}
 	t := table{headers: []string{"REVISION", "TIME", "AUTHOR", "SET", "REMOVED"}}
 	if p.wide() {

@@ -69,6 +69,9 @@ server answers at --admin, or it lets nobody in.`,
 					return failure{errors.New(why), ""}
 				}
 			}
+			if i := slices.IndexFunc(r.Errors, func(e string) bool { return strings.HasPrefix(e, standbyReload) }); i >= 0 {
+				return failure{errors.New(printable.Line(r.Errors[i])), ""}
+			}
 			for _, e := range r.Errors {
 				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
 			}

@@ -308,6 +308,9 @@ func (p *pasting) rollouts(cmd *cobra.Command, list *adminapi.RolloutList) error
 	if !p.people() {
 		return data(&p.output, w, list, list.Items, func(s adminapi.Rollout) string { return s.ID })
 	}
+	if len(list.Items) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There are no rollouts.")
+	}
 	t := table{headers: []string{"ROLLOUT", "GROUPS", "PHASE", "STEP", "NODES", "CLIENTS", "ACKED", "REFUSED", "WHY"}}
 	for _, s := range list.Items {
 		why := s.Why

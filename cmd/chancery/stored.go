@@ -264,6 +264,9 @@ func (d *stored) config() adminapi.Config {
 	}
 	if t := d.trouble.Load(); t != nil {
 		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since
+		if errors.Is(t.err, repository.ErrEmpty) {
+			s.Error += ": chancery apply commits one"
+		}
 	}
 	s.RolledBack = d.rolledBack()
 	if d.feed != nil {

@@ -86,13 +86,16 @@ func (d *stored) elected(ctx context.Context, now bool) replicas.About {
 	return d.replicas.all.Writer(ctx, now)
 }
 
+// standbyReload is how it begins what a server says that is asked to reload while another one writes.
+const standbyReload = "another server writes what the directory says"
+
 // standsBy says who writes, for who asks this server to read its directory.
 func (d *stored) standsBy(ctx context.Context) string {
 	w := d.elected(ctx, true)
 	if w.ID == "" {
-		return "another server writes what the directory says: ask that one"
+		return standbyReload + ": ask that one"
 	}
-	return fmt.Sprintf("another server writes what the directory says, %s: ask that one%s", printable.Line(w.ID), after(", by --admin ", printable.Line(w.Admin)))
+	return fmt.Sprintf("%s, %s: ask that one%s", standbyReload, printable.Line(w.ID), after(", by --admin ", printable.Line(w.Admin)))
 }
 
 // writes says for who asks about readiness who writes the directory to the store.

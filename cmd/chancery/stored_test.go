@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,11 +42,16 @@ func TestServeStore(t *testing.T) {
 	}
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	const why = " has given nothing yet, and nothing of it is stored here: the repository has no revision yet"
+	const why = " has given nothing yet, and nothing of it is stored here: the store has no revision yet"
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the store file:"+at+why) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	chancery(t, 1, "STORE    file:"+at+": nothing yet", "status", "--admin", admin)
+	chancery(t, 1, "the store has no revision yet: chancery apply commits one", "status", "--admin", admin)
+	chancery(t, 4, "the store has no revision yet", "wait", "--for=synced", "--admin", admin)
+	chancery(t, 0, "The store has no revision yet.", "history", "--store", "file:"+at)
+	chancery(t, 0, "There are no rollouts.", "rollout", "status", "--store", "file:"+at)
+	chancery(t, 4, "revision r1: there is nothing: the store has no revision yet", "diff", "rev:r1", "rev:r1", "--store", "file:"+at)
 	apply("r1: 1 set, 0 removed", nil, "a.yaml", cluster("a"))
 	s := d.clusters()
 	s.gets("a")
@@ -55,7 +61,7 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r2 by ana: why", "status", "--admin", admin)
 	chancery(t, 1, "a server of a store has no files", "reload", "--admin", admin)
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
-	chancery(t, 124, "revision r9 is not served yet: r2 is", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
+	chancery(t, 4, "revision r9: there is nothing yet: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
 	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)
 	d.tells(port, "/metrics", "xds_server_config_kept 1\n")
 	d.killed()
@@ -141,7 +147,7 @@ func TestWaitHeld(t *testing.T) {
 			chancery(t, code, want, "wait", "--for=synced", "--revision", "r2", "--timeout", "300ms", local, "--admin", admin)
 		}
 	}
-	wait(124, "revision r2 is not served yet: r1 is")
+	wait(4, "revision r2: there is nothing yet: the newest is r1")
 	chancery(t, 0, "", "freeze", "default", "--store", at, "-m", "why")
 	write(t, config, "b.yaml", cluster("b"))
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
@@ -277,6 +283,9 @@ func TestServeDirectoryToStore(t *testing.T) {
 	write(t, config, "b.yaml", cluster("b"))
 	s.gets("a", "b")
 	chancery(t, 1, "ask that one, by --admin "+admin, "reload", "--admin", waits)
+	if out, _ := exec.CommandContext(t.Context(), binary, "reload", "--admin", waits).CombinedOutput(); strings.Contains(string(out), "rejected") {
+		t.Errorf("nothing was rejected: %s", out)
+	}
 	api, err := adminapi.Dial(adminapi.Target{URL: admin})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ with DIR it is an error if that server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses, the last load was rejected, or a group
 is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers,
-or it lets nobody in; 4 there is no such group; 124 --timeout is over.`,
+or it lets nobody in; 4 there is no such group or revision; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes
   chancery wait --for=synced --revision r412`,
@@ -77,6 +77,9 @@ or it lets nobody in; 4 there is no such group; 124 --timeout is over.`,
 			}
 			number, stored, err := parseWanted(revision)
 			if err != nil {
+				return err
+			}
+			if err := thereYet(cmd, &a, number, stored); err != nil {
 				return err
 			}
 			end := time.Now().Add(timeout)
@@ -149,6 +152,31 @@ func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
 		err = fmt.Errorf("--revision: %q: want a number, or a revision of a store such as r412", text)
 	}
 	return own, stored, err
+}
+
+// thereTime is how long wait asks for the newest revision: who cannot say it soon is not asked.
+const thereTime = 2 * time.Second
+
+// thereYet returns an error if the store of a server has no such revision, or none at all: then there is nothing to wait for.
+func thereYet(cmd *cobra.Command, a *asking, own uint64, want revisions.Number) error {
+	if own > 0 {
+		return nil
+	}
+	h, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.History, error) {
+		ctx, cancel := context.WithTimeout(ctx, thereTime)
+		defer cancel()
+		return d.Revisions(ctx, "", "", 1)
+	})
+	if err != nil || h.Kind != adminapi.KindHistory {
+		return nil //nolint:nilerr // it has no store, or what is asked next says why
+	}
+	if len(h.Items) == 0 {
+		return outcome{failure{errors.New("the store has no revision yet"), "chancery apply commits one"}, notFound}
+	}
+	if newest, err := revisions.ParseNumber(h.Items[0].Revision); err == nil && want > newest {
+		return outcome{failure{fmt.Errorf("revision %s: %w yet: the newest is %s", want, revisions.ErrNotFound, newest), ""}, notFound}
+	}
+	return nil
 }
 
 // waitStored waits until a server serves a revision of its store, or a later one, and returns the number that

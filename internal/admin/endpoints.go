@@ -135,7 +135,7 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 		list.Items = append(list.Items, item)
 	}
 	if name != "" && (len(list.Items) == 0 || id != "" && found == 0) {
-		return s.registering(endpoints.ErrNone, "")
+		return notRegistered(name, id)
 	}
 	answer(w, http.StatusOK, list)
 	return nil
@@ -143,6 +143,9 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 
 // registers answers what became of a change of endpoints, and notes who made it.
 func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints.Result, err error, prefix string) error {
+	if errors.Is(err, endpoints.ErrNone) {
+		return notRegistered(r.PathValue("cluster"), r.PathValue("id"))
+	}
 	if err != nil {
 		return s.registering(err, prefix)
 	}
@@ -151,6 +154,14 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	}
 	answer(w, http.StatusOK, adminapi.EndpointsResult{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
 	return nil
+}
+
+// notRegistered is the error of a cluster, or of an endpoint of it, that is not registered.
+func notRegistered(cluster, id string) error {
+	if id == "" {
+		return missing("", fmt.Sprintf("no endpoints of cluster %q are registered", cluster), "chancery endpoints ls lists what is")
+	}
+	return missing("", fmt.Sprintf("no endpoint %q of cluster %q is registered", id, cluster), "chancery endpoints ls "+cluster+" lists those that are")
 }
 
 // registering is an error of the registry as an answer. A prefix of its field is left out, or put before it if
@@ -165,10 +176,7 @@ func (s *Server) registering(err error, prefix string) error {
 	if e, ok := errors.AsType[*endpoints.LimitError](err); ok {
 		return &problem{http.StatusConflict, "", e.Error(), "remove some, or release clusters that are not needed"}
 	}
-	switch {
-	case errors.Is(err, endpoints.ErrNone):
-		return missing("", "no such endpoint or cluster is registered", "chancery endpoints ls lists what is")
-	case errors.Is(err, endpoints.ErrNoGroup):
+	if errors.Is(err, endpoints.ErrNoGroup) {
 		return &problem{http.StatusNotFound, "group", err.Error(), "/api/v1/groups lists the groups"}
 	}
 	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the engine's

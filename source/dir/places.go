@@ -51,12 +51,12 @@ func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
 	return s.Place(t, name) // it may have been of a group that the node saw before
 }
 
-// Decide returns which groups a node gets by what is served now, and why; without groups in
-// the directory it is that of the root. It may be called by anyone at any time.
+// Decide returns which groups a node gets by what is served now, and why; without groups
+// it is that of the root. It may be called by anyone at any time.
 func (s *Source) Decide(n *xds.Node) groups.Decision {
 	now := s.served.Load()
 	if now == nil || now.rules == nil {
-		return groups.Decision{Groups: []string{groups.Default}, Reasons: []groups.Reason{{Group: groups.Default, Rule: "the directory has no groups"}}}
+		return groups.Decision{Groups: []string{groups.Default}, Reasons: []groups.Reason{{Group: groups.Default, Rule: "no groups are defined"}}}
 	}
 	return now.rules.Decide(n)
 }

@@ -90,7 +90,7 @@ func (s *Source) refer(r *xds.Resource) {
 }
 
 // ErrEmpty says that there is no revision yet.
-var ErrEmpty = errors.New("the repository has no revision yet")
+var ErrEmpty = errors.New("the store has no revision yet")
 
 // A RejectedError says that a revision was read, and is not served.
 type RejectedError struct {

@@ -84,6 +84,18 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 	resp, err := c.http.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
+		switch resp.StatusCode { // whoever it is: the gate is before all that a server says of itself
+		case http.StatusUnauthorized:
+			switch {
+			case strings.HasPrefix(admin, "http:"):
+				return nil, errors.New("it wants a token, which is sent over https only")
+			case c.token == nil:
+				return nil, errors.New("it wants a token, and this server has none")
+			}
+			return nil, errors.New("it does not take the token of this server")
+		case http.StatusForbidden:
+			return nil, errors.New("it answers Forbidden")
+		}
 		if resp.Header.Get(adminapi.ReplicaHeader) != id {
 			return nil, errors.New("another server answers at its address")
 		}

@@ -284,7 +284,8 @@ func TestAsk(t *testing.T) {
 		add("headers", "header", says("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n"))
 		add("other", "another server answers", says(ok("good", "fine")))
 		add("points", "it answers Found", says("HTTP/1.1 302 Found\r\nChancery-Replica: points\r\nLocation: http://127.0.0.1:999/\r\nContent-Length: 0\r\n\r\n"))
-		add("denies", "it answers Unauthorized", says("HTTP/1.1 401 Unauthorized\r\nChancery-Replica: denies\r\nContent-Length: 0\r\n\r\n"))
+		add("denies", "it wants a token, which is sent over https only", says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
+		add("forbids", "it answers Forbidden", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
 		add("down", "connection refused", nil)
 
 		began := time.Now()
@@ -323,6 +324,21 @@ func TestAsk(t *testing.T) {
 		r.client.close()
 		time.Sleep(time.Second) // servers notice that nobody listens
 	})
+}
+
+// Who does not take a token says nothing else: that is why he does not answer, whoever he is.
+func TestTokenNotTaken(t *testing.T) {
+	p := &pipes{all: map[string]func(net.Conn){"10.0.0.1:1": says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")}}
+	tr := &http.Transport{DialTLSContext: p.dial}
+	defer tr.CloseIdleConnections()
+	c := client{&http.Client{Transport: tr}, func() (string, error) { return "another", nil }, true}
+	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it does not take the token of this server" {
+		t.Error(err)
+	}
+	c.token = nil
+	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it wants a token, and this server has none" {
+		t.Error(err)
+	}
 }
 
 // Of many servers that say nothing few are asked at once, and those that were not say so, too; nobody takes some of them for all.

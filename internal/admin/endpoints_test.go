@@ -108,7 +108,7 @@ func TestFewStreamsOfEndpoints(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many register endpoints"})
 }
 
-// Lines that are no steps say why; one that is longer than a line may be ends the stream.
+// Lines that are no steps say why; one that is longer than a line may be does, too, and ends the stream.
 func TestBadLines(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -125,8 +125,13 @@ func TestBadLines(t *testing.T) {
 		t.Errorf("%d are registered", n)
 	}
 	long := `{"cluster":"x","put":{"address":"10.0.0.1","port":80,"hostname":"` + strings.Repeat(" ", maxLine) + `"}}`
-	if w := ask(h, "POST /api/v1/endpoints", long+"\n\n", "Authorization", "Bearer secret"); w.Body.Len() != 0 {
-		t.Error(w.Body)
+	after := `{"cluster":"x","put":{"address":"10.0.0.2","port":80}}`
+	w := ask(h, "POST /api/v1/endpoints", "\n"+long+"\n"+after+"\n", "Authorization", "Bearer secret")
+	if got := w.Body.String(); !strings.HasSuffix(got, `{"line":2,"errors":[{"line":2,"message":"must have at most 16384 bytes: the stream ends"}]}`+"\n") {
+		t.Error(got)
+	}
+	if n, _, _ := s.Endpoints.Counts(endpoints.Cluster{Group: "default", Name: "x"}); n != 0 {
+		t.Errorf("%d are registered after the end", n)
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
 			deny(w, r, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
 		case changes(r) && !sendsJSON(r) && !isGRPC(r):
-			refuse(w, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
+			deny(w, r, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
 		default:
 			inner.ServeHTTP(w, r)
 		}

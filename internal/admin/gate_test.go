@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Web pages that a browser of this machine shows reach the loopback, too.
@@ -129,5 +130,24 @@ func TestMassDelete(t *testing.T) {
 	w := ask(s.Handler(loopback), "POST /api/v1/reload", `{"allow_mass_delete":true}`, "Authorization", "Bearer "+secret)
 	if w.Code != 200 || !strings.Contains(w.Body.String(), `"removed":5`) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Who is not let in hears that at once, though the body goes on, as that of a stream of endpoints does.
+func TestDeniedAtOnce(t *testing.T) {
+	for want, headers := range map[string]string{
+		"401": "Content-Type: application/x-ndjson\r\n", "403": "Origin: https://evil.example\r\n", "415": "Content-Type: text/plain\r\nAuthorization: Bearer " + secret + "\r\n",
+	} {
+		s := newServer(newFleet())
+		s.Token = func() (string, error) { return secret, nil }
+		dial, end := serves(t, s, "127.0.0.1:0", 16)
+		c := dial()
+		began := time.Now()
+		got := says(t, c, "POST /api/v1/endpoints HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"+headers+"\r\n1\r\n\n\r\n")
+		if took := time.Since(began); !strings.HasPrefix(got, want) || took > readTime/2 {
+			t.Errorf("%s after %v, want %s", got, took, want)
+		}
+		c.Close()
+		end()
 	}
 }

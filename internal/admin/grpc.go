@@ -51,6 +51,10 @@ func deny(w http.ResponseWriter, r *http.Request, p *problem) {
 		end(w, p)
 		return
 	}
+	if r.ProtoMajor == 1 && r.ContentLength < 0 {
+		_ = http.NewResponseController(w).EnableFullDuplex() // else it is sent when the body has ended, which that of a stream does not
+		w.Header().Set("Connection", "close")
+	}
 	refuse(w, p)
 }
 

@@ -50,9 +50,10 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 
 // lines are a stream of endpoints as lines of JSON.
 type lines struct {
-	in *bufio.Reader
-	w  http.ResponseWriter
-	n  int // that were read
+	in  *bufio.Reader
+	w   http.ResponseWriter
+	n   int   // that were read
+	end error // after which there is none to read
 }
 
 func (l *lines) ready() bool {
@@ -61,10 +62,14 @@ func (l *lines) ready() bool {
 }
 
 func (l *lines) read() (said, error) {
+	if l.end != nil {
+		return said{}, l.end
+	}
 	l.n++
 	text, err := l.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		return said{}, fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
+		l.end = fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
+		return said{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
 	}
 	one := said{size: len(text)}
 	text = bytes.TrimSpace(text)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/ledger"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -119,6 +121,37 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 	if holds, err := w.repo.Holds(t.Context()); err != nil || holds["edge"].Next == nil || holds["edge"].Next.Rollout != first {
 		t.Errorf("%+v, %v", holds["edge"], err)
+	}
+}
+
+// What a rollout says has bounds, each step with those before, and in the head: what that cannot say is not written either.
+func TestBounds(t *testing.T) {
+	for want, name := range map[string]string{"11 groups in all steps together": "g", "bytes, with what those before have": strings.Repeat("<", 250)} {
+		s := &State{Bake: time.Second}
+		for i := range 11 {
+			s.Steps = append(s.Steps, revisions.Pick{Groups: []string{name + string(rune('a'+i))}})
+		}
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	w := newWorld(t)
+	id := w.start(revisions.Pick{Percent: 1}, revisions.Pick{Percent: 10, Labels: map[string]string{"a": strings.Repeat("b", 250)}})
+	if err := w.repo.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		for i := 0; size(holds) < maxHolds-2000; i++ {
+			holds["x"+strconv.Itoa(i)] = revisions.Hold{Number: 1, Message: strings.Repeat("<", 500)}
+		}
+		holds["y"] = revisions.Hold{Number: 1, Author: strings.Repeat("<", (maxHolds-size(holds)-450)/6)}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Go(time.Now(), ""); return nil })
+	if s, e := Read(t.Context(), w.engine, id); !errors.Is(err, ledger.ErrCannot) || e != nil || s.Step != 0 {
+		t.Error(err, s, e)
+	}
+	if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Turn(time.Now(), Aborted, 0, ""); return nil }); err != nil {
+		t.Error(err)
 	}
 }
 

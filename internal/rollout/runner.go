@@ -369,6 +369,9 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	if s.Phase == RolledBack {
 		s.Newest = head.Number
 	}
+	if err := s.fits(ctx, d.repo); err != nil {
+		return err
+	}
 	if err := s.write(ctx, d.engine); err != nil {
 		if errors.Is(err, revisions.ErrConflict) {
 			return nil // somebody has changed it: the next look shows what

@@ -28,6 +28,9 @@ const (
 	maxLabels = 10
 	maxWord   = 256 // bytes of a label, or a group
 	maxEnded  = 20  // rollouts that are remembered when they have ended
+
+	maxPick  = 4 << 10   // bytes of a step as it is stored: it is in each later step, and in the head once for each group
+	maxHolds = 512 << 10 // bytes of all holds: an etcd takes a request of 1.5 MiB, which has the head that was, and the next
 )
 
 // A Phase is how far a rollout is.
@@ -126,8 +129,8 @@ func (s *State) Check() error {
 			return errors.New("a step of nobody")
 		case len(p.Labels) > 0 && last.Labels != nil && !maps.Equal(p.Labels, last.Labels):
 			return errors.New("labels in two steps: who has those of the first would not be in the second")
-		case len(p.Labels) > maxLabels || len(p.Groups) > maxLabels:
-			return fmt.Errorf("at most %d labels and groups are allowed", maxLabels)
+		case len(p.Labels) > maxLabels:
+			return fmt.Errorf("%d labels: at most %d are allowed", len(p.Labels), maxLabels)
 		}
 		for k, v := range p.Labels {
 			if k == "" || len(k) > maxWord || len(v) > maxWord {
@@ -146,6 +149,12 @@ func (s *State) Check() error {
 			p.Labels = last.Labels
 		}
 		p.Groups = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.Groups, p.Groups))))
+		if len(p.Groups) > maxLabels {
+			return fmt.Errorf("%d groups in all steps together: at most %d are allowed", len(p.Groups), maxLabels)
+		}
+		if b, err := json.Marshal(p); err != nil || len(b) > maxPick {
+			return fmt.Errorf("a step of %d bytes, with what those before have: at most %d are allowed", len(b), maxPick)
+		}
 		last = *p
 	}
 	if last.Percent < 100 {
@@ -220,6 +229,9 @@ func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository,
 		if err == nil {
 			err = f(s)
 		}
+		if err == nil {
+			err = s.fits(ctx, repo)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -267,28 +279,58 @@ var ErrGone = errors.New("its groups are not frozen as they were when it began")
 
 // Settle has the head say what the rollout says, unless it says something newer: who decides nothing more may be slow.
 func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
-	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
-		for _, group := range s.Groups() {
-			h, is := holds[group]
-			ours := is && h.Next != nil && h.Next.Rollout == s.ID
-			switch {
-			case !s.Phase.Ended() && (!ours || h.Number != s.From[group]):
-				return fmt.Errorf("rollout %s: group %s: %w", s.ID, group, ErrGone)
-			case !ours || !s.Phase.Ended() && h.Next.Step >= s.Step:
-				continue // whoever is late changes nothing
-			case !s.Phase.Ended():
-				next := *h.Next
-				next.Step, next.Pick = s.Step, s.Steps[s.Step]
-				h.Next = &next
-			case s.Phase == Done:
-				h = revisions.Hold{Number: s.Number, Author: s.Author, Message: s.Message, Time: s.Since}
-			default:
-				h.Next = nil
-			}
-			holds[group] = h
+	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error { return s.settle(holds) })
+}
+
+// fits is an error if the head cannot say what the rollout is about to say: that is asked before it is written, for else the two
+// would differ. A head that gets smaller always can.
+func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
+	_, holds, err := repo.Holding(ctx)
+	if err != nil {
+		return err
+	}
+	was := size(holds)
+	if err := s.settle(holds); err != nil {
+		return err
+	}
+	return fit(was, holds)
+}
+
+func fit(was int, holds map[string]revisions.Hold) error {
+	if n := size(holds); n > maxHolds && n > was {
+		return cannot("what is said of %d frozen groups would have %d bytes, at most %d may be: shorter messages, and fewer groups at once, need less", len(holds), n, maxHolds)
+	}
+	return nil
+}
+
+// size is about how many bytes holds have in the head.
+func size(holds map[string]revisions.Hold) int {
+	const hashes = 160          // of two revisions
+	b, _ := json.Marshal(holds) // nothing in it cannot be encoded
+	return len(b) + hashes*len(holds)
+}
+
+func (s *State) settle(holds map[string]revisions.Hold) error {
+	for _, group := range s.Groups() {
+		h, is := holds[group]
+		ours := is && h.Next != nil && h.Next.Rollout == s.ID
+		switch {
+		case !s.Phase.Ended() && (!ours || h.Number != s.From[group]):
+			return fmt.Errorf("rollout %s: group %s: %w", s.ID, group, ErrGone)
+		case !ours || !s.Phase.Ended() && h.Next.Step >= s.Step:
+			continue // whoever is late changes nothing
+		case !s.Phase.Ended():
+			next := *h.Next
+			next.Step, next.Pick = s.Step, s.Steps[s.Step]
+			h.Next = &next
+		case s.Phase == Done:
+			h = revisions.Hold{Number: s.Number, Author: s.Author, Message: s.Message, Time: s.Since}
+		default:
+			h.Next = nil
 		}
-		return nil
-	})
+		holds[group] = h
+	}
+	return nil
 }
 
 // A BusyError says that another rollout of a group is under way.
@@ -387,6 +429,7 @@ func cannot(format string, args ...any) *ledger.Problem {
 // enter has the head say that the rollout is under way.
 func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		was := size(holds)
 		for _, group := range s.Groups() {
 			h, is := holds[group]
 			switch {
@@ -398,7 +441,7 @@ func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
 			h.Next = &revisions.Next{Number: s.Number, Rollout: s.ID, Pick: s.Steps[0]}
 			holds[group] = h
 		}
-		return nil
+		return fit(was, holds)
 	})
 }
 

@@ -58,6 +58,10 @@ func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 			t.Fatalf("%s: %d bytes, %v, want %d", key, len(got), err, len(value))
 		}
 	}
+	mustBe(t, a.PutIfAbsent(ctx, "pack/large", make([]byte, revisions.MaxValue+1)), revisions.ErrTooLarge, "pack/large")
+	mustBe(t, a.CompareAndSwap(ctx, "pack/large", nil, make([]byte, revisions.MaxValue+1)), revisions.ErrTooLarge, "pack/large")
+	_, err = b.Get(ctx, "pack/large")
+	mustBe(t, err, revisions.ErrNotFound, "pack/large")
 	must(t, b.Delete(ctx, "pack/1", "pack/2", "pack/none"))
 	_, err = a.Get(ctx, "pack/1")
 	mustBe(t, err, revisions.ErrNotFound, "pack/1")

@@ -216,6 +216,9 @@ func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRe
 
 // CompareAndSwap implements [revisions.Engine].
 func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	if len(value) > revisions.MaxValue {
+		return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
+	}
 	is := absent(e.prefix + key)
 	if old != nil {
 		is = clientv3.Compare(clientv3.Value(e.prefix+key), "=", string(old))

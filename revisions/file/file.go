@@ -153,6 +153,9 @@ func (e *Engine) Get(ctx context.Context, key string) ([]byte, error) {
 
 // PutIfAbsent implements [revisions.Engine].
 func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) error {
+	if len(value) > revisions.MaxValue {
+		return tooLarge(key, value)
+	}
 	path, err := e.path(key)
 	if err != nil {
 		return err
@@ -226,7 +229,14 @@ func (e *Engine) change(ctx context.Context, key, path string, old, value []byte
 	if (is == nil) != (old == nil) || !bytes.Equal(is, old) {
 		return fmt.Errorf("%s: %w", key, revisions.ErrConflict)
 	}
+	if len(value) > max(revisions.MaxValue, len(is)) { // what is larger, from earlier versions, may get smaller
+		return tooLarge(key, value)
+	}
 	return e.failed(key, e.replace(path, value))
+}
+
+func tooLarge(key string, value []byte) error {
+	return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
 }
 
 // lock waits for the lock of whoever swaps.

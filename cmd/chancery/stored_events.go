@@ -113,7 +113,7 @@ func same(a, b revisions.Hold) bool {
 	return a.Number == b.Number && a.Author == b.Author && a.Message == b.Message
 }
 
-// who has changed a hold, and why: who froze the group, or began a rollout. Of its steps, and its end, the message says it.
+// who has changed a hold, and why: who froze the group, or began a rollout, or wanted its step. The message says the rest.
 func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
 	if !same(was, is) {
 		return is
@@ -127,8 +127,8 @@ func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions
 	case err != nil:
 	case was.Next == nil:
 		by.Author, by.Message = s.Author, s.Message
-	default:
-		by.Message = s.Why
+	default: // who wanted it is told by itself
+		by.Author, by.Message = s.By, strings.Replace(s.Why, " by "+s.By, "", 1)
 	}
 	return by
 }

@@ -71,7 +71,7 @@ func TestAuditor(t *testing.T) {
 		if _, err := steer.ChangeRollout(t.Context(), id, change, adminapi.NoteRequest{Author: "ben"}); err != nil {
 			t.Fatal(err)
 		}
-		text := map[string]string{"promote": ", rollout " + id + " to r3 at step 2: promote by ben [, promote by ben]", "abort": ": abort by ben [, abort by ben]"}[change]
+		text := map[string]string{"promote": ", rollout " + id + " to r3 at step 2 by ben: promote [ben, promote]", "abort": " by ben: abort [ben, abort]"}[change]
 		tells("r2 group edge is frozen at r2" + text)
 	}
 	hold(func(holds map[string]revisions.Hold) {

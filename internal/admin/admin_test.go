@@ -296,7 +296,7 @@ func TestRoutes(t *testing.T) {
 		{"PUT /api/v1/log", `{"level":"debug"}`, 200, `"level":"debug"`},
 		{"PUT /api/v1/log", `{"apiVersion":"v1","kind":"LogLevel","level":"error"}`, 200, `"level":"error"`},
 		{"PUT /api/v1/log", `{"level":"loud"}`, 400, `"field":"level"`},
-		{"PUT /api/v1/log", `{"level":1}`, 400, `"field":"level","message":"must be of another type, not a JSON number"`},
+		{"PUT /api/v1/log", `{"level":1}`, 400, `"field":"level","message":"must be text, not a JSON number"`},
 		{"PUT /api/v1/log", `{"lvl":"info"}`, 400, `unknown field`},
 		{"PUT /api/v1/log", `{"level":"info"} x`, 400, `something after`},
 		{"PUT /api/v1/log", `[`, 400, `"field":"body"`},

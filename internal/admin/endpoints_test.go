@@ -43,6 +43,7 @@ func TestEndpoints(t *testing.T) {
 	h := s.Handler(loopback)
 	for _, q := range []question{
 		{"GET /api/v1/endpoints", "", 200, `"items":[]`},
+		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":30}`, 400, `"field":"ttl","message":"must be text such as \"30s\", not a JSON number"`},
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"30s","metadata":{"envoy.lb":{"x":[1]}},"locality":{"zone":"z"}}`, 200, `"set":1,"unchanged":0`},
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"30s","metadata":{"envoy.lb":{"x":[1]}},"locality":{"zone":"z"}}`, 200, `"set":0,"unchanged":1`},
 		{"PUT /api/v1/endpoints/a%2Fb/10.0.0.2:80?group=edge", `{"address":"10.0.0.2","port":80}`, 200, `"set":1`},

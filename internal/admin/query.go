@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,10 +178,21 @@ func unread(err error, most int64) error {
 		return wrong("body", fmt.Sprintf("more than %d bytes", most), "")
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return wrong(e.Field, "must be of another type, not a JSON "+e.Value, "")
+		want := "of another type"
+		if e.Type.Kind() == reflect.String {
+			if want = "text"; strings.HasSuffix(e.Field, "ttl") || e.Field == "bake" {
+				want = `text such as "30s"`
+			}
+		}
+		return wrong(e.Field, "must be "+want+", not a JSON "+e.Value, "")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) { // of the socket, whose addresses are nothing for who asks
+		return errLate
 	}
 	return wrong("body", strings.TrimPrefix(err.Error(), "json: "), "")
 }
+
+var errLate = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("what was sent came too slowly: not all of it within %v", readTime)}
 
 func tooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)

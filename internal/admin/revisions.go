@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -189,7 +190,7 @@ func ofRepository(err error) error {
 		case errors.Is(p, ledger.ErrCannot):
 			code = http.StatusUnprocessableEntity
 		}
-		return &problem{code: code, message: p.Text, hint: p.Hint}
+		return &problem{code: code, field: p.Field, message: p.Text, hint: p.Hint}
 	}
 	switch _, told := errors.AsType[*problem](err); {
 	case told:
@@ -363,7 +364,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.Comm
 const maxNote = 8 << 10 // bytes of each text of a note
 
 func checkNote(message string, others ...string) error {
-	if message == "" {
+	if strings.TrimSpace(message) == "" {
 		return wrong("message", "is missing: say why, for who reads the history", "")
 	}
 	return checkTexts(append(others, message)...)

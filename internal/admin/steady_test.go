@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -23,6 +25,19 @@ func (s slow) Write(b []byte) (int, error)        { return s.ResponseRecorder.Wr
 func (s slow) SetReadDeadline(t time.Time) error  { return s.Conn.SetReadDeadline(t) }
 func (s slow) SetWriteDeadline(_ time.Time) error { return nil }
 func (s slow) Read(b []byte) (int, error)         { return s.Conn.Read(b) }
+
+// Who sends no whole request in time is told that, and nothing of sockets.
+func TestLate(t *testing.T) {
+	s, _ := steering(t)
+	in := iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded})
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/api/v1/rollouts", io.MultiReader(strings.NewReader(`{"message":`), in))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer secret")
+	if s.Handler(loopback).ServeHTTP(w, r); w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), "too slowly: not all of it within 10s") {
+		t.Error(w.Code, w.Body)
+	}
+}
 
 // A commit that comes slowly, or not at all, has its place for less than a minute; one that takes its time for many bytes is made.
 func TestCommitStalls(t *testing.T) {

@@ -66,6 +66,7 @@ type State struct {
 	Step    int       `json:"step"`  // that is in force, from 0
 	Since   time.Time `json:"since"` // of phase and step, by the clock of who decided it
 	Why     string    `json:"why,omitempty"`
+	By      string    `json:"by,omitempty"`      // who wanted phase and step; "": the rollout went on by itself, or a server has noted it that is older
 	Refusal *Refusal  `json:"refusal,omitempty"` // that ended it
 
 	Newest revisions.Number `json:"newest,omitempty"` // revision, when it was rolled back; 0: nobody has noted it
@@ -112,8 +113,21 @@ func Say(p revisions.Pick) string {
 	return strings.Join(all, ", ")
 }
 
-// Check returns what is wrong with the steps; it adds the last, which is all.
+// Check returns what is wrong with what is asked for; it adds the last step, which is all.
 func (s *State) Check() error {
+	if err := s.checkSteps(); err != nil {
+		return wrong("steps", err)
+	}
+	switch {
+	case s.Bake < time.Second:
+		return wrong("bake", errors.New("the bake time must be 1 s or more: clients need time to answer"))
+	case !(s.MinAcked >= 0 && s.MinAcked <= 100):
+		return wrong("min_acked", fmt.Errorf("the share that must have accepted is %g %%: want 0 to 100", s.MinAcked))
+	}
+	return nil
+}
+
+func (s *State) checkSteps() error {
 	last := revisions.Pick{}
 	if len(s.Steps) > maxSteps {
 		return fmt.Errorf("%d steps: at most %d are allowed", len(s.Steps), maxSteps)
@@ -160,12 +174,6 @@ func (s *State) Check() error {
 	if last.Percent < 100 {
 		last.Percent = 100
 		s.Steps = append(s.Steps, last)
-	}
-	switch {
-	case s.Bake < time.Second:
-		return errors.New("the bake time must be 1 s or more: clients need time to answer")
-	case !(s.MinAcked >= 0 && s.MinAcked <= 100):
-		return fmt.Errorf("the share that must have accepted is %g %%: want 0 to 100", s.MinAcked)
 	}
 	return nil
 }
@@ -246,7 +254,7 @@ func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository,
 
 // Turn sets phase and step, and why.
 func (s *State) Turn(now time.Time, p Phase, step int, why string) {
-	s.Phase, s.Step, s.Since, s.Why = p, step, now, why
+	s.Phase, s.Step, s.Since, s.Why, s.By = p, step, now, why, ""
 }
 
 // Go takes it to its next step, or its end.
@@ -347,7 +355,7 @@ func (e *BusyError) Is(target error) bool { return target == revisions.ErrConfli
 // is served.
 func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, s *State, groups []string) error {
 	if err := s.Check(); err != nil {
-		return wrong("", err)
+		return err
 	}
 	now, err := repo.Serving(ctx)
 	if err != nil {

@@ -145,6 +145,7 @@ func (s Steering) ChangeRollout(ctx context.Context, id, change string, note adm
 			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("rollout %s is %s since %s", st.ID, st.Phase, st.Since.UTC().Format(time.RFC3339)), Hint: "chancery rollout start begins another"}
 		}
 		f(st, time.Now(), why)
+		st.By = note.Author
 		return nil
 	})
 	if err != nil && change == "abort" && (gone(err) || errors.Is(err, revisions.ErrDamaged)) {
@@ -278,7 +279,10 @@ func some(all []string) string {
 // number reads one of a revision; 0: none is given.
 func number(text string) (n revisions.Number, err error) {
 	if text != "" {
-		if n, err = revisions.ParseNumber(text); err != nil {
+		if n, err = revisions.ParseNumber(text); err == nil && n == 0 {
+			err = fmt.Errorf("%q is no revision: the first is r1", text)
+		}
+		if err != nil {
 			err = wrong("revision", err)
 		}
 	}
@@ -286,19 +290,18 @@ func number(text string) (n revisions.Number, err error) {
 }
 
 func wrong(field string, err error) error {
-	text := err.Error()
-	if field != "" {
-		text = field + ": " + text
-	}
-	return &ledger.Problem{Is: ledger.ErrWrong, Text: text}
+	return &ledger.Problem{Is: ledger.ErrWrong, Field: field, Text: err.Error()}
 }
 
 // maxNote is how many bytes each text of a note has at most: it comes into the head.
 const maxNote = 500
 
 func checkNote(author, message string) error {
-	if len(author) > maxNote || len(message) > maxNote {
-		return wrong("message", fmt.Errorf("a message, or an author, of more than %d bytes", maxNote))
+	switch {
+	case len(message) > maxNote:
+		return wrong("message", fmt.Errorf("it has %d bytes: at most %d are allowed", len(message), maxNote))
+	case len(author) > maxNote:
+		return wrong("author", fmt.Errorf("with who is known to ask it has %d bytes (%.40s…): at most %d are allowed", len(author), author, maxNote))
 	}
 	return nil
 }

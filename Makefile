@@ -53,7 +53,7 @@ pure: ## Unit tests of packages in which nothing is concurrent: ten times as slo
 	@$(GOTEST) -skip Simulation $(PURE)
 
 memory: ## What takes how much memory, and what is slow and not concurrent: without the race detector, which has a memory of its own
-	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -p 1 -run '$(PLAIN)' $$packages
+	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -run '$(PLAIN)' $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY

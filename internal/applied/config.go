@@ -38,8 +38,7 @@ func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 			t.Version = it.Version
 			continue
 		}
-		r := it.Resource.Copy() // others read it: who restores it sets what it refers to
-		t.Resources = append(t.Resources, lastgood.Resource{Resource: r, File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col, Path: it.Place.Path, Secret: it.Secret})
+		t.Resources = append(t.Resources, lastgood.Resource{Resource: it.Resource, File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col, Path: it.Place.Path, Secret: it.Secret})
 	}
 	slices.SortFunc(c.Definitions, func(a, b lastgood.Definition) int { return cmp.Compare(a.Path, b.Path) })
 	for _, group := range slices.Sorted(maps.Keys(by)) {

@@ -253,7 +253,7 @@ func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
 
 // restored makes what was kept of a resource as a load makes it.
 func (rd *reader) restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
-	l := Loaded{Resource: r.Resource, Pos: Pos{r.File, r.Line, r.Col, r.Path}}
+	l := Loaded{Resource: r.Resource.Copy(), Pos: Pos{r.File, r.Line, r.Col, r.Path}} // others may read what was kept
 	m, err := rd.message(t.URL, r.Body)
 	if err != nil {
 		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)

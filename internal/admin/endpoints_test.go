@@ -136,6 +136,29 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
+// streamOfLines begins a stream of lines over HTTP/1.1 or HTTP/2: what is sent, and what is answered.
+func streamOfLines(t *testing.T, h2 bool, ttl string, dial func(context.Context) (net.Conn, error)) (out *io.PipeWriter, in *bufio.Reader, end func()) {
+	t.Helper()
+	p := &http.Protocols{}
+	p.SetHTTP1(!h2)
+	p.SetUnencryptedHTTP2(h2)
+	tr := &http.Transport{Protocols: p, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	body, out := io.Pipe()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/endpoints?ttl="+ttl, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", linesOfJSON)
+	resp, err := (&http.Client{Transport: tr}).Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	return out, bufio.NewReader(resp.Body), func() {
+		_ = resp.Body.Close()
+		tr.CloseIdleConnections()
+	}
+}
+
 // A stream registers while it is read, and is answered meanwhile, over HTTP/1.1 as over HTTP/2; a bad line says which it
 // is and harms no other; when lines stop, what the stream has put goes.
 func TestEndpointLines(t *testing.T) {
@@ -155,23 +178,8 @@ func TestEndpointLines(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			p := &http.Protocols{}
-			p.SetHTTP1(!h2)
-			p.SetUnencryptedHTTP2(h2)
-			tr := &http.Transport{Protocols: p, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) }}
-			defer tr.CloseIdleConnections()
-			body, out := io.Pipe()
-			r, err := http.NewRequest(http.MethodPost, "http://localhost/api/v1/endpoints?ttl=1s", body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Content-Type", linesOfJSON)
-			resp, err := (&http.Client{Transport: tr}).Do(r)
-			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatal(resp, err)
-			}
-			defer resp.Body.Close()
-			in := bufio.NewReader(resp.Body)
+			out, in, end := streamOfLines(t, h2, "1s", func(context.Context) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) })
+			defer end()
 			says := func(send string, want string) {
 				t.Helper()
 				if _, err := io.WriteString(out, send); err != nil {

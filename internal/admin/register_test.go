@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -450,23 +449,8 @@ func TestEndpointLinesLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := registering(t)
 				l := servedInMemory(t, s, ofUnix)
-				p := &http.Protocols{}
-				p.SetHTTP1(!h2)
-				p.SetUnencryptedHTTP2(h2)
-				tr := &http.Transport{Protocols: p, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, "") }}
-				defer tr.CloseIdleConnections()
-				body, out := io.Pipe()
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/endpoints?ttl=1m", body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set("Content-Type", linesOfJSON)
-				resp, err := (&http.Client{Transport: tr}).Do(r)
-				if err != nil || resp.StatusCode != http.StatusOK {
-					t.Fatal(resp, err)
-				}
-				defer resp.Body.Close()
-				in := bufio.NewReader(resp.Body)
+				out, in, end := streamOfLines(t, h2, "1m", func(ctx context.Context) (net.Conn, error) { return l.dial(ctx, "") })
+				defer end()
 				line := func(last int, want string) {
 					t.Helper()
 					for {

@@ -101,7 +101,8 @@ func (w *World) lacks(name string) bool {
 }
 
 // Brings reports whether a request states what its client has of an earlier stream, and whether the view
-// has or lately had all of that, or it was told so here. It must be asked before Receive.
+// has or lately had all of that and nothing more, or it was told so here: a client that lacks what the view has may know
+// that this is removed. It must be asked before Receive.
 func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	typ := req.Type
 	if typ == nil {
@@ -121,7 +122,33 @@ func (s *Session) Brings(req xds.Request) (brings, has bool) {
 			return true, false
 		}
 	}
-	return true, true
+	return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return statesAll(req, typ, was) })
+}
+
+// statesAll reports whether a first request by delta states all that a table has for it, and as the table has it.
+func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
+	all := len(req.Subscribe) == 0 && typ.Implicit || slices.Contains(req.Subscribe, xds.Wildcard)
+	if all && len(req.Initial) < t.Len() {
+		return false
+	}
+	stated := make(map[string]bool, len(req.Initial))
+	for _, v := range req.Initial {
+		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version {
+			stated[v.Name] = true
+		}
+	}
+	lacks := func(name string) bool { return !stated[name] && t.Lookup(name) != nil }
+	if slices.ContainsFunc(req.Subscribe, lacks) {
+		return false
+	}
+	if all {
+		for st := range t.Versions().All() {
+			if !stated[st.Name] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // begin completes the first request of the type on the stream.

@@ -597,9 +597,12 @@ func TestWorldOfAnotherServer(t *testing.T) {
 
 // A request that states what its client has from before says whether the view has or had that.
 func TestBrings(t *testing.T) {
-	before := with(xds.NewTable(xds.Cluster), resources(0, "a", "b"))
-	table := with(before, resources(1, "a"))
-	opts := Options{Recent: func(*xds.Type) []*xds.Table { return []*xds.Table{before} }}
+	first := with(xds.NewTable(xds.Cluster), resources(0, "a"))
+	before := with(first, resources(0, "b"))
+	demand := resources(0, "d")
+	demand[0].OnDemand = true
+	table := with(with(before, resources(1, "a")), demand)
+	opts := Options{Recent: func(*xds.Type) []*xds.Table { return []*xds.Table{before, first} }}
 	version := func(table *xds.Table, name string) xds.Version {
 		return xds.Version{Name: name, Version: table.Lookup(name).Version}
 	}
@@ -615,7 +618,14 @@ func TestBrings(t *testing.T) {
 		{"SOTW-12 one that nobody knows", xds.SotW, xds.Request{Version: "?"}, true, false},
 		{"DELTA-5 nothing", xds.Delta, xds.Request{}, false, true},
 		{"DELTA-5 what is there", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, true},
-		{"DELTA-5 what was there", xds.Delta, xds.Request{Initial: []xds.Version{version(before, "a")}}, true, true},
+		{"DELTA-5 what was there", xds.Delta, xds.Request{Initial: []xds.Version{version(before, "a"), version(table, "b")}}, true, true},
+		{"DELTA-5 what is there, without what may be removed elsewhere", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b")}}, true, false},
+		{"DELTA-5 what was there before another came", xds.Delta, xds.Request{Initial: []xds.Version{version(first, "a")}}, true, true},
+		{"DELTA-5 what is there of a name", xds.Delta, xds.Request{Subscribe: []string{"a"}, Initial: []xds.Version{version(table, "a")}}, true, true},
+		{"DELTA-5 what is there, and of a name that nobody has", xds.Delta, xds.Request{Subscribe: []string{"a", "c"}, Initial: []xds.Version{version(table, "a")}}, true, true},
+		{"DELTA-5 what is there of one name of two", xds.Delta, xds.Request{Subscribe: []string{"a", "b"}, Initial: []xds.Version{version(table, "a")}}, true, false},
+		{"DELTA-5 what is there of a name and all", xds.Delta, xds.Request{Subscribe: []string{"a", xds.Wildcard}, Initial: []xds.Version{version(table, "a")}}, true, false},
+		{"DELTA-5 what is there of all, and on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, false},
 		{"DELTA-5 another one", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b"), {Name: "a", Version: "?"}}}, true, false},
 		{"DELTA-5 another name", xds.Delta, xds.Request{Initial: []xds.Version{{Name: "c", Version: "1"}}}, true, false},
 	} {

@@ -626,6 +626,7 @@ func TestBrings(t *testing.T) {
 		{"DELTA-5 what is there of one name of two", xds.Delta, xds.Request{Subscribe: []string{"a", "b"}, Initial: []xds.Version{version(table, "a")}}, true, false},
 		{"DELTA-5 what is there of a name and all", xds.Delta, xds.Request{Subscribe: []string{"a", xds.Wildcard}, Initial: []xds.Version{version(table, "a")}}, true, false},
 		{"DELTA-5 what is there of all, and on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, false},
+		{"DELTA-5 as many as there are of all, one of them on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "d")}}, true, false},
 		{"DELTA-5 another one", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b"), {Name: "a", Version: "?"}}}, true, false},
 		{"DELTA-5 another name", xds.Delta, xds.Request{Initial: []xds.Version{{Name: "c", Version: "1"}}}, true, false},
 	} {

@@ -28,7 +28,7 @@ RESULTS := $(CURDIR)/.cache/test
 # linked without what a debugger needs (-w), and `make lint` has vetted them.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1 -vet=off -ldflags=-w
 
-.PHONY: help test $(STAGES) soak chaos chaos-store floors-store mutants bench clean
+.PHONY: help test $(STAGES) soak chaos chaos-matrix chaos-store floors-store mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -73,7 +73,9 @@ soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e`
 	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK) -samples $(RESULTS)/soak.tsv
 	@grep '^#' $(RESULTS)/soak.tsv
 
-chaos: ## The failure matrix, all rows at full length, eight minutes: docs/reliability.md
+chaos: chaos-matrix chaos-store ## All that breaks things for long: forty minutes
+
+chaos-matrix: ## The failure matrix, all rows at full length, eight minutes: docs/reliability.md
 	cd e2e && ./install.sh envoy
 	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./chaos -count=1 -timeout 30m -whole
 

@@ -60,7 +60,7 @@ func TestWaitSaysWhyFrozen(t *testing.T) {
 		"r1": {"group default is frozen at r1, and so is not served r2", "chancery unfreeze default"},
 	} {
 		answer := `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1"}],
-			"rolledBack":[{"rollout":"r2-1","groups":["default"],"revision":"` + back + `","why":"node e1 refuses CDS bad"}]}}}`
+			"rolled_back":[{"rollout":"r2-1","groups":["default"],"revision":"` + back + `","why":"node e1 refuses CDS bad"}]}}}`
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 		for _, text := range want {
 			chancery(t, 1, text, "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", s.URL)

@@ -94,3 +94,29 @@ func TestDocumentedLines(t *testing.T) {
 		t.Errorf("%d lines found: the expression does not fit the code any more", found)
 	}
 }
+
+// What programs read has its names in one manner, that of the fields of Envoy's API: apiVersion alone is as everywhere else.
+func TestNamesForPrograms(t *testing.T) {
+	n := 0
+	for _, glob := range []string{"*.go", "../../internal/adminapi/*.go", "../../internal/compare/*.go", "../../internal/control/*.go", "../../endpoints/*.go"} {
+		files, err := filepath.Glob(glob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`json:"([^",]+)`).FindAllSubmatch(b, -1) {
+				n++
+				if name := string(m[1]); name != strings.ToLower(name) && name != "apiVersion" {
+					t.Errorf("%s: %s: write it as sub_zone is", path, name)
+				}
+			}
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d names", n)
+	}
+}

@@ -39,8 +39,8 @@ type Status struct {
 	Refusals   []Refusal `json:"refusals"` // grouped, the most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
-	RejectedGroups []Rejected   `json:"rejectedGroups,omitempty"` // loads of groups that are alone with their errors; at most 100
-	TurnedAway     []TurnedAway `json:"turned_away"`              // within the last ten minutes, the last first; at most 100
+	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // loads of groups that are alone with their errors; at most 100
+	TurnedAway     []TurnedAway `json:"turned_away"`               // within the last ten minutes, the last first; at most 100
 
 	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients and refusals are those above; none: there is no store
 	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
@@ -98,13 +98,13 @@ type Store struct {
 	Revision string     `json:"revision,omitempty"` // that is served, such as r412; "": none, or one that is from disk, where nobody has noted which
 	Author   string     `json:"author,omitempty"`   // of it
 	Message  string     `json:"message,omitempty"`
-	At       *time.Time `json:"at,omitempty"`       // when it was committed, by the clock of who did; not known of one from disk
-	LastGood *time.Time `json:"lastGood,omitempty"` // of when what is served is, if that is from disk
-	Error    string     `json:"error,omitempty"`    // why the newest cannot be read, or is not served
-	Since    *time.Time `json:"since,omitempty"`    // of the error
-	Holds    []Hold     `json:"holds,omitempty"`    // groups that are served of another revision
+	At       *time.Time `json:"at,omitempty"`        // when it was committed, by the clock of who did; not known of one from disk
+	LastGood *time.Time `json:"last_good,omitempty"` // of when what is served is, if that is from disk
+	Error    string     `json:"error,omitempty"`     // why the newest cannot be read, or is not served
+	Since    *time.Time `json:"since,omitempty"`     // of the error
+	Holds    []Hold     `json:"holds,omitempty"`     // groups that are served of another revision
 
-	RolledBack []RolledBack `json:"rolledBack,omitempty"` // rollouts that servers have taken back, until something is committed to the group
+	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that servers have taken back, until something is committed to the group
 
 	Writer *StoreWriter `json:"writer,omitempty"` // of a server with a directory for the store
 }
@@ -146,7 +146,7 @@ type Upstream struct {
 	Idle      bool       `json:"idle,omitempty"`  // there is no connection, for nobody asks for anything
 	Since     *time.Time `json:"since,omitempty"` // of that stream, or when the last one ended
 	Error     string     `json:"error,omitempty"` // how the last stream ended, or why there was none
-	ErrorAt   *time.Time `json:"errorAt,omitempty"`
+	ErrorAt   *time.Time `json:"error_at,omitempty"`
 	Refused   int        `json:"refused"` // resources that are refused: the last good is served, or with --pass-refusals what some clients take
 }
 

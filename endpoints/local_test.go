@@ -513,3 +513,31 @@ func TestRoomForOthers(t *testing.T) {
 		}
 	}
 }
+
+// What changes alone is served at once, and what changes fast is served together: with so many commits a second that none costs
+// much, and never late.
+func TestServedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "", Options{})
+		commits := func(n int, between time.Duration) int {
+			t.Helper()
+			time.Sleep(time.Second)
+			before, _ := r.st.Newest()
+			for i := range n {
+				if _, err := r.Put(t.Context(), Cluster{Name: fmt.Sprint("c", i%1000)}, []Registered{at(i)}, 0); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(between)
+			}
+			time.Sleep(25 * time.Millisecond)
+			after, _ := r.st.Newest()
+			return int(after.Seq - before.Seq)
+		}
+		if n := commits(100, 6*time.Millisecond); n != 100 {
+			t.Errorf("%d commits of 100 changes, each by itself", n)
+		}
+		if n := commits(5000, 200*time.Microsecond); n < 1000/26 || n > 50 {
+			t.Errorf("%d commits of 5000 changes in a second", n)
+		}
+	})
+}

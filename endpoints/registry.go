@@ -15,7 +15,7 @@ import (
 // Options of a registry. The zero value is ready to use.
 type Options struct {
 	// Every is how often assignments are served at most; 5 ms if zero. What changes meanwhile is
-	// served together.
+	// served together: after many at once, what changes in up to five times that.
 	Every time.Duration
 
 	MaxEndpoints int // in all; 200,000 if zero

@@ -87,13 +87,13 @@ func (r *Registry) serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.Flush()
+		n := r.Flush()
 		if first {
 			r.say()
 			close(r.loaded)
 			first = false
 		}
-		t := time.NewTimer(r.opts.Every)
+		t := time.NewTimer(r.rest(n))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -102,15 +102,21 @@ func (r *Registry) serve(ctx context.Context) {
 	}
 }
 
-// Flush puts what has changed into the store at once.
-func (r *Registry) Flush() {
+// rest is how long nothing is served after so many assignments were: each time costs all streams, so where much
+// changes there are fewer.
+func (r *Registry) rest(assignments int) time.Duration {
+	return max(r.opts.Every, min(time.Duration(assignments)*time.Millisecond, 5*r.opts.Every))
+}
+
+// Flush puts what has changed into the store at once, and returns how many assignments have.
+func (r *Registry) Flush() int {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	r.mu.Lock()
 	all := r.set.Take()
 	r.mu.Unlock()
 	if len(all) == 0 {
-		return
+		return 0
 	}
 	_, err := r.store.Update(func(tx *store.Tx) error {
 		for _, a := range all {
@@ -126,6 +132,7 @@ func (r *Registry) Flush() {
 	if err != nil {
 		r.opts.Log.Error("registered endpoints are not served", "error", err)
 	}
+	return len(all)
 }
 
 // say tells the log what happened since it was called last.

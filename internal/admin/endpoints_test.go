@@ -22,11 +22,17 @@ import (
 // registering returns a server that takes endpoints of groups default and edge.
 func registering(t *testing.T) *Server {
 	t.Helper()
-	s := newServer(newFleet())
 	engine, err := endpoints.Open("", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return registeringAt(t, engine)
+}
+
+// registeringAt is registering with an engine.
+func registeringAt(t *testing.T, engine endpoints.Engine) *Server {
+	t.Helper()
+	s := newServer(newFleet())
 	s.Endpoints = endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: s.Log, PerCluster: 3, Known: func(g string) bool { return g == "default" || g == "edge" }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -18,6 +18,9 @@ const (
 	maxSteps = 1000            // that are done together, or little more
 	maxAhead = 1 << 20         // bytes that are read before they are done
 	quiet    = 2 * time.Minute // how long a stream without a lease may say nothing
+	// pace is how often what who waits for no answer says is done: each time costs the disk, or each member of an etcd and
+	// each server, as much as many steps.
+	pace = 10 * time.Millisecond
 )
 
 // A said is what one line of a stream of endpoints says, or one request of gRPC. It renews the lease, also without a step.
@@ -126,18 +129,15 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 		defer close(read)
 		end = f.read(reading, first, read, room)
 	})
+	var rest <-chan time.Time // until which more is waited for; nil: it is not
 	for one := range read {
-		var all []said
-		for steps := 0; ; one = <-read {
-			for range one.weight(cap(room)) {
-				<-room
-			}
-			all = append(all, one)
-			if steps += 1 + len(one.steps); steps >= maxSteps || len(read) == 0 {
-				break
-			}
+		all := gather(one, read, room, rest)
+		began := time.Now()
+		lost, out := f.do(ctx, all)
+		if rest = nil; len(read) > 0 { // who waits for an answer has said nothing yet
+			rest = time.After(pace - time.Since(began))
 		}
-		if err = f.do(ctx, all); err != nil {
+		if err = f.answer(lost, out); err != nil {
 			break
 		}
 	}
@@ -148,6 +148,35 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 		err = end
 	}
 	return err
+}
+
+// gather returns what is done together: one, what has come since, and what comes until rest is over.
+func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.Time) (all []said) {
+	steps := 0
+	take := func(one said) (full bool) {
+		for range one.weight(cap(room)) {
+			<-room
+		}
+		all = append(all, one)
+		steps += 1 + len(one.steps)
+		return steps >= maxSteps
+	}
+	full := take(one)
+	for !full && rest != nil {
+		select {
+		case one, more := <-read:
+			if !more {
+				return all
+			}
+			full = take(one)
+		case <-rest:
+			rest = nil
+		}
+	}
+	for !full && len(read) > 0 {
+		full = take(<-read)
+	}
+	return all
 }
 
 // weight is how many KiB of the room for what is read it takes.
@@ -184,8 +213,8 @@ func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan
 	}
 }
 
-// do does what was said, and answers.
-func (f *feed) do(ctx context.Context, all []said) error {
+// do does what was said, and returns whether the lease was lost, and what was not taken.
+func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	f.n = all[len(all)-1].n
 	var ops []endpoints.Op
 	type place struct{ n, step int }
@@ -225,8 +254,13 @@ func (f *feed) do(ctx context.Context, all []said) error {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b refused) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.step, b.step)) })
+	return lost, out
+}
+
+// answer says what became of what was done last.
+func (f *feed) answer(lost bool, out []refused) error {
 	_ = f.control.SetWriteDeadline(time.Now().Add(writeTime))
-	err = f.form.answer(f.n, lost, out)
+	err := f.form.answer(f.n, lost, out)
 	if err == nil {
 		err = f.control.Flush()
 	}

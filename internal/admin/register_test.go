@@ -505,3 +505,61 @@ func TestEndpointLinesLast(t *testing.T) {
 		})
 	}
 }
+
+// distant is an engine that takes a while for each write.
+type distant struct{ endpoints.Engine }
+
+func (d distant) Write(ctx context.Context, changes []endpoints.Change) error {
+	time.Sleep(2 * time.Millisecond)
+	return d.Engine.Write(ctx, changes)
+}
+
+// Who waits for each answer has it at once; what somebody says fast is done together, however fast the engine is.
+func TestEndpointLinesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := endpoints.Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := servedInMemory(t, registeringAt(t, distant{engine}), ofUnix)
+		out, in, end := streamOfLines(t, false, "1m", func(ctx context.Context) (net.Conn, error) { return l.dial(ctx, "") })
+		defer end()
+		send := func(n int) {
+			t.Helper()
+			if _, err := fmt.Fprintf(out, `{"cluster":"x","put":{"id":"a","address":"10.0.0.1","port":%d}}`+"\n", n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for n := range 20 {
+			send(n + 1)
+			if _, err := in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 20*2*time.Millisecond {
+			t.Errorf("20 lines, one after the other, take %v", took)
+		}
+		const many = 2000
+		go func() {
+			for n := range many {
+				send(n + 1)
+				time.Sleep(200 * time.Microsecond)
+			}
+		}()
+		answers := 0
+		for began = time.Now(); ; {
+			answer, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answers++; strings.HasPrefix(answer, fmt.Sprintf(`{"line":%d`, 20+many)) {
+				break
+			}
+		}
+		if took := time.Since(began); took > 420*time.Millisecond || answers > 45 {
+			t.Errorf("%d lines that come in 400 ms are done after %v, with %d answers", many, took, answers)
+		}
+		_ = out.Close()
+	})
+}

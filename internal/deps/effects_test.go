@@ -218,11 +218,13 @@ var effects = map[string]string{
 	"internal/admin eventWriter.flush clock": "when a write has taken too long",
 
 	"internal/admin feed.run goroutine":  "reads while what came before is written; ends before its request",
+	"internal/admin feed.run clock":      "when what was done last had begun",
+	"internal/admin feed.run timer":      "what comes fast is done together",
 	"internal/admin feed.expect clock":   "until when the next line or message must come",
 	"internal/admin Server.commit clock": "who commits much may take longer than for other requests",
 	"internal/admin steady.Read clock":   "when a commit has come too slowly",
 	"internal/admin slowly.Write clock":  "when a write of a long answer has taken too long",
-	"internal/admin feed.do clock":       "until when its answer must be taken",
+	"internal/admin feed.answer clock":   "until when its answer must be taken",
 
 	"endpoints Kept mutex":             "what the disk does not have yet; held for memory only",
 	"endpoints Kept.Watch goroutine":   "writes what was told to the disk, and keeps its journal short; they end with Watch",

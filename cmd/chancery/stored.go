@@ -102,7 +102,8 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 			d.next = applied.Config(next, d.reviewed)
 			return d.as.Restore(d.next)
 		},
-		Done: func(_ revisions.Number, err error) { d.done(err) },
+		Resource: d.read,
+		Done:     func(_ revisions.Number, err error) { d.done(err) },
 	})
 	d.rolling(engine)
 	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
@@ -114,6 +115,16 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	m.Source(d.as)
 	m.LastGood(func() bool { return d.disk.Load() != nil }, s.state.kept())
 	return watchedOf[*store.Watch](st), nil
+}
+
+// read returns what a review, or what was kept, has made of an item.
+func (d *stored) read(it *revisions.Item) *xds.Resource {
+	is := it.Resource
+	l, ok := d.as.Within(it.Group, is.Type, is.Name)
+	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
+		return nil
+	}
+	return l.Resource
 }
 
 // done notes whether the newest revision is served.

@@ -38,26 +38,29 @@ const rereads = 5
 // time, since decoding is most of the work.
 func (s *Source) read(order []found, before map[string]*file, force bool) map[string]*file {
 	files := make([]*file, len(order))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(order) {
-					return
-				}
-				path := order[i].path
-				files[i] = s.safely(order[i], cmp.Or(before[path], s.files[path]), force)
-			}
-		})
-	}
-	wg.Wait()
+	each(len(order), func(i int) {
+		path := order[i].path
+		files[i] = s.safely(order[i], cmp.Or(before[path], s.files[path]), force)
+	})
 	byPath := make(map[string]*file, len(order))
 	for i, f := range order {
 		byPath[f.path] = files[i]
 	}
 	return byPath
+}
+
+// each calls f for 0 to n-1, several at a time.
+func each(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // had reports whether there was something in a file.

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -175,16 +176,13 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			s.opts.Log.Warn("resources of the v2 API in the last good configuration are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
 		}
-		for _, r := range t.Resources {
-			l, same := p.part.world.again(r)
-			if !same {
-				var err error
-				if l, err = s.reader.restored(t.Type, r); err != nil {
-					return p, err
-				}
-			}
+		all, err := s.reread(p.part.world, t)
+		if err != nil {
+			return p, err
+		}
+		for _, l := range all {
 			if why := p.world.add(l); why != "" {
-				return p, findings.Problem{File: r.File, Message: why}
+				return p, findings.Problem{File: l.File, Message: why}
 			}
 		}
 		if c := p.world.types[t.URL]; c != nil {
@@ -249,6 +247,18 @@ func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
 	}
 	l.Pos, l.version, l.doc, l.elsewhere = Pos{r.File, r.Line, r.Col, r.Path}, "", 0, nil
 	return l, true
+}
+
+// reread makes what was kept of a type as a load makes it; what a world has already is not read again.
+func (s *Source) reread(was world, t lastgood.Type) ([]Loaded, error) {
+	all, errs := make([]Loaded, len(t.Resources)), make([]error, len(t.Resources))
+	each(len(all), func(i int) {
+		var same bool
+		if all[i], same = was.again(t.Resources[i]); !same {
+			all[i], errs[i] = s.reader.restored(t.Type, t.Resources[i])
+		}
+	})
+	return all, cmp.Or(errs...)
 }
 
 // restored makes what was kept of a resource as a load makes it.

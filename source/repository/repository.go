@@ -49,6 +49,9 @@ type Options struct {
 	// Review, if set, is called with what is about to be served, before the store has it. On an error it
 	// is not served, and what was stays.
 	Review func(next *revisions.Snapshot) error
+	// Resource, if set, returns the resource of an item that was reviewed, or is restored, with what it refers to; nil if it does not
+	// know it. So who has read its message for a review has read it for the store, too, and Types are for the others.
+	Resource func(*revisions.Item) *xds.Resource
 	// Poll is how often it looks for a newer revision if the engine says nothing; 10 s if zero.
 	Poll time.Duration
 }
@@ -73,8 +76,25 @@ func New(e revisions.Engine, st *store.Store, opts Options) *Source {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.Types = cmp.Or(opts.Types, envoyapi.Envoy())
 	s := &Source{opts: opts, store: st}
-	s.repo = revisions.Open(e, revisions.Options{Prepare: s.refer, Poll: opts.Poll})
+	prepare := s.refer
+	if opts.Resource != nil {
+		prepare = nil
+	}
+	s.repo = revisions.Open(e, revisions.Options{Prepare: prepare, Poll: opts.Poll})
 	return s
+}
+
+// resource returns that of an item for the store.
+func (s *Source) resource(it *revisions.Item) *xds.Resource {
+	if s.opts.Resource == nil {
+		return it.Resource
+	}
+	if r := s.opts.Resource(it); r != nil {
+		return r
+	}
+	r := it.Resource.Copy() // others may read the item
+	s.refer(r)
+	return r
 }
 
 // refer sets what a resource refers to. What cannot be read may refer to everything.
@@ -140,9 +160,11 @@ func (s *Source) Restore(items []*revisions.Item, mark string) error {
 	if err != nil {
 		return err
 	}
-	for it := range old.All {
-		if it.Resource != nil {
-			s.refer(it.Resource)
+	if s.opts.Resource == nil {
+		for it := range old.All {
+			if it.Resource != nil {
+				s.refer(it.Resource)
+			}
 		}
 	}
 	return s.put(old)
@@ -240,7 +262,7 @@ func (s *Source) put(next *revisions.Snapshot) error {
 		case is == nil:
 			p.delete = append(p.delete, k.Name)
 		default:
-			p.set = append(p.set, is.Resource)
+			p.set = append(p.set, s.resource(is))
 		}
 		return true
 	})

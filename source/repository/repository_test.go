@@ -162,3 +162,60 @@ func TestSource(t *testing.T) {
 	}
 	cancel()
 }
+
+// Who has read the messages for a review, or of what was kept, reads them for the store, too; what he does not know is read here.
+func TestResourceOfReview(t *testing.T) {
+	dir, st := t.TempDir(), store.New()
+	writer := revisions.Open(engine(t, dir), revisions.Options{})
+	commit := func(items ...*revisions.Item) {
+		t.Helper()
+		base, err := writer.Head(t.Context())
+		if err == nil {
+			_, err = writer.Commit(t.Context(), base, base.To(items), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := map[string]*xds.Resource{}
+	knows := func(it *revisions.Item) *xds.Resource {
+		r := it.Resource.Copy()
+		r.Refs = []xds.Ref{{Type: xds.Cluster, Name: "reviewed"}}
+		known[r.Name] = r
+		return r
+	}
+	src := New(engine(t, dir), st, Options{Log: slog.New(slog.DiscardHandler),
+		Review: func(next *revisions.Snapshot) error {
+			for it := range next.All {
+				if it.Resource.Refs != nil {
+					t.Errorf("%s was read before the review", it.Resource.Name)
+				}
+				if known[it.Resource.Name] == nil && it.Resource.Name != "strange" {
+					knows(it)
+				}
+			}
+			return nil
+		},
+		Resource: func(it *revisions.Item) *xds.Resource { return known[it.Resource.Name] },
+	})
+	is := func(name, ref string) {
+		t.Helper()
+		r := st.Snapshot().View("default").Table(xds.Route).Lookup(name)
+		if r == nil || len(r.Refs) != 1 || r.Refs[0].Name != ref || known[name] != nil && known[name] != r {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	kept := []*revisions.Item{route(t, "default", "kept", "x")}
+	knows(kept[0])
+	if err := src.Restore(kept, ""); err != nil {
+		t.Fatal(err)
+	}
+	is("kept", "reviewed")
+	commit(route(t, "default", "kept", "x"), route(t, "default", "a", "x"), route(t, "default", "strange", "one"))
+	if _, err := src.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is("kept", "reviewed")
+	is("a", "reviewed")
+	is("strange", "one")
+}

@@ -26,14 +26,18 @@ import (
 
 // A committing is what commands are told that make a revision.
 type committing struct {
+	output
 	storing
 	note    revisions.Note
 	timeout time.Duration
 }
 
-func (c *committing) flags(f *pflag.FlagSet) {
+func (c *committing) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
 	c.storing.flags(f)
 	c.notes(f)
+	c.output.flags(cmd, "text", "json", "yaml", "name")
 }
 
 // notes are the flags that say who makes a revision, and why.
@@ -53,6 +57,9 @@ func (c *committing) check() error {
 
 // checkRest is check of a command that needs no message.
 func (c *committing) checkRest() error {
+	if err := c.output.check(); err != nil {
+		return err
+	}
 	if c.timeout <= 0 {
 		return errors.New("--timeout: must be more than 0")
 	}
@@ -166,9 +173,8 @@ or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a co
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
 	}
+	a.committing.flags(cmd)
 	f := cmd.Flags()
-	f.SortFlags = false
-	a.committing.flags(f)
 	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")
 	f.StringVar(&a.ifHead, "if-head", "", "commit only if the newest revision is `REV`, such as r412; r0: if there is none")
@@ -231,7 +237,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	return printCommit(cmd, done, a.dryRun)
+	return a.printCommit(cmd, done, a.dryRun)
 }
 
 // doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
@@ -271,11 +277,14 @@ func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
 }
 
 // printCommit says what became of a commit, or what would.
-func printCommit(cmd *cobra.Command, c *adminapi.Commit, dry bool) error {
+func (o *output) printCommit(cmd *cobra.Command, c *adminapi.Commit, dry bool) error {
 	for _, text := range c.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(text))
 	}
 	w := cmd.OutOrStdout()
+	if !o.people() {
+		return data(o, w, c, []*adminapi.Commit{c}, func(c *adminapi.Commit) string { return c.Revision })
+	}
 	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}
 	for _, x := range c.Changes {
 		line := signs[x.Change] + " " + printable.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())

@@ -49,14 +49,11 @@ commit; 4 there is no such revision, or no such group in it; 5 a rollout of the 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "group %s is frozen at %s\n", printable.Line(done.Group), printable.Line(done.Revision))
-			return nil
+			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is frozen at %s", done.Group, done.Revision))
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	c.flags(f)
-	f.StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411; default: the newest")
+	c.flags(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411; default: the newest")
 	usage(cmd)
 	return cmd
 }
@@ -90,15 +87,21 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "group %s is served as in %s, and was frozen at %s\n", printable.Line(done.Group), printable.Line(done.Revision), printable.Line(done.Was))
-			return nil
+			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen at %s", done.Group, done.Revision, done.Was))
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	c.flags(f)
+	c.flags(cmd)
 	usage(cmd)
 	return cmd
+}
+
+// printFreeze says what is served of a group now: a text to people.
+func (o *output) printFreeze(cmd *cobra.Command, done *adminapi.Freeze, text string) error {
+	if !o.people() {
+		return data(o, cmd.OutOrStdout(), done, []*adminapi.Freeze{done}, func(f *adminapi.Freeze) string { return f.Group })
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), printable.Line(text))
+	return nil
 }
 
 // printFrozen says which changes are not served.

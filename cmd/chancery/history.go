@@ -148,12 +148,10 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			return printCommit(cmd, done, false)
+			return c.printCommit(cmd, done, false)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	c.flags(f)
+	c.flags(cmd)
 	usage(cmd)
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -95,16 +94,15 @@ a group is under way.`,
 			if err != nil {
 				return err
 			}
-			printRollout(cmd.OutOrStdout(), list)
+			err = c.printRollout(cmd, list)
 			if list.Items[0].WaitsFor == rollout.Nobody {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
 			}
-			return nil
+			return err
 		},
 	}
+	c.flags(cmd)
 	f := cmd.Flags()
-	f.SortFlags = false
-	c.flags(f)
 	f.StringSliceVar(&steps, "steps", nil, "`SHARES` of the nodes, such as 1%,10%,100%; the last is always all")
 	f.StringSliceVar(&labels, "label", nil, "`KEY=VALUE` in the metadata of nodes that come first; of several all must be there")
 	f.StringSliceVar(&groups, "group", nil, "`GROUP` whose nodes come next; may be repeated")
@@ -179,7 +177,11 @@ func stepsOf(shares, labels, groups []string) (all []adminapi.RolloutStep, err e
 }
 
 // printRollout says where rollouts are.
-func printRollout(w io.Writer, list *adminapi.RolloutList) {
+func (o *output) printRollout(cmd *cobra.Command, list *adminapi.RolloutList) error {
+	w := cmd.OutOrStdout()
+	if !o.people() {
+		return data(o, w, list, list.Items, func(s adminapi.Rollout) string { return s.ID })
+	}
 	for _, s := range list.Items {
 		id, phase := printable.Line(s.ID), rollout.Phase(s.Phase)
 		if s.Revision == "" {
@@ -197,6 +199,7 @@ func printRollout(w io.Writer, list *adminapi.RolloutList) {
 		}
 		fmt.Fprintln(w)
 	}
+	return nil
 }
 
 // groupsIn are those of a rollout, by name.
@@ -232,13 +235,10 @@ commit; 4 there is no such rollout under way; 5 its groups are not frozen as the
 			if err != nil {
 				return err
 			}
-			printRollout(cmd.OutOrStdout(), list)
-			return nil
+			return c.printRollout(cmd, list)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	c.flags(f)
+	c.flags(cmd)
 	usage(cmd)
 	return cmd
 }

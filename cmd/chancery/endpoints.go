@@ -57,7 +57,7 @@ endpoints of the cluster, and removes others: the file (- is stdin) has what PUT
 /api/v1/endpoints/CLUSTER takes.
 
 Exit codes: 0 registered; 1 the server does not take it; 2 wrong usage; 3 no server
-answers, or it lets nobody in; 4 there is no such group, or the server takes no endpoints.`,
+answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 		Example: `  chancery endpoints put backend 10.0.0.1:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints put backend 10.0.0.1:8080 --id pod-1 --ttl 30s --weight 3 --zone eu-1a
   chancery endpoints put backend --file endpoints.json`,
@@ -162,8 +162,8 @@ func endpointsRemove() *cobra.Command {
 or revisions say of the cluster's endpoints counts again, too; if they say nothing, clients
 keep the endpoints that they have.
 
-Exit codes: 0 removed; 1 not, with the reason; 2 wrong usage; 3 no server answers, or it
-lets nobody in; 4 no such endpoint is registered.`,
+Exit codes: 0 removed; 1 not, with the reason; 2 wrong usage; 3 no server answers, it
+lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 		Example: "  chancery endpoints rm backend 10.0.0.1:8080\n  chancery endpoints rm backend --release",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 || (len(args) == 2) == (all || release) {
@@ -198,8 +198,8 @@ func endpointsList() *cobra.Command {
 		Long: `Ls lists what is registered. With -o name it prints the names of clusters, or the ids of
 the endpoints of one.
 
-Exit codes: 0 listed; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 the
-cluster is not registered, or the server takes no endpoints.`,
+Exit codes: 0 listed; 2 wrong usage; 3 no server answers, it lets nobody in, or takes no
+endpoints; 4 the cluster is not registered.`,
 		Example: "  chancery endpoints ls\n  chancery endpoints ls backend -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

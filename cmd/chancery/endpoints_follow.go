@@ -50,7 +50,7 @@ at least. When follow ends, what it has registered stays, or goes with its lease
 given; when it starts again, it removes what went meanwhile, and nothing that others have registered.
 
 Exit codes: 0 ended by a signal; 1 a file cannot be read; 2 wrong usage; 3 the server lets
-nobody in; 4 the server takes no endpoints.`,
+nobody in, or takes no endpoints.`,
 		Example: `  chancery endpoints follow backend dns:backend.example.com:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints follow backend srv:_http._tcp.backend.example.com --ttl 30s
   chancery endpoints follow --file names.txt --dns-server 10.0.0.2:53`,

@@ -15,7 +15,7 @@ import (
 // that is open on this machine is not enough.
 func (s *Server) mayRegister(r *http.Request) error {
 	if s.Endpoints == nil {
-		return &problem{http.StatusNotFound, "", "this server takes no endpoints", "chancery serve --endpoints"}
+		return &problem{http.StatusForbidden, "", "this server takes no endpoints", "chancery serve --endpoints"}
 	}
 	if !s.proven(r) {
 		return &problem{http.StatusForbidden, "", "endpoints are registered by those who show who they are: by a unix socket, a token or a client certificate",

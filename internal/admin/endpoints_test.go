@@ -93,7 +93,7 @@ func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
 		if w := ask(s.Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "show who they are") {
 			t.Errorf("%s: %d %s", what, w.Code, w.Body)
 		}
-		if w := ask(newServer(newFleet()).Handler(loopback), what, ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "serve --endpoints") {
+		if w := ask(newServer(newFleet()).Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "serve --endpoints") {
 			t.Errorf("%s: %d %s", what, w.Code, w.Body)
 		}
 	}

@@ -314,7 +314,7 @@ func TestRegisterLeases(t *testing.T) {
 func TestRegisterIsForThoseWhoShowWhoTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "show who they are")
-		call(t, servedInMemory(t, newServer(newFleet()), ofUnix).ofEndpoints(t)).ends(codes.Unimplemented, "takes no endpoints")
+		call(t, servedInMemory(t, newServer(newFleet()), ofUnix).ofEndpoints(t)).ends(codes.PermissionDenied, "takes no endpoints")
 		s := registering(t)
 		s.Token = func() (string, error) { return "secret", nil }
 		l := servedInMemory(t, s, loopback)

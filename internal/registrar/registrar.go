@@ -77,7 +77,7 @@ func (r *Registrar) Registered(ctx context.Context, p Part) ([]adminapi.Endpoint
 	defer cancel()
 	list, err := r.server.Endpoints(ctx, cmp.Or(p.Group, "default"), p.Cluster)
 	if refused, is := errors.AsType[*adminapi.Refused](err); is && refused.Code == http.StatusNotFound {
-		return nil, nil // a server that takes no endpoints says so to Run
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

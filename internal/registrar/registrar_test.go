@@ -314,7 +314,7 @@ func TestRegistrarAtTheWrongServer(t *testing.T) {
 	r := New(p.Daemon, Options{Log: quiet})
 	_, clusters := r.Clusters(ctx, "", "x")
 	for _, err := range []error{r.Run(ctx), clusters} {
-		if refused, is := errors.AsType[*adminapi.Refused](err); !is || refused.Code != http.StatusNotFound || !Refusing(err) {
+		if refused, is := errors.AsType[*adminapi.Refused](err); !is || refused.Code != http.StatusForbidden || !Refusing(err) {
 			t.Error(err)
 		}
 	}

@@ -29,8 +29,7 @@ const (
 	ok       = 0
 	failed   = 1
 	misuse   = 2
-	noServer = 3 // the server lets nobody in
-	notFound = 4 // the server takes no endpoints
+	noServer = 3 // the server lets nobody in, or takes no endpoints
 )
 
 func main() {
@@ -60,7 +59,7 @@ the name or the number of a port of the slices; it may be left out if there is o
 TCP port of each service is a cluster.
 
 Exit codes: 0 ended by a signal; 1 Kubernetes cannot be asked; 2 wrong usage; 3 the server lets
-nobody in; 4 the server takes no endpoints.
+nobody in, or takes no endpoints.
 
 Examples:
   chancery-k8s backend=shop/backend:http --admin unix:///run/chancery/admin.sock
@@ -163,7 +162,7 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	// What this owner had registered before, and is followed no more, goes once all slices are known, and not before.
 	before, err := reg.Clusters(ctx, f.group, f.owner)
 	if err != nil && ctx.Err() == nil {
-		return refused(stderr, err)
+		return say(stderr, noServer, err)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -179,15 +178,7 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 		})
 	})
 	if err := reg.Run(ctx); err != nil {
-		return refused(stderr, err)
+		return say(stderr, noServer, err)
 	}
 	return ok
-}
-
-// refused prints what the server says.
-func refused(stderr io.Writer, err error) int {
-	if r, is := errors.AsType[*adminapi.Refused](err); is && r.Code == 404 {
-		return say(stderr, notFound, err)
-	}
-	return say(stderr, noServer, err)
 }

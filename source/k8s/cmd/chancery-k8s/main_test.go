@@ -141,7 +141,7 @@ func TestWrongUsage(t *testing.T) {
 		{misuse, "--ttl", []string{"--all", "--ttl", "1ms"}},
 		{misuse, "not the URL", []string{"--all", "--admin", "x"}},
 		{failed, "no such file", []string{"--all", "--kubeconfig", "/x"}},
-		{notFound, "takes no endpoints", []string{"--all", "--admin", url}},
+		{noServer, "takes no endpoints", []string{"--all", "--admin", url}},
 	} {
 		var said strings.Builder
 		if code := run(t.Context(), append([]string{"--kubeconfig", api.Kubeconfig(t)}, c.args...), &said); code != c.code || !strings.Contains(said.String(), c.says) {

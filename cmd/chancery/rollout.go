@@ -317,7 +317,11 @@ func (p *pasting) rollouts(cmd *cobra.Command, list *adminapi.RolloutList) error
 		if s.WaitsFor != "" {
 			why = "waits: " + s.WaitsFor
 		}
-		t.row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused), why)
+		clients, acked, refused := strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused)
+		if rollout.Phase(s.Phase).Ended() { // nobody counts them any more
+			clients, acked, refused = "", "", ""
+		}
+		t.row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, clients, acked, refused, why)
 	}
 	t.print(w, &p.output)
 	return nil

@@ -45,6 +45,24 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return SyncDir(dir)
 }
 
+// Append appends to a file that is as long as the caller knows, and returns when that would outlast a loss of power. It
+// reports whether the file was so, and all of that is done; after an error nobody knows what was appended.
+func Append(path string, size int64, b []byte) (bool, error) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		return false, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return false, err
+	}
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	return err == nil, err
+}
+
 // SyncDir returns when the names in a directory would outlast a loss of power. Not all
 // file systems can do that, which is no error.
 func SyncDir(dir string) error {

@@ -56,6 +56,32 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Only a file that is as long as is known is appended to.
+func TestAppend(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if grew, err := Append(path, 0, []byte("one")); !errors.Is(err, fs.ErrNotExist) || grew {
+		t.Error(grew, err)
+	}
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int64]bool{2: false, 3: true, 4: false} {
+		if grew, err := Append(path, size, []byte(" two")); err != nil || grew != want {
+			t.Error(size, grew, err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "one two" {
+		t.Errorf("%q, %v", got, err)
+	}
+	link := filepath.Join(t.TempDir(), "l")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if grew, err := Append(link, 7, []byte("three")); err != nil || grew {
+		t.Error("a link is followed", err)
+	}
+}
+
 // What somebody else has put there is neither written to nor shared (SAFE-11).
 func TestReplaceOfOthers(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")

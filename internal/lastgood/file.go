@@ -67,6 +67,8 @@ type Type struct {
 	Version   string // said by its source; empty: the hash of its content
 	Withheld  bool   // it has resources that are not kept: what they are is not known
 	Resources []Resource
+
+	gone []string // names of what was removed, sorted, of what has changed (grow.go)
 }
 
 // A Resource is a resource and the place where it stood.
@@ -82,11 +84,20 @@ type Resource struct {
 const chunk = 256
 
 // A file is the first line, the time, messages of resources each with its length
-// (record.go), and the checksum of all of that.
+// (record.go), and the checksum of all of that. One of a large configuration grows (grow.go).
 
-// write writes a configuration.
-func (c Config) write(out io.Writer) error {
+// write writes a configuration. It returns the file, if it may grow.
+func (c Config) write(out io.Writer) (*grown, error) {
 	sum := sha256.New()
+	if c.large() {
+		sized := &counter{out, MaxBytes}
+		if _, err := io.MultiWriter(sized, sum).Write([]byte(grows)); err != nil {
+			return nil, err
+		}
+		err := c.part(sized, sum)
+		size := MaxBytes - sized.left
+		return &grown{c, sum, size, size + size/4, partsMost}, err
+	}
 	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
 	first := magic
 	switch {
@@ -97,8 +108,20 @@ func (c Config) write(out io.Writer) error {
 		first = unmarked
 	}
 	if _, err := w.WriteString(first); err != nil {
-		return err
+		return nil, err
 	}
+	if err := c.body(w); err != nil {
+		return nil, err
+	}
+	if err := w.Flush(); err != nil {
+		return nil, err
+	}
+	_, err := out.Write(sum.Sum(nil))
+	return nil, err
+}
+
+// body writes the time and the records.
+func (c Config) body(w *bufio.Writer) error {
 	if _, err := protodelim.MarshalTo(w, timestamppb.New(c.At)); err != nil {
 		return err
 	}
@@ -123,11 +146,7 @@ func (c Config) write(out io.Writer) error {
 			return err
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := out.Write(sum.Sum(nil))
-	return err
+	return nil
 }
 
 // write writes what a group has.
@@ -155,6 +174,15 @@ func (c Group) write(w *bufio.Writer) error {
 			}
 			rest = rest[n:]
 		}
+		if len(t.gone) > 0 {
+			m := record{url: t.URL, kind: removed}
+			for _, name := range t.gone {
+				m.resources = append(m.resources, appendString(nil, resourceName, name))
+			}
+			if err := m.write(w); err != nil {
+				return err
+			}
+		}
 	}
 	for _, p := range c.Peaks {
 		if err := p.encode().write(w); err != nil {
@@ -180,6 +208,9 @@ var errCut = errors.New("the file is damaged: its checksum does not match")
 
 // parse reads what write wrote.
 func parse(data []byte) (Config, error) {
+	if bytes.HasPrefix(data, []byte(grows)) {
+		return parseGrown(data)
+	}
 	var body []byte
 	ok := false
 	for _, first := range []string{magic, unmarked, before, beforeBefore} {
@@ -197,8 +228,13 @@ func parse(data []byte) (Config, error) {
 	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
 		return Config{}, errCut
 	}
+	return parseBody(body[:len(body)-sha256.Size])
+}
+
+// parseBody reads what body wrote.
+func parseBody(body []byte) (Config, error) {
 	var c Config
-	in := bytes.NewReader(body[:len(body)-sha256.Size])
+	in := bytes.NewReader(body)
 	var at timestamppb.Timestamp
 	if err := (protodelim.UnmarshalOptions{MaxSize: -1}).UnmarshalFrom(in, &at); err != nil {
 		return Config{}, err
@@ -248,6 +284,19 @@ func (c *Group) take(m record) error {
 		return nil
 	}
 	n := len(*types)
+	if m.kind == removed {
+		if n == 0 || (*types)[n-1].URL != m.url {
+			return errCut
+		}
+		for _, b := range m.resources {
+			r, err := decode(nil, b)
+			if err != nil {
+				return err
+			}
+			(*types)[n-1].gone = append((*types)[n-1].gone, r.Name)
+		}
+		return nil
+	}
 	if n == 0 || (*types)[n-1].URL != m.url {
 		*types = append(*types, Type{Type: xds.TypeOf(m.url), Version: m.version, Withheld: m.kind == withheld})
 		n++

@@ -77,6 +77,7 @@ type Keeper struct {
 	dir    string
 	held   *filelock.Held // owned by Open, then by Run or Save; nil: another program has the lock
 	locked chan struct{}  // closed when this one has it
+	file   *grown         // owned as held; nil: it is written anew
 	next   chan Config    // one slot: the newest that is not written
 	failed atomic.Bool    // the last could not be written
 }
@@ -271,7 +272,18 @@ func (k *Keeper) Save(c Config) error {
 			return err
 		}
 	}
-	return durable.Replace(path, 0o600, func(w io.Writer) error { return c.write(&counter{w, MaxBytes}) })
+	file := k.file
+	k.file = nil // nobody knows what is in one that could not be written
+	if !file.grow(path, c) {
+		if err := durable.Replace(path, 0o600, func(w io.Writer) (err error) {
+			file, err = c.write(&counter{w, MaxBytes})
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	k.file = file
+	return nil
 }
 
 // withoutSecrets leaves out each type that has a secret in one of its resources: a resource

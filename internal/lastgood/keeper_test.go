@@ -272,7 +272,7 @@ func TestWithoutSecrets(t *testing.T) {
 // What an older version has kept is of use.
 func TestFormatOfBefore(t *testing.T) {
 	var file bytes.Buffer
-	if err := some(t, 2).write(&file); err != nil {
+	if _, err := some(t, 2).write(&file); err != nil {
 		t.Fatal(err)
 	}
 	old := bytes.Replace(file.Bytes(), []byte(magic), []byte(before), 1)
@@ -401,7 +401,7 @@ func TestNotWritten(t *testing.T) {
 	if err := k.Save(some(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Config{}).write(&counter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
+	if _, err := (Config{}).write(&counter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	free := block(t, dir)

@@ -40,17 +40,23 @@ const (
 )
 
 func (m record) write(w *bufio.Writer) error {
-	b := appendString(nil, recordVersion, m.version)
+	_, err := w.Write(m.encode())
+	return err
+}
+
+// encode returns the message, with its length before it.
+func (m record) encode() []byte {
+	size := 0
+	for _, r := range m.resources {
+		size += len(r) + 16
+	}
+	b := appendString(make([]byte, 0, size+len(m.version)+len(m.url)+64), recordVersion, m.version)
 	for _, r := range m.resources {
 		b = appendBytes(b, recordResources, r)
 	}
 	b = appendString(b, recordURL, m.url)
 	b = appendString(b, recordKind, m.kind)
-	if _, err := w.Write(protowire.AppendVarint(nil, uint64(len(b)))); err != nil {
-		return err
-	}
-	_, err := w.Write(b)
-	return err
+	return append(protowire.AppendVarint(make([]byte, 0, len(b)+10), uint64(len(b))), b...)
 }
 
 func readRecord(in *bytes.Reader) (m record, err error) {

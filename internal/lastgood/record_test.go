@@ -100,7 +100,7 @@ func TestSAFE10Groups(t *testing.T) {
 	peaks := []Peak{{URL: clusterType.URL, N: 30, Until: at}}
 	write := func(c Config) []byte {
 		var out bytes.Buffer
-		if err := c.write(&out); err != nil {
+		if _, err := c.write(&out); err != nil {
 			t.Fatal(err)
 		}
 		return out.Bytes()

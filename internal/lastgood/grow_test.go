@@ -1,0 +1,216 @@
+package lastgood
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// of returns a configuration of more than a file may have that does not grow.
+func of(at int, root, edge map[string]string) Config {
+	list := func(in map[string]string) (all []Resource) {
+		for name, body := range in {
+			r := xds.NewResource(xds.Cluster, name, []byte(body+strings.Repeat("x", large/16)))
+			all = append(all, Resource{Resource: r, File: name + ".yaml", Line: 1, Secret: strings.HasPrefix(body, "secret")})
+		}
+		slices.SortFunc(all, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
+		return all
+	}
+	return Config{
+		At: time.Unix(int64(at), 0), Mark: fmt.Sprintf("mark-%d", at), Types: []Type{{Type: xds.Cluster, Resources: list(root)}},
+		Groups: []Group{{Name: "edge", Types: []Type{{Type: xds.Cluster, Version: edge["r01"], Resources: list(edge)}}, Peaks: []Peak{{xds.Cluster.URL, at / 8, time.Unix(int64(at/8), 0)}}}},
+	}
+}
+
+// told is all that a configuration says.
+func told(c Config) string {
+	var s strings.Builder
+	fmt.Fprintln(&s, c.At.Unix(), c.Mark, len(c.Types), len(c.Gone))
+	for _, g := range append([]Group{{Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}}, c.Groups...) {
+		fmt.Fprintln(&s, g.Name, len(g.Peaks))
+		for _, p := range g.Peaks {
+			fmt.Fprintln(&s, p.URL, p.N, p.Until.Unix())
+		}
+		for _, t := range append(slices.Clone(g.Types), g.Gone...) {
+			fmt.Fprintln(&s, t.URL, t.Version)
+			for _, r := range t.Resources {
+				fmt.Fprintln(&s, r.Name, r.Version, r.Sum, r.File, r.Line, r.Col, r.Path, r.OnDemand)
+			}
+		}
+	}
+	return s.String()
+}
+
+// What a large configuration becomes costs what has changed: the file grows by that, and is written anew now and then. Wherever a
+// program was killed while it wrote, the file says the last that was written as a whole.
+func TestSAFE10Grows(t *testing.T) {
+	k, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(k.Dir(), name)
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	root, edge := map[string]string{}, map[string]string{}
+	for i := range 20 {
+		root[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	var was []byte
+	var before string
+	grew := 0
+	for at := range 60 {
+		in := root
+		if r.IntN(2) == 0 {
+			in = edge
+		}
+		at++
+		switch one := fmt.Sprintf("r%02d", r.IntN(24)); r.IntN(4) {
+		case 0:
+			if len(root) > 17 || in[one] == "" {
+				delete(in, one)
+			}
+		default:
+			in[one] = fmt.Sprint(at)
+		}
+		c := of(at, root, edge)
+		if r.IntN(8) == 0 {
+			c.Gone = []Type{{Type: xds.Route, Resources: []Resource{{Resource: xds.NewResource(xds.Route, "gone", []byte("b"))}}}}
+		}
+		if err := k.Save(c); err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.Load()
+		if err != nil || told(got) != told(c) {
+			t.Fatalf("seed %d: %v\n%s\nwant\n%s", seed, err, told(got), told(c))
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was != nil && bytes.HasPrefix(data, was) {
+			grew++
+			if n := len(data) - len(was); n > 3*large/16 {
+				t.Errorf("one change is %d bytes", n)
+			}
+			for range 5 {
+				cut := len(was) + r.IntN(len(data)-len(was))
+				if got, err := parse(data[:cut]); err != nil || told(got) != before {
+					t.Fatalf("seed %d: cut at %d of %d to %d: %v", seed, cut, len(was), len(data), err)
+				}
+			}
+			// Not all of it has come to the disk.
+			if got, err := parse(append(slices.Clone(was), make([]byte, len(data)-len(was))...)); err != nil || told(got) != before {
+				t.Error(err)
+			}
+			other := slices.Clone(data)
+			other[r.IntN(len(was)-len(grows))+len(grows)] ^= 1
+			if got, err := parse(other); err == nil && told(got) == told(c) {
+				t.Errorf("seed %d: what is damaged is read", seed)
+			}
+		}
+		was, before = data, told(c)
+	}
+	if grew < 30 || grew == 59 {
+		t.Errorf("grew %d times", grew)
+	}
+}
+
+// Of a file that is not the one that was written, or cannot be written to its end, nothing is taken for known.
+func TestSAFE10GrowsNoOther(t *testing.T) {
+	k, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(k.Dir(), name)
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	at := 0
+	save := func() {
+		t.Helper()
+		at++
+		many["r03"] = fmt.Sprint(at)
+		c := of(at, many, nil)
+		if err := k.Save(c); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.Load(); err != nil || told(got) != told(c) {
+			t.Fatal(err)
+		}
+	}
+	save()
+	save()
+	for name, damage := range map[string]func() error{
+		"cut":     func() error { return os.Truncate(path, 100) },
+		"gone":    func() error { return os.Remove(path) },
+		"a link":  func() error { return errors.Join(os.Remove(path), os.Symlink("/dev/null", path)) },
+		"another": func() error { return os.WriteFile(path, []byte("other"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			save()
+			save()
+		})
+	}
+	// It is written anew before reading it takes long.
+	info, _ := os.Stat(path)
+	for range partsMost + 1 {
+		many["r03"] = "" // as small as can be
+		at++
+		c := of(at, many, nil)
+		if err := k.Save(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := os.Stat(path); err != nil || os.SameFile(info, now) {
+		t.Error("it was not written anew", err)
+	}
+}
+
+// A secret that is another one now, or gone, is not on the disk any more.
+func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
+	k, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	at := 0
+	has := func(text string, want bool) {
+		t.Helper()
+		at++
+		if err := k.Save(of(at, many, nil)); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(k.Dir(), name))
+		if err != nil || bytes.Contains(data, []byte(text)) != want {
+			t.Errorf("%q is there: %t, %v", text, !want, err)
+		}
+	}
+	many["r01"] = "secret one"
+	has("secret one", true)
+	many["r02"] = "something else"
+	has("secret one", true)
+	many["r01"] = "secret two"
+	has("secret one", false)
+	delete(many, "r01")
+	has("secret two", false)
+	many["r04"] = "secret three" // it comes, and nothing goes
+	has("secret three", true)
+	many["r04"] = "none"
+	has("secret three", false)
+}

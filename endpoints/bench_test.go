@@ -2,28 +2,33 @@ package endpoints
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 )
 
-// BenchmarkTake is what a change of one endpoint of 100 costs until its assignment is ready to be served.
+// BenchmarkTake is what a change of one endpoint of 100 costs until its assignment is ready to be served. Of many clusters few are
+// in the caches of the processor.
 func BenchmarkTake(b *testing.B) {
-	for _, zones := range []int{1, 3} {
-		b.Run(fmt.Sprint(zones, " zones"), func(b *testing.B) {
-			var s Set
-			put := func(i, port int) {
-				v := fmt.Appendf(nil, `{"address":"10.0.0.%d","port":%d,"locality":{"region":"r","zone":"z%d"}}`, i, port, i%zones)
-				if _, err := s.Apply(Change{Key: Key{Cluster{"default", "c"}, fmt.Sprint(i)}, Value: v}); err != nil {
-					b.Fatal(err)
+	for _, clusters := range []int{1, 1000} {
+		for _, zones := range []int{1, 3} {
+			b.Run(fmt.Sprint(clusters, " clusters, ", zones, " zones"), func(b *testing.B) {
+				var s Set
+				put := func(n, port int) {
+					v := fmt.Appendf(nil, `{"address":"10.%d.%d.%d","port":%d,"hostname":"host","locality":{"region":"r","zone":"z%d"}}`, n>>16, n>>8&255, n&255, port, n%zones)
+					if _, err := s.Apply(Change{Key: Key{Cluster{"default", fmt.Sprint("c", n/100)}, fmt.Sprint(n)}, Value: v}); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			for i := range 100 {
-				put(i, 80)
-			}
-			b.ReportAllocs()
-			for n := 0; b.Loop(); n++ {
-				put(n%100, 81+n/100%2)
+				for n := range 100 * clusters {
+					put(n, 80)
+				}
 				s.Take()
-			}
-		})
+				b.ReportAllocs()
+				for n := 0; b.Loop(); n++ {
+					put(rand.IntN(100*clusters), 81+n%1000)
+					s.Take()
+				}
+			})
+		}
 	}
 }

@@ -1,10 +1,8 @@
 package endpoints
 
 import (
-	"cmp"
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -80,16 +78,6 @@ func value(v any) (b []byte) {
 	return protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 0) // null
 }
 
-// A place is what the endpoints of one LocalityLbEndpoints have in common.
-type place struct {
-	priority int
-	Locality
-}
-
-func (p place) compare(o place) int {
-	return cmp.Or(cmp.Compare(p.priority, o.priority), cmp.Compare(p.Region, o.Region), cmp.Compare(p.Zone, o.Zone), cmp.Compare(p.SubZone, o.SubZone))
-}
-
 // assignment encodes the ClusterLoadAssignment of a cluster.
 //
 // Of two with the same address the first is there: gRPC refuses an assignment that has one twice.
@@ -97,41 +85,13 @@ func (p place) compare(o place) int {
 // of the first choice goes. A locality has the weight of its endpoints, since gRPC
 // leaves out one without; Envoy reads it only where a cluster asks for it.
 func assignment(name string, c *cluster) []byte {
-	type part struct {
-		place
-		weight uint64
-		lbs    []*entry
-		bytes  int // of lbs
+	parts := c.parts
+	if c.twice > 0 {
+		parts = c.once()
 	}
-	seen := map[netip.AddrPort]bool{}
-	at := map[place]*part{}
-	var parts []*part
-	var p *part
 	size := len(name) + 16
-	for _, e := range c.entries {
-		if c.twice > 0 {
-			if seen[e.addr] {
-				continue
-			}
-			seen[e.addr] = true
-		}
-		if in := (place{e.Priority, e.Locality}); p == nil || p.place != in {
-			if p = at[in]; p == nil {
-				p = &part{place: in}
-				if len(parts) == 0 { // often the only one
-					p.lbs = make([]*entry, 0, len(c.entries))
-				}
-				at[in], parts = p, append(parts, p)
-			}
-		}
-		p.weight += uint64(max(e.Weight, 1))
-		p.lbs = append(p.lbs, e)
-		p.bytes += len(e.lb)
-		size += len(e.lb)
-	}
-	slices.SortFunc(parts, func(a, b *part) int { return a.compare(b.place) })
 	for _, p := range parts {
-		size += len(p.Region) + len(p.Zone) + len(p.SubZone) + 40 // of lengths and numbers
+		size += len(p.lbs) + len(p.Region) + len(p.Zone) + len(p.SubZone) + 40 // of lengths and numbers
 	}
 	b := appendText(make([]byte, 0, size), 1, name)
 	rank := uint64(0)
@@ -145,11 +105,9 @@ func assignment(name string, c *cluster) []byte {
 		}
 		tail := appendNumber(appendMessage(nil, 3, appendNumber(nil, 1, p.weight)), 5, rank)
 		// Endpoints are many: they are written once, to where they stay.
-		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(len(head)+p.bytes+len(tail)))
+		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(len(head)+len(p.lbs)+len(tail)))
 		b = append(b, head...)
-		for _, e := range p.lbs {
-			b = append(b, e.lb...)
-		}
+		b = append(b, p.lbs...)
 		b = append(b, tail...)
 	}
 	return b

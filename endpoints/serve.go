@@ -61,16 +61,22 @@ func (r *Registry) room(c Change) error {
 	if at == nil && len(r.set.clusters) >= 2*r.opts.MaxClusters {
 		return &LimitError{"clusters", 2 * r.opts.MaxClusters}
 	}
-	if _, has := at.find(c.ID); c.ID == "" || has {
+	if c.ID == "" {
 		return nil
 	}
+	var full error
 	if at != nil && len(at.entries) >= 2*r.opts.PerCluster {
-		return &LimitError{"endpoints of a cluster", 2 * r.opts.PerCluster}
+		full = &LimitError{"endpoints of a cluster", 2 * r.opts.PerCluster}
 	}
 	if r.set.len >= 2*r.opts.MaxEndpoints {
-		return &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
+		full = &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
 	}
-	return nil
+	if full != nil { // who has a place keeps it
+		if _, has := at.find(c.ID); has {
+			return nil
+		}
+	}
+	return full
 }
 
 // serve puts what has changed into the store.

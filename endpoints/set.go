@@ -44,6 +44,7 @@ type Set struct {
 type cluster struct {
 	claimed bool // its own key is there
 	entries []*entry
+	parts   []*part                // the same by place, in the order of places
 	addrs   map[netip.AddrPort]int // how many entries have an address
 	twice   int                    // entries whose address another one has, too
 }
@@ -94,7 +95,7 @@ func (c *cluster) find(id string) (int, bool) {
 	if c == nil {
 		return 0, false
 	}
-	return slices.BinarySearchFunc(c.entries, id, func(e *entry, id string) int { return cmp.Compare(e.id, id) })
+	return find(c.entries, id)
 }
 
 // get returns an entry; nil if there is none.
@@ -169,6 +170,7 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 			}
 		}
 	}
+	at.move(id, old, e)
 	switch {
 	case e == nil && !has:
 		return false

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -113,6 +114,11 @@ func (k *Kept) hear(changes []Change, reset bool) {
 		}
 	}
 	for _, c := range changes {
+		if c.Value != nil && c.ID == "" {
+			c.Value = []byte("{}") // whatever it was
+		} else if c.Value != nil && !json.Valid(c.Value) {
+			continue // what was there before stays, as it does where it is served
+		}
 		k.news[c.Key] = Change{Key: c.Key, Value: c.Value}
 	}
 	k.told = true

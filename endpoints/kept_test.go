@@ -152,3 +152,44 @@ func TestKept(t *testing.T) {
 		r.stop()
 	})
 }
+
+// What somebody else has written where registrations are kept, and nobody can read, keeps nothing else from the disk.
+func TestKeptBesideNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := &logtest.Log{}
+		k, err := Keep(e, t.TempDir(), time.Second, slog.New(slog.NewTextHandler(said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { k.Watch(ctx, func([]Change, bool) {}) })
+		x := Cluster{"default", "x"}
+		good := `{"address":"10.0.0.1","port":80}`
+		for _, all := range [][]Change{
+			{put(t, Key{x, "a"}, good), put(t, Key{x, "b"}, good)},
+			{put(t, Key{x, "a"}, `{`), put(t, Key{Cluster: x}, `x`), put(t, Key{x, "c"}, good), {Key: Key{x, "b"}}},
+		} {
+			if err := e.Write(ctx, all); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		cancel()
+		running.Wait()
+		has := map[string]string{}
+		for _, c := range k.disk.all() {
+			has[c.ID] = string(c.Value)
+		}
+		if len(has) != 3 || has["a"] != good || has["c"] != good || has[""] != "{}" || said.String() != "" {
+			t.Errorf("%v\n%s", has, said)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

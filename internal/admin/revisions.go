@@ -245,15 +245,20 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
-// asksFor reads what somebody wants who may change the store, and returns who that is.
-func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any) (who string, err error) {
+// asksFor reads what somebody wants who may change the store, and has the author say who that is. A check is of the message and the author.
+func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
 	if q := queryOf(r); q.err != nil {
-		return "", q.err
+		return q.err
 	}
-	if who, err = s.mayCommit(r); err == nil {
+	who, err := s.mayCommit(r)
+	if err == nil {
 		err = body(w, r, maxBody, in)
 	}
-	return who, err
+	if err == nil {
+		err = check(*message, *author)
+	}
+	*author = ledger.Claimed(who, *author)
+	return err
 }
 
 func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
@@ -367,11 +372,11 @@ func checkNote(message string, others ...string) error {
 	if strings.TrimSpace(message) == "" {
 		return wrong("message", "is missing: say why, for who reads the history", "")
 	}
-	return checkTexts(append(others, message)...)
+	return checkTexts(message, others...)
 }
 
-func checkTexts(all ...string) error {
-	for _, text := range all {
+func checkTexts(message string, others ...string) error {
+	for _, text := range append(others, message) {
 		if len(text) > maxNote {
 			return wrong("message", "a text of the note is too long", "")
 		}
@@ -381,11 +386,7 @@ func checkTexts(all ...string) error {
 
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	var in adminapi.NoteRequest
-	who, err := s.asksFor(w, r, &in)
-	if err == nil {
-		err = checkNote(in.Message, in.Author)
-	}
-	if err != nil {
+	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
 	n, err := revisionOf(r)
@@ -395,9 +396,8 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	if n == 0 {
 		return wrong("rev", "must be a number: the newest is served already", "")
 	}
-	who = ledger.Claimed(who, in.Author)
-	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: who, Message: in.Message})
-	return s.changed(w, "commit", who, in.Message, c, err)
+	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
+	return s.changed(w, "commit", in.Author, in.Message, c, err)
 }
 
 // changed answers what became of a change of the store.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
 )
 
 // A Steering says which revision is served of a group of the store: freezes and rollouts. The author of a request is one who is known. What
@@ -20,30 +19,20 @@ type Steering interface {
 
 func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 	var in adminapi.FreezeRequest
-	who, err := s.asksFor(w, r, &in)
-	if err == nil {
-		err = checkNote(in.Message, in.Author)
-	}
-	if err != nil {
+	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
 	group := r.PathValue("group")
-	in.Author = ledger.Claimed(who, in.Author)
 	done, err := s.Revisions.Steering.Freeze(r.Context(), group, in)
 	return s.changed(w, "freeze of group "+group, in.Author, in.Message, done, err)
 }
 
 func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
 	var in adminapi.NoteRequest
-	who, err := s.asksFor(w, r, &in)
-	if err == nil {
-		err = checkTexts(in.Message, in.Author)
-	}
-	if err != nil {
+	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkTexts); err != nil {
 		return err
 	}
 	group := r.PathValue("group")
-	in.Author = ledger.Claimed(who, in.Author)
 	done, err := s.Revisions.Steering.Unfreeze(r.Context(), group, in)
 	return s.changed(w, "unfreeze of group "+group, in.Author, in.Message, done, err)
 }
@@ -62,14 +51,9 @@ func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
 	var in adminapi.RolloutRequest
-	who, err := s.asksFor(w, r, &in)
-	if err == nil {
-		err = checkNote(in.Message, in.Author)
-	}
-	if err != nil {
+	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
-	in.Author = ledger.Claimed(who, in.Author)
 	list, err := s.Revisions.Steering.StartRollout(r.Context(), in)
 	what := "start of a rollout to " + in.Revision
 	if err == nil {
@@ -82,19 +66,14 @@ func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Request) error {
 	check := checkTexts
 	if change == "promote" {
-		check = func(all ...string) error { return checkNote(all[0], all[1:]...) }
+		check = checkNote
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var in adminapi.NoteRequest
-		who, err := s.asksFor(w, r, &in)
-		if err == nil {
-			err = check(in.Message, in.Author)
-		}
-		if err != nil {
+		if err := s.asksFor(w, r, &in, &in.Message, &in.Author, check); err != nil {
 			return err
 		}
 		id := r.PathValue("id")
-		in.Author = ledger.Claimed(who, in.Author)
 		list, err := s.Revisions.Steering.ChangeRollout(r.Context(), id, change, in)
 		return s.steered(w, change+" of rollout "+id, in.Author, in.Message, list, err)
 	}

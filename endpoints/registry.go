@@ -86,7 +86,14 @@ func (r *Registry) List(group, name string) []Listed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []Listed
-	for c, at := range r.set.clusters {
+	from := r.set.clusters
+	if one := (Cluster{group, name}); group != "" && name != "" { // who asks for each of many does not come by all others
+		from = map[Cluster]*cluster{}
+		if at := r.set.clusters[one]; at != nil {
+			from[one] = at
+		}
+	}
+	for c, at := range from {
 		if group != "" && c.Group != group || name != "" && c.Name != name {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -323,6 +324,22 @@ func TestRegistrarAtTheWrongServer(t *testing.T) {
 			t.Error(code)
 		}
 	}
+}
+
+type silent struct{}
+
+func (silent) Send([]adminapi.EndpointLine) (int, error) { return 1, nil }
+
+// A server that takes what it is told and says nothing loses its stream after 30 s: another one may be in its place.
+func TestAnswerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{stream: silent{}, answers: make(chan adminapi.EndpointLines)}
+		s.cancel = func(err error) { s.end = err; close(s.answers) }
+		began := time.Now()
+		if _, _, err := s.send(nil); !errors.Is(err, errLate) || time.Since(began) != 30*time.Second {
+			t.Error(err, time.Since(began))
+		}
+	})
 }
 
 // What goes, goes when what comes is there.

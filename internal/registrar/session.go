@@ -16,7 +16,9 @@ import (
 // A session is a stream to the server, and what it has been told by that.
 type session struct {
 	*Registrar
-	stream  *adminapi.EndpointStream
+	stream interface { // of the admin API
+		Send(all []adminapi.EndpointLine) (int, error)
+	}
 	cancel  context.CancelCauseFunc     // ends the stream
 	answers chan adminapi.EndpointLines // closed when the stream has ended
 	end     error                       // why, once it is closed

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -115,16 +116,18 @@ func same(a, b revisions.Hold) bool {
 
 // who has changed a hold, and why: who froze the group, or began a rollout, or wanted its step. The message says the rest.
 func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
-	if !same(was, is) {
+	n := cmp.Or(is.Next, was.Next)
+	if n == nil {
 		return is
 	}
-	n := is.Next
-	if n == nil {
-		n = was.Next
-	}
 	s, err := a.rollout(ctx, n.Rollout)
+	done := err == nil && s.Phase == rollout.Done && is.Next == nil && is.Number == n.Number
 	switch {
+	case !same(was, is) && !done:
+		return is
 	case err != nil:
+	case done && s.By == "": // who began it had no part in that
+		by.Message = "rollout " + s.ID + " is done: enough clients have accepted it, for its bake time"
 	case was.Next == nil:
 		by.Author, by.Message = s.Author, s.Message
 	default: // who wanted it is told by itself

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/rollout"
@@ -73,6 +75,26 @@ func TestAuditor(t *testing.T) {
 		}
 		text := map[string]string{"promote": ", rollout " + id + " to r3 at step 2 by ben: promote [ben, promote]", "abort": " by ben: abort [ben, abort]"}[change]
 		tells("r2 group edge is frozen at r2" + text)
+	}
+	for by, text := range map[string]string{"": ": rollout ID is done: enough clients have accepted it, for its bake time [, rollout ID is done: enough clients have accepted it, for its bake time]", "ben": " by ben: promote [ben, promote]"} {
+		hold(func(holds map[string]revisions.Hold) { holds["edge"] = revisions.Hold{Number: 2} })
+		list, err := steer.StartRollout(t.Context(), adminapi.RolloutRequest{Revision: "r3", Steps: []adminapi.RolloutStep{{Percent: 100}}, Author: "eve", Message: "try"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := list.Items[0].ID
+		if err := a.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if by != "" {
+			_, err = steer.ChangeRollout(t.Context(), id, "promote", adminapi.NoteRequest{Author: by})
+		} else {
+			_, err = rollout.Change(t.Context(), e, repo, id, func(s *rollout.State) error { s.Go(time.Now(), ""); return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tells("r3 group edge is frozen at r3" + strings.ReplaceAll(text, "ID", id))
 	}
 	hold(func(holds map[string]revisions.Hold) {
 		holds["edge"] = revisions.Hold{Number: 2, Author: "ana", Message: "sale"}

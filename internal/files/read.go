@@ -32,6 +32,8 @@ func (s Stamp) Modified() time.Time { return s.mtime }
 func NotRegular(m fs.FileMode) error {
 	kind := "special file"
 	switch {
+	case m.IsDir():
+		kind = "directory"
 	case m&fs.ModeNamedPipe != 0:
 		kind = "named pipe"
 	case m&fs.ModeSocket != 0:

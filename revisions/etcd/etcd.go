@@ -96,8 +96,8 @@ func Open(o Options) (*Engine, error) {
 	timeout := cmp.Or(o.Timeout, 5*time.Second)
 	config := clientv3.Config{
 		TLS: o.TLS, Username: o.Username, Password: o.Password,
-		DialTimeout:       timeout * 9 / 10, // of a token: what is wrong is said before a request's time is over
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
+		DialTimeout:       timeout * 9 / 10,                                        // of a token: what is wrong is said before a request's time is over
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, // of what waits for something: an etcd ends the connection of who pings and asks nothing
 		Logger: zap.NewNop(), DialOptions: o.dial,
 	}
 	for _, e := range o.Endpoints {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/chancery-xds/chancery/internal/durable"
+	"github.com/chancery-xds/chancery/internal/files"
 )
 
 // A disk is what the engine asks of the system. Tests have one that loses what was not synced.
@@ -23,7 +24,16 @@ type disk interface {
 
 type system struct{}
 
-func (system) Read(path string) ([]byte, error)       { return os.ReadFile(path) }
+// maxFile is how large a file of the store may be, in bytes. Of what this version writes none is larger than
+// [revisions.MaxValue]; earlier ones wrote larger heads.
+const maxFile = 64 << 20
+
+// Read reads no pipe or device, which might never end.
+func (system) Read(path string) ([]byte, error) {
+	b, _, err := files.Read(path, maxFile)
+	return b, err
+}
+
 func (system) List(dir string) ([]os.DirEntry, error) { return os.ReadDir(dir) }
 func (system) Mkdir(path string) error                { return os.Mkdir(path, 0o700) }
 func (system) Rename(from, to string) error           { return os.Rename(from, to) }

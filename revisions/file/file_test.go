@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -87,5 +89,38 @@ func TestGone(t *testing.T) {
 	}
 	if b, err := e.Get(t.Context(), "a/b"); string(b) != "x" || list("a/") != nil {
 		t.Error(string(b), err)
+	}
+}
+
+// What is in the place of a file and might never end, or is larger than any that is written, is not read.
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		make func(path string) error
+		want string
+	}{
+		"device":    {func(path string) error { return os.Symlink("/dev/zero", path) }, "a device, not a regular file"},
+		"pipe":      {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "a named pipe, not a regular file"},
+		"directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "a directory, not a regular file"},
+		"large": {func(path string) error {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Truncate(path, maxFile+1)
+		}, "more than the limit"},
+	} {
+		if err := c.make(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := e.Get(t.Context(), name); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), name+": ") {
+			t.Errorf("%s: %d bytes, %v, want %s", name, len(b), err, c.want)
+		}
+		if err := e.PutIfAbsent(t.Context(), name, []byte("x")); err == nil {
+			t.Errorf("%s is taken for what was put", name)
+		}
 	}
 }

@@ -66,6 +66,20 @@ type life struct {
 	from, to int
 }
 
+// A lifetime is all lives of a resource, one after the other, and which have a content.
+type lifetime struct {
+	all []life
+	of  map[string][]int
+}
+
+func (l *lifetime) begin(content string, at int) {
+	if n := len(l.all); n > 0 {
+		l.all[n-1].to = at
+	}
+	l.of[content] = append(l.of[content], len(l.all))
+	l.all = append(l.all, life{content, at, forever})
+}
+
 const forever = int(^uint(0) >> 1)
 
 // Check returns all that is wrong with a record.
@@ -74,19 +88,20 @@ const forever = int(^uint(0) >> 1)
 // must be a subsequence of the heads: there must be revisions, none before the one that
 // precedes it, each of which has what it was told then. The earliest that can be is the one that leaves most for the rest.
 func Check(r Record) []Violation {
-	lives := map[string][]life{}
+	lives := map[string]*lifetime{}
 	last := map[string]string{}
 	for i, c := range r.Heads {
 		for resource, content := range c.changes {
 			if last[resource] == content {
 				continue
 			}
-			all := lives[resource]
-			if all == nil {
-				all = []life{{"", 0, i + 1}} // before the first time there was none
+			l := lives[resource]
+			if l == nil {
+				l = &lifetime{of: map[string][]int{}}
+				l.begin("", 0) // before the first time there was none
+				lives[resource] = l
 			}
-			all[len(all)-1].to = i + 1
-			lives[resource] = append(all, life{content, i + 1, forever})
+			l.begin(content, i+1)
 			last[resource] = content
 		}
 	}
@@ -120,7 +135,7 @@ func (c Commit) equal(o Commit) bool {
 	return maps.Equal(c.Set, o.Set) && slices.Equal(slices.Sorted(slices.Values(c.Removed)), slices.Sorted(slices.Values(o.Removed)))
 }
 
-func (c *Client) check(lives map[string][]life, last map[string]string) (wrong []Violation) {
+func (c *Client) check(lives map[string]*lifetime, last map[string]string) (wrong []Violation) {
 	add := func(k Kind, format string, args ...any) {
 		wrong = append(wrong, Violation{k, c.Name, fmt.Sprintf(format, args...)})
 	}
@@ -137,17 +152,17 @@ func (c *Client) check(lives map[string][]life, last map[string]string) (wrong [
 		if s.Content == "" {
 			delete(has, s.Resource)
 		}
-		known := false
-		fits := slices.IndexFunc(lives[s.Resource], func(l life) bool {
-			known = known || l.content == s.Content
-			return l.content == s.Content && l.to > at
-		})
+		l := lives[s.Resource]
+		if l == nil {
+			l = &lifetime{}
+		}
+		fits := slices.IndexFunc(l.of[s.Content], func(n int) bool { return l.all[n].to > at })
 		switch {
 		case fits >= 0:
-			at = max(at, lives[s.Resource][fits].from)
-		case !c.Delta && lingers(lives[s.Resource], s.Content, at):
+			at = max(at, l.all[l.of[s.Content][fits]].from)
+		case !c.Delta && lingers(l.all, s.Content, at):
 			add(Lingers, "is told %s=%q by %s (%d), which was removed before r%d", s.Resource, s.Content, s.By, i, at)
-		case known:
+		case len(l.of[s.Content]) > 0:
 			add(Older, "is told %s=%q by %s (%d), which nothing has from r%d on, and it knew of that", s.Resource, s.Content, s.By, i, at)
 		default:
 			add(Unknown, "is told %s=%q by %s (%d), which no revision has", s.Resource, s.Content, s.By, i)

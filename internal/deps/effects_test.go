@@ -265,6 +265,7 @@ var effects = map[string]string{
 	"source/repository wait timer":                  "a write a second, and a look though nobody rings",
 	"source/repository asks mutex":                  "what is asked of the repository; held for memory only",
 	"source/repository asks.join goroutine":         "reads the head for all who ask at once; ends within 2 s of the last of them",
+	"source/repository Source.readHead goroutine":   "a read of the head by an engine that may not end with its context; one at a time",
 	"source/repository asks.answer clock":           "since when nobody knows what is the newest",
 	"internal/rollout Runner mutex":                 "what is served; held for memory only",
 	"internal/rollout Runner.say goroutine":         "says how clients take a rollout; ends with it",

@@ -53,6 +53,8 @@ type asks struct {
 	news chan struct{} // closed when something else is served, or is not; nil: nobody waits for that
 	last error         // why what was newest was not served
 	away *BehindError  // the last round has failed; nil: it has not
+
+	read <-chan struct{} // closed when the last read has ended; nil: there was none. Owned by the goroutine that answers
 }
 
 // A round is a read of the head, and whether it is served.
@@ -127,7 +129,7 @@ func (s *Source) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	before := s.State()
-	n, err := s.repo.Newest(ctx)
+	n, err := s.readHead(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -155,6 +157,36 @@ func (s *Source) ask() error {
 		}
 	}
 }
+
+// readHead reads the head. An engine that does not end with ctx is left behind, and asked nothing more before it has.
+func (s *Source) readHead(ctx context.Context) (n revisions.State, err error) {
+	if s.asks.read != nil {
+		select {
+		case <-s.asks.read:
+		case <-ctx.Done():
+			return n, errSilent
+		}
+	}
+	type result struct {
+		n   revisions.State
+		err error
+	}
+	done, read := make(chan result, 1), make(chan struct{})
+	s.asks.read = read
+	go func() {
+		defer close(read)
+		n, err := s.repo.Newest(ctx)
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-ctx.Done():
+		return n, errSilent
+	}
+}
+
+var errSilent = fmt.Errorf("%w: it does not answer", revisions.ErrUnavailable)
 
 // Repository is what the source reads. Who asks it for revisions shares what is served already.
 func (s *Source) Repository() *revisions.Repository { return s.repo }

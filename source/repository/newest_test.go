@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chancery-xds/chancery/revisions"
@@ -158,4 +159,44 @@ func TestNewestBackwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	backwards(revisions.ErrUnavailable)
+}
+
+// A deaf engine does not answer before it is let, whatever its context says.
+type deaf struct {
+	revisions.Engine
+	let  chan struct{}
+	gets atomic.Int64
+}
+
+func (d *deaf) Get(ctx context.Context, key string) ([]byte, error) {
+	d.gets.Add(1)
+	<-d.let
+	return d.Engine.Get(ctx, key)
+}
+
+// Nobody waits longer than it says for an engine that ignores its context, which is asked once, and again when it has answered.
+func TestNewestOfADeafEngine(t *testing.T) {
+	at := t.TempDir()
+	commitAll(t, revisions.Open(engine(t, at), revisions.Options{}), route(t, "default", "a", "one"))
+	synctest.Test(t, func(t *testing.T) {
+		e := &deaf{Engine: engine(t, at), let: make(chan struct{})}
+		src := New(e, store.New(), Options{})
+		for range 3 {
+			began := time.Now()
+			err := src.Newest(t.Context(), true)
+			if _, ok := errors.AsType[*BehindError](err); !ok || !errors.Is(err, revisions.ErrUnavailable) || time.Since(began) != lookTime {
+				t.Error(err, time.Since(began))
+			}
+		}
+		if n := e.gets.Load(); n != 1 {
+			t.Errorf("%d reads", n)
+		}
+		close(e.let)
+		if _, err := src.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := src.Newest(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -16,7 +16,6 @@ import (
 	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/store"
 )
 
 // revisions is what the admin API knows of the store; nil: there is none.
@@ -26,9 +25,7 @@ func (s *serving) revisions() *admin.Revisions {
 		return nil
 	}
 	finder := internalsecret.NewFinder(s.types)
-	// What is reviewed is to the one before it what a revision is to the one before: most is the same, and is not read again.
-	var reviewing sync.Mutex
-	quiet := dir.New("", store.New(), d.options(slog.New(slog.DiscardHandler)))
+	var reviewing sync.Mutex // one at a time: each takes memory
 	return &admin.Revisions{
 		Repo:  d.repo.Repository(),
 		Write: s.storeWrite,
@@ -50,6 +47,7 @@ func (s *serving) revisions() *admin.Revisions {
 		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
 			reviewing.Lock()
 			defer reviewing.Unlock()
+			quiet := d.as.Beside(d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(applied.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}

@@ -53,6 +53,37 @@ func TestRestoreAgain(t *testing.T) {
 	}
 }
 
+// What is restored beside a source shares what is the same with it, and changes nothing there.
+func TestBeside(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	st := store.New()
+	src := New("", st, Options{Log: log})
+	if err := src.Beside(Options{Log: log}).Restore(kept(3, 200, 0)); err != nil { // of nothing
+		t.Fatal(err)
+	}
+	if err := src.Restore(kept(3, 200, 0)); err != nil {
+		t.Fatal(err)
+	}
+	version := st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version()
+	here := src.home.world.types[xds.Cluster.URL].at
+	next := kept(3, 200, 1)
+	next.Types[0].Resources = next.Types[0].Resources[:2]
+	quiet := src.Beside(Options{Log: log, References: true})
+	if err := quiet.Restore(next); err != nil {
+		t.Fatal(err)
+	}
+	there := quiet.home.world.types[xds.Cluster.URL].at
+	if len(there) != 2 || there["c000001"].Resource != here["c000001"].Resource || there["c000000"].Resource == here["c000000"].Resource {
+		t.Errorf("%v, beside %v", there, here)
+	}
+	if len(here) != 3 || here["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
+		t.Error("it is another one here")
+	}
+	if _, ok := src.Within("default", xds.Cluster, "c000002"); !ok {
+		t.Error("it is gone here")
+	}
+}
+
 // BenchmarkRestore is what a revision costs in which one cluster of 1 KB is another one.
 func BenchmarkRestore(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {

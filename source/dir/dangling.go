@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,10 +76,8 @@ func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (fou
 func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dangling) {
 	w := r.worlds[group]
 	collections := map[string]map[string]bool{}
-	for _, url := range slices.Sorted(maps.Keys(w.types)) {
-		c := w.types[url]
-		for _, name := range slices.Sorted(maps.Keys(c.at)) {
-			l := c.at[name]
+	for _, c := range w.types {
+		for name, l := range c.at {
 			for _, ref := range l.Refs {
 				if ref.Name == xds.Wildcard || w.has(ref, collections) || elsewhere(ref) {
 					continue
@@ -100,6 +99,10 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 			}
 		}
 	}
+	// In the same order each time. Of many resources few refer to what is missing.
+	slices.SortStableFunc(found, func(a, b dangling) int {
+		return cmp.Or(cmp.Compare(a.from.Type.URL, b.from.Type.URL), cmp.Compare(a.from.Name, b.from.Name))
+	})
 	return found
 }
 

@@ -107,6 +107,20 @@ func (s *Source) Restore(c LastGood) error {
 	return nil
 }
 
+// Beside returns a source of no files and with a store of its own, in which one may be restored that is to be looked at before it is
+// restored here: what is the same is not read again, and takes no more memory. It may be called by anyone at any time.
+func (s *Source) Beside(opts Options) *Source {
+	o := New("", store.New(), opts)
+	if now := s.served.Load(); now != nil {
+		for name, w := range now.worlds {
+			p := o.newPart(name)
+			p.world, o.parts[name] = w, p
+		}
+		o.home = o.parts[groups.Default]
+	}
+	return o
+}
+
 // defined returns what the kept files of groups say, and which groups were never loaded.
 func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []string, _ error) {
 	l = newLayout(s.root)
@@ -228,6 +242,11 @@ func (s *Source) reviewPast(all []*past) error {
 }
 
 func (w world) all() (all []Loaded) {
+	n := 0
+	for _, c := range w.types {
+		n += len(c.at)
+	}
+	all = make([]Loaded, 0, n)
 	for _, c := range w.types {
 		all = slices.AppendSeq(all, maps.Values(c.at))
 	}

@@ -3,10 +3,8 @@ package file
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/filelock"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -19,22 +17,20 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 	if err != nil {
 		return err
 	}
-	unlock, err := e.lockFile(announces(key))
-	if errors.Is(err, filelock.ErrBusy) {
-		return fmt.Errorf("%s: %w", key, revisions.ErrBusy)
-	}
+	unlock, err := e.hold(ctx, key, announces(key), writeTime)
 	if err != nil {
-		return e.failed(key, err)
+		return err
 	}
 	defer func() {
-		e.forget(key, path)
+		e.forget(context.WithoutCancel(ctx), key, path)
 		unlock()
 	}()
 	for {
 		select {
 		case v := <-values:
-			if err := e.replace(path, v); err != nil {
-				return e.failed(key, err)
+			err := e.write(ctx, key, func(context.Context) error { return e.failed(key, e.replace(path, v)) })
+			if err != nil && ctx.Err() == nil {
+				return err
 			}
 		case <-ctx.Done():
 			return nil
@@ -43,9 +39,11 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 }
 
 // forget removes a key, and its lock, which whoever calls it has: no other program ever has the key.
-func (e *Engine) forget(key, path string) {
-	_ = e.disk.Remove(path) // who looks next tries again
-	_ = e.disk.Remove(e.lockPath(announces(key)))
+func (e *Engine) forget(ctx context.Context, key, path string) {
+	_, _ = within(ctx, e, key, readTime, func(context.Context) (struct{}, error) {
+		_ = e.disk.Remove(path) // who looks next tries again
+		return struct{}{}, e.disk.Remove(e.lockPath(announces(key)))
+	})
 }
 
 // Announced implements [revisions.Announcer]. It removes what is of programs that have died.
@@ -55,12 +53,16 @@ func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all ma
 		if err != nil {
 			return nil, false, err
 		}
-		if unlock, err := e.lockFile(announces(key)); err == nil {
+		unlock, err := e.hold(ctx, key, announces(key), readTime)
+		if err == nil {
 			if path, err := e.path(key); err == nil {
-				e.forget(key, path)
+				e.forget(ctx, key, path)
 			}
 			unlock()
 			continue
+		}
+		if errors.Is(err, revisions.ErrUnavailable) {
+			return nil, false, err
 		}
 		if len(all) == most {
 			return all, true, nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -206,6 +207,10 @@ func (m *memory) clone() *memory {
 	next.live, next.safe = maps.Clone(m.live), maps.Clone(m.safe) // no file is changed after it was synced
 	return next
 }
+
+func (m *memory) Lock(path string) (func(), error) { return system{}.Lock(path) }
+
+func (m *memory) Hear(w *files.Watcher, path string) { system{}.Hear(w, path) }
 
 // crashing returns an engine on a memory; its locks are on a disk that does not fail.
 func crashing(t *testing.T, m *memory) *Engine {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/chancery-xds/chancery/internal/durable"
+	"github.com/chancery-xds/chancery/internal/filelock"
 	"github.com/chancery-xds/chancery/internal/files"
 )
 
@@ -20,6 +21,10 @@ type disk interface {
 	Remove(path string) error
 	// SyncDir returns when the names in a directory outlast a loss of power.
 	SyncDir(dir string) error
+	// Lock locks a file, which it makes, and which stays: who removes it while another waits for it would have two hold it.
+	Lock(path string) (unlock func(), err error)
+	// Hear has a watcher hear of a file.
+	Hear(w *files.Watcher, path string)
 }
 
 type system struct{}
@@ -39,6 +44,29 @@ func (system) Mkdir(path string) error                { return os.Mkdir(path, 0o
 func (system) Rename(from, to string) error           { return os.Rename(from, to) }
 func (system) Remove(path string) error               { return os.Remove(path) }
 func (system) SyncDir(dir string) error               { return durable.SyncDir(dir) }
+
+func (system) Lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	held, err := filelock.Lock(path)
+	if err != nil {
+		return nil, err
+	}
+	if !held.Holds(path) { // somebody has removed it meanwhile, and others may have made and locked it again
+		held.Unlock()
+		return nil, filelock.ErrBusy
+	}
+	return held.Unlock, nil
+}
+
+func (system) Hear(w *files.Watcher, path string) {
+	w.Begin()
+	w.Touch(path)
+	w.End()
+}
 
 func (system) Write(path string, data []byte) error {
 	return durable.Write(path, 0o600, func(w io.Writer) error {

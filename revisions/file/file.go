@@ -247,7 +247,7 @@ func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, context.Cause(ctx)
 	}
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		unlock, err := e.lockFile("swap")
+		unlock, err := e.disk.Lock(e.lockPath("swap"))
 		if err == nil {
 			return func() { unlock(); <-e.swap }, nil
 		}
@@ -267,25 +267,6 @@ func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 func (e *Engine) lockPath(name string) string { return filepath.Join(e.locks, "lock-"+name) }
-
-// lockFile locks a file, which stays: who removes it while another waits for it would have two hold it.
-func (e *Engine) lockFile(name string) (unlock func(), err error) {
-	path := e.lockPath(name)
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	f.Close()
-	held, err := filelock.Lock(path)
-	if err != nil {
-		return nil, err
-	}
-	if !held.Holds(path) { // somebody has removed it meanwhile, and others may have made and locked it again
-		held.Unlock()
-		return nil, filelock.ErrBusy
-	}
-	return held.Unlock, nil
-}
 
 // Delete implements [revisions.Engine].
 func (e *Engine) Delete(ctx context.Context, keys ...string) error {
@@ -355,13 +336,23 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 			return
 		}
 		w := files.NewWatcher(e.log, e.poll)
-		defer w.Close()
+		using := make(chan struct{}, 1) // has something in it while w is used, by one call that may be left behind
+		use := func(ctx context.Context, f func()) {
+			_, _ = within(ctx, e, key, readTime, func(ctx context.Context) (struct{}, error) {
+				select {
+				case using <- struct{}{}:
+					f()
+					<-using
+				case <-ctx.Done():
+				}
+				return struct{}{}, nil
+			})
+		}
+		defer use(context.WithoutCancel(ctx), w.Close)
 		tick := time.NewTicker(e.poll) // the system does not tell of all file systems
 		defer tick.Stop()
 		for {
-			w.Begin()
-			w.Touch(path)
-			w.End()
+			use(ctx, func() { e.disk.Hear(w, path) })
 			select {
 			case bell <- struct{}{}:
 			default:
@@ -382,12 +373,9 @@ func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, 
 	if !keys.MatchString(name) {
 		return nil, nil, fmt.Errorf("%q cannot be the name of a lease", name)
 	}
-	unlock, err := e.lockFile("lease-" + strings.ReplaceAll(name, "/", "_"))
-	if errors.Is(err, filelock.ErrBusy) {
-		return nil, nil, fmt.Errorf("lease %s: %w", name, revisions.ErrBusy)
-	}
+	unlock, err := e.hold(ctx, "lease "+name, "lease-"+strings.ReplaceAll(name, "/", "_"), writeTime)
 	if err != nil {
-		return nil, nil, e.failed("lease "+name, err)
+		return nil, nil, err
 	}
 	held, cancel := context.WithCancel(ctx)
 	return held, sync.OnceFunc(func() { cancel(); unlock() }), nil

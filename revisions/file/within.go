@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/filelock"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -59,4 +61,27 @@ func late(ctx context.Context, key string) error {
 func (e *Engine) write(ctx context.Context, key string, f func(context.Context) error) error {
 	_, err := within(ctx, e, key, writeTime, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
+}
+
+// hold locks a file within a time. A lock that comes when nobody waits for it any more is let go.
+func (e *Engine) hold(ctx context.Context, key, name string, most time.Duration) (unlock func(), err error) {
+	var got func()       // set before over
+	var over atomic.Bool // it is locked, or nobody waits any more: whoever comes second lets it go
+	unlock, err = within(ctx, e, key, most, func(context.Context) (func(), error) {
+		unlock, err := e.disk.Lock(e.lockPath(name))
+		if errors.Is(err, filelock.ErrBusy) {
+			return nil, fmt.Errorf("%s: %w", key, revisions.ErrBusy)
+		}
+		if err != nil {
+			return nil, e.failed(key, err)
+		}
+		if got = unlock; over.Swap(true) {
+			unlock()
+		}
+		return unlock, nil
+	})
+	if err != nil && over.Swap(true) {
+		got()
+	}
+	return unlock, err
 }

@@ -3,12 +3,14 @@ package file
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/files"
 	"github.com/chancery-xds/chancery/revisions"
 )
 
@@ -33,6 +35,16 @@ func (h *hung) Remove(path string) error {
 	return h.disk.Remove(path)
 }
 
+func (h *hung) Lock(path string) (func(), error) {
+	<-h.back
+	return h.disk.Lock(path)
+}
+
+func (h *hung) Hear(w *files.Watcher, path string) {
+	<-h.back
+	h.disk.Hear(w, path)
+}
+
 // Nobody waits without end for a disk that does not answer, nor any longer than he wants, however many ask. What nobody waits for any more
 // is not begun when the disk is back.
 func TestHung(t *testing.T) {
@@ -53,6 +65,13 @@ func TestHung(t *testing.T) {
 			return err
 		}
 		get := func() error { _, err := e.Get(t.Context(), "head"); return err }
+		lease := func() error {
+			_, release, err := e.Lease(t.Context(), "a")
+			if err == nil {
+				release()
+			}
+			return err
+		}
 		swap := func() error { return e.CompareAndSwap(t.Context(), "head", []byte("1"), []byte("2")) }
 		for _, c := range []struct {
 			what string
@@ -61,6 +80,7 @@ func TestHung(t *testing.T) {
 		}{
 			{"get", get, readTime}, {"list", list, readTime}, {"swap", swap, writeTime}, {"the next swap", swap, writeTime},
 			{"put", func() error { return e.PutIfAbsent(t.Context(), "b", nil) }, writeTime},
+			{"lease", lease, writeTime}, {"announce", func() error { return e.Announce(t.Context(), "there/a", nil) }, writeTime},
 			{"delete", func() error { return e.Delete(t.Context(), "b") }, writeTime},
 		} {
 			began := time.Now()
@@ -95,8 +115,31 @@ func TestHung(t *testing.T) {
 		if n := len(e.calls) + len(e.swap); n != 0 {
 			t.Errorf("%d calls after the disk is back", n)
 		}
-		if err := get(); err != nil {
+		if err := errors.Join(get(), lease()); err != nil { // nobody has what came too late
 			t.Error(err)
 		}
 	})
+}
+
+// Who watches ends in time, though the disk does not answer. The time is real: the system tells of changes.
+func TestHungWatch(t *testing.T) {
+	t.Parallel()
+	e, err := Open(filepath.Join(t.TempDir(), "store"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hung{e.disk, make(chan struct{})}
+	ctx, stop := context.WithCancel(t.Context())
+	e.disk = h
+	bell := e.Watch(ctx, "head")
+	stop()
+	over := time.After(2 * readTime)
+	for open := true; open; {
+		select {
+		case _, open = <-bell:
+		case <-over:
+			t.Fatal("the watch has not ended")
+		}
+	}
+	close(h.back)
 }

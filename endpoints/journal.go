@@ -132,7 +132,7 @@ func appendLine(b []byte, c Change) ([]byte, error) {
 
 // append writes changes, and returns when they would outlast a loss of power.
 func (j *journal) append(changes []Change) error {
-	var b []byte
+	b := make([]byte, 0, 256*len(changes)) // more or less
 	var err error
 	for _, c := range changes {
 		if b, err = appendLine(b, c); err != nil {

@@ -133,7 +133,11 @@ func (l *Local) flush() {
 	l.mu.Lock()
 	all := l.queue
 	l.queue = nil
-	var changes []Change
+	room := 0
+	for _, w := range all {
+		room += len(w.changes)
+	}
+	changes := make([]Change, 0, room)
 	for _, w := range all {
 		if w.done = true; w.ended {
 			w.changes = l.still(w.changes)
@@ -220,6 +224,7 @@ func (l *Local) all() []Change {
 func (l *Local) differing(some map[Key]Change) (changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	changes = make([]Change, 0, len(some))
 	for key, c := range some {
 		if old, has := l.values[key]; has != (c.Value != nil) || string(old.Value) != string(c.Value) {
 			changes = append(changes, c)

@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -68,6 +67,14 @@ func (e *entry) share() uint64 { return uint64(max(e.Weight, 1)) }
 
 // move has the entry of an ID be where it is now, and no more where it was; nil: there is none.
 func (c *cluster) move(id string, old, e *entry) {
+	if old == nil || e == nil || old.addr != e.addr {
+		if old != nil {
+			c.has(old.addr, -1)
+		}
+		if e != nil {
+			c.has(e.addr, 1)
+		}
+	}
 	if old != nil && (e == nil || e.place() != old.place()) {
 		if i, has := c.part(old.place()); has {
 			if c.parts[i].set(id, nil); len(c.parts[i].entries) == 0 {
@@ -93,10 +100,8 @@ func (c *cluster) part(at place) (int, bool) {
 // once returns the parts without entries whose address one with a smaller ID has.
 func (c *cluster) once() []*part {
 	var first cluster
-	seen := map[netip.AddrPort]bool{}
 	for _, e := range c.entries {
-		if !seen[e.addr] {
-			seen[e.addr] = true
+		if first.addrs[e.addr] == 0 {
 			first.move(e.id, nil, e)
 		}
 	}

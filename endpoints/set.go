@@ -163,7 +163,6 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 	var old *entry
 	if has {
 		old = at.entries[i]
-		at.has(old.addr, -1)
 		if s.len--; old.lease != 0 {
 			if s.leases[old.lease]--; s.leases[old.lease] == 0 {
 				delete(s.leases, old.lease)
@@ -182,7 +181,6 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 	default:
 		at.entries = slices.Insert(at.entries, i, e)
 	}
-	at.has(e.addr, 1)
 	if s.len++; e.lease != 0 {
 		s.leases[e.lease]++
 	}

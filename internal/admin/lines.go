@@ -23,6 +23,7 @@ const maxLine = 16 << 10 // bytes of a line
 func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(w).EnableFullDuplex() // it answers while it reads; a refusal, too, waits for no line
+		w.Header().Set("Connection", "close")                // what is left of the body when it ends is no request, and wake lasts
 	}
 	q := queryOf(r)
 	if q.err != nil {

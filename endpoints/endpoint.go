@@ -130,12 +130,16 @@ func (e Endpoint) normal() (Endpoint, error) {
 	if len(b) > MaxMetadata {
 		return e, wrong("metadata", "%d bytes of JSON, and %d may be", len(b), MaxMetadata)
 	}
+	values := 0
 	for name := range e.Metadata {
 		if name == "" {
 			return e, wrong("metadata", "a name is empty")
 		}
 		if deeper(e.Metadata[name], maxDepth) {
 			return e, wrong("metadata", "more than %d objects and lists in each other", maxDepth)
+		}
+		if values += 1 + Values(structure(e.Metadata[name])); values > MaxValues {
+			return e, wrong("metadata", "more than %d values: fields, elements, objects and lists", MaxValues)
 		}
 	}
 	return e, nil

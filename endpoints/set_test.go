@@ -222,6 +222,7 @@ func TestFields(t *testing.T) {
 		`{"address":"10.0.0.1","port":1,"metadata":{"":{}}}`:           "metadata: a name is empty",
 		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":"` + strings.Repeat("x", MaxMetadata) + `"}}}`:                      "metadata:",
 		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":` + strings.Repeat(`[`, 17) + `1` + strings.Repeat(`]`, 17) + `}}}`: "metadata: more than 16",
+		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":[{}` + strings.Repeat(`,{}`, MaxValues/2) + `]}}}`:                  "metadata: more than 100 values",
 		`{"address":1}`: "json:",
 		`[]`:            "json:",
 	} {

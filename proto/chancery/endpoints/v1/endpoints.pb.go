@@ -344,7 +344,7 @@ type Endpoint struct {
 	// 0 is the first choice, up to 127. Gaps are closed when it is served.
 	Priority uint32          `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
 	Health   Endpoint_Health `protobuf:"varint,8,opt,name=health,proto3,enum=chancery.endpoints.v1.Endpoint_Health" json:"health,omitempty"`
-	// By its name, such as envoy.lb; at most 4 KiB as JSON.
+	// By its name, such as envoy.lb; at most 4 KiB as JSON, with 100 values.
 	Metadata      map[string]*structpb.Struct `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

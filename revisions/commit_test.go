@@ -3,9 +3,11 @@ package revisions_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/revisions"
 	"github.com/chancery-xds/chancery/revisions/file"
@@ -14,10 +16,16 @@ import (
 
 func engine(t *testing.T) revisions.Engine {
 	t.Helper()
-	e, err := file.Open(t.TempDir(), nil)
+	dir := t.TempDir()
+	e, err := file.Open(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // a write that nobody waits for any more may be at it
+		for i := 0; os.RemoveAll(dir) != nil && i < 100; i++ {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
 	return e
 }
 

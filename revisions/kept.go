@@ -16,7 +16,7 @@ func (s *Snapshot) Mark() string {
 }
 
 // Kept is [Of] for items that were kept with the mark of their snapshot. Its revision has that one's number, and nothing else of it; what
-// a repository says is the newest must be no older ([Snapshot.After]).
+// a repository says is the newest must be no older ([Repository.Saw]).
 func Kept(items []*Item, mark string) (*Snapshot, error) {
 	s, err := Of(items)
 	if err != nil || mark == "" {

@@ -14,12 +14,13 @@ import (
 
 // A Repository is a configuration with its history in an engine. Its methods may be called by
 // several goroutines at once, and several programs may work on the same engine. What it
-// reads it verifies: it returns a whole revision, or an error.
+// reads it verifies: it returns a whole revision, or an error. What it reads is never older than what it read before ([ErrBackwards]).
 type Repository struct {
 	engine Engine
 	opts   Options
 	last   atomic.Pointer[Snapshot]             // of what others share pages
 	held   atomic.Pointer[map[Number]*Snapshot] // that groups are held at, as Serving read them last; nil: none
+	seen   atomic.Pointer[head]                 // the newest whose revision was read; nil: none
 	look   chan struct{}                        // with one slot
 }
 
@@ -69,6 +70,7 @@ func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 			err = r.hold(ctx, s)
 		}
 		if err == nil {
+			r.saw(h)
 			return s, nil
 		}
 		// A sweep may have removed what was the newest, and is no more.
@@ -96,7 +98,7 @@ func (s *Snapshot) State() State {
 	return State{s.Revision.Number, s.head.turns}
 }
 
-// Newest returns the state: one that was the newest after Newest was called. It reads nothing else.
+// Newest returns the state: one that was the newest after Newest was called. It reads no content.
 func (r *Repository) Newest(ctx context.Context) (State, error) {
 	h, err := r.head(ctx)
 	return State{h.at.number, h.turns}, err
@@ -119,17 +121,20 @@ func missing(err error) error {
 }
 
 // head reads the head. One of a repository without any has the number 0.
-func (r *Repository) head(ctx context.Context) (head, error) {
+func (r *Repository) head(ctx context.Context) (h head, err error) {
+	seen := r.seen.Load() // before the engine is asked: of two who ask at once one may get an older answer
 	b, err := r.engine.Get(ctx, headKey)
-	if errors.Is(err, ErrNotFound) {
-		return head{}, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
 		return head{}, err
+	default:
+		if h, err = decodeHead(b); err != nil {
+			return head{}, fmt.Errorf("%s: %w", headKey, err)
+		}
 	}
-	h, err := decodeHead(b)
-	if err != nil {
-		return head{}, fmt.Errorf("%s: %w", headKey, err)
+	if err := r.follows(ctx, seen, h); err != nil {
+		return head{}, err
 	}
 	return h, nil
 }

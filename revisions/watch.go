@@ -2,15 +2,9 @@ package revisions
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"time"
 )
-
-// ErrBackwards says that the newest revision is older than one that was read, or another one of
-// the same number: somebody has put a backup in the place of the repository.
-var ErrBackwards = errors.New("the repository has gone back")
 
 // Watch yields each newer revision than a snapshot (nil: any), and the newest when other groups are held, until ctx is done; of several that
 // come at once the last. They are as [Repository.Serving] returns them. If the newest cannot be read, it yields the error and no
@@ -20,6 +14,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 	if since == nil {
 		since = &Snapshot{}
 	}
+	r.Saw(since)
 	return func(yield func(*Snapshot, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		bell := r.engine.Watch(ctx, headKey)
@@ -85,25 +80,8 @@ func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, err
 	if err != nil {
 		return nil, err
 	}
-	if err := s.After(since); err != nil {
-		return nil, err
-	}
 	if since.Revision.id == s.Revision.id && s.head.turns == since.head.turns && !since.kept {
 		return nil, nil
 	}
 	return s, nil
-}
-
-// After returns [ErrBackwards], which says why, if a snapshot is older than one that was read before, or another one of the same number.
-func (s *Snapshot) After(before *Snapshot) error {
-	switch was, is := before.Revision, s.Revision; {
-	case s.head.turns < before.head.turns && is.Number > 0:
-		return fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, s.head.turns, before.head.turns)
-	case was.id == is.id:
-	case is.Number == 0:
-		return fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.Number)
-	case is.Number <= was.Number:
-		return fmt.Errorf("%w: from %s to another %s, of %s", ErrBackwards, was.Number, is.Number, is.Time.UTC().Format(time.RFC3339))
-	}
-	return nil
 }

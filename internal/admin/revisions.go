@@ -203,6 +203,8 @@ func ofRepository(err error) error {
 		return &problem{code: http.StatusConflict, message: err.Error(), hint: "look at what has changed (chancery history), and try again"}
 	case errors.Is(err, revisions.ErrNotFound):
 		return missing("", err.Error(), "chancery history lists what is kept")
+	case errors.Is(err, revisions.ErrBackwards):
+		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "put back what was there; to go back, remove what is in --state-dir of each server and restart it"}
 	}
 	return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error()}
 }

@@ -128,15 +128,12 @@ func (a *asks) turned() (<-chan struct{}, error) {
 func (s *Source) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
-	before := s.State()
 	n, err := s.readHead(ctx)
 	switch {
 	case err != nil:
 		return err
-	case n.Number == 0 && before.Number == 0:
+	case n.Number == 0:
 		return ErrEmpty // but what was restored may be served, and others may have served more
-	case !n.Has(before): // as after a backup was put in the place of the repository: what was lost is not known
-		return fmt.Errorf("%w: its newest is %s, and %s is served", revisions.ErrBackwards, n.Number, before.Number)
 	}
 	for {
 		news, last := s.asks.turned()

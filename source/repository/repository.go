@@ -138,12 +138,7 @@ func (s *Source) Served() revisions.Revision {
 // what is there is not served.
 func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	next, err := s.repo.Serving(ctx)
-	was := s.served.Load()
-	switch {
-	case err != nil:
-	case was != nil && was.Revision.Number > 0: // restored
-		err = next.After(was)
-	case next.Revision.Number == 0:
+	if err == nil && next.Revision.Number == 0 {
 		err = ErrEmpty
 	}
 	if err == nil {
@@ -167,6 +162,7 @@ func (s *Source) Restore(items []*revisions.Item, mark string) error {
 			}
 		}
 	}
+	s.repo.Saw(old)
 	return s.put(old)
 }
 

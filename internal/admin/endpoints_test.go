@@ -121,15 +121,27 @@ func TestBadLines(t *testing.T) {
 	s.Token = func() (string, error) { return "secret", nil }
 	h := s.Handler(loopback)
 	for text, want := range map[string]string{
-		`{"cluster":"x","put":{"address":"10.0.0.1","port":80,"ttl":"30s"}}`:  `"field":"put.ttl"`,
-		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`: "must have one of put, remove, replace and release",
-		`{"cluster":"x","remove":"a"} {}`:                                     "after the object",
-		`{"cluster":"x","add":{}}`:                                            "unknown field",
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80,"ttl":"30s"}}`:     `"field":"put.ttl"`,
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`:    "must have one of put, remove, replace and release",
+		`{"cluster":"x","remove":"a"} {}`:                                        `"field":"body","message":"there is something after the object"`,
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}}`:                "after the object",
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}] {}`:             "after the object",
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}},`:                "after the object",
+		"{\"cluster\":\"x\xff\",\"put\":{\"address\":\"10.0.0.1\",\"port\":80}}": `"field":"body","message":"is not valid UTF-8"`,
+		`{"cluster":"x","add":{}}`:                                               "unknown field",
 	} {
 		withToken(t, h, question{"POST /api/v1/endpoints", text + "\n", http.StatusOK, want})
 	}
-	if n, _, _ := s.Endpoints.Counts(endpoints.Cluster{Group: "default", Name: "x"}); n != 0 {
-		t.Errorf("%d are registered", n)
+	for _, text := range []string{"PUT /api/v1/endpoints/x/i", "PUT /api/v1/endpoints/x"} {
+		for body, want := range map[string]string{
+			"{\"address\":\"10.0.0.1\",\"port\":80,\"hostname\":\"\xff\"}": "is not valid UTF-8",
+			`{"ttl":"30s"}}`: "after the object",
+		} {
+			withToken(t, h, question{text, body, http.StatusBadRequest, want})
+		}
+	}
+	if all := registrations(s); all != "" {
+		t.Error(all, "is registered")
 	}
 	long := `{"cluster":"x","put":{"address":"10.0.0.1","port":80,"hostname":"` + strings.Repeat(" ", maxLine) + `"}}`
 	after := `{"cluster":"x","put":{"address":"10.0.0.2","port":80}}`

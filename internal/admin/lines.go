@@ -86,14 +86,9 @@ func (l *lines) read() (said, error) {
 
 func parseLine(line []byte) (endpoints.Op, error) {
 	var in adminapi.EndpointLine
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	err := d.Decode(&in)
+	err := decode(line, &in)
 	if err != nil {
 		return endpoints.Op{}, unread(err, maxLine)
-	}
-	if d.More() {
-		return endpoints.Op{}, wrong("", "there is something after the object", "")
 	}
 	op := endpoints.Op{Cluster: endpoints.Cluster{Group: in.Group, Name: in.Cluster}, ID: in.Remove, Release: in.Release}
 	changes := 0

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/internal/status"
@@ -152,24 +154,30 @@ func (q *query) filter() status.Filter {
 // body reads a body of JSON into v: one object of the fields that v has, or nothing; of most
 // bytes.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if errors.Is(err, io.EOF) { // nothing
-		return nil
-	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is something after the object")
-			if tooLarge(more) {
-				err = more
-			}
-		}
+		err = decode(b, v)
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, io.EOF) { // nothing
 		return nil
 	}
 	return unread(err, most)
+}
+
+// decode reads one object of the fields that v has, and nothing after it, of which More would not tell a bracket. io.EOF says that there is none.
+func decode(b []byte, v any) error {
+	if !utf8.Valid(b) { // what is not would become another text
+		return errors.New("is not valid UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is something after the object")
+		}
+	}
+	return err
 }
 
 // unread is why JSON of most bytes cannot be read.

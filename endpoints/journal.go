@@ -29,8 +29,11 @@ type journal struct {
 	live int64 // what there was when it was replaced last
 }
 
-// header is the first line. Another one is of a version that this one cannot read.
-const header = "chancery endpoints 1\n"
+// header is the first line. Another number is of a version that this one cannot read.
+const (
+	format = "chancery endpoints "
+	header = format + "1\n"
+)
 
 // A record is a line.
 type record struct {
@@ -67,7 +70,10 @@ func openJournal(dir string, log *slog.Logger) (*journal, *filelock.Held, map[Ke
 	return j, lock, all, nil
 }
 
-// read returns what the file says. Lines that are damaged are left out, and told.
+// maxLine is how long a line is that is read. The longest value that an engine tells is one of an etcd, of 1.5 MiB.
+const maxLine = 4 << 20
+
+// read returns what the file says. What is damaged is left out, told, and kept beside it.
 func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 	all := map[Key]record{}
 	f, err := os.Open(j.path)
@@ -79,14 +85,17 @@ func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 1<<20)
-	first, err := in.ReadString('\n')
-	if err == nil && first != header {
-		return nil, fmt.Errorf("%s: written by a newer version of Chancery, or not by Chancery: its first line is not %q", j.path, header[:len(header)-1])
+	first, err := nextLine(in, nil)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if string(first) != header { // a journal is never there without it
+		return all, j.aside(log, first)
 	}
 	bad, badAt := 0, 0
+	var line []byte
 	for n := 2; err == nil; n++ {
-		var line []byte
-		if line, err = in.ReadBytes('\n'); err != nil {
+		if line, err = nextLine(in, line); err != nil && len(line) <= maxLine {
 			break // the end; what is cut off was never done
 		}
 		r, ok := parse(line)
@@ -107,9 +116,56 @@ func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 		return nil, err
 	}
 	if bad > 0 {
-		log.Error("lines of the journal of endpoints are damaged: what they said is lost", "file", j.path, "lines", bad, "first", badAt)
+		log.Error("lines of the journal of endpoints are damaged: what they said is lost", "file", j.path, "lines", bad, "first", badAt, "kept", j.keep())
 	}
 	return all, nil
+}
+
+// nextLine reads a line into b, and of one that is too long as much as says so.
+func nextLine(in *bufio.Reader, b []byte) ([]byte, error) {
+	for b = b[:0]; ; {
+		part, err := in.ReadSlice('\n')
+		if len(b) <= maxLine {
+			b = append(b, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return b, err
+		}
+	}
+}
+
+// aside gives a file that cannot be read another name, so that nothing is written over it, and tells. What is served besides
+// endpoints is not to wait for that.
+func (j *journal) aside(log *slog.Logger, first []byte) error {
+	newer := bytes.HasPrefix(first, []byte(format))
+	to := j.damaged()
+	if newer {
+		to = j.path + ".newer"
+	}
+	if err := os.Rename(j.path, to); err != nil {
+		return err
+	}
+	if newer {
+		log.Error("the journal of endpoints is of a newer version of Chancery, or damaged: what it says is not served", "file", j.path, "kept", to)
+	} else {
+		log.Error("the journal of endpoints is damaged: what it said is lost", "file", j.path, "kept", to)
+	}
+	return nil
+}
+
+func (j *journal) damaged() string { return j.path + ".damaged" }
+
+// keep has a file with damaged lines have another name, too, before it is replaced by one without them, and returns it; or
+// why it has not. One that was kept before goes.
+func (j *journal) keep() string {
+	err := os.Remove(j.damaged())
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Link(j.path, j.damaged())
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return j.damaged()
 }
 
 func parse(line []byte) (r record, ok bool) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -390,11 +391,69 @@ func TestDamage(t *testing.T) {
 	if !strings.Contains(r.log.String(), "damaged") {
 		t.Error(r.log.String())
 	}
-	if err := os.WriteFile(file(dir), []byte("chancery endpoints 2\n"), 0o600); err != nil {
+	if kept, err := os.ReadFile(file(dir) + ".damaged"); err != nil || !bytes.Equal(kept, damaged) {
+		t.Error(err, string(kept))
+	}
+}
+
+// A journal that cannot be read at all does not keep a server from its start: it is put aside, and told. However large it is, little
+// of it is in memory.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir, Options{})
+	if _, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(0)}, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), "newer version") {
-		t.Error(err)
+	r.stop()
+	whole, err := os.ReadFile(file(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, text string
+		nuls       int64
+		sees       int
+		kept, said string
+	}{
+		{"empty", "", 0, -1, ".damaged", "is damaged"},
+		{"cut off in the first line", string(whole[:12]), 0, -1, ".damaged", "is damaged"},
+		{"another first byte", "C" + string(whole[1:]), 0, -1, ".damaged", "is damaged"},
+		{"newer", "chancery endpoints 2\n" + string(whole[len(header):]), 0, -1, ".newer", "of a newer version of Chancery, or damaged"},
+		{"only NULs", "", 128 << 20, -1, ".damaged", "is damaged"},
+		{"NULs after it", string(whole), 128 << 20, 1, ".damaged", "lines=1"},
+	} {
+		if err := os.WriteFile(file(dir), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		size := int64(len(c.text)) + c.nuls
+		if err := os.Truncate(file(dir), size); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := start(t, dir, Options{})
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+			t.Errorf("%s: %d MiB were allocated", c.name, took>>20)
+		}
+		if n := r.sees("x"); n != c.sees {
+			t.Errorf("%s: sees %d, want %d", c.name, n, c.sees)
+		}
+		if _, err := r.Put(t.Context(), Cluster{Name: "y"}, []Registered{at(1)}, 0); err != nil {
+			t.Error(c.name, err)
+		}
+		r.stop()
+		if s := r.log.String(); !strings.Contains(s, "level=ERROR") || !strings.Contains(s, c.said) || !strings.Contains(s, "kept="+file(dir)+c.kept) {
+			t.Errorf("%s: %s", c.name, s)
+		}
+		if is, err := os.Stat(file(dir) + c.kept); err != nil || is.Size() != size {
+			t.Error(c.name, err, is)
+		}
+		again := start(t, dir, Options{})
+		if n := again.sees("y"); n != 1 || strings.Contains(again.log.String(), "ERROR") {
+			t.Errorf("%s: later sees %d, %s", c.name, n, &again.log)
+		}
+		again.stop()
 	}
 }
 

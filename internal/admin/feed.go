@@ -15,8 +15,10 @@ import (
 
 // What is the same for each stream of endpoints.
 const (
-	maxSteps = 1000            // that are done together, or little more
-	maxAhead = 1 << 20         // bytes that are read before they are done
+	maxSteps = 1000            // lines or requests that are done together, and steps of a request
+	maxAhead = 1 << 20         // bytes that are read before they are done, and are kept as they came
+	maxParts = 100_000         // of a request
+	fewParts = 5000            // that are unpacked at any time: of more, few streams do at once, since each is up to 250 bytes
 	quiet    = 2 * time.Minute // how long a stream without a lease may say nothing
 	// pace is how often what who waits for no answer says is done: each time costs the disk, or each member of an etcd and
 	// each server, as much as many steps.
@@ -25,19 +27,23 @@ const (
 
 // A said is what one line of a stream of endpoints says, or one request of gRPC. It renews the lease, also without a step.
 type said struct {
-	n     int // counted from 1
-	size  int // bytes
-	steps []endpoints.Op
-	err   error // why none is taken
-	wrong map[int]error
+	n      int    // counted from 1
+	size   int    // bytes
+	parts  int    // that it has when it is unpacked, or more: objects and values
+	packed []byte // until it is done: unpacked it may be a hundred times as large
+	steps  []endpoints.Op
+	err    error // why none is taken
+	wrong  map[int]error
 }
 
 // A form is how a stream of endpoints is written.
 type form interface {
 	// ready reports whether read need not wait.
 	ready() bool
-	// read returns what comes next, without its number. io.EOF says that nothing does.
+	// read returns what comes next, packed and without its number. io.EOF says that nothing does.
 	read() (said, error)
+	// unpack has it have its steps, or why it has none.
+	unpack(*said)
 	// answer says that all up to a number is done, but for what was refused. It may not be sent yet.
 	answer(n int, lost bool, refused []refused) error
 }
@@ -152,14 +158,14 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 
 // gather returns what is done together: one, what has come since, and what comes until rest is over.
 func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.Time) (all []said) {
-	steps := 0
+	parts, bytes := 0, 0
 	take := func(one said) (full bool) {
 		for range one.weight(cap(room)) {
 			<-room
 		}
 		all = append(all, one)
-		steps += 1 + len(one.steps)
-		return steps >= maxSteps
+		parts, bytes = parts+one.parts, bytes+one.size
+		return len(all) >= maxSteps || parts >= fewParts || bytes >= maxAhead
 	}
 	full := take(one)
 	for !full && rest != nil {
@@ -213,6 +219,23 @@ func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan
 	}
 }
 
+// unpacks waits until all may be unpacked. leave is to be called when it is needed no more: it waits for nobody who asks.
+func (s *Server) unpacks(ctx context.Context, all []said) (leave func(), err error) {
+	parts := 0
+	for _, one := range all {
+		parts += one.parts
+	}
+	if parts <= fewParts {
+		return func() {}, nil
+	}
+	select {
+	case s.unpacking <- struct{}{}:
+		return func() { <-s.unpacking }, nil
+	case <-ctx.Done():
+		return func() {}, errEnding
+	}
+}
+
 // do does what was said, and returns whether the lease was lost, and what was not taken.
 func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	f.n = all[len(all)-1].n
@@ -224,7 +247,16 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}
-	for _, one := range all {
+	err := f.session.Beat(ctx) // before anything is waited for
+	leave, ending := f.s.unpacks(ctx, all)
+	defer leave()
+	for i, one := range all {
+		if one.err == nil {
+			if one.err = ending; ending == nil {
+				f.form.unpack(&one)
+			}
+			all[i].packed = nil
+		}
 		if one.err != nil {
 			refuse(one.n, -1, one.err)
 			continue
@@ -237,7 +269,6 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 			ops, at = append(ops, op), append(at, place{one.n, i})
 		}
 	}
-	err := f.session.Beat(ctx)
 	var errs map[int]error
 	lost := errors.Is(err, endpoints.ErrNoLease)
 	if err == nil || lost {

@@ -72,16 +72,23 @@ func (l *lines) read() (said, error) {
 		l.end = fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
 		return said{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
 	}
-	one := said{size: len(text)}
+	one := said{size: len(text), parts: 1}
 	text = bytes.TrimSpace(text)
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line need not have an end
 		return said{}, err
 	}
-	if len(text) > 0 {
-		one.steps = make([]endpoints.Op, 1)
-		one.steps[0], one.err = parseLine(text)
+	for _, begins := range []string{",", "{", "["} { // a value
+		one.parts += bytes.Count(text, []byte(begins))
 	}
+	one.packed = bytes.Clone(text)
 	return one, nil
+}
+
+func (l *lines) unpack(one *said) {
+	if len(one.packed) > 0 {
+		one.steps = make([]endpoints.Op, 1)
+		one.steps[0], one.err = parseLine(one.packed)
+	}
 }
 
 func parseLine(line []byte) (endpoints.Op, error) {

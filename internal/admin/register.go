@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/endpoints"
 	"github.com/chancery-xds/chancery/internal/guard"
@@ -24,8 +27,8 @@ import (
 const (
 	maxRequest   = 1 << 20 // bytes
 	maxEndpoints = 10_000  // of all its steps
-	maxSmall     = 64 << 10
-	maxUnpacked  = 2 // larger ones that are unpacked at a time: that takes 90 times their size if all of it is numbers of metadata
+	maxDepth     = 200     // messages in each other: an object of metadata is three
+	maxUnpacked  = 2       // streams that have unpacked more than a few parts
 )
 
 // register serves chancery.endpoints.v1.Endpoints/Register. It does what the stream of lines does, in messages.
@@ -65,6 +68,9 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	} else if err != nil {
 		return err
 	}
+	if err := c.begin(r.Context(), first); err != nil {
+		return err
+	}
 	if err := f.open(c.ttl); err != nil {
 		return s.registering(err, "")
 	}
@@ -102,7 +108,9 @@ type messages struct {
 	in  *bufio.Reader
 	w   http.ResponseWriter
 	ttl time.Duration // of the first
-	n   int           // that were read
+
+	came int // that were read
+	n    int // that were unpacked, of which the first is two
 }
 
 // A frame has a byte that says whether it is compressed, and four with the length of the message.
@@ -117,7 +125,7 @@ func (m *messages) ready() bool {
 }
 
 func (m *messages) read() (said, error) {
-	m.n++
+	m.came++
 	var head [frame]byte
 	if _, err := io.ReadFull(m.in, head[:]); err != nil {
 		return said{}, err
@@ -127,7 +135,7 @@ func (m *messages) read() (said, error) {
 	case head[0] != 0:
 		return said{}, &problem{http.StatusNotImplemented, "", "requests are taken without compression", ""}
 	case size > maxRequest:
-		return said{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.n, size, maxRequest), ""}
+		return said{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.came, size, maxRequest), ""}
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(m.in, b); err != nil {
@@ -136,21 +144,57 @@ func (m *messages) read() (said, error) {
 		}
 		return said{}, err
 	}
-	if size > maxSmall {
-		m.s.unpacking <- struct{}{}
-		defer func() { <-m.s.unpacking }()
-	}
-	one := said{size: frame + len(b)}
-	in := &endpointsv1.RegisterRequest{}
-	if err := proto.Unmarshal(b, in); err != nil {
-		one.err = wrong("", "is no RegisterRequest: "+strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")), "")
-	} else if one.err = m.lease(in); one.err == nil {
-		one.err = steps(&one, in.GetSteps())
-	}
-	if m.n == 1 && one.err != nil { // without it nobody knows the lease
-		return said{}, one.err
+	one := said{size: frame + len(b), packed: b, parts: parts(b, ofRequest, 0, 0)}
+	if one.parts > maxParts {
+		one = said{size: one.size, err: wrong("", fmt.Sprintf("has more than %d messages: steps, endpoints, localities, and fields and values of metadata", maxParts), "")}
 	}
 	return one, nil
+}
+
+var ofRequest = (&endpointsv1.RegisterRequest{}).ProtoReflect().Descriptor()
+
+// parts returns n and how many messages there are in one, without unpacking it; and when they are more than there may be, at least that. It
+// stops at what cannot be read, as who unpacks it does.
+func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
+	for len(b) > 0 && n <= maxParts && depth < maxDepth {
+		number, kind, head := protowire.ConsumeTag(b)
+		if head < 0 {
+			return n
+		}
+		size := protowire.ConsumeFieldValue(number, kind, b[head:])
+		if size < 0 {
+			return n
+		}
+		if f := of.Fields().ByNumber(number); f != nil && f.Message() != nil && kind == protowire.BytesType {
+			in, _ := protowire.ConsumeBytes(b[head:])
+			n = parts(in, f.Message(), n+1, depth+1)
+		}
+		b = b[head+size:]
+	}
+	return n
+}
+
+// begin reads the time of the lease of the first request, without which nobody knows it. The request is unpacked again when it is done.
+func (m *messages) begin(ctx context.Context, first said) error {
+	leave, err := m.s.unpacks(ctx, []said{first})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if first.err == nil {
+		m.unpack(&first)
+	}
+	return first.err
+}
+
+func (m *messages) unpack(one *said) {
+	m.n++
+	in := &endpointsv1.RegisterRequest{}
+	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(one.packed, in); err != nil {
+		one.err = wrong("", "is no RegisterRequest: "+strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")), "")
+	} else if one.err = m.lease(in); one.err == nil {
+		one.err = steps(one, in.GetSteps())
+	}
 }
 
 // lease reads the time of the lease.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -389,9 +390,130 @@ func TestRegisterUnreadable(t *testing.T) {
 				all = append(all, fmt.Sprint(one.Request, one.Step == nil, " ", one.Message))
 			}
 		}
-		if want := []string{"4 true is no RegisterRequest", "6 true is no RegisterRequest", "8 true 524288, and 1000 may be"}; !slices.EqualFunc(all, want, strings.HasPrefix) {
+		if want := []string{"4 true is no RegisterRequest", "6 true is no RegisterRequest", "8 true has more than 100000 messages"}; !slices.EqualFunc(all, want, strings.HasPrefix) {
 			t.Error(strings.Join(all, "\n"))
 		}
+	})
+}
+
+// kept is an engine that does nothing until it is let, of a registry that keeps what was said meanwhile.
+type kept struct {
+	endpoints.Engine
+	let chan struct{}
+}
+
+func (k kept) Write(ctx context.Context, changes []endpoints.Change) error {
+	<-k.let
+	return k.Engine.Write(ctx, changes)
+}
+
+// What is said ahead takes the memory of what was sent, however much it is when it is unpacked: requests of gRPC, and lines.
+func TestAheadIsPacked(t *testing.T) {
+	objects := &structpb.ListValue{}
+	for range (maxParts - 10) / 2 {
+		objects.Values = append(objects.Values, structpb.NewStructValue(&structpb.Struct{}))
+	}
+	one := put("x", "10.0.0.1", 80)
+	one.GetPut().Metadata = map[string]*structpb.Struct{"m": {Fields: map[string]*structpb.Value{"l": structpb.NewListValue(objects)}}}
+	large := steps1(one)
+	line := `{"cluster":"x","put":{"address":"10.0.0.1","port":80,"metadata":{"m":{"l":[{}` + strings.Repeat(",{}", 5000) + "]}}}}\n"
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := endpoints.Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		let := make(chan struct{})
+		l := servedInMemory(t, registeringAt(t, kept{engine, let}), ofUnix)
+		heap := func() uint64 {
+			synctest.Wait()
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 8 {
+			g, err := l.ofEndpoints(t).Register(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Send(steps1(put("x", "10.0.0.1", 80))); err != nil {
+				t.Fatal(err)
+			}
+			out, _, end := streamOfLines(t, false, "1m", func(ctx context.Context) (net.Conn, error) { return l.dial(ctx, "") })
+			defer end()
+			if _, err := io.WriteString(out, `{"cluster":"x","put":{"address":"10.0.0.1","port":80}}`+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			go func() {
+				for g.Send(large) == nil {
+				}
+			}()
+			go func() {
+				for {
+					if _, err := io.WriteString(out, line); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		if grown := heap() - before; grown > 60<<20 {
+			t.Errorf("16 streams take %d MB", grown>>20)
+		} else {
+			t.Logf("16 streams take %d MB", grown>>20)
+		}
+		close(let)
+		cancel()
+	})
+}
+
+// A request that is more than may be unpacked is refused before it is, however it comes to be that much; the largest that anybody may
+// need is not.
+func TestParts(t *testing.T) {
+	count := func(r *pb.RegisterRequest) int {
+		b, err := proto.Marshal(r)
+		if err != nil || len(b) > maxRequest {
+			t.Fatal(len(b), err)
+		}
+		return parts(b, ofRequest, 0, 0)
+	}
+	var all []*pb.Endpoint
+	for i := range maxEndpoints {
+		all = append(all, &pb.Endpoint{Id: fmt.Sprint(i), Address: "10.0.0.1", Port: 80, Locality: &pb.Locality{Region: "eu-west-1", Zone: "eu-west-1a"},
+			Metadata: map[string]*structpb.Struct{"envoy.lb": {Fields: map[string]*structpb.Value{"canary": structpb.NewBoolValue(true)}}}})
+	}
+	if n := count(steps1(replace("x", all...))); n != 3+6*maxEndpoints-1 {
+		t.Error(n)
+	}
+	var deep *structpb.Value
+	for range 1000 {
+		deep = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{deep}})
+	}
+	for name, r := range map[string]*pb.RegisterRequest{
+		"steps":     steps1(slices.Repeat([]*pb.Step{{}}, maxParts+1)...),
+		"endpoints": steps1(replace("x", slices.Repeat([]*pb.Endpoint{{}}, maxParts)...)),
+		"objects": steps1(&pb.Step{Change: &pb.Step_Put{Put: &pb.Endpoint{Metadata: map[string]*structpb.Struct{"m": {Fields: map[string]*structpb.Value{
+			"l": structpb.NewListValue(&structpb.ListValue{Values: slices.Repeat([]*structpb.Value{structpb.NewStructValue(&structpb.Struct{})}, maxParts/2)})}}}}}}),
+	} {
+		if n := count(r); n <= maxParts {
+			t.Error(name, n)
+		}
+	}
+	for _, b := range []string{"\xff", "\x12\x05\x0a", "\x12\x02\x1a\x09", "\x13\x13\x14"} { // cut off, or groups
+		if n := parts([]byte(b), ofRequest, 0, 0); n > 1 {
+			t.Error(n)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := call(t, servedInMemory(t, registering(t), ofUnix).ofEndpoints(t))
+		one := put("x", "10.0.0.1", 80)
+		one.GetPut().Metadata = map[string]*structpb.Struct{"m": {Fields: map[string]*structpb.Value{"deep": deep}}}
+		c.says(&pb.RegisterRequest{})
+		c.says(steps1(one), "-  is no RegisterRequest: exceeded")
+		c.says(steps1(slices.Repeat([]*pb.Step{{}}, maxParts+1)...), "-  has more than 100000 messages")
+		c.says(steps1(put("x", "10.0.0.1", 80)))
 	})
 }
 

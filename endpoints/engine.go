@@ -24,6 +24,8 @@ type Engine interface {
 	Grant(ctx context.Context, ttl time.Duration) (LeaseID, error)
 	// Renew has a lease last for its whole time from now on. [ErrNoLease] says that it has ended.
 	Renew(ctx context.Context, id LeaseID) error
+	// Revoke ends those of some leases that have no key. What it cannot end now lasts its time.
+	Revoke(ctx context.Context, ids []LeaseID)
 
 	// Write makes changes in their order: all, or some of them and an error. When it returns nil they
 	// outlast what the engine outlasts, and Watch has told of them, or soon does.

@@ -58,6 +58,14 @@ func (l *leases) detach(id LeaseID, k Key) {
 	}
 }
 
+// revoke ends a lease that has no keys.
+func (l *leases) revoke(id LeaseID) {
+	if one := l.by[id]; one != nil && len(one.keys) == 0 {
+		delete(l.by, id)
+		heap.Remove(&l.due, one.at)
+	}
+}
+
 // deadline returns when the next one ends; false: there is none.
 func (l *leases) deadline() (time.Time, bool) {
 	if len(l.due) == 0 {

@@ -107,6 +107,17 @@ func (l *Local) Renew(_ context.Context, id LeaseID) error {
 	return nil
 }
 
+// Revoke implements [Engine]. A write under such a lease is over, or finds that it has ended.
+func (l *Local) Revoke(_ context.Context, ids []LeaseID) {
+	l.commit.Lock()
+	defer l.commit.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.leases.revoke(id)
+	}
+}
+
 func (l *Local) ring() {
 	select {
 	case l.bell <- struct{}{}:

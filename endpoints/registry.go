@@ -43,13 +43,17 @@ type Registry struct {
 	set   Set
 	begun bool
 	told  tally
+
+	held    map[LeaseID]bool // by sessions
+	writing map[Key]int      // how many writes of a key are under way
+	left    []LeaseID        // that may have nothing any more since one of them
 }
 
 // New returns a registry. Nothing else may write to the groups that are laid over others in the store.
 func New(e Engine, st *store.Store, o Options) *Registry {
 	o.Every, o.Log = cmp.Or(o.Every, 5*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	o.MaxEndpoints, o.MaxClusters, o.PerCluster = cmp.Or(o.MaxEndpoints, 200_000), cmp.Or(o.MaxClusters, 20_000), cmp.Or(o.PerCluster, 10_000)
-	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1)}
+	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1), held: map[LeaseID]bool{}, writing: map[Key]int{}}
 }
 
 // Loaded is closed when what there is has been read and is served. What asks for endpoints is not to be

@@ -42,7 +42,10 @@ func (r *Registry) apply(c Change) {
 	err := r.room(c)
 	changed := false
 	if err == nil {
-		changed, err = r.set.Apply(c)
+		old := r.set.get(c.Key)
+		if changed, err = r.set.Apply(c); old != nil {
+			r.leaves(c.Key, old.lease)
+		}
 	}
 	if err != nil {
 		r.told.wrong(c.Key, err)

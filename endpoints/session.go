@@ -57,7 +57,7 @@ func (s *Session) Beat(ctx context.Context) error {
 	if err == nil {
 		s.renewed = time.Now()
 	} else if errors.Is(err, ErrNoLease) {
-		s.lease = 0
+		s.hold(0)
 	}
 	return err
 }
@@ -65,12 +65,6 @@ func (s *Session) Beat(ctx context.Context) error {
 // Apply takes steps in their order, those together that it can. errs has an error for each that was not taken; err is
 // that of the engine, which may have made some of them.
 func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err error) {
-	if s.ttl > 0 && s.lease == 0 {
-		if s.lease, err = s.r.engine.Grant(ctx, s.ttl); err != nil {
-			return nil, err
-		}
-		s.renewed = time.Now()
-	}
 	errs = map[int]error{}
 	for i := 0; i < len(ops) && err == nil; {
 		n := i
@@ -87,7 +81,7 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		i = n
 	}
 	if errors.Is(err, ErrNoLease) {
-		s.lease = 0
+		s.hold(0)
 	}
 	return errs, err
 }
@@ -108,16 +102,65 @@ func (s *Session) applyWhole(ctx context.Context, op Op) (why, err error) {
 	if why != nil {
 		return why, nil
 	}
-	changes, _, why := s.r.differ(c, all, s.ttl, s.lease, true)
-	if why != nil || len(changes) == 0 {
+	changes, _, why := s.r.differ(c, all, s.ttl, s.under(), true)
+	if why != nil {
 		return why, nil
 	}
-	return nil, s.r.engine.Write(ctx, changes)
+	return nil, s.write(ctx, changes)
+}
+
+// under is the lease of what is put.
+func (s *Session) under() LeaseID {
+	if s.ttl > 0 && s.lease == 0 {
+		return fresh
+	}
+	return s.lease
+}
+
+// hold has the session have another lease; 0: none.
+func (s *Session) hold(id LeaseID) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	delete(s.r.held, s.lease)
+	if s.lease = id; id != 0 {
+		s.r.held[id] = true
+	}
+}
+
+// write writes changes, those that are put under the lease.
+func (s *Session) write(ctx context.Context, changes []Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	now := time.Now()
+	id, err := s.r.grant(ctx, changes, s.ttl)
+	if err != nil {
+		return err
+	}
+	if id != 0 {
+		s.hold(id)
+		s.renewed = now
+	}
+	return s.r.commit(ctx, changes, 0)
+}
+
+// End is to be called when no more comes. The lease of what was put lasts its time; one that has nothing ends.
+func (s *Session) End(ctx context.Context) {
+	id := s.lease
+	if s.hold(0); id == 0 {
+		return
+	}
+	s.r.mu.Lock()
+	has := s.r.set.leases[id]
+	s.r.mu.Unlock()
+	if has == 0 {
+		s.r.engine.Revoke(context.WithoutCancel(ctx), []LeaseID{id})
+	}
 }
 
 // apply takes steps that are about one endpoint each, together.
 func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why error)) error {
-	changes := make([]Change, 0, len(ops))
+	changes, lease := make([]Change, 0, len(ops)), s.under()
 	b := batch{there: map[Key]bool{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
 	for i, op := range ops {
 		c, one, err := s.check(op)
@@ -152,15 +195,12 @@ func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why 
 			b.opened[c] = true
 			changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
 		}
-		if has != nil && has.lease == s.lease && string(has.value) == string(v) && !touched {
+		if has != nil && has.lease == lease && string(has.value) == string(v) && !touched {
 			continue
 		}
-		changes = append(changes, Change{k, v, s.lease})
+		changes = append(changes, Change{k, v, lease})
 	}
-	if len(changes) == 0 {
-		return nil
-	}
-	return s.r.engine.Write(ctx, changes)
+	return s.write(ctx, changes)
 }
 
 // A batch is what was taken of steps that are not written yet: what comes after them has as much room less.

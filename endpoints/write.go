@@ -83,21 +83,18 @@ func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl tim
 	if err != nil {
 		return Result{}, err
 	}
-	if ttl == 0 {
-		return r.write(ctx, c, all, 0, 0, whole)
-	}
-	if id := r.leaseOf(c, all, ttl); id != 0 {
-		if err := r.engine.Renew(ctx, id); err == nil {
-			return r.write(ctx, c, all, ttl, id, whole)
+	id := r.leaseOf(c, all, ttl)
+	if id != 0 {
+		if err = r.engine.Renew(ctx, id); err == nil {
+			var res Result
+			if res, err = r.write(ctx, c, all, ttl, id, whole); !errors.Is(err, ErrNoLease) {
+				return res, err
+			}
 		} else if !errors.Is(err, ErrNoLease) {
 			return Result{}, err
 		}
 	}
-	id, err := r.engine.Grant(ctx, ttl)
-	if err != nil {
-		return Result{}, err
-	}
-	return r.write(ctx, c, all, ttl, id, whole)
+	return r.write(ctx, c, all, ttl, fresh, whole)
 }
 
 // leaseOf returns the lease that these endpoints have together, and nothing else has; 0: there is none.
@@ -119,11 +116,18 @@ func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id L
 
 // write writes what differs from what is there.
 func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
+	if ttl == 0 {
+		id = 0
+	}
 	changes, res, err := r.differ(c, all, ttl, id, whole)
 	if err != nil || len(changes) == 0 {
 		return res, err
 	}
-	return res, r.engine.Write(ctx, changes)
+	granted, err := r.grant(ctx, changes, ttl)
+	if err != nil {
+		return Result{}, err
+	}
+	return res, r.commit(ctx, changes, granted)
 }
 
 // differ returns what is to be written.
@@ -234,5 +238,5 @@ func (r *Registry) remove(ctx context.Context, c Cluster, release bool, ids []st
 	if len(changes) == 0 {
 		return res, nil
 	}
-	return res, r.engine.Write(ctx, changes)
+	return res, r.commit(ctx, changes, 0)
 }

@@ -203,3 +203,46 @@ func keeping(t *testing.T, dir, endpoint string) (end func()) {
 		}
 	}
 }
+
+// The etcd has no more leases than there are endpoints, at whichever server they are put, and no key goes with a lease that is
+// ended.
+func TestLeasesAreBounded(t *testing.T) {
+	ctx := background(t)
+	_, endpoint := start(t, nil)
+	all, client := registries(t, 2, endpoint)
+	c := endpoints.Cluster{Name: "x"}
+	for i := range 20 {
+		if _, err := all[i%2].Put(ctx, c, []endpoints.Registered{one(0)}, time.Hour+time.Duration(i)*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		agree(t, all, c.Name, 1)
+		s, err := all[i%2].Session(time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := one(1).Endpoint
+		if i%3 == 0 {
+			_, err = s.Apply(ctx, []endpoints.Op{{Cluster: c, Endpoint: &e}, {Cluster: c, ID: "10.0.0.2:80"}})
+		} else {
+			_, err = s.Apply(ctx, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.End(ctx)
+	}
+	r, err := client.Leases(ctx)
+	if err != nil || len(r.Leases) != 1 {
+		t.Fatal(len(r.Leases), err)
+	}
+	has, err := client.TimeToLive(ctx, r.Leases[0].ID, clientv3.WithAttachedKeys())
+	if err != nil || len(has.Keys) != 1 {
+		t.Fatal(has, err)
+	}
+	if _, err := all[0].Remove(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = client.Leases(ctx); err != nil || len(r.Leases) != 0 {
+		t.Fatal(len(r.Leases), err)
+	}
+}

@@ -128,6 +128,30 @@ func (e *Engine) Renew(ctx context.Context, id endpoints.LeaseID) error {
 	return e.failed(err)
 }
 
+// Revoke implements [endpoints.Engine]. Nobody puts under such a lease any more but who holds it, at another server: he
+// begins anew.
+func (e *Engine) Revoke(ctx context.Context, ids []endpoints.LeaseID) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client, err := e.connect(ctx)
+	if err != nil {
+		return
+	}
+	var ending sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, id := range ids {
+		places <- struct{}{}
+		ending.Go(func() {
+			defer func() { <-places }()
+			// To revoke one would remove its keys.
+			if r, err := client.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys()); err == nil && r.TTL > 0 && len(r.Keys) == 0 {
+				_, _ = client.Revoke(ctx, clientv3.LeaseID(id))
+			}
+		})
+	}
+	ending.Wait()
+}
+
 // Write implements [endpoints.Engine].
 func (e *Engine) Write(ctx context.Context, changes []endpoints.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

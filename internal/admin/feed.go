@@ -104,6 +104,7 @@ func (f *feed) open(ttl time.Duration) (err error) {
 
 // serve runs the stream of a request, and tells the log.
 func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...said) error {
+	defer f.session.End(r.Context())
 	f.s.log().Info("a stream of endpoints has begun", "form", name, "ttl", ttl.String(), "peer", peer(r))
 	err := f.run(r.Context(), first...)
 	f.s.log().Info("a stream of endpoints has ended", "form", name, "count", f.n, "peer", peer(r), "error", err)

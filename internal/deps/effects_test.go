@@ -241,10 +241,11 @@ var effects = map[string]string{
 	"endpoints Registry.Run goroutine": "puts what has changed into the store; ends with Run",
 	"endpoints Registry.serve timer":   "what changes meanwhile is served together; and how often the log is told",
 	"endpoints Session.Beat clock":     "when a lease is due",
-	"endpoints Session.Apply clock":    "the same",
+	"endpoints Session.write clock":    "the same",
 
 	"endpoints/etcd Engine mutex":            "what was told, for who has written; held for memory only",
 	"endpoints/etcd Engine.commit goroutine": "transactions of one write are under way together: an etcd syncs its disk once for them; commit waits for all",
+	"endpoints/etcd Engine.Revoke goroutine": "leases are ended together; Revoke waits for all",
 	"endpoints/etcd Engine.commit mutex":     "the newest revision of these",
 	"endpoints/etcd Engine.await timer":      "nobody waits for ever until a watch has told of a write",
 	"endpoints/etcd Engine.Watch timer":      "a watch that ended begins anew a little later",

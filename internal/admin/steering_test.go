@@ -110,6 +110,19 @@ func TestRollouts(t *testing.T) {
 	} {
 		withToken(t, h, q)
 	}
+	long := strings.Repeat("a", 5000)
+	for what, want := range map[string]string{
+		"GET /api/v1/rollouts/r2-" + long:             "no rollout has the ID",
+		"POST /api/v1/rollouts/r2-" + long + "/abort": "no rollout has the ID",
+		"POST /api/v1/rollouts/r2" + long + "/pause":  "no rollout has the ID",
+		"POST /api/v1/groups/" + long + "/freeze":     "has no group",
+		"POST /api/v1/groups/" + long + "/unfreeze":   "is not frozen",
+	} {
+		withToken(t, h, question{what, `{"message":"x"}`, 404, want})
+		if n := ask(h, what, `{"message":"x"}`, "Authorization", "Bearer secret").Body.Len(); n > 1000 {
+			t.Errorf("%.40s: %d bytes", what, n)
+		}
+	}
 	for _, want := range []string{"start of rollout " + id + " by token (says ana): why", "pause of rollout " + id + " by token: ", "promote of rollout " + id + " by token (says ben): looks good"} {
 		if !slices.Contains(*told, want) {
 			t.Errorf("%q is not told: %q", want, *told)

@@ -40,7 +40,7 @@ func (s Steering) Freeze(ctx context.Context, group string, req adminapi.FreezeR
 	}
 	n = at.Revision.Number
 	if all := groupsOf(at); !slices.Contains(all, group) {
-		return nil, &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("%s has no group %q", n, group), Hint: "the groups are " + some(all)}
+		return nil, &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("%s has no group %.100q", n, group), Hint: "the groups are " + some(all)}
 	}
 	done := &adminapi.Freeze{APIVersion: adminapi.Version, Kind: adminapi.KindFreeze, Group: group, Revision: n.String()}
 	return done, s.Repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
@@ -62,7 +62,7 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note adminapi.Note
 	return done, s.Repo.SetHolds(ctx, func(newest revisions.Number, holds map[string]revisions.Hold) error {
 		was, is := holds[group]
 		if !is {
-			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %s is not frozen", group), Hint: "chancery history says which are"}
+			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %.100s is not frozen", group), Hint: "chancery history says which are"}
 		}
 		done.Revision, done.Was = newest.String(), was.Number.String()
 		holds[group] = revisions.Hold{Author: note.Author, Message: note.Message, Time: time.Now()}
@@ -160,8 +160,8 @@ func (s Steering) ChangeRollout(ctx context.Context, id, change string, note adm
 	return s.list(ctx, st)
 }
 
-// idForm is that of an ID: others are no words of a key.
-var idForm = regexp.MustCompile(`^r[0-9]+-[0-9a-f]+$`)
+// idForm is that of an ID: others are no words of a key, or longer than one may be.
+var idForm = regexp.MustCompile(`^r[0-9]{1,20}-[0-9a-f]{1,64}$`)
 
 func (s Steering) change(ctx context.Context, id string, f func(*State) error) (*State, error) {
 	if !idForm.MatchString(id) {
@@ -197,7 +197,7 @@ func (s Steering) unknown(ctx context.Context, id string, err error) error {
 	if ids != nil {
 		hint = "there are " + some(ids)
 	}
-	return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("no rollout has the ID %q", id), Hint: hint}
+	return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("no rollout has the ID %.100q", id), Hint: hint}
 }
 
 // known has an error of a rollout say what it is, if it is none of the store.

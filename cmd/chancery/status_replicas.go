@@ -80,7 +80,10 @@ func replicaTable(all []adminapi.Replica, wide bool) *table {
 		case r.Error != "":
 			state = "does not answer" + lastSeen(r) + ": " + r.Error
 		case r.Rejected != nil:
-			state = "the newest revision is rejected there for " + since(r.Rejected.Since)
+			state = "the newest revision is rejected there"
+			if how := since(r.Rejected.Since); how != "" { // it may not say
+				state += " for " + how
+			}
 		case r.Trouble != "":
 			state = "the newest revision is not served: " + r.Trouble
 		case r.Unwritten != "":

@@ -142,7 +142,7 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 		st = s.statusNow(r.Context(), f)
 		me.Clients = new(sane(st.Clients))
 		return nil
-	}, func(of *adminapi.Replica, body []byte) error { return addStatus(&st, of, body) })
+	}, func(of *adminapi.Replica, body []byte) error { return addStatus(&st, f.Group, of, body) })
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,12 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// addStatus adds to a status what another server says of its clients; a server that has no such group has none.
-func addStatus(st *adminapi.Status, of *adminapi.Replica, body []byte) error {
+// addStatus adds to a status what another server says of its clients; a server that has no such group has none, and each has a status.
+func addStatus(st *adminapi.Status, group string, of *adminapi.Replica, body []byte) error {
 	if body == nil {
+		if group == "" {
+			return errOther
+		}
 		of.Clients = new(sane(adminapi.Counts{}))
 		return nil
 	}

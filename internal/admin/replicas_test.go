@@ -82,6 +82,14 @@ func TestStatusOfAll(t *testing.T) {
 	if len(r) != 3 || !r[0].Asked || r[0].ID != "me" || r[0].Clients.Connected != 2 || r[1].Clients.Connected != 5 || r[1].Revision != "r8" || r[1].Trouble != "away" || r[1].Rejected == nil || r[2].Error == "" || r[2].Clients != nil || r[2].Revision != "r9" {
 		t.Errorf("%+v", r)
 	}
+	// Who has not the group has no clients of it; who has no status is none of the servers.
+	o.says["b"] = "404"
+	for group, none := range map[string]bool{"": false, "&group=edge": true} {
+		st, _ := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1"+group)
+		if b := st.Replicas[2]; (b.Error == "") != none || (b.Clients != nil) != none {
+			t.Errorf("%q: %+v", group, b)
+		}
+	}
 	// Without a store there is nobody to ask, and without the parameter nobody is asked.
 	if st, code := asks[adminapi.Status](t, nil, "/api/v1/status?replicas=1"); code != http.StatusOK || st.Replicas != nil || st.Clients.Connected != 2 {
 		t.Error(code, st)

@@ -58,6 +58,9 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	return s.registers(w, r, res, err, "endpoints[0].")
 }
 
+// maxValues is how many values of JSON all endpoints of a cluster have: each takes up to 150 bytes.
+const maxValues = 300_000
+
 func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	if q.err != nil {
@@ -67,7 +70,20 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var in adminapi.EndpointsRequest
-	if err := body(w, r, maxAsked, &in); err != nil {
+	b, err := sent(w, r, maxAsked)
+	if err != nil {
+		return err
+	}
+	n := values(b)
+	if n > maxValues {
+		return wrong("body", fmt.Sprintf("has more than %d values", maxValues), "")
+	}
+	leave, err := s.unpacks(r.Context(), n)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := object(b, maxAsked, &in); err != nil {
 		return err
 	}
 	if in.Endpoints == nil { // a body that was forgotten is not to remove all

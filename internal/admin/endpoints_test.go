@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -99,6 +100,28 @@ func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
 	}
 	if w := ask(s.Handler(loopback), "GET /api/v1/endpoints", ""); w.Code != http.StatusOK {
 		t.Error(w.Code)
+	}
+}
+
+// All endpoints of a cluster are not unpacked if they are more than can be, nor while others are that are as many; few are at any time.
+func TestFewEndpointsAreUnpacked(t *testing.T) {
+	s := registering(t)
+	s.Token = func() (string, error) { return "secret", nil }
+	h := s.Handler(loopback)
+	withToken(t, h, question{"PUT /api/v1/endpoints/x", `{"endpoints":[{}` + strings.Repeat(",{}", maxValues/2) + `]}`, http.StatusBadRequest, "has more than 300000 values"})
+	for range maxUnpacked {
+		s.unpacking <- struct{}{}
+	}
+	withToken(t, h, question{"PUT /api/v1/endpoints/x", `{"endpoints":[{"address":"10.0.0.1","port":80}]}`, http.StatusOK, `"set":1`})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPut, "/api/v1/endpoints/x", strings.NewReader(`{"endpoints":[{}`+strings.Repeat(",{}", fewParts)+`]}`))
+	r.Host = "localhost"
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer secret")
+	if h.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %.200s", w.Code, w.Body)
 	}
 }
 

@@ -220,12 +220,8 @@ func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan
 	}
 }
 
-// unpacks waits until all may be unpacked. leave is to be called when it is needed no more: it waits for nobody who asks.
-func (s *Server) unpacks(ctx context.Context, all []said) (leave func(), err error) {
-	parts := 0
-	for _, one := range all {
-		parts += one.parts
-	}
+// unpacks waits until so many parts may be unpacked. leave is to be called when they are needed no more: that waits for nobody who asks.
+func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err error) {
 	if parts <= fewParts {
 		return func() {}, nil
 	}
@@ -249,7 +245,11 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 		out = append(out, refused{n, step, p})
 	}
 	err := f.session.Beat(ctx) // before anything is waited for
-	leave, ending := f.s.unpacks(ctx, all)
+	parts := 0
+	for _, one := range all {
+		parts += one.parts
+	}
+	leave, ending := f.s.unpacks(ctx, parts)
 	defer leave()
 	for i, one := range all {
 		if one.err == nil {

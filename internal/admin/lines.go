@@ -72,13 +72,10 @@ func (l *lines) read() (said, error) {
 		l.end = fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
 		return said{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
 	}
-	one := said{size: len(text), parts: 1}
+	one := said{size: len(text), parts: values(text)}
 	text = bytes.TrimSpace(text)
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line need not have an end
 		return said{}, err
-	}
-	for _, begins := range []string{",", "{", "["} { // a value
-		one.parts += bytes.Count(text, []byte(begins))
 	}
 	one.packed = bytes.Clone(text)
 	return one, nil

@@ -154,14 +154,38 @@ func (q *query) filter() status.Filter {
 // body reads a body of JSON into v: one object of the fields that v has, or nothing; of most
 // bytes.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err == nil {
-		err = decode(b, v)
+	b, err := sent(w, r, most)
+	if err != nil {
+		return err
 	}
+	return object(b, most, v)
+}
+
+// sent is a body of most bytes.
+func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		return nil, unread(err, most)
+	}
+	return b, nil
+}
+
+// object reads one into v, or nothing, of a body of most bytes.
+func object(b []byte, most int64, v any) error {
+	err := decode(b, v)
 	if err == nil || errors.Is(err, io.EOF) { // nothing
 		return nil
 	}
 	return unread(err, most)
+}
+
+// values is how many values JSON has, or more: without unpacking it.
+func values(b []byte) int {
+	n := 1
+	for _, begins := range []string{",", "{", "["} {
+		n += bytes.Count(b, []byte(begins))
+	}
+	return n
 }
 
 // decode reads one object of the fields that v has, and nothing after it, of which More would not tell a bracket. io.EOF says that there is none.

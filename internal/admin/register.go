@@ -28,7 +28,7 @@ const (
 	maxRequest   = 1 << 20 // bytes
 	maxEndpoints = 10_000  // of all its steps
 	maxDepth     = 200     // messages in each other: an object of metadata is three
-	maxUnpacked  = 2       // streams that have unpacked more than a few parts
+	maxUnpacked  = 2       // streams and requests that have unpacked more than a few parts
 )
 
 // register serves chancery.endpoints.v1.Endpoints/Register. It does what the stream of lines does, in messages.
@@ -176,7 +176,7 @@ func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 
 // begin reads the time of the lease of the first request, without which nobody knows it. The request is unpacked again when it is done.
 func (m *messages) begin(ctx context.Context, first said) error {
-	leave, err := m.s.unpacks(ctx, []said{first})
+	leave, err := m.s.unpacks(ctx, first.parts)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type Engine interface {
 
 	// Watch tells of all there is, and then of each change in its order, until ctx is done; it returns then.
 	// reset says that what is told is all there is from now on: so it is at first, and whenever the engine cannot say what
-	// it has missed. tell must not call the engine.
+	// it has missed. tell must not call the engine, and may put changes in another order.
 	Watch(ctx context.Context, tell func(changes []Change, reset bool))
 }
 

@@ -21,6 +21,7 @@ type Options struct {
 	MaxEndpoints int // in all; 200,000 if zero
 	MaxClusters  int // in all; 20,000 if zero
 	PerCluster   int // endpoints of one; 10,000 if zero
+	MaxBytes     int // of all IDs and endpoints, as they are stored; 128 MiB if zero
 
 	// Known reports whether there is a group. Nil: each may be.
 	Known func(group string) bool
@@ -53,6 +54,7 @@ type Registry struct {
 func New(e Engine, st *store.Store, o Options) *Registry {
 	o.Every, o.Log = cmp.Or(o.Every, 5*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	o.MaxEndpoints, o.MaxClusters, o.PerCluster = cmp.Or(o.MaxEndpoints, 200_000), cmp.Or(o.MaxClusters, 20_000), cmp.Or(o.PerCluster, 10_000)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 128<<20)
 	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1), held: map[LeaseID]bool{}, writing: map[Key]int{}}
 }
 
@@ -88,8 +90,8 @@ func (r *Registry) List(group, name string) []Listed {
 		name = xds.CanonicalName(name)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	var all []Listed
+	var entries [][]*entry // of each, in the same order
 	from := r.set.clusters
 	if one := (Cluster{group, name}); group != "" && name != "" { // who asks for each of many does not come by all others
 		from = map[Cluster]*cluster{}
@@ -101,13 +103,16 @@ func (r *Registry) List(group, name string) []Listed {
 		if group != "" && c.Group != group || name != "" && c.Name != name {
 			continue
 		}
-		l := Listed{Cluster: c, Total: len(at.entries)}
+		all = append(all, Listed{Cluster: c, Total: len(at.entries)})
 		if name != "" {
-			for _, e := range at.entries {
-				l.Endpoints = append(l.Endpoints, ListedEndpoint{Registered{e.id, e.Endpoint}, e.ttl})
-			}
+			entries = append(entries, slices.Clone(at.entries))
 		}
-		all = append(all, l)
+	}
+	r.mu.Unlock()
+	for i, some := range entries {
+		for _, e := range some {
+			all[i].Endpoints = append(all[i].Endpoints, ListedEndpoint{Registered{e.id, e.endpoint()}, e.ttl})
+		}
 	}
 	slices.SortFunc(all, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group)) })
 	return all

@@ -2,6 +2,8 @@ package endpoints
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/store"
@@ -10,6 +12,9 @@ import (
 
 // hear takes what the engine tells.
 func (r *Registry) hear(changes []Change, reset bool) {
+	if reset { // one after the other they are at the end of their cluster each, and nothing has to make room
+		slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.ID, b.ID) })
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if reset {
@@ -67,6 +72,7 @@ func (r *Registry) room(c Change) error {
 	if c.ID == "" {
 		return nil
 	}
+	old := r.set.get(c.Key)
 	var full error
 	if at != nil && len(at.entries) >= 2*r.opts.PerCluster {
 		full = &LimitError{"endpoints of a cluster", 2 * r.opts.PerCluster}
@@ -74,10 +80,13 @@ func (r *Registry) room(c Change) error {
 	if r.set.len >= 2*r.opts.MaxEndpoints {
 		full = &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
 	}
-	if full != nil { // who has a place keeps it
-		if _, has := at.find(c.ID); has {
-			return nil
-		}
+	more := size(c.ID, c.Value)
+	if old != nil { // who has a place keeps it
+		full = nil
+		more -= old.bytes
+	}
+	if more > 0 && r.set.bytes+more > 2*r.opts.MaxBytes {
+		full = &LimitError{"bytes of endpoints", 2 * r.opts.MaxBytes}
 	}
 	return full
 }

@@ -161,7 +161,7 @@ func (s *Session) End(ctx context.Context) {
 // apply takes steps that are about one endpoint each, together.
 func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why error)) error {
 	changes, lease := make([]Change, 0, len(ops)), s.under()
-	b := batch{there: map[Key]bool{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
+	b := batch{there: map[Key]int{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
 	for i, op := range ops {
 		c, one, err := s.check(op)
 		if err != nil {
@@ -171,7 +171,7 @@ func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why 
 		k := Key{c, one.ID}
 		if op.Endpoint == nil {
 			s.r.mu.Lock()
-			b.remove(k, s.r.set.get(k) != nil)
+			b.remove(k, s.r.set.get(k))
 			s.r.mu.Unlock()
 			changes = append(changes, Change{Key: k})
 			continue
@@ -184,7 +184,7 @@ func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why 
 		s.r.mu.Lock()
 		at, has := s.r.set.clusters[c], s.r.set.get(k)
 		_, touched := b.there[k]
-		err = b.put(s.r, at, k, has != nil)
+		err = b.put(s.r, at, k, has, size(k.ID, v))
 		claimed := at != nil && at.claimed
 		s.r.mu.Unlock()
 		if err != nil {
@@ -205,40 +205,57 @@ func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why 
 
 // A batch is what was taken of steps that are not written yet: what comes after them has as much room less.
 type batch struct {
-	there    map[Key]bool     // after the steps, of those keys that they are about
+	there    map[Key]int      // bytes after the steps, of those keys that they are about; 0: it has gone
 	opened   map[Cluster]bool // claimed by a step
 	clusters int              // how many are new
 	more     map[Cluster]int  // endpoints
 	all      int              // endpoints of all clusters more
+	bytes    int              // of them
 }
 
-// put takes an endpoint; has: the registry has it. The error says that there is no room. The registry is locked.
-func (b *batch) put(r *Registry, at *cluster, k Key, has bool) error {
-	if is, touched := b.there[k]; is || !touched && has {
-		b.there[k] = true
-		return nil
+// put takes an endpoint of so many bytes; has is what the registry has. The error says that there is no room. The registry is
+// locked.
+func (b *batch) put(r *Registry, at *cluster, k Key, has *entry, bytes int) error {
+	was := b.was(k, has)
+	clusters, more, all, grown := 0, 0, 0, 0
+	if was == 0 {
+		more, all = b.more[k.Cluster]+1, b.all+1
+		if at == nil && !b.opened[k.Cluster] {
+			clusters = b.clusters + 1
+		}
 	}
-	clusters := 0
-	if at == nil && !b.opened[k.Cluster] {
-		clusters = b.clusters + 1
+	if bytes > was {
+		grown = b.bytes + bytes - was
 	}
-	if err := r.fits(at, clusters, b.more[k.Cluster]+1, b.all+1); err != nil {
+	if err := r.fits(at, clusters, more, all, grown); err != nil {
 		return err
 	}
 	b.clusters = max(b.clusters, clusters)
-	b.there[k] = true
-	b.more[k.Cluster]++
-	b.all++
+	b.there[k] = bytes
+	b.bytes += bytes - was
+	if was == 0 {
+		b.more[k.Cluster], b.all = more, all
+	}
 	return nil
 }
 
 // remove takes that an endpoint goes.
-func (b *batch) remove(k Key, has bool) {
-	if is, touched := b.there[k]; is || !touched && has {
+func (b *batch) remove(k Key, has *entry) {
+	was := b.was(k, has)
+	if was > 0 {
 		b.more[k.Cluster]--
 		b.all--
 	}
-	b.there[k] = false
+	b.bytes -= was
+	b.there[k] = 0
+}
+
+// was is how many bytes there are of a key, before a step.
+func (b *batch) was(k Key, has *entry) int {
+	if bytes, touched := b.there[k]; touched || has == nil {
+		return bytes
+	}
+	return has.bytes
 }
 
 // check returns what a step is about in the one way to write it.

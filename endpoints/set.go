@@ -38,6 +38,7 @@ type Set struct {
 	dirty    map[Cluster]bool
 	leases   map[LeaseID]int // how many entries have one
 	len      int             // entries
+	bytes    int             // of them
 }
 
 // A cluster has entries in the order of their IDs.
@@ -64,13 +65,27 @@ func (c *cluster) has(addr netip.AddrPort, more int) {
 
 // An entry is a registered endpoint. It is not changed once made.
 type entry struct {
-	id    string
-	value []byte // as stored
-	lease LeaseID
-	ttl   time.Duration
-	addr  netip.AddrPort
-	lb    []byte // as served: a field of its locality
-	Endpoint
+	id       string
+	value    []byte // as stored
+	lease    LeaseID
+	ttl      time.Duration
+	addr     netip.AddrPort
+	lb       []byte // as served: a field of its locality
+	bytes    int    // as size says
+	Endpoint        // without its metadata, which takes many times as much as what is stored of it
+}
+
+// size is how much is stored of an endpoint.
+func size(id string, value []byte) int { return len(id) + len(value) }
+
+// endpoint returns all of it.
+func (e *entry) endpoint() Endpoint {
+	all := e.Endpoint
+	var v Value
+	if e.value != nil && json.Unmarshal(e.value, &v) == nil {
+		all.Metadata = v.Metadata
+	}
+	return all
 }
 
 // newEntry reads what is stored. The error says what is wrong with it.
@@ -87,7 +102,9 @@ func newEntry(id string, value []byte, lease LeaseID) (*entry, error) {
 		return nil, err
 	}
 	addr := netip.AddrPortFrom(netip.MustParseAddr(e.Address), uint16(e.Port))
-	return &entry{id: id, value: value, lease: lease, ttl: time.Duration(v.TTL), addr: addr, lb: appendMessage(nil, 2, e.encode()), Endpoint: e}, nil
+	lb := appendMessage(nil, 2, e.encode())
+	e.Metadata = nil
+	return &entry{id: id, value: value, lease: lease, ttl: time.Duration(v.TTL), addr: addr, lb: lb, bytes: size(id, value), Endpoint: e}, nil
 }
 
 // find returns where an ID is, or would be.
@@ -152,7 +169,7 @@ func (s *Set) doubt(k Key) {
 	at := s.clusters[k.Cluster]
 	if i, has := at.find(k.ID); has {
 		e := *at.entries[i]
-		e.value = nil
+		e.Endpoint, e.value = e.endpoint(), nil
 		at.entries[i] = &e
 	}
 }
@@ -163,6 +180,7 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 	var old *entry
 	if has {
 		old = at.entries[i]
+		s.bytes -= old.bytes
 		if s.len--; old.lease != 0 {
 			if s.leases[old.lease]--; s.leases[old.lease] == 0 {
 				delete(s.leases, old.lease)
@@ -181,6 +199,7 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 	default:
 		at.entries = slices.Insert(at.entries, i, e)
 	}
+	s.bytes += e.bytes
 	if s.len++; e.lease != 0 {
 		s.leases[e.lease]++
 	}

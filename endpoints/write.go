@@ -145,7 +145,7 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 		changes = append(changes, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
 	}
 	stays := make(map[string]bool, len(all))
-	more := 0
+	more, bytes := 0, 0
 	for i, one := range all {
 		stays[one.ID] = true
 		e := r.set.get(Key{c, one.ID})
@@ -153,8 +153,11 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 			res.Unchanged++
 			continue
 		}
+		bytes += size(one.ID, values[i])
 		if e == nil {
 			more++
+		} else {
+			bytes -= e.bytes
 		}
 		res.Set++
 		changes = append(changes, Change{Key{c, one.ID}, values[i], id})
@@ -163,6 +166,7 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 		for _, e := range at.entries {
 			if !stays[e.id] {
 				res.Removed++
+				bytes -= e.bytes
 				changes = append(changes, Change{Key: Key{c, e.id}})
 			}
 		}
@@ -174,12 +178,12 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 	if more > 0 {
 		more -= res.Removed
 	}
-	return changes, res, r.fits(at, clusters, more, more)
+	return changes, res, r.fits(at, clusters, more, more, bytes)
 }
 
-// fits returns an error if there is no room for so many new clusters, so many endpoints more of one, and so many in all. The
-// registry is locked.
-func (r *Registry) fits(at *cluster, clusters, more, all int) error {
+// fits returns an error if there is no room for so many new clusters, so many endpoints more of one, so many in all, and so
+// many bytes of them. The registry is locked.
+func (r *Registry) fits(at *cluster, clusters, more, all, bytes int) error {
 	has := 0
 	if at != nil {
 		has = len(at.entries)
@@ -191,6 +195,8 @@ func (r *Registry) fits(at *cluster, clusters, more, all int) error {
 		return &LimitError{"endpoints of a cluster", r.opts.PerCluster}
 	case all > 0 && r.set.len+all > r.opts.MaxEndpoints:
 		return &LimitError{"endpoints", r.opts.MaxEndpoints}
+	case bytes > 0 && r.set.bytes+bytes > r.opts.MaxBytes:
+		return &LimitError{"bytes of endpoints", r.opts.MaxBytes}
 	}
 	return nil
 }

@@ -685,3 +685,38 @@ func TestEndpointLinesTogether(t *testing.T) {
 		_ = out.Close()
 	})
 }
+
+// ending tells of leases that are ended.
+type ending struct {
+	*endpoints.Local
+	ids chan []endpoints.LeaseID
+}
+
+func (e ending) Revoke(_ context.Context, ids []endpoints.LeaseID) { e.ids <- ids }
+
+// A stream that has put nothing has no lease, and the lease of one that has removed all ends with it.
+func TestLeaseEndsWithItsStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := endpoints.Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := ending{engine, make(chan []endpoints.LeaseID, 10)}
+		l := servedInMemory(t, registeringAt(t, e), ofUnix)
+		for _, steps := range [][]*pb.Step{nil, {put("x", "10.0.0.1", 80), {Cluster: "x", Change: &pb.Step_Remove{Remove: "10.0.0.1:80"}}}} {
+			c := call(t, l.ofEndpoints(t))
+			c.says(&pb.RegisterRequest{Ttl: durationpb.New(endpoints.MaxTTL), Steps: steps})
+			if len(e.ids) != 0 {
+				t.Error("it ends before the stream")
+			}
+			if err := c.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			c.ends(codes.OK, "")
+			synctest.Wait()
+			if want := len(steps) / 2; len(e.ids) != want {
+				t.Errorf("%d leases were ended, want %d", len(e.ids), want)
+			}
+		}
+	})
+}

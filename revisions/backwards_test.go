@@ -1,6 +1,7 @@
 package revisions_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -135,4 +136,100 @@ func TestBackwards(t *testing.T) {
 	if s := must(commit(r, "11")); s.Revision.Number != 11 {
 		t.Error(s.Revision.Number)
 	}
+}
+
+// A told engine answers with the head that it is told, or has something done before it answers.
+type told struct {
+	revisions.Engine
+	head []byte // nil: that which is there
+	then func()
+}
+
+func (e *told) Get(ctx context.Context, key string) ([]byte, error) {
+	if key != "head" {
+		return e.Engine.Get(ctx, key)
+	}
+	b, err := e.Engine.Get(ctx, key)
+	if then := e.then; then != nil {
+		e.then = nil
+		then()
+	}
+	if e.head != nil {
+		return e.head, nil
+	}
+	return b, err
+}
+
+// What others do while a repository is read takes it neither back nor makes it seem to have gone back; that a group was frozen is not
+// forgotten, though it makes no revision.
+func TestBackwardsMeanwhile(t *testing.T) {
+	ctx := t.Context()
+	e := &told{Engine: engine(t)}
+	r, other := revisions.Open(e, revisions.Options{}), revisions.Open(e.Engine, revisions.Options{})
+	turn := ""
+	commit := func() {
+		t.Helper()
+		turn += "x"
+		base, err := other.Head(ctx)
+		if err == nil {
+			_, err = other.Commit(ctx, base, base.To([]*revisions.Item{in("edge", "a", turn)}), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(r *revisions.Repository, want error) *revisions.Snapshot {
+		t.Helper()
+		s, err := r.Head(ctx)
+		if !errors.Is(err, want) {
+			t.Fatalf("%v, want %v", err, want)
+		}
+		return s
+	}
+	head := func() []byte {
+		t.Helper()
+		b, err := e.Engine.Get(ctx, "head")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	commit()
+	read(r, nil)
+	older := head()
+	e.then = func() { // another reads what is newer, and this one hears later what he was told before
+		commit()
+		read(r, nil)
+	}
+	read(r, nil)
+	e.head = older
+	read(r, revisions.ErrBackwards)
+	e.head = nil
+
+	for range 3 {
+		commit()
+	}
+	e.then = func() {
+		if _, err := other.Sweep(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(r, nil)
+
+	thawed := head()
+	if err := other.SetHolds(ctx, func(n revisions.Number, holds map[string]revisions.Hold) error {
+		holds["edge"] = revisions.Hold{Number: n}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := revisions.Kept(nil, read(r, nil).Mark())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.head = thawed
+	read(r, revisions.ErrBackwards)
+	later := revisions.Open(e, revisions.Options{})
+	later.Saw(kept)
+	read(later, revisions.ErrBackwards)
 }

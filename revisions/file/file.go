@@ -337,22 +337,31 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 		}
 		w := files.NewWatcher(e.log, e.poll)
 		using := make(chan struct{}, 1) // has something in it while w is used, by one call that may be left behind
-		use := func(ctx context.Context, f func()) {
-			_, _ = within(ctx, e, key, readTime, func(ctx context.Context) (struct{}, error) {
-				select {
-				case using <- struct{}{}:
-					f()
-					<-using
-				case <-ctx.Done():
-				}
-				return struct{}{}, nil
-			})
+		hear := func(ctx context.Context) (struct{}, error) {
+			select {
+			case using <- struct{}{}:
+				e.disk.Hear(w, path)
+				<-using
+			case <-ctx.Done():
+			}
+			return struct{}{}, nil
 		}
-		defer use(context.WithoutCancel(ctx), w.Close)
+		defer func() {
+			closed := make(chan struct{})
+			go func() { // of a call that was left behind when the disk is back, whenever that is
+				using <- struct{}{}
+				w.Close()
+				close(closed)
+			}()
+			select {
+			case <-closed:
+			case <-time.After(readTime):
+			}
+		}()
 		tick := time.NewTicker(e.poll) // the system does not tell of all file systems
 		defer tick.Stop()
 		for {
-			use(ctx, func() { e.disk.Hear(w, path) })
+			_, _ = within(ctx, e, key, readTime, hear)
 			select {
 			case bell <- struct{}{}:
 			default:

@@ -147,10 +147,21 @@ func TestNewestBackwards(t *testing.T) {
 	if err := src.Newest(t.Context(), true); err != nil {
 		t.Error(err)
 	}
+	second, err := writer.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(head, first, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	backwards(revisions.ErrBackwards)
+	again := New(engine(t, at), store.New(), Options{}) // after a restart, which has what was served
+	if err := again.Restore([]*revisions.Item{route(t, "default", "a", "two")}, second.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := again.Load(t.Context()); !errors.Is(err, revisions.ErrBackwards) || n.Number != 2 {
+		t.Error(n.Number, err)
+	}
 	if err := os.Remove(head); err != nil {
 		t.Fatal(err)
 	}

@@ -184,9 +184,11 @@ func TestResourceOfReview(t *testing.T) {
 		known[r.Name] = r
 		return r
 	}
+	var items []*revisions.Item
 	src := New(engine(t, dir), st, Options{Log: slog.New(slog.DiscardHandler),
 		Review: func(next *revisions.Snapshot) error {
 			for it := range next.All {
+				items = append(items, it)
 				if it.Resource.Refs != nil {
 					t.Errorf("%s was read before the review", it.Resource.Name)
 				}
@@ -218,4 +220,9 @@ func TestResourceOfReview(t *testing.T) {
 	is("kept", "reviewed")
 	is("a", "reviewed")
 	is("strange", "one")
+	for _, it := range items {
+		if it.Resource.Refs != nil {
+			t.Errorf("what others may read of %s is written to", it.Resource.Name)
+		}
+	}
 }

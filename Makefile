@@ -61,13 +61,13 @@ sim: ## The simulation of both halves of the protocol, WORLDS worlds
 	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
 
 fuzz: ## Each fuzz target for FUZZTIME: 1,000 inputs (1000x), since there are many; or a time (1m)
-	tools/fuzz $(FUZZTIME)
+	GOGC=$(ROOM) tools/fuzz $(FUZZTIME)
 
 .cache/envoy: e2e/install.sh
 	cd e2e && ./install.sh envoy
 
 e2e: ## Real clients as judges; installs them into .cache
-	cd e2e && ./install.sh
+	@cd e2e && { ./install.sh & GOGC=$(ROOM) go list -export -deps -test ./... >/dev/null; wait $$!; } # compiles meanwhile, on all cores: below, -p 1 is of that, too
 	@cd e2e && $(GOTEST) -p 1 ./... # one package at a time: what is judged by time runs alone
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it

@@ -55,10 +55,10 @@ frozen at. First come the nodes with all labels of --label in their metadata, th
 in it that were picked before.
 
 When all are served the revision, the groups are frozen at it. Without --store the server at --admin is
-asked, as apply does it.
+asked, as apply does it. Start returns when the clients of the first step have answered, or after two seconds.
 
-Exit codes: 0 begun; 1 the store cannot be read or written, or what is asked for cannot be rolled out;
-2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision or group, or it is not kept; 5 a rollout of
+Exit codes: 0 begun; 1 the store cannot be read or written, what is asked for cannot be rolled out, or it was
+rolled back within these two seconds; 2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision or group, or it is not kept; 5 a rollout of
 a group is under way.`,
 		Example: `  chancery rollout start r412 --steps 1%,10%,100% --bake 5m --min-acked 95% --store file:/var/lib/chancery/store -m "the new timeouts"
   chancery rollout start r412 --label canary=true --admin unix:///run/chancery/admin.sock -m "the new timeouts"`,
@@ -94,11 +94,16 @@ a group is under way.`,
 			if err != nil {
 				return err
 			}
-			err = c.printRollout(cmd, list)
-			if list.Items[0].WaitsFor == rollout.Nobody {
+			if err := c.printRollout(cmd, list); err != nil {
+				return err
+			}
+			switch is := list.Items[0]; {
+			case is.Phase == string(rollout.RolledBack):
+				return outcome{failure{fmt.Errorf("rollout %s was rolled back at once: %s", printable.Line(is.ID), printable.Line(is.Why)), "chancery rollout status -o json says more"}, failed}
+			case is.WaitsFor == rollout.Nobody:
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
 			}
-			return err
+			return nil
 		},
 	}
 	c.flags(cmd)
@@ -113,10 +118,12 @@ a group is under way.`,
 	return cmd
 }
 
-// picking returns a rollout that has begun as it is when all servers have said whom the first step picks, or a second later.
+// picking returns a rollout that has begun as it is when the clients of the first step have answered, or two seconds later. That nobody is
+// picked is sure no earlier: the server that has the client may not have said anything yet, and it is not known how many will.
 func picking(ctx context.Context, s admin.Steering, began *adminapi.RolloutList) *adminapi.RolloutList {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		if w := began.Items[0].WaitsFor; w != rollout.NoServer && w != rollout.NotYet {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		is := began.Items[0]
+		if is.Phase != string(rollout.Running) || is.Step != 1 || is.WaitsFor == "" && is.Waiting == 0 {
 			break
 		}
 		t := time.NewTimer(100 * time.Millisecond)
@@ -126,8 +133,8 @@ func picking(ctx context.Context, s admin.Steering, began *adminapi.RolloutList)
 			t.Stop()
 			return began
 		}
-		now, err := s.Rollouts(ctx, began.Items[0].ID)
-		if err != nil || len(now.Items) != 1 || now.Items[0].Step != 1 {
+		now, err := s.Rollouts(ctx, is.ID)
+		if err != nil || len(now.Items) != 1 {
 			break // it has begun, and that is what was asked for
 		}
 		began = now

@@ -319,3 +319,23 @@ func TestServeDirectoryToStore(t *testing.T) {
 	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)
 	chancery(t, 1, "what its directory says is not committed: ", "status", "--admin", waits)
 }
+
+// Whoever allows the removal of all that a directory had has it committed, and not only loaded.
+func TestServeEmptiedDirectoryToStore(t *testing.T) {
+	t.Parallel()
+	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
+	write(t, config, "a.yaml", cluster("a"))
+	socket := "unix://" + filepath.Join(t.TempDir(), "s")
+	d := serveDir(t, config, "--store", at, "--state-dir", "", "--admin-listen", socket)
+	s := d.clusters()
+	s.gets("a")
+	if err := os.Remove(filepath.Join(config, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	chancery(t, 1, "no files any more", "reload", "--admin", socket)
+	chancery(t, 1, "is not committed: ", "status", "--admin", socket)
+	chancery(t, 0, "1 removed", "reload", "--allow-mass-delete", "--admin", socket)
+	s.gets()
+	chancery(t, 0, "0 resources", "status", "--admin", socket)
+	chancery(t, 0, "r2", "history", "--store", at)
+}

@@ -151,6 +151,8 @@ func (f *Feeder) write(held context.Context) error {
 	if head.Revision.Number > 0 {
 		if err := src.Restore(applied.Config(head, head.Revision.Time)); err != nil {
 			f.opts.Log.Warn("what the store has is not compared with the directory", "dir", f.root, "error", err)
+		} else {
+			w.had = head.Revision.Items > 0
 		}
 	}
 	report, err := src.Load()
@@ -195,6 +197,7 @@ type writer struct {
 	last   string                       // the content that was committed last by whichever writer
 	seen   revisions.Number             // up to that no revision is of another writer that is elected now
 	tried  map[attempt]bool             // of what it is not known whether it was committed
+	had    bool                         // the directory had something: if it has nothing now somebody has allowed that
 }
 
 // An attempt is a revision that may be there.
@@ -220,9 +223,10 @@ func (w *writer) commit(ctx context.Context) error {
 		return nil
 	}
 	items, err := applied.Items(w.root, *c)
-	if err != nil || len(items) == 0 {
+	if err != nil || len(items) == 0 && !w.had { // a directory that is not there yet says nothing
 		return err
 	}
+	w.had = true
 	is := contentOf(items)
 	for is != w.last {
 		base, err := w.repo.Head(ctx)

@@ -226,6 +226,56 @@ func TestBadDirectory(t *testing.T) {
 	stop()
 }
 
+// A directory in which nothing is left empties the store once somebody has allowed it, and not before: not after a start either.
+func TestEmptied(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	_, states, stop := p.feed("eve", root, p.engine())
+	p.until(states, writes)
+	stop()
+	write(t, root, "a", "b", "c")
+	_, states, stop = p.feed("ana", root, p.engine())
+	p.until(states, writes)
+	p.head(1, "ana", 3)
+	empty := func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(root, "a.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty()
+	p.until(states, func(s State) bool { return s.Err != nil })
+	stop()
+	f, states, stop := p.feed("ben", root, p.engine())
+	if s := p.until(states, writes); s.Err == nil {
+		t.Error("what has gone is not asked about")
+	}
+	p.head(1, "ana", 3)
+	if _, err := f.Source().Order(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	p.head(2, "ben", 0)
+	p.until(states, func(s State) bool { return s.Err == nil })
+	base := p.head(2, "ben", 0)
+	write(t, root, "a")
+	p.head(3, "ben", 1)
+	stop()
+	if _, err := p.repo.Restore(t.Context(), p.head(3, "ben", 1), base.Revision.Number, revisions.Note{Author: "eve", Message: "all is bad"}); err != nil {
+		t.Fatal(err)
+	}
+	empty()
+	_, states, stop = p.feed("ana", root, p.engine())
+	if s := p.until(states, writes); s.Err != nil {
+		t.Error(s.Err)
+	}
+	if _, err := p.repo.Restore(t.Context(), p.head(4, "eve", 0), 1, revisions.Note{Author: "eve", Message: "all is good"}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root) // it changes, and says as little as before
+	time.Sleep(100 * time.Millisecond)
+	p.head(5, "eve", 3)
+	stop()
+}
+
 // A group that is alone with its errors keeps everything from being committed: a revision has no groups of another day.
 func TestGroupAloneWithItsErrors(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()

@@ -318,6 +318,11 @@ func TestServeDirectoryToStore(t *testing.T) {
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)
 	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)
 	chancery(t, 1, "what its directory says is not committed: ", "status", "--admin", waits)
+	for _, at := range [][]string{{"--admin", admin}, {"--admin", admin, "--local"}, {"--admin", waits}} {
+		chancery(t, 1, writer+" does not commit what its directory says: "+config, append([]string{"wait", "--for=synced"}, at...)...)
+	}
+	chancery(t, 1, `"done": false`, "wait", "--for=synced", "-o", "json", "--admin", admin)
+	chancery(t, 124, "not synced after", "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", admin)
 }
 
 // Whoever allows the removal of all that a directory had has it committed, and not only loaded.

@@ -83,6 +83,15 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 				return err
 			}
 			end := time.Now().Add(timeout)
+			bad, newest := "", number == 0 && stored == 0
+			if newest {
+				if bad, err = untaken(cmd, &a, local); err != nil {
+					return err
+				}
+				if bad != "" {
+					end = time.Now()
+				}
+			}
 			for {
 				if _, err := waitHeld(cmd, &a, f.Group, stored, end); err != nil {
 					return err
@@ -95,9 +104,15 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 				if r.Done {
 					again, err = waitHeld(cmd, &a, f.Group, stored, end)
 				}
+				if r.Done && newest && err == nil && bad == "" { // it may have come meanwhile
+					bad, err = untaken(cmd, &a, local)
+				}
 				switch {
 				case err != nil:
 					return err
+				case bad != "" && r.Rejected == nil:
+					r.Done = false
+					return notTaken(cmd, &o, r, bad)
 				case !again:
 					return waited(cmd, &o, r, f, own, timeout)
 				}

@@ -73,6 +73,50 @@ func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want 
 	}
 }
 
+// untaken says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
+// the newest revision, was rejected. With local only that of the server that is asked counts; "": nothing is wrong.
+func untaken(cmd *cobra.Command, a *asking, local bool) (string, error) {
+	s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) {
+		s, err := d.Status(ctx, "")
+		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
+			if all, err := d.StatusOfAll(ctx, ""); err == nil {
+				return all, nil
+			} // of a version that cannot ask others
+		}
+		return s, err
+	})
+	if err != nil || s.Config.Store == nil {
+		return "", err
+	}
+	all := s.Replicas
+	if len(all) == 0 {
+		all = []adminapi.Replica{{ID: cmp.Or(s.Server.ID, s.Server.Replica), Revision: s.Config.Store.Revision, Rejected: s.Config.Rejected}}
+		if w := s.Config.Store.Writer; w != nil {
+			all[0].Unwritten = w.Error
+		}
+	}
+	for _, r := range all {
+		switch {
+		case r.Error != "":
+		case r.Unwritten != "":
+			return fmt.Sprintf("server %s does not commit what its directory says: %s", printable.Line(r.ID), printable.Line(r.Unwritten)), nil
+		case r.Rejected != nil:
+			return fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", printable.Line(r.ID), cmp.Or(printable.Line(r.Revision), "nothing"), printable.Line(strings.Join(r.Rejected.Errors, "; "))), nil
+		}
+	}
+	return "", nil
+}
+
+// notTaken prints how far what is served is, and says why that is not what is waited for.
+func notTaken(cmd *cobra.Command, o *output, r *adminapi.WaitResult, why string) error {
+	if !o.people() {
+		if err := data(o, o.page(cmd), r, r.Pending, nil); err != nil {
+			return err
+		}
+	}
+	return outcome{failure{errors.New("not synced: " + why), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
+}
+
 // notServed is the error of a server that does not serve a revision in time.
 func notServed(want, is, trouble string) error {
 	return outcome{failure{fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", printable.Line(trouble))), ""}, timedOut}

@@ -26,16 +26,18 @@ is kept: its resources, and which nodes get it. What is committed to it after th
 history, and is not served before "chancery unfreeze", or a rollout (chancery rollout). Other groups go on.
 No revision that a group is frozen at is swept.
 
-A group that is frozen already is from then on served of the other revision. Without --store the server
+A group that is frozen already is served of another revision from then on, if --at names one: --at head
+is the newest. Without --at nothing is done, for what is held back would be served. Without --store the server
 at --admin is asked, as apply does it.
 
 Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
-commit; 4 there is no such revision, or no such group in it; 5 a rollout of the group is under way.`,
+commit; 4 there is no such revision, or no such group in it; 5 a rollout of the group is under way, or it is frozen
+already, and no --at is given.`,
 		Example: `  chancery freeze edge --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "no changes before the sale is over"
   chancery freeze edge --at r411 --admin unix:///run/chancery/admin.sock -m "as it was on Monday"`,
 		Args: oneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if at != "" {
+			if at != "" && at != "head" {
 				if _, err := revisions.ParseNumber(at); err != nil {
 					return fmt.Errorf("--at: %w", err)
 				}
@@ -49,13 +51,31 @@ commit; 4 there is no such revision, or no such group in it; 5 a rollout of the 
 			if err != nil {
 				return err
 			}
-			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is frozen at %s", done.Group, done.Revision))
+			return c.printFreeze(cmd, done, frozenNow(done))
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411; default: the newest")
+	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411, or head; default: the newest, of a group that is not frozen yet")
 	usage(cmd)
 	return cmd
+}
+
+// frozenNow says what a group is frozen at, and what it was before: somebody had a reason for that.
+func frozenNow(done *adminapi.Freeze) string {
+	switch done.Was {
+	case "":
+		return fmt.Sprintf("group %s is frozen at %s", done.Group, done.Revision)
+	case done.Revision:
+		return fmt.Sprintf("group %s stays frozen at %s: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
+	}
+	return fmt.Sprintf("group %s is frozen at %s, and is served that now: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
+}
+
+func frozenBefore(done *adminapi.Freeze) string {
+	if done.Before == nil { // an older server does not say it
+		return "at " + done.Was
+	}
+	return ledger.Held(*done.Before)
 }
 
 func oneGroup(cmd *cobra.Command, args []string) error {
@@ -87,7 +107,7 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			if err != nil {
 				return err
 			}
-			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen at %s", done.Group, done.Revision, done.Was))
+			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
 		},
 	}
 	c.flags(cmd)

@@ -245,6 +245,14 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "group default is frozen at r3", on(socket, "freeze", "default", "--at", "r3", "-m", "sale", "--author", "ana")...)
 	d.clusters().gets("a")
 	chancery(t, 0, "frozen here by unix socket (says ana): sale", on("http://"+port, "history")...)
+	for _, admin := range [][]string{{"--admin", socket}, {"--store", at}} {
+		chancery(t, 5, "group default is frozen already, at r3 since 20", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
+		chancery(t, 5, " by unix socket (says ana): sale", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
+		chancery(t, 5, "with --at r3 it stays as it is, with --at head what is held back is served", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
+	}
+	chancery(t, 0, "group default is frozen at r4, and is served that now: it was frozen at r3 since 20", on(socket, "freeze", "default", "--at", "head", "-m", "all", "--author", "ben")...)
+	chancery(t, 0, " by unix socket (says ben): all", "freeze", "default", "--at", "r3", "-m", "sale", "--store", at)
+	chancery(t, 0, "group default stays frozen at r3: it was frozen at r3 since 20", on(socket, "freeze", "default", "--at", "r3", "-m", "sale", "--author", "ana")...)
 	chancery(t, 4, "no rollout is under way", on(socket, "rollout", "pause")...)
 	chancery(t, 1, "no frozen group differs in r3", on(socket, "rollout", "start", "r3", "--steps", "1%", "-m", "why")...)
 	chancery(t, 4, "the groups are default", on(socket, "rollout", "start", "r4", "--group", "canray", "-m", "why")...)
@@ -258,7 +266,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "is running, step 2 of 2: 100 %", on(socket, "rollout", "promote", "-m", "all")...)
 	chancery(t, 0, "is done: all are served it", on(socket, "rollout", "promote", "-m", "for good")...)
 	d.clusters().gets("a", "b", "s")
-	chancery(t, 0, "served as in r4, and was frozen at r4", on(socket, "unfreeze", "default", "-m", "over")...)
+	chancery(t, 0, "served as in r4, and was frozen at r4 since 20", on(socket, "unfreeze", "default", "-m", "over")...)
 	_, port, _ = net.SplitHostPort(port)
 	for _, want := range []string{" by unix socket (says ben)", "group default is not frozen any more by unix socket (says ", `"message":"over"`, `"author":"unix socket (says ben)"`, "refused: promote of rollout r9-123456 by "} {
 		d.tells(port, "/api/v1/events?kind=store&stop=1", want)

@@ -40,7 +40,10 @@ func TestFreeze(t *testing.T) {
 	for _, q := range []question{
 		{"POST /api/v1/groups/default/unfreeze", "", 404, "group default is not frozen"},
 		{"POST /api/v1/groups/default/freeze", `{"message":"sale"}`, 200, `"kind":"Freeze","group":"default","revision":"r2"}`},
-		{"POST /api/v1/groups/default/freeze", `{"message":"sale","author":"ana","revision":"r1"}`, 200, `"revision":"r1","was":"r2"}`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"sale","author":"ana","revision":"r1"}`, 200, `"revision":"r1","was":"r2","before":{"group":"default","revision":"r2","author":"token","message":"sale","at":"`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"other"}`, 409, `group default is frozen already, at r1 since 20`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"sale","author":"ana","revision":"head"}`, 200, `"revision":"r2","was":"r1","before":`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"sale","author":"ana","revision":"r1"}`, 200, `"revision":"r1","was":"r2"`},
 		{"GET /api/v1/revisions/r1", "", 200, `"r1"`},
 		{"GET /api/v1/revisions", "", 200, `"holds":[{"group":"default","revision":"r1","author":"token (says ana)","message":"sale"`},
 		{"POST /api/v1/groups/default/freeze", `{}`, 400, `"field":"message"`},
@@ -52,7 +55,7 @@ func TestFreeze(t *testing.T) {
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","at":"r1"}`, 400, `unknown field`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r9"}`, 404, `the newest is r2`},
 		{"POST /api/v1/groups/web%2F1/freeze", `{"message":"x"}`, 404, `r2 has no group \"web/1\"","hint":"the groups are default"`},
-		{"POST /api/v1/groups/default/unfreeze", `{"author":"ben"}`, 200, `"revision":"r2","was":"r1"}`},
+		{"POST /api/v1/groups/default/unfreeze", `{"author":"ben"}`, 200, `"revision":"r2","was":"r1","before":`},
 		{"GET /api/v1/groups/default/unfreeze", "", 405, "POST"},
 	} {
 		withToken(t, h, q)

@@ -10,7 +10,7 @@ type NoteRequest struct {
 
 // A FreezeRequest is the body of POST /api/v1/groups/{group}/freeze.
 type FreezeRequest struct {
-	Revision string `json:"revision,omitempty"` // that the group is served of, such as r411; "": the newest
+	Revision string `json:"revision,omitempty"` // that the group is served of, such as r411, or head; "": the newest, of a group that is not frozen yet
 	Message  string `json:"message"`            // why
 	Author   string `json:"author,omitempty"`   // as in a commit
 }
@@ -20,8 +20,9 @@ type Freeze struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "Freeze"
 	Group      string `json:"group"`
-	Revision   string `json:"revision"`      // that it is served of now
-	Was        string `json:"was,omitempty"` // that it was frozen at before; "": it was not
+	Revision   string `json:"revision"`         // that it is served of now
+	Was        string `json:"was,omitempty"`    // that it was frozen at before; "": it was not
+	Before     *Hold  `json:"before,omitempty"` // who had frozen it at that, when and why
 }
 
 // A RolloutList is the answer of GET /api/v1/rollouts, the newest first, and of all that answers one rollout.

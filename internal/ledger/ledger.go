@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/revisions"
@@ -90,14 +91,30 @@ func Revision(r revisions.Revision) adminapi.Revision {
 // Holds are the groups that are served of another revision than the newest, by name.
 func Holds(holds map[string]revisions.Hold) (all []adminapi.Hold) {
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
-		h := holds[group]
-		is := adminapi.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
-		if n := h.Next; n != nil {
-			is.Next, is.Rollout = n.Number.String(), n.Rollout
-		}
-		all = append(all, is)
+		all = append(all, Hold(group, holds[group]))
 	}
 	return all
+}
+
+// Hold is what a group is frozen at.
+func Hold(group string, h revisions.Hold) adminapi.Hold {
+	is := adminapi.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
+	if n := h.Next; n != nil {
+		is.Next, is.Rollout = n.Number.String(), n.Rollout
+	}
+	return is
+}
+
+// Held says what a group is frozen at, since when, by whom and why.
+func Held(h adminapi.Hold) string {
+	text := "at " + h.Revision + " since " + h.At.UTC().Format(time.RFC3339)
+	if h.Author != "" {
+		text += " by " + h.Author
+	}
+	if h.Message != "" {
+		text += ": " + h.Message
+	}
+	return text
 }
 
 // Blame says of a resource, by the URL of its type and its name, which revision set it in each group that has

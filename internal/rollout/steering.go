@@ -25,8 +25,13 @@ type Steering struct {
 	Repo   *revisions.Repository
 }
 
-// Freeze has a group served as it is in a revision.
+// Freeze has a group served as it is in a revision. One that is frozen already goes to another only if that is named: else what somebody holds
+// back would be released by who does not know of it.
 func (s Steering) Freeze(ctx context.Context, group string, req adminapi.FreezeRequest) (*adminapi.Freeze, error) {
+	named := req.Revision
+	if named == "head" {
+		req.Revision = ""
+	}
 	n, err := number(req.Revision)
 	if err == nil {
 		err = checkNote(req.Author, req.Message)
@@ -45,12 +50,31 @@ func (s Steering) Freeze(ctx context.Context, group string, req adminapi.FreezeR
 	done := &adminapi.Freeze{APIVersion: adminapi.Version, Kind: adminapi.KindFreeze, Group: group, Revision: n.String()}
 	return done, s.Repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		was, is := holds[group]
-		if done.Was = ""; is {
-			done.Was = was.Number.String()
+		noteHold(done, group, was, is)
+		if err := underWay(group, was); err != nil {
+			return err
+		}
+		if is && named == "" {
+			return frozen(group, was)
 		}
 		holds[group] = revisions.Hold{Number: n, Author: req.Author, Message: req.Message, Time: time.Now()}
-		return underWay(group, was)
+		return nil
 	})
+}
+
+// frozen is the error of a group that is frozen already.
+func frozen(group string, h revisions.Hold) error {
+	return &ledger.Problem{
+		Is: revisions.ErrConflict, Text: fmt.Sprintf("group %.100s is frozen already, %s", group, ledger.Held(ledger.Hold(group, h))),
+		Hint: fmt.Sprintf("with --at %s it stays as it is, with --at head what is held back is served, and chancery unfreeze %.100s ends it", h.Number, group),
+	}
+}
+
+// noteHold notes what a group was frozen at before.
+func noteHold(done *adminapi.Freeze, group string, h revisions.Hold, is bool) {
+	if done.Was, done.Before = "", nil; is {
+		done.Was, done.Before = h.Number.String(), new(ledger.Hold(group, h))
+	}
 }
 
 // Unfreeze has the newest revision of a group served again.
@@ -64,7 +88,8 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note adminapi.Note
 		if !is {
 			return &ledger.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %.100s is not frozen", group), Hint: "chancery history says which are"}
 		}
-		done.Revision, done.Was = newest.String(), was.Number.String()
+		done.Revision = newest.String()
+		noteHold(done, group, was, is)
 		holds[group] = revisions.Hold{Author: note.Author, Message: note.Message, Time: time.Now()}
 		return underWay(group, was)
 	})

@@ -65,8 +65,13 @@ func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Sourc
 // about says which process answers.
 func about(s *serving, id string) adminapi.Server {
 	a := adminapi.Server{Version: version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid(), ID: s.replicas.id}
-	if _, ok := s.source.(*directory); ok {
+	switch d := s.source.(type) {
+	case *directory:
 		a.Path, _ = filepath.Abs(s.dir)
+	case *stored:
+		if d.root != "" {
+			a.Path, _ = filepath.Abs(d.root)
+		}
 	}
 	a.Host, _ = os.Hostname()
 	return a

@@ -126,6 +126,19 @@ func (a *asking) identify(cmd *cobra.Command, d *adminapi.Daemon, dir string) (s
 	return at, nil
 }
 
+// serving reports whether a server that nobody has named answers soon, and serves a directory.
+func (a *asking) serving(cmd *cobra.Command, dir string) bool {
+	d, err := a.dial()
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(contextOf(cmd), guessTime)
+	defer cancel()
+	about, err := d.About(ctx)
+	return err == nil && serves(about.Server, dir)
+}
+
 // contextOf is that of a command; of one that completes there is none.
 func contextOf(cmd *cobra.Command) context.Context {
 	if ctx := cmd.Context(); ctx != nil {

@@ -86,7 +86,7 @@ func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, count
 	return impact, &about.Server, nil
 }
 
-// serves reports whether a server of this machine serves a directory.
+// serves reports whether a server of this machine serves a directory, or writes it to the store that it serves.
 func serves(s adminapi.Server, dir string) bool {
 	host, _ := os.Hostname()
 	path, err := filepath.Abs(dir)

@@ -35,7 +35,8 @@ CHANCERY_ADMIN.
 
 With DIR alone it asks the server that serves DIR. This server must run on this machine, as
 the same user and with the same --state-dir; with --state-dir "" reload finds it by a
-folder in $XDG_RUNTIME_DIR or $TMPDIR.
+folder in $XDG_RUNTIME_DIR or $TMPDIR. A server that writes DIR to a store is asked by its
+admin API, which must be at the default address or at CHANCERY_ADMIN.
 
 After --timeout the command no longer waits; the server may still load the files.
 
@@ -59,7 +60,7 @@ server answers at --admin, or it lets nobody in.`,
 			if len(args) == 0 || onCommandLine(cmd, "admin") {
 				r, err = reloadByAPI(cmd, &a, strings.Join(args, ""), timeout, approve)
 			} else {
-				r, err = reloadDir(cmd, root, args[0], timeout, approve)
+				r, err = reloadDir(cmd, &a, root, args[0], timeout, approve)
 			}
 			if err != nil {
 				return err
@@ -103,8 +104,8 @@ server answers at --admin, or it lets nobody in.`,
 // relayReload is what a relay says that is asked to reload.
 const relayReload = "a relay has no files: it serves what its upstream gives"
 
-// reloadDir asks the server of this user that serves a directory.
-func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
+// reloadDir asks the server of this user that serves a directory, or one that writes it to a store.
+func reloadDir(cmd *cobra.Command, a *asking, root, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
 	if root == "" { // a server that keeps nothing on disk
 		root = lastgood.DoorRoot()
 	}
@@ -115,6 +116,9 @@ func reloadDir(cmd *cobra.Command, root, dir string, timeout time.Duration, appr
 	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
 		return control.Ask(ctx, folder, approve)
 	})
+	if errors.Is(err, control.ErrNobody) && a.serving(cmd, dir) {
+		return reloadByAPI(cmd, a, dir, timeout, approve)
+	}
 	switch {
 	case errors.Is(err, control.ErrNobody) && missing(dir):
 		err = failure{fmt.Errorf("no running server serves %s: the directory does not exist", dir), ""}

@@ -291,6 +291,9 @@ func TestServeDirectoryToStore(t *testing.T) {
 	write(t, config, "b.yaml", cluster("b"))
 	s.gets("a", "b")
 	chancery(t, 1, "ask that one, by --admin "+admin, "reload", "--admin", waits)
+	chancery(t, 0, "ok: 2 resources", "reload", config, "--admin", admin)
+	chancery(t, 1, "does not serve /nowhere", "reload", "/nowhere", "--admin", admin)
+	chancery(t, 124, "not synced after", "wait", "--for=synced", config, "--timeout", "100ms", "--admin", waits)
 	if out, _ := exec.CommandContext(t.Context(), binary, "reload", "--admin", waits).CombinedOutput(); strings.Contains(string(out), "rejected") {
 		t.Errorf("nothing was rejected: %s", out)
 	}
@@ -347,7 +350,10 @@ func TestServeEmptiedDirectoryToStore(t *testing.T) {
 	}
 	chancery(t, 1, "no files any more", "reload", "--admin", socket)
 	chancery(t, 1, "is not committed: ", "status", "--admin", socket)
-	chancery(t, 0, "1 removed", "reload", "--allow-mass-delete", "--admin", socket)
+	out, err := exec.CommandContext(t.Context(), "env", "CHANCERY_ADMIN="+socket, binary, "reload", config, "--allow-mass-delete").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "1 removed") {
+		t.Errorf("%v: %s", err, out)
+	}
 	s.gets()
 	chancery(t, 0, "0 resources", "status", "--admin", socket)
 	chancery(t, 0, "r2", "history", "--store", at)

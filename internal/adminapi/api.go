@@ -71,7 +71,7 @@ type Server struct {
 	Since   time.Time `json:"since"`
 	XDS     string    `json:"xds"`            // addresses
 	Dir     string    `json:"dir"`            // as it was given
-	Path    string    `json:"path,omitempty"` // of Dir, absolute; "": not known
+	Path    string    `json:"path,omitempty"` // of the directory that is served, or written to the store, absolute; "": not known
 	Host    string    `json:"host,omitempty"` // name of the machine
 	PID     int       `json:"pid,omitempty"`
 	ID      string    `json:"id,omitempty"` // of this process, among the servers of its store

@@ -18,6 +18,9 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string {
 	text := fmt.Sprintf("revision %s is not the newest any more: %s is", e.Base, e.Head)
+	if e.Base > e.Head {
+		text = fmt.Sprintf("there is no revision %s yet: %s is the newest", e.Base, e.Head)
+	}
 	if len(e.Keys) == 0 {
 		return text
 	}

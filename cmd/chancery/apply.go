@@ -57,6 +57,9 @@ func (c *committing) check() error {
 
 // checkRest is check of a command that needs no message.
 func (c *committing) checkRest() error {
+	if c.note.Message = strings.TrimSpace(c.note.Message); strings.ContainsAny(c.note.Message, "\n\r") {
+		return errors.New("--message (-m): write it in one line")
+	}
 	if err := c.output.check(); err != nil {
 		return err
 	}
@@ -148,7 +151,7 @@ or nothing. Servers of the store (chancery serve --store) serve it as soon as it
 what is not served.
 
 What is in the store and not in DIR stays; with --prune it is removed. So several directories can
-feed one store. If nothing differs, no revision is made.
+feed one store, and apply says how many resources of the store are not in DIR. If nothing differs, no revision is made.
 
 If somebody else commits at the same time, and changes nothing that this changes, both are
 done. If both change the same, it is a conflict, and nothing is done. With --if-head REV it is one
@@ -237,7 +240,15 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	return a.printCommit(cmd, done, a.dryRun)
+	if err := a.printCommit(cmd, done); err != nil || !a.people() || done.Kept == 0 {
+		return err
+	}
+	are, them := "are", "them"
+	if done.Kept == 1 {
+		are, them = "is", "it"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", amount(done.Kept, "resource"), are, printable.Line(root), them)
+	return nil
 }
 
 // doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
@@ -277,7 +288,7 @@ func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
 }
 
 // printCommit says what became of a commit, or what would.
-func (o *output) printCommit(cmd *cobra.Command, c *adminapi.Commit, dry bool) error {
+func (o *output) printCommit(cmd *cobra.Command, c *adminapi.Commit) error {
 	for _, text := range c.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(text))
 	}
@@ -294,8 +305,8 @@ func (o *output) printCommit(cmd *cobra.Command, c *adminapi.Commit, dry bool) e
 		fmt.Fprintln(w, line)
 	}
 	switch {
-	case dry:
-		fmt.Fprintf(w, "%s would be committed after %s: %d set, %d removed\n", c.Revision, c.Base, c.Set, c.Removed)
+	case c.DryRun && c.Set+c.Removed > 0:
+		fmt.Fprintf(w, "would be committed after %s: %d set, %d removed\n", c.Base, c.Set, c.Removed)
 	case c.Revision == c.Base:
 		fmt.Fprintf(w, "nothing differs from %s\n", c.Revision)
 	default:

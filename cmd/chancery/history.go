@@ -148,7 +148,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			return c.printCommit(cmd, done, false)
+			return c.printCommit(cmd, done)
 		},
 	}
 	c.flags(cmd)

@@ -212,7 +212,7 @@ func testThroughServer(t *testing.T) {
 
 	d = serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--admin-listen", port, "--store-write")
 	chancery(t, 3, "for those who show who they are", on("http://"+port, "apply", config, "-m", "why")...)
-	chancery(t, 0, "r1 would be committed after r0: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
+	chancery(t, 0, "would be committed after r0: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
 	chancery(t, 0, "r1: 2 set, 0 removed", on(socket, "apply", config, "-m", "first", "--author", "ana")...)
 	chancery(t, 0, "nothing differs from r1", "apply", config, "-m", "again", "--store", at)
 	d.clusters().gets("a", "s")
@@ -237,6 +237,10 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "r4: 2 set, 0 removed", on(socket, "rollback", "r2", "-m", "back")...)
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 4, "the newest is r4", on(socket, "rollback", "r9", "-m", "back")...)
+	for _, admin := range [][]string{{"--admin", socket}, {"--store", at}} {
+		chancery(t, 0, "2 resources of the store are not in "+less+": --prune removes them", append([]string{"apply", less, "-m", "less"}, admin...)...)
+		chancery(t, 5, "there is no revision r99 yet: r4 is the newest", append([]string{"apply", less, "-m", "less", "--if-head", "r99"}, admin...)...)
+	}
 	write(t, less, "b.yaml", "x: b\n")
 	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)
 

@@ -28,7 +28,7 @@ func TestCommitKeepsTheRest(t *testing.T) {
 	h := s.Handler(loopback)
 	for _, q := range []question{
 		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"set":2,"removed":0}`},
-		{"POST /api/v1/revisions", commitOf("", "c"), 200, `"revision":"r2","base":"r1","set":1,"removed":0}`},
+		{"POST /api/v1/revisions", commitOf("", "c"), 200, `"revision":"r2","base":"r1","set":1,"removed":0,"kept":2}`},
 		{"POST /api/v1/revisions", `{"commit":{"message":"` + strings.Repeat("x", maxNote+1) + `"}}`, 400, "too long"},
 		{"POST /api/v1/revisions", commitOf(`,"source":"`+strings.Repeat("x", maxNote+1)+`"`, "d"), 400, "too long"},
 		{"POST /api/v1/revisions", commitOf("", "bad"), 400, "it is bad"},

@@ -382,6 +382,9 @@ func checkTexts(message string, others ...string) error {
 		if len(text) > maxNote {
 			return wrong("message", "a text of the note is too long", "")
 		}
+		if strings.ContainsAny(strings.TrimSpace(text), "\n\r") {
+			return wrong("message", "each text of the note has one line", "")
+		}
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestCommit(t *testing.T) {
 		{"GET /api/v1/revisions", "", 200, `"kind":"History","items":[]`},
 		{"GET /api/v1/revisions/head", "", 404, "chancery history"},
 		{"GET /api/v1/revisions/head/items", "", 404, ""},
-		{"POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), 200, `"revision":"r1","base":"r0","set":1,"removed":0,"changes":[{"change":"added","group":"default","type":"` + xds.Cluster.URL + `","name":"a","place":"a.yaml:3:1"}]`},
+		{"POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), 200, `"dry_run":true,"revision":"r0","base":"r0","set":1,"removed":0,"changes":[{"change":"added","group":"default","type":"` + xds.Cluster.URL + `","name":"a","place":"a.yaml:3:1"}]`},
 		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"kind":"Commit","revision":"r1","base":"r0","set":2,"removed":0}`},
 		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"revision":"r1","base":"r1","set":0,"removed":0}`},
 		{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`},

@@ -82,11 +82,13 @@ type CommitRequest struct {
 // A Commit is the answer of POST /api/v1/revisions, and of a restore.
 type Commit struct {
 	APIVersion string           `json:"apiVersion"`
-	Kind       string           `json:"kind"`     // "Commit"
-	Revision   string           `json:"revision"` // the newest now; of a dry run what it would be
-	Base       string           `json:"base"`     // the newest before; the same: nothing differs
+	Kind       string           `json:"kind"`              // "Commit"
+	DryRun     bool             `json:"dry_run,omitempty"` // nothing is committed: the rest says what would be
+	Revision   string           `json:"revision"`          // the newest now
+	Base       string           `json:"base"`              // the newest before; the same, but of a dry run: nothing differs
 	Set        int              `json:"set"`
 	Removed    int              `json:"removed"`
+	Kept       int              `json:"kept,omitempty"`     // are not among the items, and stay since nothing is pruned
 	Changes    []RevisionChange `json:"changes,omitempty"`  // of a dry run
 	Held       []HeldChanges    `json:"held,omitempty"`     // what is committed, and is not served
 	Warnings   []string         `json:"warnings,omitempty"` // what is doubtful in it, such as a reference to what is missing: each with its place

@@ -39,9 +39,9 @@ func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req adm
 		}
 		commit = c.Repo.CommitIf
 	}
-	edit := base.To(items)
+	edit, kept := base.To(items), 0
 	if !req.Prune {
-		edit.Remove = nil
+		kept, edit.Remove = len(edit.Remove), nil
 	}
 	var doubts []string
 	if c.Review != nil && len(edit.Set)+len(edit.Remove) > 0 {
@@ -54,10 +54,16 @@ func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req adm
 		}
 	}
 	if req.DryRun {
-		return wouldBe(base, edit, doubts), nil
+		done := wouldBe(base, edit, doubts)
+		done.Kept = kept
+		return done, nil
 	}
 	next, err := commit(ctx, base, edit, revisions.Note{Author: author, Message: req.Message, Source: req.Source})
-	return committed(base, next, doubts, err)
+	done, err := committed(base, next, doubts, err)
+	if err == nil {
+		done.Kept = kept
+	}
+	return done, err
 }
 
 // Restore makes a revision with the content of an earlier one.
@@ -132,7 +138,7 @@ func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []admina
 // wouldBe says what an edit would change.
 func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *adminapi.Commit {
 	c := &adminapi.Commit{
-		APIVersion: adminapi.Version, Kind: adminapi.KindCommit, Revision: (base.Revision.Number + 1).String(), Base: base.Revision.Number.String(),
+		APIVersion: adminapi.Version, Kind: adminapi.KindCommit, DryRun: true, Revision: base.Revision.Number.String(), Base: base.Revision.Number.String(),
 		Set: len(edit.Set), Removed: len(edit.Remove), Warnings: doubts,
 	}
 	add := func(change string, k revisions.Key, place string) {

@@ -50,6 +50,12 @@ func told(c *adminapi.Commit, err error) string {
 		return err.Error()
 	}
 	text := fmt.Sprintf("%s after %s: %d set, %d removed", c.Revision, c.Base, c.Set, c.Removed)
+	if c.DryRun {
+		text = "dry: " + text
+	}
+	if c.Kept > 0 {
+		text += fmt.Sprintf(", %d kept", c.Kept)
+	}
 	for _, one := range c.Changes {
 		text += fmt.Sprintf(", %s %s/%s", one.Change, one.Group, one.Name)
 	}
@@ -81,12 +87,12 @@ type request = adminapi.CommitRequest
 // A dry run says what would be, and a commit does just that: what is not among the items stays, unless it is to be pruned.
 func TestCommit(t *testing.T) {
 	p := newPlace(t)
-	p.is(p.commit(request{DryRun: true}, "edge/a", "web/a"), "r1 after r0: 2 set, 0 removed, added edge/a, added web/a")
+	p.is(p.commit(request{DryRun: true}, "edge/a", "web/a"), "dry: r0 after r0: 2 set, 0 removed, added edge/a, added web/a")
 	p.is(p.commit(request{}, "edge/a", "web/a"), "r1 after r0: 2 set, 0 removed")
-	p.is(p.commit(request{}, "edge/a"), "r1 after r1: 0 set, 0 removed")
-	p.is(p.commit(request{DryRun: true}, "edge/b", "edge/a=2"), "r2 after r1: 2 set, 0 removed, added edge/b, changed edge/a")
-	p.is(p.commit(request{}, "edge/b", "edge/a=2"), "r2 after r1: 2 set, 0 removed")
-	p.is(p.commit(request{DryRun: true, Prune: true}, "edge/b"), "r3 after r2: 0 set, 2 removed, removed edge/a, removed web/a")
+	p.is(p.commit(request{}, "edge/a"), "r1 after r1: 0 set, 0 removed, 1 kept")
+	p.is(p.commit(request{DryRun: true}, "edge/b", "edge/a=2"), "dry: r1 after r1: 2 set, 0 removed, 1 kept, added edge/b, changed edge/a")
+	p.is(p.commit(request{}, "edge/b", "edge/a=2"), "r2 after r1: 2 set, 0 removed, 1 kept")
+	p.is(p.commit(request{DryRun: true, Prune: true}, "edge/b"), "dry: r2 after r2: 0 set, 2 removed, removed edge/a, removed web/a")
 	p.is(p.commit(request{Prune: true}, "edge/b"), "r3 after r2: 0 set, 2 removed")
 }
 
@@ -100,7 +106,7 @@ func TestIfHead(t *testing.T) {
 	}
 	p.Review = func(*revisions.Snapshot) ([]string, error) {
 		p.Review = nil
-		p.is(p.commit(request{}, "edge/c"), "r2 after r1: 1 set, 0 removed")
+		p.is(p.commit(request{}, "edge/c"), "r2 after r1: 1 set, 0 removed, 1 kept")
 		return nil, nil
 	}
 	p.is(p.commit(request{IfHead: "r1"}, "edge/b"), "revision r1 is not the newest any more: r2 is")
@@ -142,7 +148,7 @@ func TestReview(t *testing.T) {
 		p.is(p.commit(request{DryRun: dry, Prune: true}, "edge/a=2"), "it is bad")
 		has("edge/a=2")
 	}
-	p.is(p.commit(request{}, "edge/a"), "r1 after r1: 0 set, 0 removed")
+	p.is(p.commit(request{}, "edge/a"), "r1 after r1: 0 set, 0 removed, 2 kept")
 	p.Review = nil
 	p.is(p.commit(request{Prune: true}, "edge/a=3"), "r2 after r1: 1 set, 2 removed")
 	p.Review = func(next *revisions.Snapshot) ([]string, error) {
@@ -163,7 +169,7 @@ func TestHeldChanges(t *testing.T) {
 	p.hold("edge", 1)
 	p.hold("still", 1)
 	texts := []string{"edge/a=2", "edge/c", "web/a=2", "still/a"}
-	p.is(p.commit(request{DryRun: true, Prune: true}, texts...), "r2 after r1: 3 set, 1 removed, changed edge/a, added edge/c, changed web/a, removed edge/b; 3 of edge at r1")
+	p.is(p.commit(request{DryRun: true, Prune: true}, texts...), "dry: r1 after r1: 3 set, 1 removed, changed edge/a, added edge/c, changed web/a, removed edge/b; 3 of edge at r1")
 	p.is(p.commit(request{Prune: true}, texts...), "r2 after r1: 3 set, 1 removed; 3 of edge at r1")
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r2: 3 set, 1 removed; 3 of edge at r1")
 }

@@ -82,6 +82,12 @@ func cannedServer(t testing.TB, documented bool) string {
 				found = append(found, c)
 			}
 		}
+		if r.PathValue("node") == "elsewhere" { // perhaps at a server that does not answer
+			l := list()
+			l.Items, l.Replicas = []adminapi.Client{}, []adminapi.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+			say(w, http.StatusOK, l)
+			return
+		}
 		if found == nil {
 			no(w, http.StatusNotFound, fmt.Sprintf("no client has the node id %q", r.PathValue("node")), `did you mean "edge-7d9f-x2"?`)
 			return

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,6 +19,12 @@ import (
 func statusOf(cmd *cobra.Command, a *asking, o *output, node string, replicas bool) error {
 	list, err := clientsOf(cmd, a, node, replicas)
 	if err != nil {
+		return err
+	}
+	if err := elsewhere(list, node); err != nil {
+		if !o.people() {
+			return errors.Join(data(o, cmd.OutOrStdout(), list, list.Items, nil), err)
+		}
 		return err
 	}
 	if !o.people() {
@@ -41,10 +48,23 @@ func clientsOf(cmd *cobra.Command, a *asking, node string, replicas bool) (*admi
 		}
 		return d.Client(ctx, node)
 	})
-	if err == nil && len(list.Items) == 0 {
+	if err == nil && len(list.Items) == 0 && len(list.Replicas) == 0 {
 		err = outcome{failure{fmt.Errorf("no client has the node id %q", printable.Line(node)), "chancery get clients lists them"}, notFound}
 	}
 	return list, err
+}
+
+// elsewhere is an error if no client is known of a node, and servers that do not answer may have it.
+func elsewhere(list *adminapi.ClientList, node string) error {
+	if len(list.Items) > 0 {
+		return nil
+	}
+	n, away := len(list.Replicas), silentOf(list.Replicas)
+	where := fmt.Sprintf("and may be at one of the %d that did not", away)
+	if away == 0 {
+		where = "and there may be others"
+	}
+	return outcome{failure{fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", printable.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " ")}, failed}
 }
 
 func cards(w io.Writer, o *output, list *adminapi.ClientList) {

@@ -282,7 +282,8 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 	if err != nil {
 		return err
 	}
-	if most == 0 && len(list.Items) == 0 {
+	silent := func(r adminapi.Replica) bool { return r.Error != "" } // the node may be there
+	if most == 0 && len(list.Items) == 0 && all.unsure == "" && !slices.ContainsFunc(all.replicas, silent) {
 		return s.unknownNode(r.PathValue("node"))
 	}
 	slices.SortStableFunc(list.Items, func(a, b adminapi.Client) int {

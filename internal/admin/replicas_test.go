@@ -123,6 +123,11 @@ func TestClientsOfAll(t *testing.T) {
 	if _, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
 		t.Error(code)
 	}
+	// Nobody knows of a node whose server may be the one that does not answer.
+	delete(o.says, "b")
+	if list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusOK || list.Items == nil || len(list.Items) > 0 || list.Replicas[2].Error == "" {
+		t.Error(code, list)
+	}
 }
 
 // Whatever another server says, the answer has what this one and the others know, and is no longer than it may be.

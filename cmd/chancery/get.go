@@ -52,6 +52,9 @@ var kinds = map[string]func(*getting, context.Context, *adminapi.Daemon) (*listi
 	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
 }
 
+// byClients are kinds of which each server of a store knows what its own clients say.
+var byClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
+
 func getCommand() *cobra.Command {
 	var g getting
 	cmd := &cobra.Command{
@@ -70,6 +73,9 @@ func getCommand() *cobra.Command {
 With --node it lists how one client stands with each resource: which version it was
 sent and has accepted, and what it refuses or waits for. -o json prints the answer of
 the admin API whole; for one resource it has its content, without secrets.
+
+Of the servers of a store only get clients asks all. What else is of the clients of the one
+that is asked is said to be so, on standard error; chancery status has the nacks of all.
 
 With -w get goes on until it is interrupted, also if the server is away for a while: on a
 terminal it draws the list again in its place; else, and with -o name and jsonl, it
@@ -137,10 +143,31 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 		return g.follow(cmd, list)
 	}
 	l, err := ask(cmd, &g.asking, list)
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.print(g.page(cmd), cmd.ErrOrStderr(), l)
 	}
-	return g.print(g.page(cmd), cmd.ErrOrStderr(), l)
+	if what != "clients" && what != "client" && !g.local && (g.node != "" || g.wide() || byClients[what]) {
+		g.oneOf(cmd)
+	}
+	return err
+}
+
+// oneOf says which server was asked, if it is one of several of a store: the others have clients, too.
+func (g *getting) oneOf(cmd *cobra.Command) {
+	d, err := g.dial()
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(contextOf(cmd), guessTime)
+	defer cancel()
+	about, err := d.About(ctx)
+	if err != nil || about.Server.ID == "" {
+		return
+	}
+	if all, err := d.Clients(ctx, adminapi.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: only %s was asked, one of the %d servers of the store: chancery status, get clients and explain ask all\n", printable.Line(about.Server.ID), len(all.Replicas))
+	}
 }
 
 // lister returns how to get what was asked for.

@@ -328,6 +328,14 @@ func TestServeDirectoryToStore(t *testing.T) {
 	chancery(t, 0, "SERVER "+standby+"\n✔ loaded", "explain", "elsewhere", "cluster/a", "--admin", admin)
 	chancery(t, 1, `no client with node id "elsewhere" is connected, and none was lately`, "explain", "elsewhere", "cluster/a", "--local", "--admin", admin)
 	chancery(t, 1, "it is at none of the 2 servers of the store", "explain", "nobody", "--admin", admin)
+	for _, what := range []string{"nacks", "groups", "all --node elsewhere"} { // each server has clients of its own
+		code := map[bool]int{true: 4}[strings.HasSuffix(what, "elsewhere")]
+		args := append(append([]string{"get"}, strings.Fields(what)...), "--admin", admin)
+		chancery(t, code, "only "+writer+" was asked, one of the 2 servers of the store", args...)
+	}
+	if out, _ := exec.CommandContext(t.Context(), binary, "get", "clients", "--admin", admin).CombinedOutput(); strings.Contains(string(out), "was asked") {
+		t.Errorf("%s", out)
+	}
 	chancery(t, 0, "what "+config+" says", "history", "--store", at)
 	write(t, config, "b.yaml", "x: y\n")
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)

@@ -35,13 +35,16 @@ func of(at int, root, edge map[string]string) Config {
 func told(c Config) string {
 	var s strings.Builder
 	fmt.Fprintln(&s, c.At.Unix(), c.Mark, len(c.Types), len(c.Gone))
+	for _, d := range c.Definitions {
+		fmt.Fprintf(&s, "%s %s\n", d.Path, d.Data)
+	}
 	for _, g := range append([]Group{{Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}}, c.Groups...) {
 		fmt.Fprintln(&s, g.Name, len(g.Peaks))
 		for _, p := range g.Peaks {
 			fmt.Fprintln(&s, p.URL, p.N, p.Until.Unix())
 		}
 		for _, t := range append(slices.Clone(g.Types), g.Gone...) {
-			fmt.Fprintln(&s, t.URL, t.Version)
+			fmt.Fprintln(&s, t.URL, t.Version, t.Withheld)
 			for _, r := range t.Resources {
 				fmt.Fprintln(&s, r.Name, r.Version, r.Sum, r.File, r.Line, r.Col, r.Path, r.OnDemand)
 			}
@@ -213,4 +216,111 @@ func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
 	has("secret three", true)
 	many["r04"] = "none"
 	has("secret three", false)
+}
+
+// One configuration after another is read as it was written, whatever has changed; what no file keeps, and what a part does not say,
+// has the file written anew.
+func TestSAFE10GrowsToAny(t *testing.T) {
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	one := func(t *xds.Type, name string, secret bool) []Type {
+		return []Type{{Type: t, Resources: []Resource{{Resource: xds.NewResource(t, name, []byte("b")), Secret: secret}}}}
+	}
+	first := func() Config {
+		c := of(1, many, map[string]string{"a": "one"})
+		c.Types = append(append(c.Types, one(xds.Secret, "s", false)...), one(xds.Secret.Legacy(), "s2", false)...)
+		c.Gone = one(xds.Listener, "went", true)
+		c.Definitions = []Definition{{"edge/group.yaml", []byte("match: {}")}}
+		return c
+	}
+	other := func(r Resource, version string, onDemand bool) Resource {
+		r.Resource = r.Copy()
+		r.OnDemand = onDemand
+		r.Seal(version)
+		return r
+	}
+	for what, is := range map[string]struct {
+		change func(c *Config)
+		anew   bool
+	}{
+		"several": {func(c *Config) {
+			all := of(2, map[string]string{"r01": "second", "r17": "second", "s": "new"}, nil).Types[0].Resources
+			was := c.Types[0].Resources
+			c.Types[0].Resources = slices.Concat(was[:1], all[:1], was[2:4], was[6:17], all[1:2], was[18:19], all[2:])
+		}, false},
+		"a version of a type":              {func(c *Config) { c.Types[0].Version = "next" }, false},
+		"a place":                          {func(c *Config) { c.Types[0].Resources[3].Line = 9 }, false},
+		"a version":                        {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "next", false) }, false},
+		"on demand":                        {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "", true) }, false},
+		"what has gone of a group":         {func(c *Config) { c.Groups[0].Gone = one(xds.Route, "gone", false) }, false},
+		"what had gone, with a secret":     {func(c *Config) { c.Gone = nil }, true},
+		"a Secret":                         {func(c *Config) { c.Types[1].Resources = nil }, true},
+		"a Secret of v2":                   {func(c *Config) { c.Types[2].Resources = nil }, true},
+		"withheld":                         {func(c *Config) { c.Types[0].Withheld = true }, true},
+		"a type less":                      {func(c *Config) { c.Types = c.Types[:2] }, true},
+		"a group less":                     {func(c *Config) { c.Groups = nil }, true},
+		"a group of another name":          {func(c *Config) { c.Groups[0].Name = "other" }, true},
+		"a group to which other nodes go":  {func(c *Config) { c.Definitions[0].Data = []byte("match: none") }, true},
+		"a group whose definition is gone": {func(c *Config) { c.Definitions = nil }, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			k, err := Open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var files [2][]byte
+			next := first()
+			is.change(&next)
+			for i, c := range []Config{first(), next} {
+				if err := k.Save(c); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := k.Load(); err != nil || told(got) != told(c) {
+					t.Errorf("%v\n%s\nwant\n%s", err, told(got), told(c))
+				}
+				if files[i], err = os.ReadFile(filepath.Join(k.Dir(), name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if anew := !bytes.HasPrefix(files[1], files[0]); anew != is.anew {
+				t.Errorf("written anew: %t", anew)
+			}
+		})
+	}
+}
+
+// What is damaged is no configuration, unless it is the end of what was being written.
+func TestSAFE10GrowsNotFromDamage(t *testing.T) {
+	k, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	var files [3][]byte
+	for i := range files {
+		many["r03"] = fmt.Sprint(i)
+		if err := k.Save(of(i, many, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if files[i], err = os.ReadFile(filepath.Join(k.Dir(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flipped := slices.Clone(files[2])
+	flipped[(len(files[0])+len(files[1]))/2] ^= 1
+	for what, data := range map[string][]byte{
+		"in its middle":      flipped,
+		"in its first part":  files[0][:len(files[0])-1],
+		"at its begin":       []byte(grows),
+		"a length like none": append([]byte(grows), 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
+	} {
+		if c, err := parse(data); !errors.Is(err, errCut) {
+			t.Errorf("%s: %v, %v", what, c.At, err)
+		}
+	}
 }

@@ -51,6 +51,26 @@ func TestRestoreAgain(t *testing.T) {
 		}
 		before = [2]*xds.Resource{changed.Resource, same.Resource}
 	}
+	said := func(version string, onDemand bool, turn int) *xds.Resource {
+		t.Helper()
+		c := kept(1, 200, turn)
+		r := c.Types[0].Resources[0].Resource
+		r.OnDemand = onDemand
+		r.Seal(version)
+		if err := src.Restore(c); err != nil {
+			t.Fatal(err)
+		}
+		return src.home.world.types[xds.Cluster.URL].at[r.Name].Resource
+	}
+	for what, other := range map[string]func() *xds.Resource{
+		"version": func() *xds.Resource { return said("other", false, 1) },
+		"content": func() *xds.Resource { return said("said", false, 2) },
+		"manner":  func() *xds.Resource { return said("said", true, 1) },
+	} {
+		if was, is := said("said", false, 1), other(); is == was {
+			t.Errorf("another %s is that of before", what)
+		}
+	}
 }
 
 // What is restored beside a source shares what is the same with it, and changes nothing there.
@@ -76,8 +96,11 @@ func TestBeside(t *testing.T) {
 	if len(there) != 2 || there["c000001"].Resource != here["c000001"].Resource || there["c000000"].Resource == here["c000000"].Resource {
 		t.Errorf("%v, beside %v", there, here)
 	}
-	if len(here) != 3 || here["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
+	if now := src.home.world.types[xds.Cluster.URL].at; len(now) != 3 || now["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
 		t.Error("it is another one here")
+	}
+	if _, ok := src.Within("edge", xds.Cluster, "c000002"); ok {
+		t.Error("another group has it")
 	}
 	if _, ok := src.Within("default", xds.Cluster, "c000002"); !ok {
 		t.Error("it is gone here")

@@ -3,6 +3,7 @@ package endpoints
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -143,10 +144,16 @@ func TestEqualVersions(t *testing.T) {
 	want, sets := state{}, []*Set{{}, {}}
 	var all []Change
 	for range 3000 {
-		k := Key{Cluster{"default", fmt.Sprint("c", r.IntN(5))}, fmt.Sprint(r.IntN(20))}
+		cluster, id := r.IntN(5), r.IntN(20)
+		k := Key{Cluster{"default", fmt.Sprint("c", cluster)}, fmt.Sprint(id)}
 		c := Change{Key: k}
 		if r.IntN(3) > 0 {
-			c = put(t, k, fmt.Sprintf(`{"address":"10.0.0.%d","port":%d,"priority":%d,"weight":%d,"locality":{"zone":"z%d"}}`, r.IntN(4)+1, r.IntN(3)+1, r.IntN(3), r.IntN(3), r.IntN(3)))
+			host := r.IntN(4) + 1
+			if cluster > 1 { // none has the address of another there
+				host = 100 + id
+			}
+			c = put(t, k, fmt.Sprintf(`{"address":"10.0.0.%d","port":%d,"priority":%d,"weight":%d,"locality":{"region":"r%d","zone":"z%d","sub_zone":"s%d"}}`,
+				host, r.IntN(3)+1, r.IntN(2), r.IntN(3), r.IntN(2), r.IntN(2), r.IntN(2)))
 			c.Lease = LeaseID(r.IntN(3))
 		}
 		all = append(all, c)
@@ -191,6 +198,11 @@ func TestEqualVersions(t *testing.T) {
 	if sets[0].len != len(want) {
 		t.Errorf("%d entries, want %d", sets[0].len, len(want))
 	}
+	for name, c := range sets[0].clusters {
+		if once := sets[1].clusters[name]; !maps.Equal(c.addrs, once.addrs) || c.twice != once.twice {
+			t.Errorf("%v: addresses that are gone are counted", name)
+		}
+	}
 }
 
 // The version of what is served is the same in each release: replicas of two of them run side by side.
@@ -203,6 +215,15 @@ func TestVersionStays(t *testing.T) {
 	if got := s.Take()[0].Resource.Version; got != want {
 		t.Errorf("%s, want %s: a release that encodes otherwise sends everything again during an upgrade", got, want)
 	}
+}
+
+// names are so many names of metadata with an object each.
+func names(n int, object string) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf(`"n%d":%s`, i, object))
+	}
+	return strings.Join(all, ",")
 }
 
 // What nobody can register changes nothing, and the error says the field.
@@ -223,6 +244,8 @@ func TestFields(t *testing.T) {
 		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":"` + strings.Repeat("x", MaxMetadata) + `"}}}`:                      "metadata:",
 		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":` + strings.Repeat(`[`, 17) + `1` + strings.Repeat(`]`, 17) + `}}}`: "metadata: more than 16",
 		`{"address":"10.0.0.1","port":1,"metadata":{"a":{"b":[{}` + strings.Repeat(`,{}`, MaxValues/2) + `]}}}`:                  "metadata: more than 100 values",
+		`{"address":"10.0.0.1","port":1,"metadata":{` + names(MaxValues+1, `{}`) + `}}`:                                          "metadata: more than 100 values",
+		`{"address":"10.0.0.1","port":1,"metadata":{` + names(2, `{"b":[0`+strings.Repeat(`,0`, MaxValues/2)+`]}`) + `}}`:        "metadata: more than 100 values",
 		`{"address":1}`: "json:",
 		`[]`:            "json:",
 	} {

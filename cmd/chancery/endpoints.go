@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/printable"
 )
 
 func endpointsCommand() *cobra.Command {
@@ -176,9 +177,13 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 			if len(args) == 2 {
 				id = args[1]
 			}
-			return e.change(cmd, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointsResult, error) {
+			err := e.change(cmd, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointsResult, error) {
 				return d.RemoveEndpoints(ctx, e.group, args[0], id, release)
 			})
+			if err == nil && release {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: what files or revisions say of its endpoints counts\n", printable.Line(args[0]))
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

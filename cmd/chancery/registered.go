@@ -111,12 +111,12 @@ func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), whe
 }
 
 // registered says which endpoints are, for explain; nil: none can be.
-func (r *registering) registered() func(group, name string) (string, bool) {
+func (r *registering) registered() func(group, name string) (text string, n int, ok bool) {
 	if r.registry == nil {
 		return nil
 	}
-	return func(group, name string) (string, bool) {
+	return func(group, name string) (string, int, bool) {
 		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has those of its group
-		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), ok
+		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), all, ok
 	}
 }

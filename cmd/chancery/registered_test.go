@@ -32,7 +32,7 @@ func TestRegisteredInLane(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, group := range []string{store.DefaultGroup, store.DefaultGroup + groups.LaneSuffix} {
-			if text, ok := r.registered()(group, "backend"); !ok || text != "registered by the admin API: 1, 1 of them with a lease" {
+			if text, n, ok := r.registered()(group, "backend"); !ok || n != 1 || text != "registered by the admin API: 1, 1 of them with a lease" {
 				t.Error(group, text, ok)
 			}
 		}

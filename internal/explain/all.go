@@ -77,6 +77,10 @@ func first(names []string) string {
 }
 
 func (c *chain) loadedAll() {
+	if c.e.d.Store != nil || c.e.d.Upstream != nil { // there are no files
+		c.loaded()
+		return
+	}
 	since, err := c.e.d.Source.Unloaded()
 	if kept, ok := errors.AsType[dir.Kept](err); ok {
 		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.KeptGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })

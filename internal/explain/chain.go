@@ -138,8 +138,8 @@ func (c *chain) decide() {
 	c.decision = c.e.d.Source.Decide(c.node)
 	c.all = c.e.d.Source.Standings(c.t, c.name)
 	for _, group := range c.decision.Groups {
-		if text, ok := c.e.registered(group, c.t, c.name); ok && c.at == nil && c.live == nil {
-			c.live = &live{group, text}
+		if text, n, ok := c.e.registered(group, c.t, c.name); ok && c.at == nil && c.live == nil {
+			c.live = &live{group, text, n}
 		}
 		i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return s.Served && s.Group == group })
 		if i >= 0 && c.at == nil {
@@ -181,7 +181,10 @@ func (c *chain) explain() {
 }
 
 // A live is that endpoints are registered, of a group of the node.
-type live struct{ group, text string }
+type live struct {
+	group, text string
+	n           int
+}
 
 // registered says that endpoints are registered, and what that hides.
 func (c *chain) registered() {
@@ -190,7 +193,16 @@ func (c *chain) registered() {
 		hides = fmt.Sprintf("; what %s says of them is not served", c.at.Pos)
 	}
 	c.ok(loaded, "", "what is registered needs no load")
-	c.ok(defined, "", "endpoints of %s are %s, in group %s%s", quote(c.name), c.live.text, quote(c.live.group), hides)
+	if c.live.n > 0 {
+		c.ok(defined, "", "endpoints of %s are %s, in group %s%s", quote(c.name), c.live.text, quote(c.live.group), hides)
+	} else {
+		of := c.name
+		if group := groups.BaseOf(c.live.group); group != store.DefaultGroup {
+			of += " -g " + group
+		}
+		c.breaks(defined, "", fmt.Sprintf("register one (chancery endpoints put %s), or have what files or revisions say count again (chancery endpoints rm --release %s)", of, of),
+			"no endpoint of %s is left of those registered in group %s: they were removed, or their leases ended%s", quote(c.name), quote(c.live.group), hides)
+	}
 	c.ok(valid, "", "an endpoint is checked when it is registered")
 	text, place := c.reason(c.live.group)
 	c.ok(selected, place, "%s", text)

@@ -80,9 +80,9 @@ type Deps struct {
 	// frozen at another one, and what to do; "": it has not. Nil: nothing is frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
-	// Registered says of a group which endpoints of a name are registered, if they are: these are served, and not
-	// what the group has itself. Nil: none are.
-	Registered func(group, name string) (text string, ok bool)
+	// Registered says of a group which endpoints of a name are registered, and how many, if they are: these are served, and
+	// not what the group has itself, also when none is left. Nil: none are.
+	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now
 }

@@ -172,6 +172,11 @@ func (c *chain) defined() {
 				return
 			}
 		}
+		if all := c.e.registeredIn(c.t, c.name); len(all) > 0 && len(c.decision.Groups) > 0 {
+			c.breaks(defined, "", fmt.Sprintf("register them for a group of the node: chancery endpoints put %s -g %s", c.name, groups.BaseOf(c.decision.Groups[0])),
+				"endpoints of %s are registered in group %s, which the node does not get", quote(c.name), list(all, 5))
+			return
+		}
 		if near := c.e.d.Source.Near(c.t, c.name); near != "" {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}

@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/adminapi"
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -141,7 +144,7 @@ func moment(at time.Time) *time.Time {
 // placeIn returns where a resource stands that the first of some groups has; "" if none has it.
 func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
-		if text, ok := e.registered(group, t, name); ok {
+		if text, _, ok := e.registered(group, t, name); ok {
 			return text
 		}
 		if s, ok := e.d.Source.Within(group, t, name); ok {
@@ -152,9 +155,22 @@ func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 }
 
 // registered says which endpoints of a group are registered, if it is about endpoints and some are.
-func (e *Explainer) registered(group string, t *xds.Type, name string) (string, bool) {
+func (e *Explainer) registered(group string, t *xds.Type, name string) (text string, n int, ok bool) {
 	if e.d.Registered == nil || !t.Is(xds.Endpoint) {
-		return "", false
+		return "", 0, false
 	}
 	return e.d.Registered(group, name)
+}
+
+// registeredIn are the groups for which endpoints are registered, sorted.
+func (e *Explainer) registeredIn(t *xds.Type, name string) (all []string) {
+	if e.d.Registered == nil {
+		return nil
+	}
+	for _, group := range slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(e.d.Snapshot().Groups()), store.DefaultGroup)))) {
+		if _, _, ok := e.registered(group, t, name); ok && !strings.HasSuffix(group, groups.LaneSuffix) {
+			all = append(all, group)
+		}
+	}
+	return all
 }

@@ -153,6 +153,12 @@ func TestWaitHeld(t *testing.T) {
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1")
 	wait(1, "not synced: group default is frozen at r1, and so is not served r2")
+	for revision, code := range map[string]int{"r2": 1, "r9": 4} {
+		for _, want := range []string{`"done": false`, `"why": "`} {
+			chancery(t, code, want, "wait", "--for=synced", "--revision", revision, "-o", "json", "--admin", admin)
+		}
+	}
+	chancery(t, 124, `"store_revision": "r2"`, "wait", "--for=synced", "--revision", "1", "--node", "none", "--timeout", "100ms", "-o", "json", "--admin", admin)
 	chancery(t, 1, `r2 has it, and group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, has it served", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "no revision that is served has CDS \"c\"", "explain", "edge", "cluster/c", "--admin", admin)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,44 +80,11 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 			if err != nil {
 				return err
 			}
-			if err := thereYet(cmd, &a, number, stored); err != nil {
-				return err
+			r, own, err := waitAccepted(cmd, &a, strings.Join(args, ""), f, number, stored, local, time.Now().Add(timeout))
+			if err != nil {
+				return unsynced(cmd, &o, r, err)
 			}
-			end := time.Now().Add(timeout)
-			bad, newest := "", number == 0 && stored == 0
-			if newest {
-				if bad, err = untaken(cmd, &a, local); err != nil {
-					return err
-				}
-				if bad != "" {
-					end = time.Now()
-				}
-			}
-			for {
-				if _, err := waitHeld(cmd, &a, f.Group, stored, end); err != nil {
-					return err
-				}
-				r, own, err := waitOnce(cmd, &a, strings.Join(args, ""), f, number, stored, local, end)
-				if err != nil {
-					return err
-				}
-				again := false
-				if r.Done {
-					again, err = waitHeld(cmd, &a, f.Group, stored, end)
-				}
-				if r.Done && newest && err == nil && bad == "" { // it may have come meanwhile
-					bad, err = untaken(cmd, &a, local)
-				}
-				switch {
-				case err != nil:
-					return err
-				case bad != "" && r.Rejected == nil:
-					r.Done = false
-					return notTaken(cmd, &o, r, bad)
-				case !again:
-					return waited(cmd, &o, r, f, own, timeout)
-				}
-			}
+			return waited(cmd, &o, r, f, own, timeout)
 		},
 	}
 	flags := cmd.Flags()
@@ -136,6 +104,66 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 	cmd.ValidArgsFunction = directories
 	usage(cmd)
 	return cmd
+}
+
+// waitAccepted returns what came of waiting, and the number in the server of what was waited for. An error has a result if there is one.
+func waitAccepted(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*adminapi.WaitResult, uint64, error) {
+	if err := thereYet(cmd, a, number, stored); err != nil {
+		return nil, 0, err
+	}
+	var bad error
+	newest := number == 0 && stored == 0
+	if newest {
+		if bad = untaken(cmd, a, local); bad != nil {
+			end = time.Now()
+		}
+	}
+	for {
+		if _, err := waitHeld(cmd, a, f.Group, stored, end); err != nil {
+			return nil, 0, err
+		}
+		r, own, err := waitOnce(cmd, a, dir, f, number, stored, local, end)
+		if err != nil {
+			return nil, 0, err
+		}
+		again := false
+		if r.Done {
+			again, err = waitHeld(cmd, a, f.Group, stored, end)
+		}
+		if r.Done && newest && bad == nil { // it may have come meanwhile
+			bad = untaken(cmd, a, local)
+		}
+		switch {
+		case err != nil:
+			return r, own, err
+		case bad != nil && r.Rejected == nil:
+			return r, own, bad
+		case !again:
+			return r, own, nil
+		}
+	}
+}
+
+// A waitAnswer is a result with the reason why there is none, if the command has found that out by itself.
+type waitAnswer struct {
+	*adminapi.WaitResult
+	Why string `json:"why"`
+}
+
+// unsynced prints for programs why the answer is no. Of who has wrong usage, or nobody to ask, there is no answer.
+func unsynced(cmd *cobra.Command, o *output, r *adminapi.WaitResult, err error) error {
+	no, is := errors.AsType[outcome](err)
+	if !is || o.people() || !slices.Contains([]int{failed, notFound, timedOut}, no.code) {
+		return err
+	}
+	if r == nil {
+		r = &adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Clients: adminapi.Counts{By: map[adminapi.State]int{}}}
+	}
+	r.Done = false
+	if err := data(o, o.page(cmd), waitAnswer{r, printable.Line(no.Error())}, r.Pending, nil); err != nil {
+		return err
+	}
+	return err
 }
 
 // waitOnce waits at all servers of the store, or at one, and returns the number there of what it has waited for.

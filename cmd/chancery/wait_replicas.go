@@ -73,9 +73,9 @@ func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want 
 	}
 }
 
-// untaken says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
-// the newest revision, was rejected. With local only that of the server that is asked counts; "": nothing is wrong.
-func untaken(cmd *cobra.Command, a *asking, local bool) (string, error) {
+// untaken is an error that says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
+// the newest revision, was rejected. With local only that of the server that is asked counts.
+func untaken(cmd *cobra.Command, a *asking, local bool) error {
 	s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) {
 		s, err := d.Status(ctx, "")
 		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
@@ -86,7 +86,7 @@ func untaken(cmd *cobra.Command, a *asking, local bool) (string, error) {
 		return s, err
 	})
 	if err != nil || s.Config.Store == nil {
-		return "", err
+		return err
 	}
 	all := s.Replicas
 	if len(all) == 0 {
@@ -96,25 +96,19 @@ func untaken(cmd *cobra.Command, a *asking, local bool) (string, error) {
 		}
 	}
 	for _, r := range all {
+		why := ""
 		switch {
 		case r.Error != "":
 		case r.Unwritten != "":
-			return fmt.Sprintf("server %s does not commit what its directory says: %s", printable.Line(r.ID), printable.Line(r.Unwritten)), nil
+			why = fmt.Sprintf("server %s does not commit what its directory says: %s", printable.Line(r.ID), printable.Line(r.Unwritten))
 		case r.Rejected != nil:
-			return fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", printable.Line(r.ID), cmp.Or(printable.Line(r.Revision), "nothing"), printable.Line(strings.Join(r.Rejected.Errors, "; "))), nil
+			why = fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", printable.Line(r.ID), cmp.Or(printable.Line(r.Revision), "nothing"), printable.Line(strings.Join(r.Rejected.Errors, "; ")))
+		}
+		if why != "" {
+			return outcome{failure{errors.New("not synced: " + why), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
 		}
 	}
-	return "", nil
-}
-
-// notTaken prints how far what is served is, and says why that is not what is waited for.
-func notTaken(cmd *cobra.Command, o *output, r *adminapi.WaitResult, why string) error {
-	if !o.people() {
-		if err := data(o, o.page(cmd), r, r.Pending, nil); err != nil {
-			return err
-		}
-	}
-	return outcome{failure{errors.New("not synced: " + why), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
+	return nil
 }
 
 // notServed is the error of a server that does not serve a revision in time.

@@ -121,6 +121,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 func served(of *adminapi.Replica, c *adminapi.Config) {
 	if c.Store != nil {
 		of.Revision, of.Trouble = cut(c.Store.Revision), cut(c.Store.Error)
+		of.StoreRevision = of.Revision
 		if w := c.Store.Writer; w != nil {
 			of.Unwritten = cut(w.Error)
 		}

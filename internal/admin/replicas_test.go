@@ -28,7 +28,7 @@ func (o *others) Ask(_ context.Context, path string, query url.Values, size int6
 		o.t.Error("others are asked to ask others")
 	}
 	for _, id := range []string{"a", "b"} {
-		r := adminapi.Replica{ID: id, Revision: "r9"}
+		r := adminapi.Replica{ID: id, Revision: "r9", StoreRevision: "r9"}
 		switch body := o.says[id]; body {
 		case "":
 			r.Error = "no answer within 1s"
@@ -179,8 +179,8 @@ func TestWaitOfAll(t *testing.T) {
 			t.Errorf("%s and %s: %d %+v %s", tt.a, tt.b, code, r, o.path)
 		}
 	}
-	o := &others{t: t, says: map[string]string{"a": there, "b": `{"kind": "WaitResult", "rejected": {"errors": ["e"]}, "refusals": [{"type": "CDS", "error": "no", "clients": 1}]}`}}
-	if r, _ := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1"); r.Done || r.Rejected == nil || len(r.Refusals) != 1 {
+	o := &others{t: t, says: map[string]string{"a": there, "b": `{"kind": "WaitResult", "store_revision": "r10", "rejected": {"errors": ["e"]}, "refusals": [{"type": "CDS", "error": "no", "clients": 1}]}`}}
+	if r, _ := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1"); r.Done || r.Rejected == nil || len(r.Refusals) != 1 || r.Replicas[1].StoreRevision != r.Replicas[1].Revision || r.Replicas[2].StoreRevision != "r10" || r.Replicas[2].Revision != "r10" {
 		t.Errorf("%+v", r)
 	}
 	for _, bad := range []string{"stored=x", "stored=r0", "revision=3", "timeout=x"} {

@@ -93,6 +93,7 @@ type waiting struct {
 	patient  bool   // with what is refused
 
 	served   uint64                   // the revision
+	of       string                   // the same of the store
 	reached  bool                     // what is to be served is
 	rejected *adminapi.Rejected       // the last load; nil: it was taken, or does not matter
 	stands   map[*server.Stream]Stand // of those that were asked since revision was there
@@ -131,6 +132,9 @@ func (a *waiting) run(ctx context.Context) bool {
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
 	a.served = now.Revision
+	if now.Store != nil {
+		a.of = now.Store.Revision
+	}
 	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
 	if a.rejected = nil; a.revision == 0 && (a.stored == 0 || below) {
 		if a.rejected = now.Rejected; a.rejected == nil {
@@ -202,7 +206,7 @@ func (a *waiting) rejectedGroup() *adminapi.Rejected {
 }
 
 func (a *waiting) result(done bool) adminapi.WaitResult {
-	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, Rejected: a.rejected}
+	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
 	// What a client has refused before is no answer while it is sent something else.
 	refusing := map[uint64]bool{}

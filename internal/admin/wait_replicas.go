@@ -88,6 +88,9 @@ func addWaited(sum *adminapi.WaitResult, of *adminapi.Replica, body []byte) erro
 		return errOther
 	}
 	of.Clients, of.Served = new(sane(is.Clients)), is.Served
+	if is.StoreRevision != "" { // newer than what it has announced
+		of.Revision, of.StoreRevision = cut(is.StoreRevision), cut(is.StoreRevision)
+	}
 	sum.Done = sum.Done && arrived(&is)
 	sum.Served = sum.Served && is.Served
 	sum.Clients.Connected += of.Clients.Connected

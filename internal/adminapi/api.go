@@ -48,20 +48,21 @@ type Status struct {
 
 // A Replica is one of the servers of a store, as the one that is asked finds it.
 type Replica struct {
-	ID        string     `json:"id"`                // of the process
-	Address   string     `json:"address,omitempty"` // of its admin API, as it has announced it
-	Host      string     `json:"host,omitempty"`
-	Version   string     `json:"version,omitempty"`
-	Since     time.Time  `json:"since"`               // when it started
-	Asked     bool       `json:"asked,omitempty"`     // it is the one that is asked
-	Revision  string     `json:"revision,omitempty"`  // that it serves; of one that does not answer: that it served lately
-	Served    bool       `json:"served,omitempty"`    // of /api/v1/wait: it serves what is waited for
-	Clients   *Counts    `json:"clients,omitempty"`   // of its own; nil: it does not answer
-	Rejected  *Rejected  `json:"rejected,omitempty"`  // the newest revision, if it is not served there
-	Trouble   string     `json:"trouble,omitempty"`   // why it does not know the newest revision, or does not serve it
-	Unwritten string     `json:"unwritten,omitempty"` // why it does not commit what its directory says
-	Error     string     `json:"error,omitempty"`     // why it does not answer; "": it does
-	Seen      *time.Time `json:"seen,omitempty"`      // when one that does not answer did so last; nil: never to the one that is asked
+	ID            string     `json:"id"`                // of the process
+	Address       string     `json:"address,omitempty"` // of its admin API, as it has announced it
+	Host          string     `json:"host,omitempty"`
+	Version       string     `json:"version,omitempty"`
+	Since         time.Time  `json:"since"`                    // when it started
+	Asked         bool       `json:"asked,omitempty"`          // it is the one that is asked
+	Revision      string     `json:"revision,omitempty"`       // that it serves; of one that does not answer: that it served lately
+	StoreRevision string     `json:"store_revision,omitempty"` // the same as revision, by the name that a WaitResult has for it
+	Served        bool       `json:"served,omitempty"`         // of /api/v1/wait: it serves what is waited for
+	Clients       *Counts    `json:"clients,omitempty"`        // of its own; nil: it does not answer
+	Rejected      *Rejected  `json:"rejected,omitempty"`       // the newest revision, if it is not served there
+	Trouble       string     `json:"trouble,omitempty"`        // why it does not know the newest revision, or does not serve it
+	Unwritten     string     `json:"unwritten,omitempty"`      // why it does not commit what its directory says
+	Error         string     `json:"error,omitempty"`          // why it does not answer; "": it does
+	Seen          *time.Time `json:"seen,omitempty"`           // when one that does not answer did so last; nil: never to the one that is asked
 }
 
 // A Server is the process.
@@ -492,12 +493,14 @@ type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`     // "WaitResult"
 	Done       bool      `json:"done"`     // false: the time was over, a client refuses, or a load was rejected
-	Revision   uint64    `json:"revision"` // that is served
+	Revision   uint64    `json:"revision"` // that is served: a number of the server that is asked, as in config of its status
 	Served     bool      `json:"served"`   // that is what is waited for, or came after it
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the last load, if that ended it: what the files say is not served
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
+
+	StoreRevision string `json:"store_revision,omitempty"` // of the store that is served, such as r412; "": there is no store, or nothing of it
 
 	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients these are
 	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none

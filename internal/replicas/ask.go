@@ -174,7 +174,7 @@ func (r *Replicas) note(of *adminapi.Replica) {
 }
 
 func (m member) replica() adminapi.Replica {
-	return adminapi.Replica{ID: m.ID, Address: m.Admin, Host: m.Host, Version: m.Version, Since: m.Since, Revision: m.Revision}
+	return adminapi.Replica{ID: m.ID, Address: m.Admin, Host: m.Host, Version: m.Version, Since: m.Since, Revision: m.Revision, StoreRevision: m.Revision}
 }
 
 func clip(s string) string {

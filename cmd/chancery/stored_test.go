@@ -223,6 +223,8 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "nothing differs from r1", "apply", config, "-m", "again", "--store", at)
 	d.clusters().gets("a", "s")
 	write(t, config, "b.yaml", cluster("b"), "s.yaml", strings.ReplaceAll(withSecret("s"), "Quokkas", "Wombats"))
+	chancery(t, 0, "would be committed after r1: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
+	chancery(t, 0, "CONFIG   2 resources", on(socket, "status")...) // what was looked at is beside what is served
 	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 5, "revision r1 is not the newest any more: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)

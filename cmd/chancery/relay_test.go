@@ -45,7 +45,7 @@ func TestRelayOneName(t *testing.T) {
 
 // SAFE-10: who sees what a relay serves sees that it is of the last run.
 func TestRelayStatusFromDisk(t *testing.T) {
-	o := overview{&adminapi.Status{}, &adminapi.ClientList{}}
+	o := overview{Status: &adminapi.Status{}, list: &adminapi.ClientList{}}
 	o.Config.Upstream, o.Config.Resources = &adminapi.Upstream{URL: "xds://up"}, 2
 	var b strings.Builder
 	o.print(&b, &output{}, adminapi.Filter{})
@@ -56,7 +56,7 @@ func TestRelayStatusFromDisk(t *testing.T) {
 
 // An upstream that nobody wants anything of is not one that is lost.
 func TestRelayStatusIdle(t *testing.T) {
-	o := overview{&adminapi.Status{}, &adminapi.ClientList{}}
+	o := overview{Status: &adminapi.Status{}, list: &adminapi.ClientList{}}
 	o.Config.Upstream = &adminapi.Upstream{URL: "xds://up", Idle: true}
 	var b strings.Builder
 	o.print(&b, &output{}, adminapi.Filter{})

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,7 +98,7 @@ such node or group.`,
 			if watch {
 				return followWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
 					seen, err := statusSeen(cmd, &a, &o, f)
-					return [2]any{seen.Status, seen.list}, func(w io.Writer) { seen.print(w, &o, f) }, err
+					return [3]any{seen.Status, seen.list, seen.rollouts}, func(w io.Writer) { seen.print(w, &o, f) }, err
 				})
 			}
 			return showStatus(cmd, &a, &o, f)
@@ -118,7 +119,8 @@ such node or group.`,
 // An overview is what status asks for.
 type overview struct {
 	*adminapi.Status
-	list *adminapi.ClientList
+	list     *adminapi.ClientList
+	rollouts map[string]adminapi.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
 }
 
 func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) error {
@@ -156,11 +158,41 @@ func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (ov
 		}
 		s, err := status(ctx, f.Group)
 		if err != nil || !o.people() {
-			return overview{s, nil}, err
+			return overview{Status: s}, err
 		}
 		list, err := d.Clients(ctx, f)
-		return overview{s, list}, err
+		return overview{s, list, rolloutsUnderWay(ctx, d, s.Config.Store)}, err
 	})
+}
+
+// longestAside is how long status waits for what only adds to it: its store may be away.
+const longestAside = 2 * time.Second
+
+// rolloutsUnderWay are those of what is served of a store, as the store has them.
+func rolloutsUnderWay(ctx context.Context, d *adminapi.Daemon, s *adminapi.Store) map[string]adminapi.Rollout {
+	if s == nil || !slices.ContainsFunc(s.Holds, func(h adminapi.Hold) bool { return h.Rollout != "" }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestAside)
+	defer cancel()
+	list, err := d.Rollouts(ctx, "")
+	if err != nil {
+		return nil
+	}
+	all := map[string]adminapi.Rollout{}
+	for _, r := range list.Items {
+		all[r.ID] = r
+	}
+	return all
+}
+
+// underWay says at which step a rollout is, and what it waits for.
+func underWay(r adminapi.Rollout) string {
+	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), printable.Line(r.Nodes))
+	if r.WaitsFor != "" {
+		text += ": " + printable.Line(r.WaitsFor)
+	}
+	return text
 }
 
 // printUpstream says how a relay's upstream is.
@@ -189,7 +221,7 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 }
 
 // printStore says what is served of a store.
-func printStore(w io.Writer, s *adminapi.Store) {
+func printStore(w io.Writer, s *adminapi.Store, rollouts map[string]adminapi.Rollout) {
 	fmt.Fprintf(w, "STORE    %s: ", printable.Line(s.URL))
 	switch {
 	case s.Revision != "" && s.LastGood != nil:
@@ -205,7 +237,11 @@ func printStore(w io.Writer, s *adminapi.Store) {
 	for _, h := range s.Holds {
 		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", printable.Line(h.Group), h.Revision, printable.Line(h.Author), printable.Line(h.Message))
 		if h.Next != "" {
-			fmt.Fprintf(w, "         rollout %s of it goes to %s\n", printable.Line(h.Rollout), h.Next)
+			where := ""
+			if r, is := rollouts[h.Rollout]; is {
+				where = underWay(r)
+			}
+			fmt.Fprintf(w, "         rollout %s of it goes to %s%s\n", printable.Line(h.Rollout), h.Next, where)
 		}
 	}
 	for _, x := range s.RolledBack {
@@ -230,7 +266,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
 	if c.Store != nil {
-		printStore(w, c.Store)
+		printStore(w, c.Store, s.rollouts)
 		printReplicas(w, s.Status)
 		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
 	} else if c.Upstream != nil {

@@ -23,7 +23,7 @@ func TestPageFits(t *testing.T) {
 	events[3].Text = long
 	prints := map[string]func(io.Writer){
 		"status": func(w io.Writer) {
-			overview{&seen, &adminapi.ClientList{Items: cannedClients()}}.print(w, o, adminapi.Filter{})
+			overview{Status: &seen, list: &adminapi.ClientList{Items: cannedClients()}}.print(w, o, adminapi.Filter{})
 		},
 		"client": func(w io.Writer) { card(w, o, sick) },
 		"explain": func(w io.Writer) {

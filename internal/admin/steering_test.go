@@ -101,7 +101,7 @@ func TestRollouts(t *testing.T) {
 	for _, q := range []question{
 		{"GET /api/v1/rollouts/" + id, "", 200, `"phase":"running","step":1,`},
 		{"POST /api/v1/rollouts/" + id + "/pause", "", 200, `"phase":"paused","step":1,`},
-		{"GET /api/v1/rollouts/" + id, "", 200, `"waits_for":"it is paused"`},
+		{"GET /api/v1/rollouts/" + id, "", 200, `"waits_for":"it is paused by token"`},
 		{"POST /api/v1/rollouts/" + id + "/resume", `{"message":"go"}`, 200, `"phase":"running","step":1,`},
 		{"POST /api/v1/rollouts/" + id + "/promote", `{}`, 400, `"field":"message"`},
 		{"POST /api/v1/rollouts/" + id + "/promote", `{"message":"looks good","author":"ben"}`, 200, `"why":"promote by token (says ben): looks good"`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/revisions"
@@ -114,7 +115,7 @@ func (s *State) Waits(sum Sum, turns int) string {
 	case s.Phase.Ended():
 		return ""
 	case s.Phase == Paused:
-		return "it is paused"
+		return strings.TrimSpace("it is paused " + strings.TrimPrefix(s.Why, "pause "))
 	case sum.Servers == 0:
 		return NoServer
 	case sum.Turns < turns:

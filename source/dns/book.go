@@ -46,6 +46,7 @@ type lookup struct {
 type answer struct {
 	records []record
 	ttl     time.Duration
+	unknown bool // NXDOMAIN: the name does not exist
 }
 
 func newBook(opts *Options, random func() float64) *book {
@@ -159,6 +160,7 @@ type became struct {
 	missing   bool        // this is the first that says that there is nothing where there is something, which stays until that is confirmed
 	wide      []*followed // that have too many addresses now: what they had stays
 	emptied   bool        // there was something, and it is confirmed that there is nothing
+	absent    bool        // this is the first that says, with those of the other types, that there is nothing, and nothing was there before
 }
 
 // answered takes what became of a question: an answer, or an error.
@@ -191,6 +193,7 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 			l.has, l.settled = nil, true
 		}
 		is.missing = len(l.has) > 0 && (l.none == 1 || l.failures > 0)
+		is.absent = l.none == 1 && b.absent(q)
 		// A resolver answers from its cache, so what confirms is asked when that is over.
 		b.again(now, l, max(b.bounded(a.ttl), b.opts.EmptyAfter/(confirmations-1)))
 	}
@@ -217,6 +220,19 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 		})
 	}
 	return is
+}
+
+// absent reports whether all that is asked of a name was answered, and none of it has anything.
+func (b *book) absent(q question) bool {
+	all := []question{q}
+	if q.typ != dnsmessage.TypeSRV {
+		types := questions(q.host)
+		all = types[:]
+	}
+	return !slices.ContainsFunc(all, func(q question) bool {
+		l := b.lookups[q]
+		return l == nil || len(l.has) > 0 || l.none == 0
+	})
 }
 
 // confirmations are how many answers without a record it takes until there is none.

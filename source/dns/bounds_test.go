@@ -79,7 +79,7 @@ func TestTooManyAddresses(t *testing.T) {
 		addresses[i].addr = netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
 	}
 	s.next(s.now)
-	s.answered(s.now, ofText("SRV s"), answer{targets, time.Hour}, nil)
+	s.answered(s.now, ofText("SRV s"), answer{records: targets, ttl: time.Hour}, nil)
 	failing := 0
 	for {
 		q, due := s.next(s.now)
@@ -89,7 +89,7 @@ func TestTooManyAddresses(t *testing.T) {
 		is := became{}
 		switch q.typ {
 		case dnsmessage.TypeA:
-			is = s.answered(s.now, q, answer{addresses, time.Hour}, nil)
+			is = s.answered(s.now, q, answer{records: addresses, ttl: time.Hour}, nil)
 		case dnsmessage.TypeAAAA:
 			is = s.answered(s.now, q, answer{}, nil)
 		}

@@ -106,6 +106,7 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 	if !h.Authoritative && !h.RecursionAvailable {
 		return answer{}, errors.New("the server knows nothing of the name, and asks nobody")
 	}
+	a.unknown = h.RCode == dnsmessage.RCodeNameError
 	return a, a.negative(p)
 }
 

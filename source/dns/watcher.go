@@ -111,7 +111,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		select {
 		case a := <-answers:
 			at--
-			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question)
+			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question, a.answer)
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -120,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // take tells what an answer has changed.
-func (w *Watcher) take(is became, q question) {
+func (w *Watcher) take(is became, q question, a answer) {
 	switch {
 	case is.failing:
 		w.opts.Log.Warn("a name cannot be looked up: what was found before stays", "question", q.String(), "error", is.err)
@@ -130,6 +130,12 @@ func (w *Watcher) take(is became, q question) {
 			after = w.opts.EmptyAfter.String()
 		}
 		w.opts.Log.Warn("a name has no records: what was found before stays until that is confirmed", "question", q.String(), "after", after)
+	case is.absent:
+		says := "it has no such records"
+		if a.unknown {
+			says = "NXDOMAIN: it does not exist"
+		}
+		w.opts.Log.Warn("a name has no address: nothing is registered of it", "name", q.host, "question", q.String(), "says", says)
 	case is.recovered:
 		w.opts.Log.Info("a name can be looked up again", "question", q.String())
 	}

@@ -1,12 +1,14 @@
 package dns
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,7 +51,7 @@ func TestManyNames(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			at--
-			return answer{[]record{{addr: netip.MustParseAddr("10.0.0.1")}}, 10 * time.Minute}, nil
+			return answer{records: []record{{addr: netip.MustParseAddr("10.0.0.1")}}, ttl: 10 * time.Minute}, nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -94,6 +96,33 @@ func TestEndsWhileItAsks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		w.Run(ctx)
+	})
+}
+
+// That a name does not exist is said once, with what the DNS said, and again only when it had addresses meanwhile.
+func TestAbsentIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w, err := New([]Name{{"nosuch.example", 80}, {"four.example", 80}}, func(Name, []Address) {}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ask = func(_ context.Context, q question) (answer, error) {
+			switch {
+			case q.host == "nosuch.example":
+				return answer{unknown: true}, nil
+			case q.typ == dnsmessage.TypeA:
+				return answer{records: []record{{addr: netip.MustParseAddr("10.0.0.1")}}}, nil
+			}
+			return answer{}, nil // it has no address of IPv6
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		w.Run(ctx)
+		const want = `msg="a name has no address: nothing is registered of it" name=nosuch.example`
+		if got := log.String(); strings.Count(got, want) != 1 || !strings.Contains(got, "NXDOMAIN") || strings.Count(got, "level=WARN") != 1 {
+			t.Error(got)
+		}
 	})
 }
 

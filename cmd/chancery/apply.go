@@ -106,7 +106,11 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 	case err == nil || told || coded:
 		return err
 	case of != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, revisions.ErrUnavailable)) && !errors.Is(err, revisions.ErrUnknown):
-		return outcome{failure{fmt.Errorf("no etcd answers at %s: %w", of, err), "--store says where it is, and --timeout for how long it is asked"}, noServer}
+		hint := "--store says where it is, and --timeout for how long it is asked; one with TLS needs --store-tls or --store-ca"
+		if at.tls() {
+			hint = "--store says where it is, and --timeout for how long it is asked; is it one with TLS, which --store-tls, --store-ca and --store-cert are for?"
+		}
+		return outcome{failure{fmt.Errorf("no etcd answers at %s: %w", of, err), hint}, noServer}
 	case errors.Is(err, revisions.ErrUnknown):
 		return failure{err, "chancery history says what is committed"}
 	case errors.Is(err, revisions.ErrConflict):

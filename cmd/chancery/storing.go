@@ -99,7 +99,7 @@ func (s *storing) asked(cmd *cobra.Command, err error) error {
 			fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(e))
 		}
 		return outcome{failure{fmt.Errorf("%w: nothing is committed", printed(r)), ""}, failed}
-	case is && r.Code == http.StatusForbidden:
+	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
 		return outcome{failure{printed(r), printable.Line(r.Said.Hint)}, noServer}
 	case errors.Is(err, adminapi.ErrTooLarge):
 		return failure{err, "give --store: then it goes to the store itself"}

@@ -110,7 +110,7 @@ func TestItemsHaveNoSecrets(t *testing.T) {
 // What a store answers has its code: a client that asks again because of it does no harm.
 func TestErrorsOfRepository(t *testing.T) {
 	for err, code := range map[error]int{
-		&revisions.ConflictError{Base: 1, Head: 2}: http.StatusConflict, revisions.ErrNotFound: http.StatusNotFound, revisions.ErrUnavailable: http.StatusServiceUnavailable,
+		&revisions.ConflictError{Base: 1, Head: 2}: http.StatusConflict, revisions.ErrNotFound: http.StatusNotFound, revisions.ErrUnavailable: http.StatusServiceUnavailable, revisions.ErrDamaged: http.StatusInternalServerError,
 		errors.Join(revisions.ErrUnknown, revisions.ErrConflict): http.StatusInternalServerError, context.Canceled: errEnding.code, errStalled: errStalled.code,
 	} {
 		if p, is := errors.AsType[*problem](ofRepository(fmt.Errorf("x: %w", err))); !is || p.code != code {

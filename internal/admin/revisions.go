@@ -206,7 +206,10 @@ func ofRepository(err error) error {
 	case errors.Is(err, revisions.ErrBackwards):
 		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "put back what was there; to go back, remove what is in --state-dir of each server and restart it"}
 	}
-	return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error()}
+	if errors.Is(err, revisions.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return &problem{code: http.StatusServiceUnavailable, message: "the store does not answer: " + err.Error(), hint: "look at the store; chancery status says since when, and what is served stays"}
+	}
+	return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error()}
 }
 
 const (

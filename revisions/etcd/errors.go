@@ -21,11 +21,31 @@ func failed(ctx context.Context, key string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", key, context.Cause(ctx))
 	}
-	if kind := kind(err); kind != nil {
+	kind := kind(err)
+	if kind == revisions.ErrUnavailable { //nolint:errorlint // it is just that
+		return &silentError{key, err}
+	}
+	if kind != nil {
 		return fmt.Errorf("%s: %w: %w", key, kind, err)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
+
+// A silentError is that of an etcd that does not answer. It says so in plain words: what gRPC says of it is of no use to people.
+type silentError struct {
+	key string
+	error
+}
+
+func (e *silentError) Error() string {
+	why := e.error.Error()
+	if s, ok := status.FromError(e.error); ok {
+		why = s.Message()
+	}
+	return fmt.Sprintf("%s: the etcd does not answer (%s)", e.key, why)
+}
+
+func (e *silentError) Unwrap() []error { return []error{revisions.ErrUnavailable, e.error} }
 
 // kind returns which error of package revisions an error is; nil: none, or it is one already.
 func kind(err error) error {

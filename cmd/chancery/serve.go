@@ -240,6 +240,9 @@ func (s *serving) check(given func(flag string) bool) error {
 	if s.storeKeep < 0 || s.storeKeep > 0 && s.at.url == "" {
 		return errors.New("--store-keep: needs a --store, and must not be negative")
 	}
+	if s.storeWrite && s.at.url == "" {
+		return errors.New("--store-write: needs a --store, to which commits go")
+	}
 	if err := s.front.check(); err != nil {
 		return err
 	}

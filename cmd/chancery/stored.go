@@ -168,7 +168,11 @@ func (d *stored) load(signals <-chan os.Signal) (bool, error) {
 		case d.disk.Load() != nil:
 			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
 		default:
-			d.log.Warn("there is nothing to serve yet: clients wait", "store", d.dir, "error", err)
+			attrs := []any{"store", d.dir, "error", err}
+			if hint := d.firstStep(err); hint != "" {
+				attrs = append(attrs, "hint", hint)
+			}
+			d.log.Warn("there is nothing to serve yet: clients wait", attrs...)
 		}
 		return true, nil
 	case sig := <-signals:
@@ -239,9 +243,20 @@ func (d *stored) ready() error {
 	}
 	err := errors.New("the store " + d.dir + " has given nothing yet, and nothing of it is stored here")
 	if t := d.trouble.Load(); t != nil {
-		err = fmt.Errorf("%w: %w", err, t.err)
+		err = fmt.Errorf("%w: %w%s", err, t.err, after(": ", d.firstStep(t.err)))
 	}
 	return err
+}
+
+// firstStep says what gives an empty store its first revision; "": it is not empty.
+func (d *stored) firstStep(err error) string {
+	switch {
+	case !errors.Is(err, repository.ErrEmpty):
+		return ""
+	case d.root != "":
+		return "what " + d.root + " says becomes one as soon as it has a resource, and no mistake"
+	}
+	return "chancery apply commits one"
 }
 
 func (d *stored) note() string { return d.serves() + d.writes() }
@@ -274,10 +289,7 @@ func (d *stored) config() adminapi.Config {
 		}
 	}
 	if t := d.trouble.Load(); t != nil {
-		s.Error, s.Since = clipped(problemsOf(t.err)), &t.since
-		if errors.Is(t.err, repository.ErrEmpty) {
-			s.Error += ": chancery apply commits one"
-		}
+		s.Error, s.Since = clipped(problemsOf(t.err))+after(": ", d.firstStep(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
 	if d.feed != nil {

@@ -42,7 +42,7 @@ func TestServeStore(t *testing.T) {
 	}
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	const why = " has given nothing yet, and nothing of it is stored here: the store has no revision yet"
+	const why = " has given nothing yet, and nothing of it is stored here: the store has no revision yet: chancery apply commits one"
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the store file:"+at+why) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}

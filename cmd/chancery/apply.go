@@ -32,18 +32,19 @@ type committing struct {
 	timeout time.Duration
 }
 
-func (c *committing) flags(cmd *cobra.Command) {
+// flags are those of a command that does something to a store; who is the text of --author.
+func (c *committing) flags(cmd *cobra.Command, who string) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.storing.flags(f)
-	c.notes(f)
+	c.notes(f, who)
 	c.output.flags(cmd, "text", "json", "yaml", "name")
 }
 
-// notes are the flags that say who makes a revision, and why.
-func (c *committing) notes(f *pflag.FlagSet) {
+// notes are the flags that say who does something, and why.
+func (c *committing) notes(f *pflag.FlagSet, who string) {
 	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
-	f.StringVar(&c.note.Author, "author", "", "`WHO` makes the revision; default: this user, at this host")
+	f.StringVar(&c.note.Author, "author", "", who+"; default: this user, at this host")
 	f.DurationVar(&c.timeout, "timeout", storeTime, "maximum `time` to wait for the store")
 }
 
@@ -180,7 +181,7 @@ or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a co
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
 	}
-	a.committing.flags(cmd)
+	a.committing.flags(cmd, "`WHO` makes the revision")
 	f := cmd.Flags()
 	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")

@@ -24,13 +24,17 @@ import (
 const askTime = 30 * time.Second
 
 // An asking is which server a command asks.
-type asking struct{ target adminapi.Target }
+type asking struct {
+	target adminapi.Target
+	name   string // of the flag that names the server; "": admin
+}
 
 // flags adds those that say which server; they are the same for all commands that ask one.
 func (a *asking) flags(f *pflag.FlagSet) { a.flagsAs(f, "admin") }
 
 // flagsAs is flags for a command whose --admin is something else.
 func (a *asking) flagsAs(f *pflag.FlagSet, name string) {
+	a.name = name
 	titled(f, "Server", func(f *pflag.FlagSet) {
 		f.StringVar(&a.target.URL, name, adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
 		f.StringVar(&a.target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server wants")
@@ -70,13 +74,21 @@ func (a *asking) dial() (*adminapi.Daemon, error) {
 	d, err := adminapi.Dial(a.target)
 	switch {
 	case errors.Is(err, adminapi.ErrTarget):
-		return nil, fmt.Errorf("--admin: %w", err)
+		return nil, fmt.Errorf("--%s: %w", cmp.Or(a.name, "admin"), err)
 	case (a.target.Cert == "") != (a.target.Key == ""):
-		return nil, errors.New("--admin-cert and --admin-key: give both or none")
+		return nil, errors.New(a.called("--admin-cert and --admin-key: give both or none"))
 	case err != nil:
 		return nil, outcome{failure{err, ""}, noServer}
 	}
 	return d, nil
+}
+
+// called is a text with the flags as a command has them whose --admin is something else.
+func (a *asking) called(text string) string {
+	if a.name == "" || a.name == "admin" {
+		return text
+	}
+	return strings.NewReplacer("--admin-listen", "--admin-listen", "CHANCERY_ADMIN", variable(a.name), "--admin", "--"+a.name).Replace(text)
 }
 
 // ask asks a server that answers at once, over a connection that does not stay.

@@ -38,7 +38,9 @@ func completions(cmd *cobra.Command) {
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // errors are of flags that do not exist
 	})
 	// "DIR" is what a command calls the directory that it loads.
-	if slices.ContainsFunc(strings.Fields(cmd.Use), func(arg string) bool { return arg == "DIR" || strings.HasPrefix(arg, "DIR|xds://") }) {
+	if slices.ContainsFunc(strings.Fields(cmd.Use), func(arg string) bool {
+		return arg == "DIR" || strings.HasPrefix(arg, "DIR|xds://") || arg == "DIR|rev:REV"
+	}) {
 		cmd.ValidArgsFunction = directories
 	}
 }

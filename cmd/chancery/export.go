@@ -51,7 +51,7 @@ type exporting struct {
 func exportCommand() *cobra.Command {
 	var e exporting
 	cmd := &cobra.Command{
-		Use:   "export DIR --out OUT",
+		Use:   "export DIR|rev:REV --out OUT",
 		Short: "Write files that Envoy can run from without a server",
 		Long: `Export loads DIR as serve does, and writes it to OUT as files that Envoy itself
 reads, without a server. Then
@@ -92,8 +92,9 @@ path, use --path-prefix, and mount OUT itself, not a directory inside it.
 Envoy needs an inotify instance for each file that it watches, and aborts if none is
 left: fs.inotify.max_user_instances is often 128, and can be raised.
 
-Exit codes: 0 done, or ended by a signal; 1 DIR cannot be loaded, or OUT cannot
-be written; 2 wrong usage.`,
+Exit codes: 0 done, or ended by a signal; 1 DIR or the store cannot be read, or OUT
+cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it lets nobody
+in; 4 there is no such revision.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
   chancery export rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod --out ./out

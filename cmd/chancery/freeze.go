@@ -54,7 +54,7 @@ already, and no --at is given.`,
 			return c.printFreeze(cmd, done, frozenNow(done))
 		},
 	}
-	c.flags(cmd)
+	c.flags(cmd, "`WHO` freezes the group")
 	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411, or head; default: the newest, of a group that is not frozen yet")
 	usage(cmd)
 	return cmd
@@ -110,7 +110,7 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
 		},
 	}
-	c.flags(cmd)
+	c.flags(cmd, "`WHO` unfreezes the group")
 	usage(cmd)
 	return cmd
 }

@@ -151,7 +151,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			return c.printCommit(cmd, done)
 		},
 	}
-	c.flags(cmd)
+	c.flags(cmd, "`WHO` makes the revision")
 	usage(cmd)
 	return cmd
 }

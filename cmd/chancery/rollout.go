@@ -34,10 +34,10 @@ Servers of the store do that; one of them decides, and another one if it ends.`,
   chancery rollout status --store etcd://e1:2379/prod`,
 	}
 	cmd.AddCommand(rolloutStart(), rolloutStatus(),
-		rolloutChange("promote", "Go to the next step now, whatever clients say", "Promote takes a rollout to its next step at once, or to its end."),
-		rolloutChange("pause", "Stay at the step", "Pause has a rollout stay at its step. A refusal still takes it back."),
-		rolloutChange("resume", "Go on after a pause", "Resume has a rollout go on that was paused."),
-		rolloutChange("abort", "Serve all nodes again what they had before", "Abort ends a rollout: all nodes are served what the groups were frozen at."))
+		rolloutChange("promote", "Go to the next step now, whatever clients say", "Promote takes a rollout to its next step at once, or to its end.", "it looks good"),
+		rolloutChange("pause", "Stay at the step", "Pause has a rollout stay at its step. A refusal still takes it back.", "we look at the errors of pay"),
+		rolloutChange("resume", "Go on after a pause", "Resume has a rollout go on that was paused.", "these errors are of something else"),
+		rolloutChange("abort", "Serve all nodes again what they had before", "Abort ends a rollout: all nodes are served what the groups were frozen at.", "web has become slower"))
 	return cmd
 }
 
@@ -106,7 +106,7 @@ a group is under way.`,
 			return nil
 		},
 	}
-	c.flags(cmd)
+	c.flags(cmd, "`WHO` begins the rollout")
 	f := cmd.Flags()
 	f.StringSliceVar(&steps, "steps", nil, "`SHARES` of the nodes, such as 1%,10%,100%; the last is always all")
 	f.StringSliceVar(&labels, "label", nil, "`KEY=VALUE` in the metadata of nodes that come first; of several all must be there")
@@ -212,7 +212,7 @@ func (o *output) printRollout(cmd *cobra.Command, list *adminapi.RolloutList) er
 // groupsIn are those of a rollout, by name.
 func groupsIn(s adminapi.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
 
-func rolloutChange(name, short, long string) *cobra.Command {
+func rolloutChange(name, short, long, reason string) *cobra.Command {
 	var c committing
 	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkRest
 	if name == "promote" { // whatever clients say: that has a reason
@@ -226,7 +226,7 @@ way. Without --store the server at --admin is asked, as apply does it.
 
 Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
 commit; 4 there is no such rollout under way; 5 its groups are not frozen as they were when it began.`,
-		Example: `  chancery rollout ` + name + ` r412-1a2b3c --store file:/var/lib/chancery/store -m "it looks good"`,
+		Example: `  chancery rollout ` + name + ` r412-1a2b3c --store file:/var/lib/chancery/store -m "` + reason + `"`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := check(); err != nil {
@@ -245,7 +245,7 @@ commit; 4 there is no such rollout under way; 5 its groups are not frozen as the
 			return c.printRollout(cmd, list)
 		},
 	}
-	c.flags(cmd)
+	c.flags(cmd, "`WHO` changes the rollout")
 	usage(cmd)
 	return cmd
 }

@@ -105,8 +105,10 @@ func (s *storing) asked(cmd *cobra.Command, err error) error {
 		return failure{err, "give --store: then it goes to the store itself"}
 	}
 	err = asked(err)
-	if o, is := errors.AsType[outcome](err); is && o.code == noServer && !cmd.Flags().Changed(s.name()) {
-		o.hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
+	if o, is := errors.AsType[outcome](err); is {
+		if o.hint = s.server.called(o.hint); o.code == noServer && !cmd.Flags().Changed(s.name()) {
+			o.hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
+		}
 		return o
 	}
 	return err

@@ -46,7 +46,7 @@ func TestRollout(t *testing.T) {
 		chancery(t, "freeze", "default", "--store", store, "-m", "goes by rollouts")
 		commit(map[string]string{"two": goodCluster("two")})
 		first := server()
-		chancery(t, "rollout", "start", "r2", "--label", "canary=true", "--bake", "1s", "--min-acked", "100%", "--store", store, "-m", "good")
+		chancery(t, "rollout", "start", "r2", "--label", "canary=true", "--bake", "4s", "--min-acked", "100%", "--store", store, "-m", "good")
 		chancery(t, "rollout", "pause", "--store", store, "-m", "until all are there")
 		eventually(t, soon, "it decides", func() error {
 			if len(first.logged("this server drives rollouts")) == 0 {
@@ -71,7 +71,11 @@ func TestRollout(t *testing.T) {
 		eventually(t, soon, "it is done", rolledOut(t, "--admin", second.args[1], "done"))
 
 		commit(map[string]string{"bad": "\n- " + yamlCluster + "\n  name: bad\n  cluster_type: {name: no.such.cluster}\n"})
-		chancery(t, "rollout", "start", "r3", "--label", "canary=true", "--steps", "50%", "--bake", "1m", "--admin", second.args[1], "-m", "bad")
+		// The canary refuses it while start still waits for it, or a moment later.
+		out, err := exec.Command(binary, "rollout", "start", "r3", "--label", "canary=true", "--steps", "50%", "--bake", "1m", "--admin", second.args[1], "-m", "bad").CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "was rolled back at once: node canary refuses CDS bad") {
+			t.Fatalf("start: %v\n%s", err, out)
+		}
 		eventually(t, soon, "the canary refuses it, and it is taken back", rolledOut(t, "--store", store, "rolled back: node canary refuses CDS bad"))
 		if n, err := canary.stat("cluster_manager.cds.update_rejected"); err != nil || n == 0 {
 			t.Error("the canary has refused nothing:", n, err)

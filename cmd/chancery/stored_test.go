@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
@@ -63,6 +65,21 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
 	chancery(t, 4, "revision r9: there is nothing yet: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
 	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)
+	keeps := func(mark string) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			files, err := filepath.Glob(filepath.Join(state, "*", "last-good"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			if kept, err := os.ReadFile(files[0]); err != nil || time.Now().After(end) {
+				t.Fatal("it is not kept: ", mark, err)
+			} else if bytes.Contains(kept, []byte(mark)) {
+				return
+			}
+		}
+	}
+	keeps("revision/0000000000000002-")
 	d.tells(port, "/metrics", "xds_server_config_kept 1\n")
 	d.killed()
 
@@ -99,6 +116,7 @@ func TestServeStore(t *testing.T) {
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"\n")
 
 	// Somebody puts a backup in the place of the store while the server is down: what it had serves on.
+	keeps("revision/0000000000000003-")
 	d.killed()
 	if err := os.WriteFile(head, second, 0o600); err != nil {
 		t.Fatal(err)

@@ -88,6 +88,7 @@ func (a *asking) called(text string) string {
 	if a.name == "" || a.name == "admin" {
 		return text
 	}
+	// That flag is of the server, and stays.
 	return strings.NewReplacer("--admin-listen", "--admin-listen", "CHANCERY_ADMIN", variable(a.name), "--admin", "--"+a.name).Replace(text)
 }
 

@@ -1,6 +1,10 @@
 package endpoints
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/internal/encoded"
+)
 
 // MaxValues is how many values the metadata of an endpoint has: each field of an object, each element of a list, and each
 // object and list, that of a name included. Unpacked, a value takes up to 100 bytes for one or two that are sent.
@@ -23,31 +27,21 @@ const (
 // count returns n and how many values there are in a message. Each message in another one but one is a value: that bounds
 // how deep it calls itself.
 func count(in kind, b []byte, n int) int {
-	for len(b) > 0 && n <= MaxValues {
-		number, typ, head := protowire.ConsumeTag(b)
-		if head < 0 {
-			return n
+	for f, err := range encoded.Fields(b) {
+		if err != nil || n > MaxValues {
+			break
 		}
-		size := protowire.ConsumeFieldValue(number, typ, b[head:])
-		if size < 0 {
-			return n
-		}
-		is := b[head : head+size]
-		b = b[head+size:]
-		if typ != protowire.BytesType {
-			continue
-		}
-		is, _ = protowire.ConsumeBytes(is)
-		switch {
-		case in == object && number == 1:
+		switch is := f.Bytes; {
+		case f.Type != protowire.BytesType:
+		case in == object && f.Number == 1:
 			n = count(field, is, n+1)
-		case in == field && number == 2:
+		case in == field && f.Number == 2:
 			n = count(element, is, n)
-		case in == element && number == 5:
+		case in == element && f.Number == 5:
 			n = count(object, is, n+1)
-		case in == element && number == 6:
+		case in == element && f.Number == 6:
 			n = count(list, is, n+1)
-		case in == list && number == 1:
+		case in == list && f.Number == 1:
 			n = count(element, is, n+1)
 		}
 	}

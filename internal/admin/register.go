@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/encoded"
 	"github.com/chancery-xds/chancery/internal/guard"
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
@@ -156,20 +157,16 @@ var ofRequest = (&endpointsv1.RegisterRequest{}).ProtoReflect().Descriptor()
 // parts returns n and how many messages there are in one, without unpacking it; and when they are more than there may be, at least that. It
 // stops at what cannot be read, as who unpacks it does.
 func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
-	for len(b) > 0 && n <= maxParts && depth < maxDepth {
-		number, kind, head := protowire.ConsumeTag(b)
-		if head < 0 {
-			return n
+	if depth == maxDepth {
+		return n
+	}
+	for part, err := range encoded.Fields(b) {
+		if err != nil || n > maxParts {
+			break
 		}
-		size := protowire.ConsumeFieldValue(number, kind, b[head:])
-		if size < 0 {
-			return n
+		if f := of.Fields().ByNumber(part.Number); f != nil && f.Message() != nil && part.Type == protowire.BytesType {
+			n = parts(part.Bytes, f.Message(), n+1, depth+1)
 		}
-		if f := of.Fields().ByNumber(number); f != nil && f.Message() != nil && kind == protowire.BytesType {
-			in, _ := protowire.ConsumeBytes(b[head:])
-			n = parts(in, f.Message(), n+1, depth+1)
-		}
-		b = b[head+size:]
 	}
 	return n
 }

@@ -15,6 +15,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// twenty is the content of twenty resources, which are large together.
+func twenty() map[string]string {
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprintf("r%02d", i)] = "first"
+	}
+	return many
+}
+
 // of returns a configuration of more than a file may have that does not grow.
 func of(at int, root, edge map[string]string) Config {
 	list := func(in map[string]string) (all []Resource) {
@@ -134,10 +143,7 @@ func TestSAFE10GrowsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(k.Dir(), name)
-	many := map[string]string{}
-	for i := range 20 {
-		many[fmt.Sprintf("r%02d", i)] = "first"
-	}
+	many := twenty()
 	at := 0
 	save := func() {
 		t.Helper()
@@ -188,10 +194,7 @@ func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := map[string]string{}
-	for i := range 20 {
-		many[fmt.Sprintf("r%02d", i)] = "first"
-	}
+	many := twenty()
 	at := 0
 	has := func(text string, want bool) {
 		t.Helper()
@@ -221,10 +224,7 @@ func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
 // One configuration after another is read as it was written, whatever has changed; what no file keeps, and what a part does not say,
 // has the file written anew.
 func TestSAFE10GrowsToAny(t *testing.T) {
-	many := map[string]string{}
-	for i := range 20 {
-		many[fmt.Sprintf("r%02d", i)] = "first"
-	}
+	many := twenty()
 	one := func(t *xds.Type, name string, secret bool) []Type {
 		return []Type{{Type: t, Resources: []Resource{{Resource: xds.NewResource(t, name, []byte("b")), Secret: secret}}}}
 	}
@@ -297,10 +297,7 @@ func TestSAFE10GrowsNotFromDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := map[string]string{}
-	for i := range 20 {
-		many[fmt.Sprintf("r%02d", i)] = "first"
-	}
+	many := twenty()
 	var files [3][]byte
 	for i := range files {
 		many["r03"] = fmt.Sprint(i)

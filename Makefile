@@ -1,7 +1,7 @@
 # The repository's commands; `make help` lists them. They need Go, a C compiler
 # (race detector), python3 with pip (e2e, coverage), and for e2e also node with
 # npm and a JDK with Maven. All else is installed by the targets, at versions
-# pinned in go.mod, tools/go.mod, e2e/install.sh and e2e/clients.
+# pinned in go.mod, tools/tools.mod, e2e/install.sh and e2e/clients.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -22,7 +22,7 @@ ROOM     := 400
 # Packages without a goroutine, as internal/deps proves of the protocol.
 PURE     := ./protocol/... ./internal/deps ./internal/mutants
 
-TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
+TOOL    := go tool -modfile=$(CURDIR)/tools/tools.mod
 RESULTS := $(CURDIR)/.cache/test
 # Runs tests, prints a line per package, the output of what fails and the reason
 # of what is skipped, and keeps the results of stage $@ for `make coverage`. None

@@ -1,5 +1,5 @@
 // Tools of the repository, pinned apart from the module so that its go.sum
-// stays small. Run one with: go tool -modfile=tools/go.mod NAME
+// stays small. Run one with: go tool -modfile=tools/tools.mod NAME
 module github.com/chancery-xds/chancery/tools
 
 go 1.26.0

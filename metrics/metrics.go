@@ -3,7 +3,7 @@
 // often limits were met. It observes and decides nothing, starts no goroutine, and costs a
 // step of a stream no memory.
 //
-// All names begin with "xds_server_"; docs/operations.md lists them.
+// All names begin with "xds_server_"; docs/metrics.md lists them.
 //
 // How many series there are does not depend on how many clients there are, nor
 // on what they send: a label is a row of the table of types in lower case

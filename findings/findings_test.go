@@ -21,7 +21,7 @@ Each finding of ` + "`chancery check`" + ` has a code, which never changes its m
 the text on this page. A server does not load files with an error. It checks for XDS03 and XDS04 only
 with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` reports: Envoy refuses such a resource when it gets it. A server loads files with
 warnings; ` + "`--strict`" + ` makes check fail because of them. ` + "`--ignore CODE`" + ` leaves a finding out, except those with which no server loads the files
-(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [files.md](files.md#checking-files).
+(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [check.md](check.md#output-for-programs).
 
 `
 

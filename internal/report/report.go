@@ -116,7 +116,7 @@ func plural(n int, what string) string {
 // meaning, and not when one is added.
 const Version = 1
 
-// JSON writes for scripts; docs/files.md says what.
+// JSON writes for scripts; docs/check.md has the table of fields.
 func JSON(w io.Writer, r Report) error {
 	type finding struct {
 		Code     findings.Code `json:"code"`

@@ -72,7 +72,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Scripts find what docs/files.md names.
+// Scripts find what docs/check.md names.
 func TestJSON(t *testing.T) {
 	var out struct {
 		Version, Files, Errors, Warnings int
@@ -102,9 +102,9 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Each field stands in the table of docs/files.md.
+// Each field stands in the table of docs/check.md.
 func TestJSONIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/files.md")
+	page, err := os.ReadFile("../../docs/check.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	finding, _ := out["findings"].([]any)[0].(map[string]any)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(out)), slices.Collect(maps.Keys(finding))) {
 		if !regexp.MustCompile("[`.]" + name + "`").Match(page) {
-			t.Errorf("docs/files.md does not say what %q is", name)
+			t.Errorf("docs/check.md does not say what %q is", name)
 		}
 	}
 }

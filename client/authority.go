@@ -14,26 +14,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An authority is a name space with servers of its own (gRFC A47), while something of it is
+// An authority is a name space with its own servers (gRFC A47). It exists while some of its names are
 // watched. The loop owns it.
 type authority struct {
 	name    string
-	servers []Server // no two are the same
+	servers []Server // without duplicates
 	fallback
 	tables map[string]*table // by type URL
 }
 
-// charged is the server in charge.
-func (a *authority) charged() Server { return a.servers[a.charge] }
+// activeServer returns the server whose resources are used.
+func (a *authority) activeServer() Server { return a.servers[a.active] }
 
-// authority returns the authority of a name.
+// authority returns the authority of a name. It creates the authority if necessary.
 func (c *Client) authority(name string) (*authority, error) {
 	of, xdstp := authorityOf(name)
 	servers := c.cfg.Servers
 	if of != "" {
 		own, ok := c.cfg.Authorities[of]
 		if !ok {
-			return nil, fmt.Errorf("unknown authority %q: it is none of those that are configured", of)
+			return nil, fmt.Errorf("unknown authority %q: it is not configured", of)
 		}
 		if len(own.Servers) > 0 {
 			servers = own.Servers
@@ -60,15 +60,15 @@ func (c *Client) authority(name string) (*authority, error) {
 	return a, nil
 }
 
-// oldNames is the authority of names that are no xdstp names: "#old" in gRFC A78, which no
-// authority can be called.
+// oldNames is the key of the authority of names that are not xdstp names: "#old" in gRFC A78. No xdstp
+// authority can have this name.
 const oldNames = "#old"
 
-// join begins a watch.
-func (c *Client) join(ctx context.Context, w *watch) error {
+// addWatch starts a watch. It waits for the loop.
+func (c *Client) addWatch(ctx context.Context, w *watch) error {
 	result := make(chan error, 1)
 	select {
-	case c.calls <- func() { result <- c.joinNow(w, slices.Sorted(maps.Keys(w.names))) }:
+	case c.calls <- func() { result <- c.addWatchNow(w, slices.Sorted(maps.Keys(w.names))) }:
 		return <-result
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -77,8 +77,8 @@ func (c *Client) join(ctx context.Context, w *watch) error {
 	}
 }
 
-// joinNow adds a watch to names of it, in their canonical form, or to none.
-func (c *Client) joinNow(w *watch, names []string) error {
+// addWatchNow adds a watch to all of these canonical names. After an error it has added none.
+func (c *Client) addWatchNow(w *watch, names []string) error {
 	of := make([]*authority, len(names))
 	for i, name := range names {
 		a, err := c.authority(name)
@@ -98,58 +98,57 @@ func (c *Client) joinNow(w *watch, names []string) error {
 			t.disk = c.disk
 			a.tables[w.typ.URL] = t
 		}
-		if !t.join(w, name) {
+		if !t.addWatch(w, name) {
 			continue
 		}
-		for _, s := range a.servers[:a.charge+1] {
+		for _, s := range a.servers[:a.active+1] {
 			l := c.subscribe(s, w.typ, name)
-			l.core.Adopt(w.typ, false, t.recalled(name)...)
+			l.core.Adopt(w.typ, false, t.unconfirmed(name)...)
 		}
 	}
 	return nil
 }
 
-// leave takes a watch from names of it.
-func (c *Client) leave(w *watch, names iter.Seq[string]) {
+// removeWatch removes a watch from some of its names.
+func (c *Client) removeWatch(w *watch, names iter.Seq[string]) {
 	for name := range names {
 		a, err := c.authority(name)
 		if err != nil {
 			continue
 		}
 		t := a.tables[w.typ.URL]
-		if !t.leave(w, name) {
+		if !t.removeWatch(w, name) {
 			continue
 		}
-		for _, s := range a.servers[:a.charge+1] {
+		for _, s := range a.servers[:a.active+1] {
 			c.unsubscribe(s, w.typ, name)
 		}
 		if len(t.entries) == 0 {
-			c.forget(a, t)
+			c.forgetGauges(a, t)
 			delete(a.tables, w.typ.URL)
 		}
 		c.release(a)
 	}
 }
 
-// release forgets an authority of which nothing is watched: the next watch begins with the
-// preferred server.
+// release forgets an authority without watches. A later watch starts again with the preferred server.
 func (c *Client) release(a *authority) {
 	if len(a.tables) == 0 {
 		delete(c.authorities, a.name)
 	}
 }
 
-// decide lets authorities fall back, and tells the watches which servers cannot be reached. It
-// reports whether an authority has turned to another server, and when it must be called next.
-func (c *Client) decide() (moved bool, next time.Time) {
+// updateServers lets authorities fall back and reports outages to the watches. It returns whether an
+// authority switched servers, and the time of the next call.
+func (c *Client) updateServers() (moved bool, next time.Time) {
 	for _, a := range c.authorities {
-		for a.failed(len(a.servers), func(i int) bool { return c.lacks(a, i) }) {
+		for a.advance(len(a.servers), func(i int) bool { return c.needsFallback(a, i) }) {
 			moved = true
-			c.turn(a)
+			c.subscribeActive(a)
 		}
-		u := c.upstreams[a.charged()]
+		u := c.upstreams[a.activeServer()]
 		for _, t := range a.tables {
-			t.down(u.outage(t.typ))
+			t.setOutage(u.outage(t.typ))
 			t.sweep(u.uri, c.now)
 			next = earlier(next, t.sweepAt)
 		}
@@ -157,8 +156,8 @@ func (c *Client) decide() (moved bool, next time.Time) {
 	return moved, next
 }
 
-// lacks reports whether something is missing that a server cannot send, as it cannot be reached.
-func (c *Client) lacks(a *authority, i int) bool {
+// needsFallback reports whether a resource is missing and server i, its source, cannot be reached.
+func (c *Client) needsFallback(a *authority, i int) bool {
 	u := c.upstreams[a.servers[i]]
 	for _, t := range a.tables {
 		if t.missing > 0 && u.outage(t.typ) != nil {
@@ -168,22 +167,23 @@ func (c *Client) lacks(a *authority, i int) bool {
 	return false
 }
 
-// turn asks the server that is in charge now for all names: "the client subscribes to all
-// watched resources on the fallback server" (gRFC A71). What is in use stays until it is
-// replaced.
-func (c *Client) turn(a *authority) {
-	s := a.charged()
-	c.log.Warn("fallback to another xDS server", a.logged(s.Transport.String())...)
+// subscribeActive subscribes to all watched names on the server that just became active: "the client
+// subscribes to all watched resources on the fallback server" (gRFC A71). Resources in use stay until
+// they are replaced.
+func (c *Client) subscribeActive(a *authority) {
+	s := a.activeServer()
+	c.log.Warn("fallback to another xDS server", a.logAttrs(s.Transport.String())...)
 	for _, t := range a.tables {
 		if names := t.watched(); len(names) > 0 {
 			l := c.subscribe(s, t.typ, names...)
-			l.core.Adopt(t.typ, false, t.adopted(l.up.uri)...)
+			l.core.Adopt(t.typ, false, t.fromOtherServers(l.up.uri)...)
 		}
 	}
 }
 
-// logged says what has turned to a server: an authority, unless it is that of all other names.
-func (a *authority) logged(server string) []any {
+// logAttrs returns the attributes for a log line about a change of the active server. The authority of
+// old names is left out.
+func (a *authority) logAttrs(server string) []any {
 	args := []any{slog.String("server", server)}
 	if a.name != oldNames {
 		args = append(args, slog.String("authority", a.name))
@@ -191,15 +191,15 @@ func (a *authority) logged(server string) []any {
 	return args
 }
 
-// responded brings an upstream into charge of the authorities that it is preferred by: "when
-// a higher-priority server responds, the client switches to it, and drops the others".
+// responded makes u the active server of each authority that prefers it to the present one: "when a
+// higher-priority server responds, the client switches to it, and drops the others".
 func (c *Client) responded(u *upstream) {
 	for _, a := range c.authorities {
-		i, was := slices.Index(a.servers, u.Server), a.charge
+		i, was := slices.Index(a.servers, u.Server), a.active
 		if i < 0 || !a.responded(i) {
 			continue
 		}
-		c.log.Info("back at the preferred xDS server", a.logged(u.uri)...)
+		c.log.Info("back at the preferred xDS server", a.logAttrs(u.uri)...)
 		for _, s := range a.servers[i+1 : was+1] {
 			for _, t := range a.tables {
 				if names := t.watched(); len(names) > 0 {
@@ -210,7 +210,7 @@ func (c *Client) responded(u *upstream) {
 	}
 }
 
-// watched returns the names that are watched.
+// watched returns the watched names, sorted.
 func (t *table) watched() (names []string) {
 	for _, e := range t.entries {
 		if e.watches != nil {
@@ -221,20 +221,20 @@ func (t *table) watched() (names []string) {
 	return names
 }
 
-// hear applies what an upstream says in the authorities that it is in charge of. "Updates of
-// servers that are not in use are ignored."
-func (c *Client) hear(u *upstream, w word) {
+// applyUpdate applies an update to the authorities whose active server is u: "Updates of servers that
+// are not in use are ignored."
+func (c *Client) applyUpdate(u *upstream, w nameUpdate) {
 	for _, a := range c.authorities {
-		if t := a.tables[w.Type.URL]; t != nil && a.charged() == u.Server {
-			t.hear(c.ours(a, w))
+		if t := a.tables[w.Type.URL]; t != nil && a.activeServer() == u.Server {
+			t.applyUpdate(c.askedBy(a, w))
 			c.disk.changed()
 		}
 	}
 }
 
-// ours is what a word says to an authority: several may have the same upstream, and each asked
-// for names of its own.
-func (c *Client) ours(a *authority, w word) word {
+// askedBy returns w with only the names that authority a asked for. Several authorities may share an
+// upstream, and each asks for its own names.
+func (c *Client) askedBy(a *authority, w nameUpdate) nameUpdate {
 	if len(c.authorities) == 1 {
 		return w
 	}
@@ -248,9 +248,9 @@ func (c *Client) ours(a *authority, w word) word {
 	return w
 }
 
-// settled tells the tables of a type that a response was applied. One of which nothing can be read
-// is no answer to a wildcard: it does not say what there is.
-func (c *Client) settled(u *upstream, resp *xds.Response, wild bool) {
+// responseApplied informs the tables of a type after a response was applied. If no name in the response
+// can be read, it does not count as an answer to a wildcard: the list of resources is unknown.
+func (c *Client) responseApplied(u *upstream, resp *xds.Response, wild bool) {
 	typ := resp.Type
 	if typ == nil {
 		return
@@ -258,50 +258,52 @@ func (c *Client) settled(u *upstream, resp *xds.Response, wild bool) {
 	nameless := slices.ContainsFunc(resp.Malformed, func(err error) bool { return xds.MalformedName(err) == "" })
 	wild = wild && (!nameless || resp.Changes != nil && len(resp.Upserts) > 0)
 	for _, a := range c.authorities {
-		if t := a.tables[typ.URL]; t != nil && a.charged() == u.Server {
+		if t := a.tables[typ.URL]; t != nil && a.activeServer() == u.Server {
 			if nameless {
 				t.unreadable(u.uri)
 			}
 			if wild {
-				t.complete(&u.said, c.now)
+				t.complete(&u.origin, c.now)
 			}
-			t.up()
+			t.clearOutage()
 		}
 	}
 }
 
-// watches reports whether something of a type is watched of an upstream.
-func (c *Client) watches(u *upstream, typ *xds.Type) bool {
+// isWatched reports whether resources of a type are watched at an upstream.
+func (c *Client) isWatched(u *upstream, typ *xds.Type) bool {
 	for _, a := range c.authorities {
-		if a.tables[typeURL(typ)] != nil && slices.Contains(a.servers[:a.charge+1], u.Server) {
+		if a.tables[typeURL(typ)] != nil && slices.Contains(a.servers[:a.active+1], u.Server) {
 			return true
 		}
 	}
 	return false
 }
 
-// up tells the tables of a type, of all if that is nil, that an upstream is as good as ever.
-func (c *Client) up(u *upstream, only *xds.Type) {
+// serverUp clears the outage in the tables whose active server is u, of one type or, if only is nil, of
+// all types.
+func (c *Client) serverUp(u *upstream, only *xds.Type) {
 	for _, a := range c.authorities {
 		for _, t := range a.tables {
-			if a.charged() == u.Server && (only == nil || t.typ.Is(only)) {
-				t.up()
+			if a.activeServer() == u.Server && (only == nil || t.typ.Is(only)) {
+				t.clearOutage()
 			}
 		}
 	}
 }
 
-// wild reports whether an upstream is asked for a wildcard or a collection of a type.
-func (c *Client) wild(u *upstream, typ *xds.Type) bool {
+// asksGlob reports whether the client subscribes to a wildcard or a collection of a type at an
+// upstream.
+func (c *Client) asksGlob(u *upstream, typ *xds.Type) bool {
 	for _, a := range c.authorities {
-		if t := a.tables[typ.URL]; t != nil && len(t.finders) > 0 && slices.Contains(a.servers[:a.charge+1], u.Server) {
+		if t := a.tables[typ.URL]; t != nil && len(t.globs) > 0 && slices.Contains(a.servers[:a.active+1], u.Server) {
 			return true
 		}
 	}
 	return false
 }
 
-// failure is the error of a stream, for watches.
+// failure returns the error that watches receive for a failed stream.
 func (c *Client) failure(u *upstream, err error) error {
 	id := ""
 	if c.cfg.Node != nil {
@@ -310,7 +312,7 @@ func (c *Client) failure(u *upstream, err error) error {
 	return &ConnectionError{Server: u.uri, NodeID: id, Err: err}
 }
 
-// A ConnectionError says that a server could not be reached, or ended a stream before it
+// A ConnectionError reports that a server cannot be reached, or that it ended a stream before it
 // answered.
 type ConnectionError struct {
 	Server string // Transport.String
@@ -320,8 +322,8 @@ type ConnectionError struct {
 
 // Error implements error.
 func (e *ConnectionError) Error() string {
-	said := strings.TrimPrefix(e.Err.Error(), e.Server+": ") // as a transport says, too
-	return fmt.Sprintf("%s cannot be reached by node %q: %s", e.Server, e.NodeID, said)
+	cause := strings.TrimPrefix(e.Err.Error(), e.Server+": ") // some transports put their URI first, too
+	return fmt.Sprintf("%s cannot be reached by node %q: %s", e.Server, e.NodeID, cause)
 }
 
 // Unwrap returns Err.

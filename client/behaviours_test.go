@@ -15,8 +15,8 @@ import (
 // behaviours is how many behaviours the tests of gRPC's client check.
 const behaviours = 56
 
-// docs/client-behaviours.md names the tests of each behaviour. They exist, and one of them has a
-// subtest with the number; or the row says why there is none.
+// Each row of docs/client-behaviours.md names a test that exists and has a subtest with the row's
+// number, or gives the reason why there is none.
 func TestBehaviours(t *testing.T) {
 	page, err := os.ReadFile("../docs/client-behaviours.md")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is in use, and what is gone.
-func TestCached(t *testing.T) {
+// Resources in use, and their removal.
+func TestCachedResources(t *testing.T) {
 	both(t, "behaviour 21: a name that is known is told without a request", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
@@ -134,8 +134,8 @@ func TestCached(t *testing.T) {
 	})
 }
 
-// Timers of absence.
-func TestTimers(t *testing.T) {
+// Timeouts of resources that do not arrive.
+func TestAbsenceTimeout(t *testing.T) {
 	both(t, "CLI-3 behaviour 27: no answer in time means that it is absent", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Timeout: 5 * time.Second}, f)
@@ -209,8 +209,8 @@ func TestTimers(t *testing.T) {
 	})
 }
 
-// Streams that end, and those that cannot be had.
-func TestRestart(t *testing.T) {
+// Streams that end, and streams that cannot be opened.
+func TestReconnect(t *testing.T) {
 	both(t, "CLI-4 behaviour 30: a stream that ends before a response is an error, and is tried again later and later", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Timeout: -1}, f)
@@ -225,7 +225,7 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("tried again after %v, not %v to %v", took, least, most)
 			}
 			s.end(errDown)
-			a.want() // it was said
+			a.want() // it was reported before
 			least, most = min(least*16/10, 96*time.Second), min(most*16/10, 144*time.Second)
 		}
 	})
@@ -346,8 +346,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What goes wrong, and how it is told (gRFC A88).
-func TestErrors(t *testing.T) {
+// Errors of resources, and their events (gRFC A88).
+func TestResourceErrors(t *testing.T) {
 	both(t, "behaviour 38: a NACK leaves what is in use, if there is something", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Cluster, "a")

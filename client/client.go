@@ -15,42 +15,42 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ErrClosed ends the watches of a client that was closed.
+// ErrClosed ends the watches of a closed client.
 var ErrClosed = errors.New("the client is closed")
 
-// A Client watches resources. It connects to a server while something of that server is
-// watched, and not before. It is safe for concurrent use.
+// A Client watches resources of management servers. It is connected to a server only while resources of
+// that server are watched. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	log    *slog.Logger
-	random func() float64 // of [0, 1)
+	random func() float64 // in [0, 1)
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	calls  chan func()    // what the loop is to do
-	wg     sync.WaitGroup // the loop, and the goroutines of streams
-	done   chan struct{}  // closed when all these have ended
+	calls  chan func()    // functions for the loop to call
+	wg     sync.WaitGroup // the loop and the goroutines of streams
+	done   chan struct{}  // closed when all goroutines have ended
 	closed sync.Once
-	err    error // of Close
+	err    error // the result of Close
 
 	// Owned by the loop's goroutine.
 	now         time.Time
 	authorities map[string]*authority
 	upstreams   map[Server]*upstream
 	checks      map[string]func(body []byte) error // by type URL, of typed watches
-	refused     int                                // resources of the response at hand
-	gauges      map[gaugeKey]int                   // as they were told
+	refused     int                                // resources of the current response that failed a check
+	gauges      map[gaugeKey]int                   // the values last reported to Metrics
 	refusals    map[string]*refusalLog
 	disk        *disk // nil: none
 }
 
-// New returns a client, which takes over the transports of its servers: [Client.Close] closes
-// them. After an error they are still the caller's. It connects to nothing yet.
+// New returns a client of the servers in cfg. It does not connect yet. The client owns the servers'
+// transports, and [Client.Close] closes them. If New returns an error, the caller still owns them.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	cfg.Node = introduce(cfg.Node)
+	cfg.Node = nodeWithDefaults(cfg.Node)
 	cfg.Servers, cfg.Authorities = slices.Clone(cfg.Servers), maps.Clone(cfg.Authorities)
 	for name, a := range cfg.Authorities {
 		cfg.Authorities[name] = Authority{Servers: slices.Clone(a.Servers)}
@@ -67,7 +67,8 @@ func New(cfg Config) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if cfg.Dir != "" {
 		var err error
-		if c.disk, err = openDisk(c, cfg.Dir); err != nil {
+		c.disk, err = openDisk(c, cfg.Dir)
+		if err != nil {
 			c.cancel()
 			return nil, err
 		}
@@ -77,12 +78,12 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// features are what the client can do with any resource: take it wrapped in the protocol's
-// Resource also in SotW, and obey its TTL.
-var features = []string{"xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"}
+// clientFeatures are the client features that every client of this package supports: resources in the
+// protocol's Resource wrapper also in SotW, and their TTL.
+var clientFeatures = []string{"xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"}
 
-// introduce returns what a client says of itself.
-func introduce(n *xds.Node) *xds.Node {
+// nodeWithDefaults returns a copy of n with the default user agent and the clientFeatures.
+func nodeWithDefaults(n *xds.Node) *xds.Node {
 	own := xds.Node{}
 	if n != nil {
 		own = *n
@@ -91,7 +92,7 @@ func introduce(n *xds.Node) *xds.Node {
 		own.UserAgentName = "chancery"
 	}
 	own.ClientFeatures = slices.Clone(own.ClientFeatures)
-	for _, f := range features {
+	for _, f := range clientFeatures {
 		if !slices.Contains(own.ClientFeatures, f) {
 			own.ClientFeatures = append(own.ClientFeatures, f)
 		}
@@ -99,7 +100,7 @@ func introduce(n *xds.Node) *xds.Node {
 	return &own
 }
 
-// check says what is wrong with a configuration.
+// check returns the first error of a configuration.
 func (c *Config) check() error {
 	servers := func(of string, list []Server) error {
 		for i, s := range list {
@@ -123,9 +124,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Close ends all watches, with [ErrClosed], and all streams, and closes the transports. It
-// returns when all goroutines of the client have ended, and the error of closing a transport. It
-// may be called from the body of a watch, and again.
+// Close ends all watches (with [ErrClosed]) and all streams, and closes the transports. It returns
+// after all goroutines of the client have ended. Its error is that of closing the transports. Close may
+// be called from the body of a watch, and more than once.
 func (c *Client) Close() error {
 	c.closed.Do(func() {
 		c.cancel()
@@ -147,10 +148,11 @@ func (c *Client) Close() error {
 	return c.err
 }
 
-// Node is who the client is: Config.Node, and what any client can do. It must not be changed.
+// Node returns the node that the client sends: Config.Node with the defaults filled in. It must not be
+// changed.
 func (c *Client) Node() *xds.Node { return c.cfg.Node }
 
-// do has the loop call f, unless the client is closed.
+// do asks the loop to call f. It does nothing if the client is closed.
 func (c *Client) do(f func()) {
 	select {
 	case c.calls <- f:
@@ -158,7 +160,7 @@ func (c *Client) do(f func()) {
 	}
 }
 
-// run is the loop. It owns all that the client knows.
+// run is the loop. It owns the client's state.
 func (c *Client) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -181,9 +183,10 @@ func (c *Client) run() {
 	}
 }
 
-// step does what is due, and returns when it must be called next; zero: when something happens.
+// step does all work that is due. It returns the time of the next call; zero means: after the next
+// event.
 func (c *Client) step() (next time.Time) {
-	_, next = c.decide()
+	_, next = c.updateServers()
 	for key, u := range c.upstreams {
 		for _, l := range u.links {
 			if l.names == 0 {
@@ -197,9 +200,9 @@ func (c *Client) step() (next time.Time) {
 			delete(c.upstreams, key)
 		}
 	}
-	if moved, _ := c.decide(); moved { // streams have ended
+	if moved, _ := c.updateServers(); moved { // updateServers removed names from links, so links may be unused now
 		next = c.now
 	}
-	c.tellGauges()
+	c.reportGauges()
 	return earlier(next, c.disk.step(c.now))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// counts is a Metrics that writes down what it is told.
+// counts is a Metrics that records its calls.
 type counts struct {
 	mu     sync.Mutex
 	calls  []string
@@ -108,7 +108,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// What CSDS and status show.
+// The states for CSDS and status.
 func TestDump(t *testing.T) {
 	both(t, "behaviour 53: requested, absent, acked, and nacked with what was refused", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)

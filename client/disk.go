@@ -13,47 +13,48 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// FromDisk is the Server of events and statuses of resources that the last run has left
-// ([Config.Dir]), and that no server of this one has confirmed yet.
+// FromDisk is the Server of events and statuses of resources that the previous run stored
+// ([Config.Dir]) and that no server has confirmed since.
 const FromDisk = "disk"
 
-var ofDisk = &said{server: FromDisk}
+var diskOrigin = &origin{server: FromDisk}
 
 const (
-	// savePause is how often the disk is written to at most.
+	// savePause is the shortest time between two writes.
 	savePause = time.Second
-	// saveRetry is how long after an error.
+	// saveRetry is the wait after a failed write.
 	saveRetry = 30 * time.Second
-	// lockRetry is how long after another program had the directory it is tried again.
+	// lockRetry is the time between two attempts to lock a directory that another program has locked.
 	lockRetry = 5 * time.Second
-	// maxShelf is how many bytes are kept of resources that nobody watches, or has watched yet
-	// when leftFor has passed since the start.
-	maxShelf = 64 << 20
-	leftFor  = time.Hour
-	// toldPause is how often the log says at most that this is too little.
-	toldPause = 10 * time.Minute
+	// maxUnwatched limits the resources that are kept without a watch, in bytes. Resources of the
+	// previous run count after lastRunGrace.
+	maxUnwatched = 64 << 20
+	lastRunGrace = time.Hour
+	// dropLogPause is the shortest time between two log lines about resources dropped by this limit.
+	dropLogPause = 10 * time.Minute
 )
 
-// A disk keeps the last good resources: those in use, and on a shelf those of names that nobody
-// watches now. The loop owns it; a goroutine writes. No version of it is claimed to a server; to a
-// delta server its names are stated, so that the server says which are gone.
+// A disk stores the last good resources: those in use and those without a watch. The loop owns it; a
+// goroutine writes. The client does not send the stored versions to a server. It sends the names to a
+// delta server, which then reports the removed ones.
 type disk struct {
-	c      *Client
-	keeper *lastgood.Keeper
-	shelf  shelf
-	begun  bool
-	until  time.Time // the shelf has no limit for what the last run has left; zero: that is over
-	gone   int       // resources that left the shelf since the log said so
-	told   time.Time // the log says nothing of it before
+	c          *Client
+	keeper     *lastgood.Keeper
+	unwatched  unwatched
+	started    bool
+	graceEnds  time.Time // until then, resources of the previous run do not count towards the limit; zero: it has passed
+	dropped    int       // resources dropped since the last log line about it
+	quietUntil time.Time // no such log line before this time
 
-	dirty   bool
-	next    time.Time             // nothing is written before
-	locks   time.Time             // while another program has the directory: when that is tried again
-	writing bool                  // the goroutine has something to write
-	write   chan *lastgood.Config // one slot, which is empty unless writing; nil: see whether the directory is free
+	dirty     bool
+	nextWrite time.Time             // no write before this time
+	nextLock  time.Time             // the next attempt to lock the directory, while another program has it
+	writing   bool                  // the goroutine has a task
+	write     chan *lastgood.Config // one slot, empty unless writing; nil: only try to lock the directory
 }
 
-// openDisk reads what the last run has left. What cannot be read is no error: then there is nothing.
+// openDisk reads the resources that the previous run stored. If they cannot be read, it logs this and
+// starts without them.
 func openDisk(c *Client, dir string) (*disk, error) {
 	k, err := lastgood.Open(dir)
 	if err != nil {
@@ -64,7 +65,7 @@ func openDisk(c *Client, dir string) (*disk, error) {
 	case err == nil:
 		for _, t := range kept.Types {
 			for _, r := range t.Resources {
-				d.shelf.leave(r.Resource)
+				d.unwatched.addFromLastRun(r.Resource)
 			}
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -91,7 +92,7 @@ func (d *disk) run() {
 		d.c.do(func() {
 			d.writing = false
 			if err != nil && cfg != nil {
-				d.dirty, d.next = true, d.c.now.Add(saveRetry)
+				d.dirty, d.nextWrite = true, d.c.now.Add(saveRetry)
 			}
 		})
 		if err != nil && had {
@@ -100,34 +101,35 @@ func (d *disk) run() {
 	}
 }
 
-// shelve puts what was in use of a name on the shelf.
-func (d *disk) shelve(t *xds.Type, e *entry) {
+// keepUnwatched keeps the resource of an entry that is about to be forgotten.
+func (d *disk) keepUnwatched(t *xds.Type, e *entry) {
 	if d != nil && e.res != nil {
-		d.full(d.shelf.put(keep(t, e)))
+		d.logDropped(d.unwatched.put(toStore(t, e)))
 	}
 }
 
-// full logs that the shelf was too small for some resources.
-func (d *disk) full(gone int) {
-	if d.gone += gone; d.gone > 0 && !d.c.now.Before(d.told) {
-		d.c.log.Warn("resources that nobody watches have left the disk: there are too many", slog.Int("resources", d.gone))
-		d.gone, d.told = 0, d.c.now.Add(toldPause)
+// logDropped logs that resources were dropped by the limit.
+func (d *disk) logDropped(gone int) {
+	d.dropped += gone
+	if d.dropped > 0 && !d.c.now.Before(d.quietUntil) {
+		d.c.log.Warn("resources that nobody watches have left the disk: there are too many", slog.Int("resources", d.dropped))
+		d.dropped, d.quietUntil = 0, d.c.now.Add(dropLogPause)
 	}
 }
 
-// keep is a resource in use, as it is kept.
-func keep(t *xds.Type, e *entry) *xds.Resource {
+// toStore returns the resource of an entry in the form that is stored.
+func toStore(t *xds.Type, e *entry) *xds.Resource {
 	r := e.res
-	return &xds.Resource{Stamp: r.Stamp, Type: t, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: !e.found}
+	return &xds.Resource{Stamp: r.Stamp, Type: t, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: !e.viaGlob}
 }
 
-// take takes what the shelf has for a name that is watched now: of a wildcard or a collection all
-// that belongs to it. What the client cannot use any more is none.
-func (d *disk) take(t *xds.Type, name string) []*xds.Resource {
+// takeUnwatched removes and returns the stored resources of a newly watched name; of a wildcard or a
+// collection, all that it matches. Resources that fail the client's checks are left out.
+func (d *disk) takeUnwatched(t *xds.Type, name string) []*xds.Resource {
 	if d == nil {
 		return nil
 	}
-	return slices.DeleteFunc(d.shelf.take(t, name), func(r *xds.Resource) bool {
+	return slices.DeleteFunc(d.unwatched.take(t, name), func(r *xds.Resource) bool {
 		err := d.c.check(r)
 		if err != nil {
 			d.c.log.Warn("a resource that the last run has left on disk cannot be used", slog.String("type", t.String()), slog.String("name", r.Name), slog.Any("error", err))
@@ -136,46 +138,46 @@ func (d *disk) take(t *xds.Type, name string) []*xds.Resource {
 	})
 }
 
-// changed notes that what is in use has changed.
+// changed notes that resources in use have changed.
 func (d *disk) changed() {
 	if d != nil {
 		d.dirty = true
 	}
 }
 
-// step hands what has changed to the goroutine, and returns when it must be called next.
+// step gives changed resources to the goroutine. It returns the time of the next call.
 func (d *disk) step(now time.Time) time.Time {
 	if d == nil {
 		return time.Time{}
 	}
-	if !d.begun {
-		d.begun, d.until, d.locks = true, now.Add(leftFor), now.Add(lockRetry)
+	if !d.started {
+		d.started, d.graceEnds, d.nextLock = true, now.Add(lastRunGrace), now.Add(lockRetry)
 	}
-	if !d.until.IsZero() && !now.Before(d.until) {
-		d.until, d.dirty = time.Time{}, true
-		d.full(d.shelf.limit())
+	if !d.graceEnds.IsZero() && !now.Before(d.graceEnds) {
+		d.graceEnds, d.dirty = time.Time{}, true
+		d.logDropped(d.unwatched.limitLastRun())
 	}
 	switch {
 	case d.writing:
-		return d.until
+		return d.graceEnds
 	case !d.keeper.Kept():
-		if d.locks.After(now) {
-			return earlier(d.locks, d.until)
+		if d.nextLock.After(now) {
+			return earlier(d.nextLock, d.graceEnds)
 		}
-		d.writing, d.locks = true, now.Add(lockRetry)
+		d.writing, d.nextLock = true, now.Add(lockRetry)
 		d.write <- nil
-		return d.until
+		return d.graceEnds
 	case !d.dirty:
-		return d.until
-	case d.next.After(now):
-		return earlier(d.next, d.until)
+		return d.graceEnds
+	case d.nextWrite.After(now):
+		return earlier(d.nextWrite, d.graceEnds)
 	}
-	d.dirty, d.writing, d.next = false, true, now.Add(savePause)
+	d.dirty, d.writing, d.nextWrite = false, true, now.Add(savePause)
 	d.write <- d.snapshot(now)
-	return d.until
+	return d.graceEnds
 }
 
-// close hands over what has changed since, and lets the goroutine end.
+// close gives the last changes to the goroutine and lets it end.
 func (d *disk) close() {
 	if d == nil {
 		return
@@ -186,7 +188,7 @@ func (d *disk) close() {
 	close(d.write)
 }
 
-// snapshot is what is in use, and the shelf.
+// snapshot returns the resources in use and those without a watch.
 func (d *disk) snapshot(now time.Time) *lastgood.Config {
 	types := map[string]*lastgood.Type{}
 	add := func(t *xds.Type, r *xds.Resource) {
@@ -200,14 +202,14 @@ func (d *disk) snapshot(now time.Time) *lastgood.Config {
 	for _, a := range d.c.authorities {
 		for _, t := range a.tables {
 			for name, e := range t.entries {
-				// What an alias found has an entry of its own only if it was asked for, too.
+				// A resource found by its alias has an entry of its own only if its name was asked for, too.
 				if e.res != nil && (name == e.res.Name || t.entries[e.res.Name] == nil) {
-					add(t.typ, keep(t.typ, e))
+					add(t.typ, toStore(t.typ, e))
 				}
 			}
 		}
 	}
-	for _, of := range d.shelf.types {
+	for _, of := range d.unwatched.types {
 		for _, p := range of.names {
 			add(p.Type, p.Resource)
 		}

@@ -64,7 +64,8 @@ func TestDisk(t *testing.T) {
 		wild := watch(t, c, xds.Cluster, "*")
 		wild.want("a updated=1", "b updated=1", "c updated=1", "* stale: xds…")
 		watch(t, c, xds.Cluster, "a").want("a updated=1", "a stale=1: xds…")
-		// The server comes. No version is claimed to it, only names: it says which are gone.
+		// The server connects. The client states names to it, but no versions. The server reports the
+		// removed names.
 		f.fail(nil)
 		s := <-f.opened
 		s.want("CDS node=n names=[* a]\nEDS names=[e]", "CDS node=n sub=[* a] initial=[{a } {b } {c }]\nEDS sub=[e] initial=[{e }]")

@@ -1,25 +1,28 @@
-// Package client is the client half of xDS for Go programs: it watches resources of any management
-// server, over gRPC, REST or files, in state of the world or delta.
+// Package client is an xDS client for Go programs. It watches resources of management servers over
+// gRPC, REST or files, with the SotW or the delta variant of the protocol.
 //
 //	c, err := client.New(client.Config{Node: node, Servers: []client.Server{{Transport: t}}})
 //	for ev, err := range client.Watch[*clusterv3.Cluster](ctx, c, "backend") {
 //		…
 //	}
 //
-// Nothing is connected to before something is watched. Events are states: the last event of a name
-// says how it stands ([Event], [Kind]). A watch that is slow, or takes nothing, holds up nobody.
+// The client connects to a server when the first resource of that server is watched. Each event is a
+// state: the last event of a name describes its present state ([Event], [Kind]). A slow watch does
+// not delay the client or other watches.
 //
-// One goroutine, the loop, owns all that a client knows:
+// One goroutine, the loop, owns the client's state:
 //
-//	Watch ──▶ mailbox ◀── table of a type, of an authority ◀── link to a server: protocol.Client ◀── receiver ◀── Stream.Recv
-//	                                                                                             ──▶ sender   ──▶ Stream.Send
+//		Watch ──▶ mailbox ◀── table of a type, of an authority ◀── link to a server: protocol.Client ◀── receiver ◀── Stream.Recv
+//		                                                                                             ──▶ sender   ──▶ Stream.Send
 //
-// protocol.Client has the rules of the protocol. A table (table.go, hear.go, entry.go) holds what is
-// in use, whichever server it came from, and tells mailboxes (mailbox.go) what changes. An
-// authority (authority.go) has the servers of its names, of which one is in charge (fallback.go).
-// A link (upstream.go) has one stream at a time (stream.go) and opens the next when that is due
-// (reconnect.go). A disk (disk.go) keeps the last good resources.
+//	  - protocol.Client implements the rules of the protocol.
+//	  - A table (table.go, apply.go, entry.go) holds the resources in use, from all servers of its
+//	    authority. It puts changes into mailboxes (mailbox.go).
+//	  - An authority (authority.go) has the servers of its names. One of them is active (fallback.go).
+//	  - A link (upstream.go) has one stream at a time (stream.go) and schedules the next (reconnect.go).
+//	  - A disk (disk.go) stores the last good resources.
 //
-// It does not know what is in a resource, save by the check of the program and the type of typed
-// watches. Package client/tree watches what a listener needs, as a whole.
+// The client does not look into resources. Two checks do: [Config.Check] and, for typed watches, the
+// decoding of the message. Package client/tree watches a listener with all resources that it refers
+// to.
 package client

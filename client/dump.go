@@ -10,22 +10,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A State is how a client stands with a resource, as CSDS tells it
+// A State is the state of a resource at a client, as CSDS reports it
 // (envoy.admin.v3.ClientResourceStatus has the same numbers).
 type State uint8
 
 const (
-	Requested     State = iota + 1 // asked for, and not answered yet
-	DoesNotExist                   // the server said so, or removed it
+	Requested     State = iota + 1 // asked for, not answered yet
+	DoesNotExist                   // the server reported this, or removed the resource
 	Acked                          // Resource is the server's newest
-	Nacked                         // the server's newest cannot be used: Err
-	ReceivedError                  // the server reported an error: Err
+	Nacked                         // the server's newest cannot be used; see Err
+	ReceivedError                  // the server reported an error; see Err
 	TimedOut                       // no answer in time
 )
 
 var states = [...]string{"unknown", "requested", "does_not_exist", "acked", "nacked", "received_error", "timeout"}
 
-// String returns the state's name in CSDS in lower case: "does_not_exist".
+// String returns the state's CSDS name in lower case, such as "does_not_exist".
 func (s State) String() string {
 	if int(s) < len(states) {
 		return states[s]
@@ -33,46 +33,46 @@ func (s State) String() string {
 	return states[0]
 }
 
-// A Status is how the client stands with one name.
+// A Status is the state of one name at a client.
 type Status struct {
-	Server   string // that was asked: Transport.String; "disk": from the last run
+	Server   string // the server of the resource: Transport.String; "disk" for a resource stored by the previous run
 	Type     *xds.Type
 	Name     string
 	State    State
-	Resource *xds.Resource // what is in use; nil: nothing
-	Version  string        // of Resource: its own, or in SotW that of the response; empty: not known
-	Updated  time.Time     // when Resource came; zero: there is none
+	Resource *xds.Resource // the resource in use; nil: none
+	Version  string        // version of Resource; in SotW the version of its response; empty: unknown
+	Updated  time.Time     // when Resource arrived; zero: no resource
 
-	// Of what cannot be used, or of an error that the server reported.
+	// About a resource that cannot be used, or an error that the server reported.
 	Err        error
-	ErrVersion string // the version that was refused; empty: not known
+	ErrVersion string // the refused version; empty: unknown
 	ErrAt      time.Time
 }
 
-// Dump returns how the client stands with all names that are watched, and all that a watched
-// wildcard has, in push order of their types and by name. It is empty when the client is closed.
+// Dump returns the states of all watched names and of all resources under watched wildcards and
+// collections. They are sorted by push order of the type, then by name. The list is empty after Close.
 func (c *Client) Dump() (list []Status) {
-	c.wait(func() { list = c.dump() })
+	c.doAndWait(func() { list = c.dump() })
 	return list
 }
 
-// A ServerStatus is how a client stands with a server of which something is watched.
+// A ServerStatus is the state of the connection to a server whose resources are watched.
 type ServerStatus struct {
 	Server    string    // Transport.String
-	Connected bool      // a stream is open on which the server has answered; of per-type streams any
-	Since     time.Time // when the newest of these began, or the last one ended; zero: there was none
-	Err       error     // why a stream could not be had or has ended last; nil: none ever did
+	Connected bool      // the server has answered on an open stream; with a stream per type, on any
+	Since     time.Time // when the newest of these streams began, or the last one ended; zero: none yet
+	Err       error     // why the last failed stream failed; nil: none failed
 	ErrAt     time.Time
 }
 
-// Servers returns how the client stands with the servers of which something is watched, by name.
+// Servers returns the states of the servers whose resources are watched, sorted by name.
 func (c *Client) Servers() (list []ServerStatus) {
-	c.wait(func() {
+	c.doAndWait(func() {
 		for _, u := range c.upstreams {
 			s := ServerStatus{Server: u.uri}
 			for _, l := range u.links {
-				if on := l.s != nil && l.s.answered; on && !s.Connected || on == s.Connected && l.turned.After(s.Since) {
-					s.Connected, s.Since = on, l.turned
+				if on := l.s != nil && l.s.answered; on && !s.Connected || on == s.Connected && l.changedAt.After(s.Since) {
+					s.Connected, s.Since = on, l.changedAt
 				}
 				if l.failedAt.After(s.ErrAt) {
 					s.Err, s.ErrAt = l.failed, l.failedAt
@@ -89,11 +89,11 @@ func (c *Client) dump() (list []Status) {
 	for _, a := range c.authorities {
 		for _, t := range a.tables {
 			for _, e := range t.entries {
-				if !e.finder {
-					list = append(list, e.status(t.typ, a.charged().Transport.String()))
+				if !e.glob {
+					list = append(list, e.status(t.typ, a.activeServer().Transport.String()))
 				}
 			}
-			list = append(list, c.unusable(a, t)...)
+			list = append(list, c.refusedUnderGlobs(a, t)...)
 		}
 	}
 	slices.SortFunc(list, func(a, b Status) int {
@@ -102,15 +102,15 @@ func (c *Client) dump() (list []Status) {
 	return list
 }
 
-// unusable are the names that a watched wildcard or collection finds, of which there is nothing but
-// that they cannot be used.
-func (c *Client) unusable(a *authority, t *table) (list []Status) {
-	u := c.upstreams[a.charged()]
-	if len(t.finders) == 0 || u.link(t.typ) == nil {
+// refusedUnderGlobs returns the resources under watched wildcards and collections that have no entry,
+// because the client has only ever refused them.
+func (c *Client) refusedUnderGlobs(a *authority, t *table) (list []Status) {
+	u := c.upstreams[a.activeServer()]
+	if len(t.globs) == 0 || u.link(t.typ) == nil {
 		return nil
 	}
 	for s := range u.link(t.typ).core.States(t.typ) {
-		if s.Status == protocol.Rejected && s.Resource == nil && t.entries[s.Name] == nil && t.found(s.Name) {
+		if s.Status == protocol.Rejected && s.Resource == nil && t.entries[s.Name] == nil && t.matched(s.Name) {
 			list = append(list, Status{Server: u.uri, Type: t.typ, Name: s.Name, State: Nacked, Err: s.Err, ErrVersion: s.Refused, ErrAt: s.Failed})
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Client) unusable(a *authority, t *table) (list []Status) {
 func (e *entry) status(t *xds.Type, asked string) Status {
 	s := Status{Server: cmp.Or(e.server(), asked), Type: t, Name: e.name, State: e.state, Resource: e.res}
 	if e.res != nil {
-		s.Version = cmp.Or(e.said.version, e.res.Version)
+		s.Version = cmp.Or(e.origin.version, e.res.Version)
 	}
 	if e.updated != 0 {
 		s.Updated = time.Unix(0, e.updated)

@@ -9,32 +9,32 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An entry is what is known of one name of a table: one that is watched, or that a watched
-// wildcard or collection finds.
+// An entry is the state of one name in a table. The name is watched, or a watched wildcard or
+// collection matches it.
 type entry struct {
 	name    string
-	watches *[]*watch // that name it; shared, so never changed: see join and leave; nil: none
-	finder  bool      // it is a wildcard or a collection
+	watches *[]*watch // the watches of this name; shared with other entries, so copied on change; nil: none
+	glob    bool      // the name is a wildcard or a collection
 
-	state    State
-	last     Kind          // of the last event; zero: there was none
-	found    bool          // a wildcard or a collection has found res
-	unproven bool          // res is from the last run, and no server has said anything of the name
-	res      *xds.Resource // in use
-	said     *said         // in what it came; else what was heard last
-	updated  int64         // when res came, in ns since 1970; 0: there is none
+	state       State
+	last        Kind          // kind of the last event; zero: none yet
+	viaGlob     bool          // res came through a wildcard or a collection
+	unconfirmed bool          // res is from the previous run, and no server has sent an update for the name yet
+	res         *xds.Resource // in use
+	origin      *origin       // source of res; without res, source of the last update
+	updated     int64         // when res arrived, in ns since 1970; 0: no res
 
-	fault  *fault  // what is wrong with the server's newest word; nil: nothing
-	outage *outage // that its watches were told of; nil: none
+	fault  *fault  // why the server's newest update cannot be used; nil: it can
+	outage *outage // the outage that the watches know about; nil: none
 }
 
-// A said is what all names of a response have in common. It is immutable.
-type said struct {
+// An origin is the server and version that all names of a response share. It is immutable.
+type origin struct {
 	server  string
-	version string // empty: each resource has its own
+	version string // empty: each resource has its own version
 }
 
-// watching are the watches that name the entry.
+// watching returns the watches of the name.
 func (e *entry) watching() []*watch {
 	if e.watches == nil {
 		return nil
@@ -42,40 +42,40 @@ func (e *entry) watching() []*watch {
 	return *e.watches
 }
 
-// join adds a watch. Mostly there is one, and then all that it names have the same list.
-func (e *entry) join(w *watch) {
+// addWatch adds a watch. Most names have one watch; then all entries of that watch share one list.
+func (e *entry) addWatch(w *watch) {
 	if e.watches == nil {
-		e.watches = &w.alone
+		e.watches = &w.self
 		return
 	}
 	list := append(slices.Clip(*e.watches), w)
 	e.watches = &list
 }
 
-// leave takes a watch away.
-func (e *entry) leave(w *watch) {
+// removeWatch removes a watch.
+func (e *entry) removeWatch(w *watch) {
 	list := slices.DeleteFunc(slices.Clone(e.watching()), func(o *watch) bool { return o == w })
 	switch len(list) {
 	case 0:
 		e.watches = nil
 	case 1:
-		e.watches = &list[0].alone
+		e.watches = &list[0].self
 	default:
 		e.watches = &list
 	}
 }
 
-// server is who sent what is in use; else who was asked last.
+// server returns the server that sent the resource in use; without one, the server of the last update.
 func (e *entry) server() string {
-	if e.said == nil {
+	if e.origin == nil {
 		return ""
 	}
-	return e.said.server
+	return e.origin.server
 }
 
-// A fault is why the newest that a server said cannot be used.
+// A fault is the reason why the newest update from a server cannot be used.
 type fault struct {
-	of      string // the resource: the name may be an alias of it
+	of      string // name of the resource; the entry may have an alias of it
 	kind    Kind   // Refused, Stale, Unavailable
 	err     error
 	version string
@@ -83,13 +83,14 @@ type fault struct {
 	server  string
 }
 
-// An outage is that a server cannot be reached.
+// An outage means that a server cannot be reached.
 type outage struct {
 	server string
 	err    error
 }
 
-// event is how the name stands. Kind 0: nothing is known.
+// event returns the present state as an event. Its Kind is 0 if no state is known yet. holds reports
+// whether the name, or a name that it matches, has a resource.
 func (e *entry) event(holds bool) Event {
 	ev := Event{Name: e.name, Resource: e.res, Server: e.server()}
 	switch {
@@ -104,18 +105,18 @@ func (e *entry) event(holds bool) Event {
 		ev.Kind = Updated
 	case e.state == DoesNotExist, e.state == TimedOut:
 		ev.Kind = Absent
-	case e.finder && e.state == Acked:
+	case e.glob && e.state == Acked:
 		ev.Kind = Complete
 	}
 	return ev
 }
 
-// missing reports whether a server still owes the first word of a name that is watched.
+// missing reports whether a watched name still waits for its first update from a server.
 func (e *entry) missing() bool {
-	return e.watches != nil && e.state == Requested && (e.res == nil || e.unproven)
+	return e.watches != nil && e.state == Requested && (e.res == nil || e.unconfirmed)
 }
 
-// idle reports whether nobody needs to know anything of the name.
+// idle reports whether the entry can be forgotten: it is not watched, and no glob provides a resource.
 func (e *entry) idle(found bool) bool {
 	return e.watches == nil && (!found || e.res == nil)
 }
@@ -137,13 +138,13 @@ var gaugeNames = [gauges]string{"", "requested", "does_not_exist", "acked", "nac
 
 func (e *entry) gauge() gauge {
 	switch {
-	case e.finder:
-		return uncounted // it is no resource
+	case e.glob:
+		return uncounted // not a resource
 	case e.state == Nacked && e.res != nil:
 		return gaugeNackedButCached
 	case e.state == Nacked:
 		return gaugeNacked
-	case e.state == Requested && (e.res == nil || e.unproven):
+	case e.state == Requested && (e.res == nil || e.unconfirmed):
 		return gaugeRequested
 	case e.res != nil:
 		return gaugeAcked
@@ -151,17 +152,17 @@ func (e *entry) gauge() gauge {
 	return gaugeDoesNotExist
 }
 
-// alike reports whether whoever watches would see no difference. The version is none: two
-// servers may give one content different versions.
-func alike(a, b *xds.Resource) bool {
+// sameContent reports whether a watch sees no difference between two resources. It ignores versions:
+// two servers may give equal content different versions.
+func sameContent(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
 
-// finds reports whether a name of a type is one that finds others.
-func finds(name string) bool { return name == xds.Wildcard || xds.IsCollection(name) }
+// isGlob reports whether a name matches other names: it is the wildcard or a collection.
+func isGlob(name string) bool { return name == xds.Wildcard || xds.IsCollection(name) }
 
-// authorityOf returns the authority of an xdstp name, and whether the name is one: "a" of
-// "xdstp://a/type/id".
+// authorityOf returns the authority of an xdstp name, such as "a" of "xdstp://a/type/id". It also
+// reports whether the name is an xdstp name.
 func authorityOf(name string) (authority string, xdstp bool) {
 	rest, ok := strings.CutPrefix(name, "xdstp://")
 	if !ok {

@@ -2,32 +2,33 @@ package client
 
 import "github.com/chancery-xds/chancery/xds"
 
-// Kind says what became of a name that is watched.
+// Kind is the state of a watched name that an [Event] reports.
 type Kind uint8
 
 const (
-	// Updated: the resource is new, or has changed.
+	// Updated: the resource is new or has changed.
 	Updated Kind = iota + 1
 	// Removed: the server removed the resource, or its TTL ended.
 	Removed
-	// Absent: the resource does not exist: the server said so, or gave none in time.
+	// Absent: the resource does not exist. The server reported this, or sent nothing in time.
 	Absent
-	// Refused: what the server sent cannot be used, Err says why. Resource is the last one
-	// that can, which stays in use; nil: there is none.
+	// Refused: the resource that the server sent cannot be used; Err is the reason. Resource is the
+	// last usable one and stays in use; nil if there is none.
 	Refused
-	// Stale: Resource stays in use and may be out of date, Err says why: the server cannot
-	// be reached, or reports an error for the resource.
+	// Stale: Resource stays in use and may be out of date; Err is the reason. The server cannot be
+	// reached, or it reports an error for the resource.
 	Stale
-	// Unavailable is Stale without a resource to use.
+	// Unavailable: as Stale, but without a resource in use.
 	Unavailable
-	// Complete: the server has answered for a wildcard or a collection, which is Name, and all
-	// that it sent was told. What a delta server sends in several responses may go on.
+	// Complete: the server has answered for a wildcard or a collection (Name is "*" or the name of the
+	// collection), and events for all its resources came before. A delta server may send more of them
+	// in later responses.
 	Complete
 )
 
 var kinds = [...]string{"unknown", "updated", "removed", "absent", "refused", "stale", "unavailable", "complete"}
 
-// String returns the kind in lower case.
+// String returns the kind in lower case, such as "updated".
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
 		return kinds[k]
@@ -35,16 +36,17 @@ func (k Kind) String() string {
 	return kinds[0]
 }
 
-// An Event tells a watch one step of a name. Each is a state: the last event of a name says
-// how it stands. Of several steps that a slow watch has not taken, it gets the last; before a
-// Refused or Stale it gets an Updated with the resource in use, if it does not have that yet.
+// An Event reports the state of one name to a watch. The last event of a name describes its present
+// state. If several events of a name wait for a slow watch, it receives only the last one. Exception:
+// before Refused or Stale, the watch first receives an Updated event with the resource in use, unless
+// it already has that resource.
 //
-// What is told is told of names. Of a wildcard or a collection itself there is Complete, Absent
-// if the server does not answer, and Stale or Unavailable while it cannot be reached.
+// Events are about single resources. A wildcard or a collection itself has these events: Complete;
+// Absent if the server does not answer; Stale or Unavailable while the server cannot be reached.
 type Event struct {
 	Kind     Kind
-	Name     string        // as it was watched; of what a wildcard or collection finds: the resource's
-	Resource *xds.Resource // Updated; Refused, Stale: what is in use, nil if nothing is
-	Err      error         // Refused, Stale, Unavailable; never nil then
-	Server   string        // who said it: Transport.String; "disk": from the last run
+	Name     string        // the name as it was watched; under a wildcard or a collection, the name of the resource
+	Resource *xds.Resource // with Updated; with Refused and Stale the resource in use, if any
+	Err      error         // never nil with Refused, Stale and Unavailable; else nil
+	Server   string        // the source: Transport.String, or "disk" for a resource stored by the previous run
 }

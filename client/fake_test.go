@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The test is the server: a fake transport hands it the streams, it reads requests and answers.
+// The test is the server: a fake transport gives it the streams; it reads requests and answers.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

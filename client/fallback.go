@@ -1,32 +1,30 @@
 package client
 
-// A fallback says which of the servers of an authority are asked (gRFC A71). Servers are known
-// by their place in the list, the preferred one is 0. It is a value without I/O.
+// A fallback decides which servers of an authority are used (gRFC A71). A server is known by its index
+// in the list; index 0 is the preferred one. A fallback is a value without I/O.
 //
-// Invariant: the servers up to the one in charge are connected, or being tried; those behind
-// it are not asked.
+// Invariant: the client has a link to each server up to the active one, and to no later server.
 type fallback struct {
-	charge int // the server whose word counts
+	active int // index of the server whose resources are used
 }
 
-// failed returns how many servers further the authority has to go: "fallback is triggered if
-// the server cannot be reached and a resource that is not cached is watched". Of n servers,
-// lacks says which cannot be reached while something is missing that they are to send.
-func (f *fallback) failed(n int, lacks func(i int) bool) (moved bool) {
-	for f.charge+1 < n && lacks(f.charge) {
-		f.charge++
+// advance moves to later servers while the active one needs fallback: "fallback is triggered if the
+// server cannot be reached and a resource that is not cached is watched". n is the number of servers.
+// lacks reports whether server i cannot be reached and a resource from it is missing.
+func (f *fallback) advance(n int, lacks func(i int) bool) (moved bool) {
+	for f.active+1 < n && lacks(f.active) {
+		f.active++
 		moved = true
 	}
 	return moved
 }
 
-// responded reports whether a server's response brings it into charge: "if a higher-priority
-// server becomes available, the client switches to it, and closes the connections to the
-// others".
+// responded makes server i active if it is preferred to the present one: "if a higher-priority server
+// becomes available, the client switches to it, and closes the connections to the others".
 func (f *fallback) responded(i int) (moved bool) {
-	if i >= f.charge {
+	if i >= f.active {
 		return false
 	}
-	f.charge = i
+	f.active = i
 	return true
 }

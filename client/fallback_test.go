@@ -344,12 +344,12 @@ func TestAuthorities(t *testing.T) {
 		s := own.stream()
 		s.respond(xds.Cluster, "v1", name("own", "x")+"=1")
 		w.want(name("own", "x") + " updated=1")
-		watch(t, c, xds.Cluster, name("nobody", "x")).want(`end: watch CDS "` + name("nobody", "x") + `": unknown authority "nobody": it is none of those that are configured`)
+		watch(t, c, xds.Cluster, name("nobody", "x")).want(`end: watch CDS "` + name("nobody", "x") + `": unknown authority "nobody": it is not configured`)
 		watch(t, c, xds.Cluster, "old", name("", "x"), name("as-default", "x"))
 		d := def.stream()
 		d.want("CDS node=n names=[old "+name("", "x")+" "+name("as-default", "x")+"]", "CDS node=n sub=[old "+name("", "x")+" "+name("as-default", "x")+"]")
 		watch(t, c, xds.Endpoint, name("own", "x")).want(`end: watch EDS "` + name("own", "x") + `": the name is of type "envoy.config.cluster.v3.Cluster", not "envoy.config.endpoint.v3.ClusterLoadAssignment"`)
-		// What one authority's server says of another's names counts nothing.
+		// A server's resources are ignored in authorities that are not its own.
 		d.respond(xds.Cluster, "v1", "old=1", name("own", "x")+"=stolen")
 		w.want()
 	})
@@ -423,7 +423,7 @@ func TestAuthorities(t *testing.T) {
 	})
 }
 
-// A holder can be compared, unless it holds what cannot.
+// A holder can be compared, unless the value that it holds cannot be.
 type holder struct {
 	client.Transport
 	of any
@@ -434,10 +434,10 @@ type incomparable struct {
 	_ []int
 }
 
-// The server's name, which a transport says, too, is told once.
+// A transport may put the server's name into its errors. The client does not repeat it.
 func TestConnectionError(t *testing.T) {
-	err := &client.ConnectionError{Server: "xds://a", NodeID: "n", Err: errors.New("xds://a: Unavailable: nobody listens there")}
-	if got, want := err.Error(), `xds://a cannot be reached by node "n": Unavailable: nobody listens there`; got != want {
+	err := &client.ConnectionError{Server: "xds://a", NodeID: "n", Err: errors.New("xds://a: Unavailable: no server listens there")}
+	if got, want := err.Error(), `xds://a cannot be reached by node "n": Unavailable: no server listens there`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// gRPC's client does not receive the next response until all watches have finished with the last
-// one (behaviours 35 to 37), so that a watch which hangs stops them all. Here it stops nobody: of
-// several steps of a name it gets the last.
-func TestFlow(t *testing.T) {
+// gRPC's client receives the next response only after all watches have finished with the previous one
+// (behaviours 35 to 37), so a watch that hangs stops all others. Here it stops none: of several events
+// of a name, a slow watch gets the last.
+func TestSlowWatchDelaysNoOther(t *testing.T) {
 	for _, c := range []struct{ name, first, last, want string }{
 		{"behaviour 35: one resource", "a=1", "a=9", "a updated=9"},
 		{"behaviour 37: an error", "a=1", "a=bad", "a refused=8: bad"},
@@ -137,10 +137,9 @@ func (s deafStream) Send(*xds.Request) error {
 	return s.ctx.Err()
 }
 
-// A server that answers each NACK with the same nonsense gets ever fewer answers, and lines of
-// the log.
-// A server pauses also if it is good in another type.
-func TestStormOfOneType(t *testing.T) {
+// A server that repeats an invalid response after each NACK gets its answers at growing intervals, and
+// the log has few lines. The delay applies to the server's other types, too.
+func TestRepeatedNACKsOfOneTypeAreDelayed(t *testing.T) {
 	both(t, "two types", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
@@ -156,9 +155,9 @@ func TestStormOfOneType(t *testing.T) {
 	})
 }
 
-// A server that answers each ACK with the same at once, or with a type that nobody asks for, gets ever fewer answers; what
-// is new comes at once again.
-func TestStormOfTheSame(t *testing.T) {
+// A server that repeats its response after each ACK, or sends a type without a subscription, gets its
+// answers at growing intervals. A response with a change is answered at once again.
+func TestRepeatedResponsesAreDelayed(t *testing.T) {
 	for _, typ := range []*xds.Type{xds.Cluster, xds.Listener} {
 		both(t, "SAFE-1 the same "+typ.String(), func(t *testing.T, v xds.Variant) {
 			c, f := one(t, v)
@@ -189,7 +188,7 @@ func TestStormOfTheSame(t *testing.T) {
 	}
 }
 
-func TestStormOfRefusals(t *testing.T) {
+func TestRepeatedRefusalsAreDelayed(t *testing.T) {
 	both(t, "storm", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		var log logtest.Log
@@ -224,9 +223,9 @@ func TestStormOfRefusals(t *testing.T) {
 	})
 }
 
-// A hostile server floods with names, huge names and bad resources, and watches that take
-// nothing: what the client holds is bounded.
-func TestHostileMemory(t *testing.T) {
+// A hostile server sends many names, long names and bad resources, and no watch takes its events. The
+// client's memory is bounded.
+func TestMemoryOfHostileServer(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector uses memory itself")
 	}

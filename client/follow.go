@@ -9,32 +9,33 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Follower is one watch of names that come and go, of any types: for who passes on what it is
-// told, as a relay does. Its methods but C are for one goroutine at a time.
+// A Follower is a watch of names of several types. Names can be added and removed. It is made for
+// programs that pass on the events, such as a relay. Only one goroutine at a time may call its methods,
+// except C.
 type Follower struct {
-	c    *Client
-	bell chan struct{}
-	of   map[string]*watch // by type URL; the loop's
+	c       *Client
+	bell    chan struct{}
+	watches map[string]*watch // by type URL; owned by the loop
 }
 
-// News are the steps of names of one type, in the order in which they came.
-type News struct {
+// TypeEvents are the events of one type, in the order of their arrival.
+type TypeEvents struct {
 	Type   *xds.Type
 	Events []Event
 }
 
-// Follow returns a follower of nothing yet.
+// Follow returns a Follower without names.
 func (c *Client) Follow() *Follower {
-	return &Follower{c: c, bell: make(chan struct{}, 1), of: map[string]*watch{}}
+	return &Follower{c: c, bell: make(chan struct{}, 1), watches: map[string]*watch{}}
 }
 
-// C rings when Take is worth calling: a channel with one slot.
+// C receives a value when [Follower.Take] has events. It is a channel with one slot.
 func (f *Follower) C() <-chan struct{} { return f.bell }
 
-// Done is closed when the client is.
+// Done is closed when the client is closed.
 func (f *Follower) Done() <-chan struct{} { return f.c.ctx.Done() }
 
-// Add watches names of a type, too. An error is one of [Client.Watch], and none is watched then.
+// Add adds names of a type. It returns the errors of [Client.Watch]; then it has added no name.
 func (f *Follower) Add(t *xds.Type, names ...string) error {
 	w, err := newWatch(t, names)
 	if err != nil {
@@ -42,70 +43,71 @@ func (f *Follower) Add(t *xds.Type, names ...string) error {
 	}
 	w.box.bell = f.bell
 	err = ErrClosed
-	f.c.wait(func() { err = f.add(w) })
+	f.c.doAndWait(func() { err = f.add(w) })
 	return err
 }
 
 func (f *Follower) add(w *watch) error {
-	old, added := f.of[w.typ.URL], w.names
+	old, added := f.watches[w.typ.URL], w.names
 	if old != nil {
 		added = maps.Clone(w.names)
 		maps.DeleteFunc(added, func(name, _ string) bool { return old.named(name) })
 		maps.Copy(old.names, added)
 		w = old
 	}
-	if err := f.c.joinNow(w, slices.Sorted(maps.Keys(added))); err != nil {
+	if err := f.c.addWatchNow(w, slices.Sorted(maps.Keys(added))); err != nil {
 		maps.DeleteFunc(w.names, func(name, _ string) bool { _, is := added[name]; return is })
 		return err
 	}
-	f.of[w.typ.URL] = w
+	f.watches[w.typ.URL] = w
 	return nil
 }
 
-// Remove watches names no more. What was to be told of them, and of what only they found, may
-// still come.
+// Remove removes names. Take may still return earlier events of these names, and of resources that only
+// they matched.
 func (f *Follower) Remove(t *xds.Type, names ...string) {
-	f.c.wait(func() {
-		w := f.of[t.URL]
+	f.c.doAndWait(func() {
+		w := f.watches[t.URL]
 		if w == nil {
 			return
 		}
 		var gone []string
 		for _, name := range names {
-			if name = xds.CanonicalName(name); w.named(name) {
+			name = xds.CanonicalName(name)
+			if w.named(name) {
 				gone = append(gone, name)
 			}
 		}
-		f.c.leave(w, slices.Values(gone))
+		f.c.removeWatch(w, slices.Values(gone))
 		for _, name := range gone {
 			delete(w.names, name)
 		}
 		if len(w.names) == 0 {
-			delete(f.of, t.URL)
+			delete(f.watches, t.URL)
 		}
 	})
 }
 
-// Doubt asks for what is in use under names of resources once more, on a new stream, so that
-// Config.Check is asked about it though it is the same: for who learns later whether it can be used.
-// What is refused then stays in use.
-func (f *Follower) Doubt(t *xds.Type, names ...string) {
-	f.c.wait(func() {
+// Recheck asks the server again for these resources, on a new stream, so that Config.Check is called
+// for them although they have not changed. Use it if the result of Check depends on something that has
+// changed. A resource that Check now refuses stays in use.
+func (f *Follower) Recheck(t *xds.Type, names ...string) {
+	f.c.doAndWait(func() {
 		for _, a := range f.c.authorities {
 			if a.tables[t.URL] == nil {
 				continue
 			}
-			if l := f.c.upstreams[a.charged()].link(t); l != nil && l.core.Doubt(t, names...) {
-				l.anew = true
+			if l := f.c.upstreams[a.activeServer()].link(t); l != nil && l.core.Doubt(t, names...) {
+				l.reopen = true
 			}
 		}
 	})
 }
 
-// Away reports whether a server that is asked for a type cannot be reached. Not all that is known is told anew when
-// it can be again: that there is nothing is not.
-func (f *Follower) Away(t *xds.Type) (away bool) {
-	f.c.wait(func() {
+// Unreachable reports whether a server of this type's names cannot be reached. When it can be reached
+// again, Take does not return all states again: names without a resource are left out.
+func (f *Follower) Unreachable(t *xds.Type) (away bool) {
+	f.c.doAndWait(func() {
 		for _, a := range f.c.authorities {
 			away = away || a.tables[t.URL] != nil && a.tables[t.URL].outage != nil
 		}
@@ -113,12 +115,12 @@ func (f *Follower) Away(t *xds.Type) (away bool) {
 	return away
 }
 
-// Take returns what has become of names since it was last called, in push order of their types. Of
-// a response there is all or nothing.
-func (f *Follower) Take() (all []News) {
-	f.c.wait(func() {
-		for _, w := range f.of {
-			n := News{Type: w.typ}
+// Take returns the events since its last call, sorted by push order of the types. It returns all events
+// of a response together.
+func (f *Follower) Take() (all []TypeEvents) {
+	f.c.doAndWait(func() {
+		for _, w := range f.watches {
+			n := TypeEvents{Type: w.typ}
 			for ev, ok := w.box.take(); ok; ev, ok = w.box.take() {
 				n.Events = append(n.Events, ev)
 			}
@@ -127,24 +129,24 @@ func (f *Follower) Take() (all []News) {
 			}
 		}
 	})
-	slices.SortFunc(all, func(a, b News) int {
+	slices.SortFunc(all, func(a, b TypeEvents) int {
 		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), strings.Compare(a.Type.URL, b.Type.URL))
 	})
 	return all
 }
 
-// Close watches nothing more.
+// Close removes all names.
 func (f *Follower) Close() {
-	f.c.wait(func() {
-		for url, w := range f.of {
-			f.c.leave(w, maps.Keys(w.names))
-			delete(f.of, url)
+	f.c.doAndWait(func() {
+		for url, w := range f.watches {
+			f.c.removeWatch(w, maps.Keys(w.names))
+			delete(f.watches, url)
 		}
 	})
 }
 
-// wait has the loop call f, unless the client is closed, and waits until it has.
-func (c *Client) wait(f func()) {
+// doAndWait asks the loop to call f and waits until it has. It does nothing if the client is closed.
+func (c *Client) doAndWait(f func()) {
 	done := make(chan struct{})
 	select {
 	case c.calls <- func() { f(); close(done) }:

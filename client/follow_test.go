@@ -57,14 +57,14 @@ func TestFollower(t *testing.T) {
 		}
 		s := f.stream()
 		s.skip()
-		w.Doubt(xds.Cluster, "a") // which nothing is known of yet
+		w.Recheck(xds.Cluster, "a") // which nothing is known of yet
 		f.idle()
 		s.respond(xds.Cluster, "v1", "a=1")
 		s.skip()
 		w.Take()
 		f.idle()
 		bad = errors.New("it is bad")
-		w.Doubt(xds.Cluster, "a")
+		w.Recheck(xds.Cluster, "a")
 		time.Sleep(2 * time.Second)
 		s = f.stream()
 		s.want("CDS node=n names=[a]", "CDS node=n sub=[a] initial=[{a }]")

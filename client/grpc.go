@@ -17,65 +17,67 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// GRPCOptions of [GRPC].
+// GRPCOptions are the options of [GRPC].
 type GRPCOptions struct {
-	// Credentials protect the connection. They must be set: insecure.NewCredentials() says that
-	// nothing does.
+	// Credentials protect the connection. They are required. For a connection without protection, use
+	// insecure.NewCredentials().
 	Credentials credentials.TransportCredentials
 
-	// Call credentials go with each stream, such as a token. Nil: none.
-	Call credentials.PerRPCCredentials
+	// CallCredentials are sent with each stream, such as a token. Nil: none.
+	CallCredentials credentials.PerRPCCredentials
 
-	// Delta speaks the incremental protocol, else state of the world.
+	// Delta selects the delta (incremental) variant. The default is SotW.
 	Delta bool
 
-	// PerType has a stream for each type, of its service; else one of ADS carries all.
+	// PerType opens one stream per type, to the type's own service. The default is one ADS stream for
+	// all types.
 	PerType bool
 
-	// MaxMessage is the largest response in bytes. Zero: 256 MiB. A larger one ends its stream.
+	// MaxMessage is the largest accepted response in bytes. Zero: 256 MiB. A larger response ends the
+	// stream.
 	MaxMessage int
 
-	// Keepalive is after how long without a response the server is asked whether it is there;
-	// it has 20 s to answer. Zero: 5 min, which is the least that servers take if nobody told
-	// them otherwise. Less than 10 s is 10 s.
+	// Keepalive is the time without a response after which the client sends a ping. The server must
+	// answer the ping within 20 s. Zero: 5 min, the shortest time that servers accept by default.
+	// Values below 10 s are raised to 10 s.
 	Keepalive time.Duration
 
-	// Unread is how long a server may read nothing while a request waits to be sent. Then its
-	// stream ends. Zero: 20 s.
-	Unread time.Duration
+	// WriteTimeout is how long a request may wait because the server does not read. Then the stream
+	// ends. Zero: 20 s.
+	WriteTimeout time.Duration
 
-	// Name returns the name that is in a resource's message, "" if there is none, for types
-	// that the table does not list ([xds.Type.Known]). Nil: over SotW these have no names, and
-	// are refused.
-	Name func(t *xds.Type, body []byte) string
+	// ResourceName returns the name of a resource from its encoded message, or "" if there is none. It
+	// is used for types that are not in the table of types ([xds.Type.Known]). Nil: in SotW such
+	// resources have no name and are refused.
+	ResourceName func(t *xds.Type, body []byte) string
 
-	// Dial are options more, which override those above.
-	Dial []grpc.DialOption
+	// DialOptions are more options of gRPC. They override the options above.
+	DialOptions []grpc.DialOption
 }
 
 const (
-	defaultMaxMessage = 256 << 20
-	defaultKeepalive  = 5 * time.Minute
-	keepaliveTimeout  = 20 * time.Second
-	defaultUnread     = 20 * time.Second
+	defaultMaxMessage   = 256 << 20
+	defaultKeepalive    = 5 * time.Minute
+	keepaliveTimeout    = 20 * time.Second
+	defaultWriteTimeout = 20 * time.Second
 
-	// idle is how long a connection without a stream is kept: a stream that begins at once
-	// after another has it.
-	idle = 10 * time.Second
+	// idleTimeout is how long a connection without a stream stays open, so that the next stream can use
+	// it.
+	idleTimeout = 10 * time.Second
 
-	// retry is the longest wait between two attempts to connect. While nobody can be reached,
-	// streams fail at once; when they are tried again is the client's business.
-	retry = 5 * time.Second
+	// maxConnectBackoff is the longest wait between two attempts to connect. Until the server is
+	// reached, streams fail at once. The client decides when to open the next stream.
+	maxConnectBackoff = 5 * time.Second
 )
 
-// GRPC returns a transport that reaches a server over gRPC. Target is "host:port", with "xds://"
-// before it or not, or a target of gRPC such as "dns:///host:port" or "unix:path". Nothing is
-// resolved and nobody is connected to until a stream is opened.
+// GRPC returns a transport that reaches a server over gRPC. The target is "host:port",
+// "xds://host:port", or a target of gRPC such as "dns:///host:port" or "unix:path". GRPC does not
+// resolve the name or connect: the first stream does.
 //
-// The errors of its streams are a [*StatusError], unless the stream's context has ended.
+// The streams return a [*StatusError], unless the stream's context has ended.
 func GRPC(target string, o GRPCOptions) (Transport, error) {
 	if o.Credentials == nil {
-		return nil, fmt.Errorf("server %q: credentials are missing; insecure.NewCredentials() says that the connection is not protected", target)
+		return nil, fmt.Errorf("server %q: credentials are missing; use insecure.NewCredentials() for a connection without protection", target)
 	}
 	t := &grpcTransport{options: o, variant: xds.SotW, uri: target}
 	target = strings.TrimPrefix(target, "xds://")
@@ -86,23 +88,24 @@ func GRPC(target string, o GRPCOptions) (Transport, error) {
 		t.variant = xds.Delta
 	}
 	t.options.MaxMessage = cmp.Or(o.MaxMessage, defaultMaxMessage)
-	t.options.Unread = cmp.Or(o.Unread, defaultUnread)
+	t.options.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	dial := []grpc.DialOption{
 		grpc.WithTransportCredentials(o.Credentials),
-		grpc.WithDisableServiceConfig(), // that of the name is for clients of another service
-		grpc.WithIdleTimeout(idle),
+		grpc.WithDisableServiceConfig(), // a service config in DNS is for clients of another service
+		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retry},
+			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxConnectBackoff},
 			MinConnectTimeout: 20 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: cmp.Or(o.Keepalive, defaultKeepalive), Timeout: keepaliveTimeout}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(t.options.MaxMessage)),
 	}
-	if o.Call != nil {
-		dial = append(dial, grpc.WithPerRPCCredentials(o.Call))
+	if o.CallCredentials != nil {
+		dial = append(dial, grpc.WithPerRPCCredentials(o.CallCredentials))
 	}
 	var err error
-	if t.conn, err = grpc.NewClient(target, append(dial, o.Dial...)...); err != nil {
+	t.conn, err = grpc.NewClient(target, append(dial, o.DialOptions...)...)
+	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", target, err)
 	}
 	return t, nil
@@ -116,7 +119,7 @@ type grpcTransport struct {
 	conn    *grpc.ClientConn
 	closed  atomic.Bool
 
-	answered atomic.Bool // once
+	answered atomic.Bool // the server has sent a response on any stream
 }
 
 func (t *grpcTransport) Variant() xds.Variant { return t.variant }
@@ -127,10 +130,10 @@ func (t *grpcTransport) Close() error {
 	if t.closed.Swap(true) {
 		return nil
 	}
-	return t.conn.Close() // which ends its streams
+	return t.conn.Close() // ends its streams, too
 }
 
-var errClosed = errors.New("the transport is closed")
+var errTransportClosed = errors.New("the transport is closed")
 
 func (t *grpcTransport) Open(ctx context.Context, only *xds.Type) (Stream, error) {
 	method, err := t.method(only)
@@ -146,18 +149,18 @@ func (t *grpcTransport) Open(ctx context.Context, only *xds.Type) (Stream, error
 	return s, nil
 }
 
-// ads are the methods of all types.
+// ads has the methods of ADS, which carry all types.
 var ads = xds.Type{Service: "envoy.service.discovery.v3.AggregatedDiscoveryService", Stream: "StreamAggregatedResources", Delta: "DeltaAggregatedResources"}
 
-// method returns the method of a stream: "/service/method".
+// method returns the gRPC method of a stream: "/service/method".
 func (t *grpcTransport) method(only *xds.Type) (string, error) {
 	row := only
 	switch {
 	case t.options.PerType && only == nil:
-		return "", errors.New("a stream of its own needs a type")
+		return "", errors.New("a stream per type needs a type")
 	case t.options.PerType:
 	case only != nil:
-		return "", fmt.Errorf("a stream of ADS carries all types, and not %s alone", only)
+		return "", fmt.Errorf("a stream of ADS carries all types, not only %s", only)
 	default:
 		row = &ads
 	}
@@ -166,7 +169,7 @@ func (t *grpcTransport) method(only *xds.Type) (string, error) {
 		method = row.Delta
 	}
 	if row.Service == "" || method == "" {
-		return "", fmt.Errorf("%s has no service of its own with a stream of %s", row, t.variant)
+		return "", fmt.Errorf("%s does not have its own service with a %s stream", row, t.variant)
 	}
 	return "/" + row.Service + "/" + method, nil
 }

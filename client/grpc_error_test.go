@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a server says is told in 500 bytes: it may be 700 KB, in each event and line of a log.
-func TestGRPCSays(t *testing.T) {
+// A server's message is cut at 500 bytes: it may have 700 KB, and it is in each event and log line.
+func TestGRPCLongStatusIsCut(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	for _, code := range []codes.Code{codes.Unavailable, codes.PermissionDenied, codes.Unimplemented} {
 		for _, says := range []string{long, "connection refused" + long, long + "connection refused"} {
@@ -20,11 +20,11 @@ func TestGRPCSays(t *testing.T) {
 	}
 }
 
-// A server that has answered before is not suspected of another protocol when it dies.
-func TestGRPCDies(t *testing.T) {
+// The hint of another protocol is only for a server that has never answered.
+func TestGRPCHintOnlyBeforeFirstAnswer(t *testing.T) {
 	st := status.New(codes.Unavailable, "error reading server preface: EOF")
 	for answered, want := range map[bool]string{
-		false: "the server ended the connection at once; it may want TLS, or not speak gRPC: error reading server preface: EOF",
+		false: "the server ended the connection at once; it may require TLS, or not speak gRPC: error reading server preface: EOF",
 		true:  "the server ended the connection at once: error reading server preface: EOF",
 	} {
 		if got := explain(st, "Method", 1, answered); got != want {

@@ -76,7 +76,7 @@ func (w *grpcWorld) transport(o client.GRPCOptions) client.Transport {
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}
-	o.Dial = append(o.Dial, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }))
+	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.lis.DialContext(ctx) }))
 	t, err := client.GRPC("passthrough:///server", o)
 	if err != nil {
 		w.t.Fatal(err)
@@ -85,7 +85,7 @@ func (w *grpcWorld) transport(o client.GRPCOptions) client.Transport {
 	return t
 }
 
-// A talk is a stream, and what a test says and hears on it.
+// A talk is the server's end of a stream.
 type talk struct {
 	t *testing.T
 	client.Stream
@@ -119,7 +119,7 @@ func (k talk) hear() *xds.Response {
 	return r
 }
 
-// Every variant of every service.
+// Each variant of each service.
 func TestGRPCServices(t *testing.T) {
 	types := xds.Types()
 	for _, typ := range xds.Types() {
@@ -200,12 +200,12 @@ func TestGRPCErrors(t *testing.T) {
 		want   string
 	}{
 		"CLI-1 a large response": {func(s grpc.ServerStream) error { return s.SendMsg(&big) }, codes.ResourceExhausted,
-			"a response of " + fmt.Sprint(len(big)) + " bytes, which is more than the limit of 1000 (MaxMessage)"},
+			"a response of " + fmt.Sprint(len(big)) + " bytes is above the limit of 1000 (MaxMessage)"},
 		"CLI-1 a large request": {refuse(status.Error(codes.ResourceExhausted, "grpc: received message larger than max (4194305 vs. 4194304)")), codes.ResourceExhausted,
-			"the server takes no request of 4194305 bytes: its limit is 4194304"},
-		"CLI-1 no such service":  {refuse(status.Error(codes.Unimplemented, "unknown service")), codes.Unimplemented, "the server has no /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources: unknown service"},
-		"CLI-1 who are you":      {refuse(status.Error(codes.PermissionDenied, "no token")), codes.PermissionDenied, "the server does not let this client in: no token"},
-		"CLI-1 nothing but this": {refuse(status.Error(codes.Internal, "")), codes.Internal, "the server does not say why"},
+			"the server does not accept a request of 4194305 bytes: its limit is 4194304"},
+		"CLI-1 no such service":  {refuse(status.Error(codes.Unimplemented, "unknown service")), codes.Unimplemented, "the server does not implement /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources: unknown service"},
+		"CLI-1 who are you":      {refuse(status.Error(codes.PermissionDenied, "no token")), codes.PermissionDenied, "the server does not accept this client: no token"},
+		"CLI-1 nothing but this": {refuse(status.Error(codes.Internal, "")), codes.Internal, "the server gave no reason"},
 		"CLI-1 something else":   {refuse(status.Error(codes.Aborted, "later")), codes.Aborted, "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestGRPCErrors(t *testing.T) {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		if want := tr.String() + ": Unavailable: nobody listens there: "; err == nil || !strings.HasPrefix(err.Error(), want) || tr.String() != "xds://"+lis.Addr().String() {
+		if want := tr.String() + ": Unavailable: no server listens there: "; err == nil || !strings.HasPrefix(err.Error(), want) || tr.String() != "xds://"+lis.Addr().String() {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
@@ -277,7 +277,7 @@ func TestGRPCErrors(t *testing.T) {
 		} else {
 			err = e
 		}
-		if want := tr.String() + ": Unavailable: the server ended the connection at once; it may want TLS, or not speak gRPC: "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := tr.String() + ": Unavailable: the server ended the connection at once; it may require TLS, or not speak gRPC: "; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
@@ -290,8 +290,8 @@ func TestGRPCErrors(t *testing.T) {
 	})
 }
 
-// What ends a stream from this side.
-func TestGRPCEnds(t *testing.T) {
+// The client ends a stream.
+func TestGRPCStreamEndedByClient(t *testing.T) {
 	waits := func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }
 	t.Run("CLI-1 its context", func(t *testing.T) {
 		tr := handle(t, waits).transport(client.GRPCOptions{})
@@ -324,7 +324,7 @@ func TestGRPCEnds(t *testing.T) {
 		}
 	})
 	t.Run("CLI-1 a server that reads nothing", func(t *testing.T) {
-		tr := handle(t, waits).transport(client.GRPCOptions{Unread: 50 * time.Millisecond})
+		tr := handle(t, waits).transport(client.GRPCOptions{WriteTimeout: 50 * time.Millisecond})
 		k := open(t, tr, nil)
 		large := &xds.Request{Names: []string{strings.Repeat("n", 100<<10)}}
 		var err error
@@ -343,16 +343,16 @@ func TestGRPCEnds(t *testing.T) {
 	t.Run("CLI-1 what is asked for wrongly", func(t *testing.T) {
 		ads, own := handle(t, waits), client.GRPCOptions{PerType: true}
 		for want, open := range map[string]func() error{
-			"passthrough:///server: a stream of ADS carries all types, and not CDS alone": func() error {
+			"passthrough:///server: a stream of ADS carries all types, not only CDS": func() error {
 				_, err := ads.transport(client.GRPCOptions{}).Open(t.Context(), xds.Cluster)
 				return err
 			},
-			"passthrough:///server: a stream of its own needs a type": func() error { _, err := ads.transport(own).Open(t.Context(), nil); return err },
-			"passthrough:///server: VHDS has no service of its own with a stream of sotw": func() error {
+			"passthrough:///server: a stream per type needs a type": func() error { _, err := ads.transport(own).Open(t.Context(), nil); return err },
+			"passthrough:///server: VHDS does not have its own service with a sotw stream": func() error {
 				_, err := ads.transport(own).Open(t.Context(), xds.VirtualHost)
 				return err
 			},
-			`server "x": credentials are missing; insecure.NewCredentials() says that the connection is not protected`: func() error {
+			`server "x": credentials are missing; use insecure.NewCredentials() for a connection without protection`: func() error {
 				_, err := client.GRPC("x", client.GRPCOptions{})
 				return err
 			},

@@ -2,29 +2,29 @@ package client
 
 import "sync"
 
-// A mailbox holds what a watch has not taken yet: of each name the last step, and the update
-// before it whose resource is still in use. So it is bounded by the names that the watch was
-// told of and those that there are, however slow the watch is, and whoever puts never waits.
+// A mailbox holds the events that a watch has not taken yet. For each name it has the last event, and
+// an Updated event before it if that resource is still in use. So the mailbox is bounded by the number
+// of names, however slow the watch is. Putting an event never waits.
 type mailbox struct {
-	bell chan struct{} // one slot: something was put
+	bell chan struct{} // one slot: an event was put
 
 	mu          sync.Mutex // held for memory only
 	slots       map[string]*slot
-	first, last *slot // in the order in which the names came
-	bare        int   // bytes of the names of which there is nothing but that they cannot be used
+	first, last *slot // in the order of arrival of the names
+	unusable    int   // bytes of names in slots marked unusable
 }
 
-// maxBare is how many bytes of names a mailbox holds of resources that cannot be used, and that
-// only a wildcard or a collection finds: a server could invent them without end. Of more the watch
-// does not hear.
-const maxBare = 1 << 20
+// maxUnusable limits the names of resources that cannot be used and that only a wildcard or a
+// collection matches, in bytes. Without it a server could invent any number of such names. The watch
+// gets no events beyond the limit.
+const maxUnusable = 1 << 20
 
-// A slot is what is due of one name.
+// A slot holds the waiting events of one name.
 type slot struct {
-	update Event // before last; Kind 0: none
-	step   Event
-	fresh  bool // the watch knows nothing of the name
-	bare   bool // it counts as one
+	update   Event // an Updated event before step; Kind 0: none
+	step     Event
+	fresh    bool // the watch has no valid state of the name yet
+	unusable bool // the name counts towards maxUnusable
 
 	next, prev *slot
 }
@@ -33,15 +33,15 @@ func newMailbox() *mailbox {
 	return &mailbox{bell: make(chan struct{}, 1)}
 }
 
-// put leaves an event. Fresh says that the watch was told nothing of the name that still holds:
-// if it is gone before the watch has looked, there is nothing to tell unless keep says so.
+// put adds an event. fresh means that the watch has no valid state of the name yet. A fresh name that
+// is removed before the watch takes its event needs no event at all, unless keep is set.
 func (m *mailbox) put(ev Event, fresh, keep bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.slots[ev.Name]
 	bare := fresh && !keep && ev.Err != nil && ev.Resource == nil
 	switch {
-	case s == nil && bare && m.bare+len(ev.Name) > maxBare:
+	case s == nil && bare && m.unusable+len(ev.Name) > maxUnusable:
 		return
 	case s == nil:
 		s = &slot{fresh: fresh}
@@ -50,7 +50,7 @@ func (m *mailbox) put(ev Event, fresh, keep bool) {
 		}
 		m.slots[ev.Name] = s
 		m.append(s)
-	case ev.Kind == Complete: // comes after what it completes
+	case ev.Kind == Complete: // must come after the events that it completes
 		m.remove(s)
 		m.append(s)
 	}
@@ -80,7 +80,7 @@ func (m *mailbox) put(ev Event, fresh, keep bool) {
 	}
 }
 
-// take returns the next event, if there is one.
+// take returns the next event, if any.
 func (m *mailbox) take() (ev Event, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,14 +93,16 @@ func (m *mailbox) take() (ev Event, ok bool) {
 		return ev, true
 	}
 	m.remove(s)
-	if delete(m.slots, s.step.Name); m.first == nil {
-		m.slots = nil // a map does not shrink
+	delete(m.slots, s.step.Name)
+	if m.first == nil {
+		m.slots = nil // a map never shrinks
 	}
 	return s.step, true
 }
 
 func (m *mailbox) append(s *slot) {
-	if s.prev = m.last; s.prev != nil {
+	s.prev = m.last
+	if s.prev != nil {
 		s.prev.next = s
 	} else {
 		m.first = s
@@ -109,12 +111,12 @@ func (m *mailbox) append(s *slot) {
 }
 
 func (m *mailbox) count(s *slot, bare bool) {
-	if s.bare != bare {
-		s.bare = bare
+	if s.unusable != bare {
+		s.unusable = bare
 		if n := len(s.step.Name); bare {
-			m.bare += n
+			m.unusable += n
 		} else {
-			m.bare -= n
+			m.unusable -= n
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a client holds of a resource besides that, in bytes, however it is watched.
+// Memory of the client per resource, besides the resource itself, in bytes, for each way to watch it.
 func TestMemoryOfResources(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector uses memory itself")

@@ -2,37 +2,37 @@ package client
 
 import "time"
 
-// The backoff of connections, as gRPC has it ("GRPC Connection Backoff Protocol").
+// The backoff of connections, as in gRPC ("GRPC Connection Backoff Protocol").
 const (
 	backoffFirst  = time.Second
 	backoffFactor = 1.6
-	backoffMost   = 2 * time.Minute
+	backoffMax    = 2 * time.Minute
 	backoffJitter = 0.2
 )
 
-// A reconnect says when a stream that has ended is opened again. It has no clock and no dice:
-// random is in [0, 1). The zero value is that of a server nobody has asked yet.
+// A reconnect decides when the next stream is opened. It has no clock and no source of randomness: they
+// are arguments. The zero value is for a server without streams so far.
 type reconnect struct {
-	tries  int       // streams that ended since the last response
-	atOnce time.Time // when a stream was last followed by another at once
+	tries         int       // streams that ended since the last response
+	lastImmediate time.Time // when a stream last ended and the next was due immediately
 }
 
-// answered tells that a response came.
+// answered notes that a response arrived.
 func (b *reconnect) answered() { b.tries = 0 }
 
-// ended returns when the next stream is due after one that ended now. One that had brought a
-// response is followed at once: a server that restarts, or ends streams by age, is no failure.
-// But once in a second only, so that a server that ends every stream is not asked without end.
+// ended returns the time for the next stream after one that ended now. If the ended stream had a
+// response, the next one is due immediately, at most once a second: a server that restarts or limits
+// the age of streams has not failed. Otherwise the wait grows with each try. random is in [0, 1).
 func (b *reconnect) ended(now time.Time, hadResponse bool, random float64) time.Time {
-	if hadResponse && now.Sub(b.atOnce) >= backoffFirst {
-		b.atOnce = now
+	if hadResponse && now.Sub(b.lastImmediate) >= backoffFirst {
+		b.lastImmediate = now
 		return now
 	}
 	wait := float64(backoffFirst)
-	for i := 0; i < b.tries && wait < float64(backoffMost); i++ {
+	for i := 0; i < b.tries && wait < float64(backoffMax); i++ {
 		wait *= backoffFactor
 	}
 	b.tries++
-	wait = min(wait, float64(backoffMost)) * (1 - backoffJitter + 2*backoffJitter*random)
+	wait = min(wait, float64(backoffMax)) * (1 - backoffJitter + 2*backoffJitter*random)
 	return now.Add(time.Duration(wait))
 }

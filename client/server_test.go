@@ -76,8 +76,8 @@ func TestCLI1Server(t *testing.T) {
 	}
 }
 
-// A body that is no message of the watched type is refused.
-func TestTyped(t *testing.T) {
+// A body that is not a message of the watched type is refused.
+func TestTypedWatchRefusesOtherMessages(t *testing.T) {
 	both(t, "typed", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		events := make(chan string, 100)

@@ -10,37 +10,37 @@ import (
 )
 
 const (
-	// stallTimeout is how long a server may read nothing. It ends what could wait for ever: the
-	// server for the client to read, and the client for the server.
+	// stallTimeout is how long a server may leave a request unread before its stream is ended. It
+	// breaks a deadlock in which client and server both wait for the other to read.
 	stallTimeout = 30 * time.Second
 
-	// ahead is how many responses are taken while the answers to them wait to be sent.
-	ahead = 64
+	// maxUnanswered is how many responses are received while their ACKs and NACKs wait to be sent.
+	maxUnanswered = 64
 )
 
-// errNothing is that of a Transport which breaks its contract.
-var errNothing = errors.New("the transport gives neither a response nor an error")
+// errNoResult is the error of a Transport that breaks its contract.
+var errNoResult = errors.New("the transport returned neither a response nor an error")
 
-// A stream is one stream of a link, with a goroutine that receives and one that sends. Both
-// end with ctx. Its other fields are the loop's.
+// A stream is one stream of a link. It has a receiving and a sending goroutine, which end with ctx. The
+// loop owns the other fields.
 type stream struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	out    chan *xds.Request // one slot, which is empty unless sending
-	more   chan struct{}     // one slot: the next response may be taken
+	ctx      context.Context
+	cancel   context.CancelFunc
+	out      chan *xds.Request // one slot, empty unless sending
+	takeNext chan struct{}     // one slot: the receiver may take the next response
 
-	ready      bool      // it was opened
-	answered   bool      // a response came
-	sending    bool      // a request is on its way
-	since      time.Time // when it left
-	unanswered int       // responses since the last one that left nothing to send
-	waiting    bool      // the receiver waits for more
-	pause      time.Time // no response is taken before
+	ready         bool      // the stream was opened
+	answered      bool      // a response arrived
+	sending       bool      // a request is being sent
+	sentAt        time.Time // when the last request was given to the sender
+	unanswered    int       // responses since the last time that no request was due
+	receiverWaits bool      // the receiver waits for takeNext
+	notBefore     time.Time // no response is taken before this time
 }
 
-// open begins a stream.
+// open starts a stream.
 func (l *link) open() {
-	s := &stream{out: make(chan *xds.Request, 1), more: make(chan struct{}, 1)}
+	s := &stream{out: make(chan *xds.Request, 1), takeNext: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(l.c.ctx)
 	l.s = s
 	l.c.connecting(l.up)
@@ -55,7 +55,7 @@ func (l *link) open() {
 	})
 }
 
-// receive opens the stream and takes responses until an error ends it.
+// receive opens the stream and receives responses until an error ends it.
 func (l *link) receive(s *stream) error {
 	st, err := l.up.Transport.Open(s.ctx, l.only)
 	if err != nil {
@@ -74,21 +74,21 @@ func (l *link) receive(s *stream) error {
 		case err != nil:
 			return err
 		case resp == nil:
-			return errNothing
+			return errNoResult
 		}
 		l.c.do(func() {
 			l.received(s, resp)
-			s.waiting = true
+			s.receiverWaits = true
 		})
 		select {
-		case <-s.more:
+		case <-s.takeNext:
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		}
 	}
 }
 
-// sender sends requests. After an error nothing is sent: the receiver gets an error, too.
+// sender sends requests. It ends after an error, which the receiver gets, too.
 func (s *stream) sender(st Stream, sent func()) {
 	for {
 		select {
@@ -103,28 +103,28 @@ func (s *stream) sender(st Stream, sent func()) {
 	}
 }
 
-// send hands a request to the sender, which is idle.
+// send gives a request to the sender, which must be idle.
 func (s *stream) send(req *xds.Request, now time.Time) {
-	s.sending, s.since = true, now
+	s.sending, s.sentAt = true, now
 	s.out <- req
 }
 
 func (s *stream) stalled(now time.Time) bool {
-	return s.sending && !now.Before(s.since.Add(stallTimeout))
+	return s.sending && !now.Before(s.sentAt.Add(stallTimeout))
 }
 
-// deadline is when the stream needs the loop next. It lets the receiver go on if that may be.
+// deadline returns when the stream needs the loop again. It also lets the receiver continue, if it may.
 func (s *stream) deadline(now time.Time) (at time.Time) {
 	if s.sending {
-		at = s.since.Add(stallTimeout)
+		at = s.sentAt.Add(stallTimeout)
 	}
 	switch {
-	case !s.waiting || s.unanswered >= ahead:
-	case s.pause.After(now):
-		at = earlier(at, s.pause)
+	case !s.receiverWaits || s.unanswered >= maxUnanswered:
+	case s.notBefore.After(now):
+		at = earlier(at, s.notBefore)
 	default:
-		s.waiting = false
-		s.more <- struct{}{}
+		s.receiverWaits = false
+		s.takeNext <- struct{}{}
 	}
 	return at
 }

@@ -13,7 +13,7 @@ import (
 
 // Requests, ACKs and NACKs. The numbers are those of the behaviours that gRPC checks in its own
 // client (docs/client-behaviours.md).
-func TestStream(t *testing.T) {
+func TestRequestsACKsNACKs(t *testing.T) {
 	both(t, "CLI-4 behaviour 1: the first request has the node, the names, and no version and nonce", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "b", "a")
@@ -28,12 +28,12 @@ func TestStream(t *testing.T) {
 		}
 	})
 
-	both(t, "a transport that gives neither a response nor an error ends the stream", func(t *testing.T, v xds.Variant) {
+	both(t, "a transport that returned neither a response nor an error ends the stream", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
 		s.send(nil)
-		w.want("a unavailable: xds://a cannot be reached by node \"n\": the transport gives neither a response nor an error")
+		w.want("a unavailable: xds://a cannot be reached by node \"n\": the transport returned neither a response nor an error")
 	})
 
 	both(t, "CLI-4 behaviour 2: the node is in the first request of each stream only", func(t *testing.T, v xds.Variant) {

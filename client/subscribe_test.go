@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is subscribed to, and who is told.
+// Subscriptions and notifications.
 func TestSubscriptions(t *testing.T) {
 	both(t, "behaviour 12: the first watch of a name sends a request, another of the same none", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
@@ -179,8 +179,8 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// How watches end, and that nothing comes then.
-func TestEnds(t *testing.T) {
+// How watches end, and that no event comes afterwards.
+func TestWatchEnds(t *testing.T) {
 	both(t, "with the context, and its cause", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -239,8 +239,8 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// Aliases, wildcards and collections find others.
-func TestFinders(t *testing.T) {
+// Aliases, wildcards and collections match resources with other names.
+func TestAliasesWildcardsCollections(t *testing.T) {
 	both(t, "a wildcard hears of all, and when it was answered", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
@@ -287,7 +287,7 @@ func TestFinders(t *testing.T) {
 	for _, second := range []struct {
 		name  string
 		do    func(s *fakeStream)
-		alias string // what c, only an alias, is told
+		alias string // events of c, which is only an alias
 	}{
 		{"is removed", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "-a") }, "c removed"},
 		{"has it no more", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "a=2") }, "c removed"},
@@ -320,7 +320,7 @@ func TestFinders(t *testing.T) {
 		}
 	}
 
-	// What is refused and had an alias, and then goes.
+	// A refused resource with an alias is removed.
 	refused := func(name, watched string, is client.State, want []string, rs ...*xds.Resource) {
 		t.Run("CLI-12 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

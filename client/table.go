@@ -8,30 +8,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A table is what is known of one type in one authority, and who watches it. It is a value
-// without I/O and clock; the loop owns it. Events go to mailboxes, which never wait.
+// A table holds the names of one type in one authority, with their states and watches. It has no I/O
+// and no clock; the loop owns it. Its events go to mailboxes, which never wait.
 //
-// What is in use stays until a server that is in charge replaces or removes it, whichever
-// server it came from: "resources that are cached stay until they are replaced" (gRFC A71).
+// A resource stays in use until the active server replaces or removes it, also if it came from another
+// server: "resources that are cached stay until they are replaced" (gRFC A71).
 type table struct {
-	typ     *xds.Type
-	entries map[string]*entry
-	finders map[string]*entry // those that are wildcards or collections and watched
-	missing int               // entries that are missing
-	joined  []*entry          // watched since the last time that the loop looked
-	outage  *outage           // of the server in charge, as it was told
-	lost    bool              // some entry has an outage
-	unread  string            // the server that has sent what cannot be read, of which nobody knows the names
-	sweepAt time.Time
-	counts  [gauges]int
-	disk    *disk // nil: none
+	typ            *xds.Type
+	entries        map[string]*entry
+	globs          map[string]*entry // the watched wildcards and collections
+	missing        int               // number of entries that are missing
+	newlyWatched   []*entry          // entries with a new watch since the last setOutage
+	outage         *outage           // outage of the active server, as reported to watches
+	entryOutages   bool              // some entries have an outage
+	unreadableFrom string            // the server that sent a response with unreadable names; their names are unknown
+	sweepAt        time.Time
+	counts         [gauges]int
+	disk           *disk // nil: none
 }
 
 func newTable(t *xds.Type) *table {
-	return &table{typ: t, entries: map[string]*entry{}, finders: map[string]*entry{}}
+	return &table{typ: t, entries: map[string]*entry{}, globs: map[string]*entry{}}
 }
 
-// change makes a change of an entry, and keeps the counts.
+// change calls f, which changes e, and updates the counts.
 func (t *table) change(e *entry, f func()) {
 	t.count(e, -1)
 	f()
@@ -45,46 +45,46 @@ func (t *table) count(e *entry, by int) {
 	}
 }
 
-// entry returns the entry of a name, and makes one.
+// entry returns the entry of a name. It creates the entry if necessary.
 func (t *table) entry(name string) *entry {
 	e := t.entries[name]
 	if e == nil {
-		e = &entry{name: name, state: Requested, finder: finds(name)}
+		e = &entry{name: name, state: Requested, glob: isGlob(name)}
 		t.entries[name] = e
 		t.count(e, 1)
 	}
 	return e
 }
 
-// tidy forgets an entry of which nobody needs to know anything.
-func (t *table) tidy(e *entry) {
-	if e.idle(t.found(e.name)) {
+// dropIfIdle forgets an entry that is not needed any more.
+func (t *table) dropIfIdle(e *entry) {
+	if e.idle(t.matched(e.name)) {
 		t.count(e, -1)
 		delete(t.entries, e.name)
-		t.disk.shelve(t.typ, e)
+		t.disk.keepUnwatched(t.typ, e)
 	}
 }
 
-// finding yields the watched wildcards and collections that find a name.
-func (t *table) finding(name string, yield func(*entry)) {
-	if len(t.finders) == 0 || finds(name) {
+// eachGlobOf yields the watched wildcards and collections that match a name.
+func (t *table) eachGlobOf(name string, yield func(*entry)) {
+	if len(t.globs) == 0 || isGlob(name) {
 		return
 	}
 	for _, f := range [...]string{xds.Wildcard, t.typ.Collection(name)} {
-		if e := t.finders[f]; e != nil {
+		if e := t.globs[f]; e != nil {
 			yield(e)
 		}
 	}
 }
 
-// found reports whether a watched wildcard or collection finds the name.
-func (t *table) found(name string) (found bool) {
-	t.finding(name, func(*entry) { found = true })
+// matched reports whether a watched wildcard or collection matches the name.
+func (t *table) matched(name string) (found bool) {
+	t.eachGlobOf(name, func(*entry) { found = true })
 	return found
 }
 
-// holds yields the entries with a resource that a finder finds, by name.
-func (t *table) holds(finder string, yield func(*entry)) {
+// eachMatch yields the entries with a resource that a glob matches, by name.
+func (t *table) eachMatch(finder string, yield func(*entry)) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		if e := t.entries[name]; e.res != nil && e.res.Name == name && (finder == xds.Wildcard || t.typ.Collection(name) == finder) {
 			yield(e)
@@ -92,20 +92,20 @@ func (t *table) holds(finder string, yield func(*entry)) {
 	}
 }
 
-// event is how an entry stands.
+// event returns the state of an entry as an event.
 func (t *table) event(e *entry) Event {
 	holds := e.res != nil
-	if e.finder && e.outage != nil {
-		t.holds(e.name, func(*entry) { holds = true })
+	if e.glob && e.outage != nil {
+		t.eachMatch(e.name, func(*entry) { holds = true })
 	}
 	return e.event(holds)
 }
 
-// tell tells the watches of an entry, and with found those that find it by a wildcard or a
-// collection.
-func (t *table) tell(e *entry, ev Event, found bool) {
+// notify puts an event into the mailboxes of the entry's watches. With viaGlob it also goes to watches
+// of wildcards and collections that match the name.
+func (t *table) notify(e *entry, ev Event, found bool) {
 	fresh := e.last == 0 || e.last == Removed || e.last == Absent
-	if ev.Kind == Absent { // of what was refused there may be no entry: whoever finds it was told of it
+	if ev.Kind == Absent { // a refused resource may have no entry, but watches of a glob were notified of it
 		fresh = false
 	}
 	e.last = ev.Kind
@@ -113,7 +113,7 @@ func (t *table) tell(e *entry, ev Event, found bool) {
 		w.put(ev, fresh, true)
 	}
 	if found {
-		t.finding(e.name, func(f *entry) {
+		t.eachGlobOf(e.name, func(f *entry) {
 			for _, w := range f.watching() {
 				if !w.named(e.name) {
 					w.put(ev, fresh, false)
@@ -123,33 +123,34 @@ func (t *table) tell(e *entry, ev Event, found bool) {
 	}
 }
 
-// join adds a watch to a name and tells it how that stands. It reports whether nobody watched
-// the name before.
-func (t *table) join(w *watch, name string) (first bool) {
+// addWatch adds a watch to a name and sends it the present state. It reports whether the name was not
+// watched before.
+func (t *table) addWatch(w *watch, name string) (first bool) {
 	e := t.entry(name)
-	if first = e.watches == nil; first {
-		t.recall(name)
+	first = e.watches == nil
+	if first {
+		t.loadFromDisk(name)
 	}
-	t.change(e, func() { e.join(w) })
-	if first && e.finder {
-		t.finders[name] = e
+	t.change(e, func() { e.addWatch(w) })
+	if first && e.glob {
+		t.globs[name] = e
 	}
-	if e.finder {
-		t.holds(name, func(o *entry) {
+	if e.glob {
+		t.eachMatch(name, func(o *entry) {
 			if !w.named(o.name) {
-				t.greet(w, o)
+				t.sendState(w, o)
 			}
 		})
 	}
-	t.greet(w, e)
-	t.joined = append(t.joined, e)
+	t.sendState(w, e)
+	t.newlyWatched = append(t.newlyWatched, e)
 	return first
 }
 
-// recall takes back what is on disk of a name, or of what it finds.
-func (t *table) recall(name string) {
-	for _, r := range t.disk.take(t.typ, name) {
-		if !finds(name) && name != r.Name { // it is an alias
+// loadFromDisk takes back the stored resources of a name, or of all names that it matches.
+func (t *table) loadFromDisk(name string) {
+	for _, r := range t.disk.takeUnwatched(t.typ, name) {
+		if !isGlob(name) && name != r.Name { // it is an alias
 			t.restore(name, r)
 		} else {
 			t.restore(r.Name, r)
@@ -160,13 +161,14 @@ func (t *table) recall(name string) {
 func (t *table) restore(name string, r *xds.Resource) {
 	if e := t.entry(name); e.res == nil && e.state == Requested {
 		t.change(e, func() {
-			e.res, e.said, e.unproven, e.found, e.last = r, ofDisk, true, !r.OnDemand, Updated
+			e.res, e.origin, e.unconfirmed, e.viaGlob, e.last = r, diskOrigin, true, !r.OnDemand, Updated
 		})
 	}
 }
 
-// greet tells a watch that is new how an entry stands: what is in use, then what is wrong.
-func (t *table) greet(w *watch, e *entry) {
+// sendState sends the present state of an entry to a new watch: the resource in use, then its
+// fault or outage.
+func (t *table) sendState(w *watch, e *entry) {
 	ev := t.event(e)
 	if e.res != nil {
 		w.put(Event{Kind: Updated, Name: e.name, Resource: e.res, Server: e.server()}, true, true)
@@ -176,61 +178,62 @@ func (t *table) greet(w *watch, e *entry) {
 	}
 }
 
-// leave takes a watch from a name. It reports whether it was the last.
-func (t *table) leave(w *watch, name string) (last bool) {
+// removeWatch removes a watch from a name. It reports whether it was the last watch of the name.
+func (t *table) removeWatch(w *watch, name string) (last bool) {
 	e := t.entries[name]
-	t.change(e, func() { e.leave(w) })
+	t.change(e, func() { e.removeWatch(w) })
 	if e.watches != nil {
 		return false
 	}
-	if e.outage = nil; e.finder {
-		delete(t.finders, name)
+	e.outage = nil
+	if e.glob {
+		delete(t.globs, name)
 		for _, o := range t.entries {
-			t.tidy(o)
+			t.dropIfIdle(o)
 		}
 	}
-	t.tidy(e)
+	t.dropIfIdle(e)
 	return true
 }
 
-// down tells that the server in charge cannot be reached, all watches or, if that was told,
-// those who came since. Nil: it can, as far as is known.
-func (t *table) down(o *outage) {
-	joined := t.joined
-	t.joined = nil
+// setOutage notifies watches that the active server cannot be reached: all watches for a new outage,
+// only new ones for a known outage. A nil outage means that no failure is known.
+func (t *table) setOutage(o *outage) {
+	joined := t.newlyWatched
+	t.newlyWatched = nil
 	switch {
 	case o == nil:
-		t.outage = nil // what was told holds until the server answers
+		t.outage = nil // watches keep their state until the server answers
 		return
 	case t.outage == nil || *t.outage != *o && (t.outage.server != o.server || t.outage.err.Error() != o.err.Error()):
 		t.outage = o
 		for _, name := range slices.Sorted(maps.Keys(t.entries)) {
-			t.lose(t.entries[name])
+			t.setEntryOutage(t.entries[name])
 		}
 	default:
 		for _, e := range joined {
-			t.lose(e)
+			t.setEntryOutage(e)
 		}
 	}
 }
 
-func (t *table) lose(e *entry) {
+func (t *table) setEntryOutage(e *entry) {
 	known := e.res == nil && e.fault == nil && (e.state == DoesNotExist || e.state == TimedOut)
 	if e.watches == nil || known || e.outage == t.outage {
 		return
 	}
-	e.outage, t.lost = t.outage, true
-	t.tell(e, t.event(e), false)
+	e.outage, t.entryOutages = t.outage, true
+	t.notify(e, t.event(e), false)
 }
 
-// up tells that the server in charge has answered for the type: what is in use is as good as
-// before the outage.
-func (t *table) up() {
+// clearOutage notifies watches that the active server has answered for the type: resources in use are
+// not stale any more.
+func (t *table) clearOutage() {
 	t.outage = nil
-	if !t.lost {
+	if !t.entryOutages {
 		return
 	}
-	t.lost = false
+	t.entryOutages = false
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		if e.outage == nil {
@@ -238,38 +241,38 @@ func (t *table) up() {
 		}
 		e.outage = nil
 		if ev := t.event(e); ev.Kind != 0 {
-			t.tell(e, ev, false)
+			t.notify(e, ev, false)
 		}
 	}
 }
 
-// complete tells that a server has answered for the wildcards and collections.
-func (t *table) complete(by *said, now time.Time) {
-	for _, e := range t.finders {
+// complete notifies watches that a server has answered for the wildcards and collections.
+func (t *table) complete(by *origin, now time.Time) {
+	for _, e := range t.globs {
 		known := e.state == Acked && e.outage == nil
 		if known && e.server() == by.server {
 			continue
 		}
-		t.change(e, func() { e.state, e.said, e.updated, e.outage, e.fault = Acked, by, now.UnixNano(), nil, nil })
+		t.change(e, func() { e.state, e.origin, e.updated, e.outage, e.fault = Acked, by, now.UnixNano(), nil, nil })
 		if !known {
-			t.tell(e, t.event(e), false)
+			t.notify(e, t.event(e), false)
 		}
-		if t.unread != by.server {
+		if t.unreadableFrom != by.server {
 			t.sweepAt = now.Add(sweepAfter)
 		}
 	}
 }
 
-// unreadable notes that a server has sent what cannot be read, and may be of any name. So what is in
-// use stays, though the server says nothing of it.
-func (t *table) unreadable(server string) { t.unread, t.sweepAt = server, time.Time{} }
+// unreadable notes that a server sent a resource without a readable name. The name may be any, so
+// resources stay in use although the server did not send them.
+func (t *table) unreadable(server string) { t.unreadableFrom, t.sweepAt = server, time.Time{} }
 
-// sweepAfter is how long after a server has answered for a wildcard it may take to send what
-// belongs to it, as that may be several responses.
+// sweepAfter is how long a server may take to send the resources of a wildcard after its first answer,
+// since they may need several responses.
 const sweepAfter = 15 * time.Second
 
-// sweep drops what only a wildcard or a collection finds, and only another server has sent: with
-// delta the one that is asked now does not know that it was there, and removes it never.
+// sweep drops resources that came from another server and that only a wildcard or a collection matches.
+// A delta server does not know that the client has them, so it never removes them.
 func (t *table) sweep(server string, now time.Time) {
 	if t.sweepAt.IsZero() || t.sweepAt.After(now) {
 		return
@@ -278,11 +281,11 @@ func (t *table) sweep(server string, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		if e.watches != nil || e.res == nil || e.server() == server || e.fault != nil && e.fault.server == server {
-			continue // the server in charge has said something of it, if only what cannot be used
+			continue // the active server has sent an update for it, though perhaps an unusable one
 		}
-		t.change(e, func() { e.drop(); e.state, e.fault = DoesNotExist, nil })
-		t.tell(e, Event{Kind: Removed, Name: name, Server: server}, true)
+		t.change(e, func() { e.dropResource(); e.state, e.fault = DoesNotExist, nil })
+		t.notify(e, Event{Kind: Removed, Name: name, Server: server}, true)
 		t.disk.changed()
-		t.tidy(e)
+		t.dropIfIdle(e)
 	}
 }

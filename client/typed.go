@@ -12,15 +12,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A TypedEvent is an event with its resource as a message.
+// A TypedEvent is an event with its resource decoded as a message.
 type TypedEvent[M proto.Message] struct {
 	Event
-	Value M // the message of Resource, for this event alone; the zero value if there is none
+	Value M // the decoded Resource, not shared with other events; the zero value without a Resource
 }
 
-// Watch is as [Client.Watch] of the type whose resources are messages M, a pointer to a generated
-// message. From the first watch of M on, a resource that is no such message is refused,
-// for all watches of the client and for as long as it lives.
+// Watch watches resources as decoded messages. It is like [Client.Watch] for the resource type of
+// message M, which is a pointer to a generated message. From the first Watch of M on, the client
+// refuses resources of this type that cannot be decoded as M, for all its watches, until it is closed.
 func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) iter.Seq2[TypedEvent[M], error] {
 	return func(yield func(TypedEvent[M], error) bool) {
 		of, err := messageType[M]()
@@ -42,8 +42,9 @@ func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) ite
 			typed := TypedEvent[M]{Event: ev}
 			if ev.Resource != nil {
 				var bad error
-				if typed.Value, bad = parse(ev.Resource.Body); bad != nil {
-					// It came before anybody wanted it to be an M.
+				typed.Value, bad = parse(ev.Resource.Body)
+				if bad != nil {
+					// The resource arrived before the first Watch of M.
 					typed = TypedEvent[M]{Event: Event{Kind: Refused, Name: ev.Name, Err: bad, Server: ev.Server}}
 				}
 			}
@@ -54,15 +55,15 @@ func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) ite
 	}
 }
 
-// messageType is the type of generated messages M.
+// messageType returns the type of generated message M.
 func messageType[M proto.Message]() (of protoreflect.MessageType, err error) {
 	var m M
-	err = fmt.Errorf("watch: %T is no generated message", m)
+	err = fmt.Errorf("watch: %T is not a generated message", m)
 	if p := guard.Do(func() {
 		of = m.ProtoReflect().Type()
 		_, err = of.Descriptor(), nil
 	}); p != nil {
-		return nil, fmt.Errorf("watch: %T is no generated message", m)
+		return nil, fmt.Errorf("watch: %T is not a generated message", m)
 	}
 	return of, err
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is in use from elsewhere, from the disk or from another server, stays when the server in charge
-// says of it what cannot be used, or what cannot be read may be that: "the last good stays".
+// A resource from the disk or from another server stays in use if the active server sends an unusable
+// or unreadable version of it.
 func TestUnusableKeepsLastGood(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		says []string
-		told []string // to who watches all
+		told []string // events of a wildcard watch
 		gone bool     // b, at last
 	}{
 		{"CLI-11 a version that is refused", []string{"a=2", "b=bad"}, []string{"a updated=2", "b refused=1: bad"}, false},
@@ -65,7 +65,7 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 				if c.gone {
 					want = append(slices.Clone(want), "b removed")
 				}
-				if where == "from the disk" && len(c.told) > 0 { // of the other server it had been told
+				if where == "from the disk" && len(c.told) > 0 { // the event of the other server came before
 					want = append(slices.Clone(want), "* complete")
 				}
 				slices.Sort(got)
@@ -73,7 +73,7 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 				w.compare(got, want)
 				s.respond(xds.Cluster, "3", "a=3") // by which it may have sent all, if it is not of b
 				time.Sleep(time.Minute)
-				// With delta it says nothing more of b: it has sent that.
+				// A delta server does not send b again: it has sent it.
 				if goes := slices.Contains(w.take(), "b removed"); !c.gone && goes != (v == xds.SotW) {
 					t.Errorf("b goes: %v", goes)
 				}
@@ -82,8 +82,8 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 	}
 }
 
-// Whoever watches all hears that what was refused, and never in use, is gone.
-func TestRefusedGoes(t *testing.T) {
+// A wildcard watch is notified when a resource is removed that was refused and never in use.
+func TestRemovalOfRefusedResourceUnderWildcard(t *testing.T) {
 	both(t, "CLI-12 a refusal ends for who finds it", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
@@ -99,8 +99,8 @@ func TestRefusedGoes(t *testing.T) {
 	})
 }
 
-// A response without a type can be refused by no request. It is logged, not once for each.
-func TestTypelessIsLogged(t *testing.T) {
+// A response without a type cannot be refused. It is logged, but not each time.
+func TestResponseWithoutTypeIsLogged(t *testing.T) {
 	both(t, "CLI-6 on an aggregated stream", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		var log logtest.Log
@@ -117,7 +117,7 @@ func TestTypelessIsLogged(t *testing.T) {
 	})
 }
 
-// SAFE-1: what a server says of a name in resource_errors is cut before anybody keeps it.
+// SAFE-1: an error in resource_errors is cut before it is stored.
 func TestLongResourceError(t *testing.T) {
 	both(t, "of ten megabytes", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)

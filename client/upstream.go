@@ -11,28 +11,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An upstream is a server while something of it is watched, by one authority or several. The
-// loop owns it.
+// An upstream is a server whose resources one or more authorities watch. The loop owns it.
 type upstream struct {
 	Server
 	uri     string
-	said    said             // what has no version in common: in delta, or of no response
+	origin  origin           // origin without a version: of delta responses, and of events without a response
 	links   map[string]*link // by type URL; one under "" if the streams are aggregated
 	tried   bool             // a stream was opened
-	healthy bool             // as it was told to Metrics
+	healthy bool             // as last reported to Metrics
 }
 
 func (c *Client) upstream(s Server) *upstream {
 	u := c.upstreams[s]
 	if u == nil {
 		u = &upstream{Server: s, uri: s.Transport.String(), links: map[string]*link{}}
-		u.said.server = u.uri
+		u.origin.server = u.uri
 		c.upstreams[s] = u
 	}
 	return u
 }
 
-// link returns the link for a type, nil if there is none.
+// link returns the link for a type, or nil.
 func (u *upstream) link(t *xds.Type) *link {
 	if u == nil {
 		return nil
@@ -43,7 +42,7 @@ func (u *upstream) link(t *xds.Type) *link {
 	return u.links[t.URL]
 }
 
-// outage is why the server does not send resources of a type; nil: it does, as far as is known.
+// outage returns why the server does not send resources of a type. Nil means that no failure is known.
 func (u *upstream) outage(t *xds.Type) *outage {
 	if l := u.link(t); l != nil {
 		return l.outage
@@ -51,36 +50,36 @@ func (u *upstream) outage(t *xds.Type) *outage {
 	return nil
 }
 
-// quietTimeout is how long a stream after an outage has to last, and bring nothing, until the
-// server is taken to have nothing new.
+// quietTimeout is how long a stream after an outage may be silent before the server counts as reachable
+// again.
 const quietTimeout = 15 * time.Second
 
-// A link is a conversation with an upstream: about all types, or about one if the streams are
-// per type. It survives its streams. The loop owns it.
+// A link is the conversation with an upstream about all types or, if streams are per type, about one.
+// It continues over consecutive streams. The loop owns it.
 type link struct {
 	c     *Client
 	up    *upstream
 	only  *xds.Type // nil: all types
 	core  *protocol.Client
-	names int // subscribed
+	names int // number of subscriptions
 
-	s     *stream // nil: there is none
-	anew  bool    // it is followed by another once it has answered, so that something is sent again
-	retry reconnect
-	again time.Time // when the next one is due
+	s       *stream // nil: no open stream
+	reopen  bool    // replace the stream once it has answered, so that the server sends resources again
+	retry   reconnect
+	retryAt time.Time // when the next stream is due
 
-	turned   time.Time // when the server first answered on a stream, or that ended
-	failed   error     // of the stream that ended last
-	failedAt time.Time
+	changedAt time.Time // when the server first answered on the present stream, or the last stream ended
+	failed    error     // error of the last failed stream
+	failedAt  time.Time
 
-	outage *outage         // why the server cannot be reached; nil: it can, as far as is known
-	vain   map[string]int  // responses that told nothing, in the same way; "": of types that are not watched
-	bad    map[string]int  // responses refused, one after the other, by type URL
-	wild   map[string]bool // types of which "*" or a collection was asked for on this stream
+	outage       *outage         // why the server cannot be reached; nil: no failure is known
+	emptyInRow   map[string]int  // consecutive responses without events, by type URL; "" for types that are not watched
+	refusedInRow map[string]int  // consecutive refused responses, by type URL
+	asksGlob     map[string]bool // type URLs for which this stream asked for "*" or a collection
 }
 
 func (c *Client) newLink(u *upstream, t *xds.Type) *link {
-	l := &link{c: c, up: u, bad: map[string]int{}, vain: map[string]int{}}
+	l := &link{c: c, up: u, refusedInRow: map[string]int{}, emptyInRow: map[string]int{}}
 	key := ""
 	if !u.Transport.Aggregated() {
 		l.only, key = t, t.URL
@@ -111,69 +110,70 @@ func (c *Client) unsubscribe(s Server, t *xds.Type, names ...string) {
 	l.names -= len(names)
 }
 
-// step does what is due on a link: it opens a stream, and sends a request. It reports when
-// it must be called next; zero: when something happens.
+// step does the link's due work: it opens a stream and sends a request. It returns the time of the next
+// call; zero means: after the next event.
 func (l *link) step() time.Time {
 	now := l.c.now
 	l.core.Advance(now)
-	l.drain(&l.up.said)
+	l.drainEvents(&l.up.origin)
 	if l.s == nil {
-		if l.again.After(now) {
-			return earlier(l.again, l.core.Deadline())
+		if l.retryAt.After(now) {
+			return earlier(l.retryAt, l.core.Deadline())
 		}
 		l.open()
 	}
 	s := l.s
-	if l.anew && s.answered {
-		l.anew = false
-		l.leave(s)
+	if l.reopen && s.answered {
+		l.reopen = false
+		l.replaceStream(s)
 		return now
 	}
 	if s.stalled(now) {
 		l.ended(s, fmt.Errorf("the server has read nothing for %v", stallTimeout))
-		return earlier(l.again, l.core.Deadline())
+		return earlier(l.retryAt, l.core.Deadline())
 	}
-	l.hand()
+	l.sendNext()
 	next := earlier(l.core.Deadline(), s.deadline(now))
 	if l.outage != nil && s.ready && !s.sending {
-		// A server that has nothing new to say to a client that states what it has says nothing.
-		quiet := s.since.Add(quietTimeout)
+		// A server without changes may send no response, since the client stated the versions that it
+		// has.
+		quiet := s.sentAt.Add(quietTimeout)
 		if !quiet.After(now) {
 			l.reached()
-			l.c.up(l.up, l.only)
+			l.c.serverUp(l.up, l.only)
 		}
 		next = earlier(next, quiet)
 	}
 	return next
 }
 
-// hand hands a request that is due to the stream, if that has sent the one before. So of what
-// is due while the server does not read there is but the newest.
-func (l *link) hand() {
+// sendNext gives a due request to the stream, if the previous one was sent. So while the server does
+// not read, only the newest request of each type waits.
+func (l *link) sendNext() {
 	s := l.s
 	if !s.ready || s.sending {
 		return
 	}
 	for req := range l.core.Requests() {
-		l.wild[req.Type.URL] = l.c.wild(l.up, req.Type)
+		l.asksGlob[req.Type.URL] = l.c.asksGlob(l.up, req.Type)
 		s.send(&req, l.c.now)
 		return
 	}
 	s.unanswered = 0
 }
 
-// opened tells that a stream has begun.
+// opened notes that a stream was opened.
 func (l *link) opened(s *stream) {
 	if l.s != s {
 		return
 	}
 	s.ready = true
-	l.wild = map[string]bool{}
+	l.asksGlob = map[string]bool{}
 	l.core.Connected(nil)
-	l.drain(&l.up.said)
+	l.drainEvents(&l.up.origin)
 }
 
-// received takes a response in.
+// received processes a response.
 func (l *link) received(s *stream, resp *xds.Response) {
 	if l.s != s {
 		return
@@ -184,32 +184,32 @@ func (l *link) received(s *stream, resp *xds.Response) {
 		resp = &typed
 	}
 	if !s.answered {
-		s.answered, l.turned = true, l.c.now
+		s.answered, l.changedAt = true, l.c.now
 	}
 	s.unanswered++
 	l.retry.answered()
 	l.reached()
 	l.c.responded(l.up)
 	l.core.Advance(l.c.now)
-	l.drain(&l.up.said)
+	l.drainEvents(&l.up.origin)
 	l.c.refused = 0
 	err := l.core.Receive(resp)
-	by := &l.up.said
+	by := &l.up.origin
 	if l.up.Transport.Variant() == xds.SotW {
-		by = &said{server: l.up.uri, version: resp.Version}
+		by = &origin{server: l.up.uri, version: resp.Version}
 	}
 	url := typeURL(resp.Type)
-	if !l.c.watches(l.up, resp.Type) {
-		url = "" // there are others without end
+	if !l.c.isWatched(l.up, resp.Type) {
+		url = "" // a server could invent any number of other types
 	}
-	if l.drain(by) {
-		delete(l.vain, url)
+	if l.drainEvents(by) {
+		delete(l.emptyInRow, url)
 	} else {
-		l.vain[url]++
+		l.emptyInRow[url]++
 	}
-	l.judged(resp, err)
-	l.c.settled(l.up, resp, l.wild[typeURL(resp.Type)])
-	s.pause = l.c.now.Add(max(pauseAfter(l.bad[url]), pauseAfter(l.vain[url]-mostVain)))
+	l.countResult(resp, err)
+	l.c.responseApplied(l.up, resp, l.asksGlob[typeURL(resp.Type)])
+	s.notBefore = l.c.now.Add(max(pauseAfter(l.refusedInRow[url]), pauseAfter(l.emptyInRow[url]-maxEmptyInRow)))
 }
 
 func typeURL(t *xds.Type) string {
@@ -219,16 +219,17 @@ func typeURL(t *xds.Type) string {
 	return t.URL
 }
 
-// errTypeless is said of a response that no request can answer: it cannot be refused.
+// errTypeless is the error for a response without a type. It cannot be refused, because a NACK needs a
+// type.
 var errTypeless = errors.New("a response without a type is ignored")
 
-// judged counts and logs what became of a response of a type that is watched: there are others
-// without end.
-func (l *link) judged(resp *xds.Response, err error) {
+// countResult counts and logs the result of a response of a watched type. Other types are not counted,
+// since a server could invent any number of them.
+func (l *link) countResult(resp *xds.Response, err error) {
 	if resp.Type == nil {
 		l.c.logRefused(l, resp, errTypeless)
 	}
-	if !l.c.watches(l.up, resp.Type) {
+	if !l.c.isWatched(l.up, resp.Type) {
 		return
 	}
 	n := 0
@@ -237,22 +238,22 @@ func (l *link) judged(resp *xds.Response, err error) {
 	}
 	invalid := l.c.refused + len(resp.Malformed)
 	if err == nil {
-		delete(l.bad, resp.Type.URL)
+		delete(l.refusedInRow, resp.Type.URL)
 	} else {
-		l.bad[resp.Type.URL]++
+		l.refusedInRow[resp.Type.URL]++
 		l.c.logRefused(l, resp, err)
 	}
 	if l.c.cfg.Metrics != nil {
-		l.c.tell(func(m Metrics) { m.ResourceUpdates(l.up.uri, metricType(resp.Type), max(n-l.c.refused, 0), invalid) })
+		l.c.report(func(m Metrics) { m.ResourceUpdates(l.up.uri, metricType(resp.Type), max(n-l.c.refused, 0), invalid) })
 	}
 }
 
-// mostVain is how many responses in a row may tell nothing: a server that answers each ACK with the same again makes
-// no hot loop either.
-const mostVain = 30
+// maxEmptyInRow is how many consecutive responses may be without an event before responses are delayed.
+// It prevents a hot loop with a server that repeats its response after each ACK.
+const maxEmptyInRow = 30
 
-// pauseAfter is how long the next response waits after some that were refused one after the
-// other: a server that answers each NACK with the same again makes no hot loop.
+// pauseAfter returns the delay of the next response after a number of consecutive refused ones. It
+// prevents a hot loop with a server that repeats its response after each NACK.
 func pauseAfter(bad int) time.Duration {
 	if bad <= 3 {
 		return 0
@@ -260,7 +261,7 @@ func pauseAfter(bad int) time.Duration {
 	return min(10*time.Millisecond<<min(bad-4, 10), time.Second)
 }
 
-// reached tells that the server answers.
+// reached notes that the server answers.
 func (l *link) reached() {
 	if l.outage != nil {
 		l.outage = nil
@@ -269,8 +270,8 @@ func (l *link) reached() {
 	l.c.connected(l.up, true)
 }
 
-// ended tells that a stream has ended. "If the stream has brought a response, that is no
-// error" (gRFC A57): it is opened again.
+// ended processes the end of a stream and schedules the next. "If the stream has brought a response,
+// that is no error" (gRFC A57).
 func (l *link) ended(s *stream, err error) {
 	if l.s != s {
 		return
@@ -278,11 +279,12 @@ func (l *link) ended(s *stream, err error) {
 	s.cancel()
 	l.s = nil
 	l.core.Disconnected(nil)
-	l.drain(&l.up.said)
-	if l.failed, l.failedAt = err, l.c.now; s.answered {
-		l.turned = l.c.now
+	l.drainEvents(&l.up.origin)
+	l.failed, l.failedAt = err, l.c.now
+	if s.answered {
+		l.changedAt = l.c.now
 	}
-	l.again = l.retry.ended(l.c.now, s.answered, l.c.random())
+	l.retryAt = l.retry.ended(l.c.now, s.answered, l.c.random())
 	if s.answered {
 		return
 	}
@@ -290,30 +292,30 @@ func (l *link) ended(s *stream, err error) {
 	l.outage = &outage{server: l.up.uri, err: l.c.failure(l.up, err)}
 	if was == nil || was.err.Error() != l.outage.err.Error() {
 		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err),
-			slog.String("retry", l.again.Sub(l.c.now).Round(time.Millisecond).String()))
+			slog.String("retry", l.retryAt.Sub(l.c.now).Round(time.Millisecond).String()))
 	}
 	l.c.connected(l.up, false)
 }
 
-// leave ends a stream that has answered, for another.
-func (l *link) leave(s *stream) {
+// replaceStream ends a stream that has answered and schedules the next.
+func (l *link) replaceStream(s *stream) {
 	s.cancel()
 	l.s = nil
 	l.core.Disconnected(nil)
-	l.drain(&l.up.said)
-	l.turned, l.again = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
+	l.drainEvents(&l.up.origin)
+	l.changedAt, l.retryAt = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
 }
 
-// drain passes on what the core tells. It reports whether that is anything.
-func (l *link) drain(by *said) (any bool) {
+// drainEvents applies the events of the core. It reports whether there were any.
+func (l *link) drainEvents(by *origin) (any bool) {
 	for ev := range l.core.Events() {
 		any = true
-		l.c.hear(l.up, word{ClientEvent: ev, said: by, by: &l.up.Server, now: l.c.now})
+		l.c.applyUpdate(l.up, nameUpdate{ClientEvent: ev, origin: by, from: &l.up.Server, now: l.c.now})
 	}
 	return any
 }
 
-// close ends a link of which nothing is watched any more.
+// close ends a link whose names are not watched any more.
 func (l *link) close() {
 	if l.s != nil {
 		l.s.cancel()
@@ -326,7 +328,7 @@ func (l *link) close() {
 	delete(l.up.links, key)
 }
 
-// check is asked by the core about each resource.
+// check is the core's check of a resource.
 func (c *Client) check(r *xds.Resource) (err error) {
 	if c.cfg.Check != nil {
 		if p := guard.Do(func() { err = c.cfg.Check(r) }); p != nil {
@@ -343,7 +345,7 @@ func (c *Client) check(r *xds.Resource) (err error) {
 	return err
 }
 
-// earlier returns the earlier of two times; a zero time is never.
+// earlier returns the earlier of two times. A zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

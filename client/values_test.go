@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The pure parts alone.
+// Tests of the values without I/O.
 
 func TestBackoff(t *testing.T) {
 	start := time.Unix(1000, 0)
@@ -63,25 +63,26 @@ func TestFallbackValue(t *testing.T) {
 		did  bool
 		want int
 	}{
-		{func() bool { return f.failed(3, down()) }, false, 0},
-		{func() bool { return f.failed(3, down(1)) }, false, 0},
-		{func() bool { return f.failed(3, down(0)) }, true, 1},
-		{func() bool { return f.failed(3, down(0)) }, false, 1},
+		{func() bool { return f.advance(3, down()) }, false, 0},
+		{func() bool { return f.advance(3, down(1)) }, false, 0},
+		{func() bool { return f.advance(3, down(0)) }, true, 1},
+		{func() bool { return f.advance(3, down(0)) }, false, 1},
 		{func() bool { return f.responded(2) }, false, 1},
 		{func() bool { return f.responded(1) }, false, 1},
 		{func() bool { return f.responded(0) }, true, 0},
-		{func() bool { return f.failed(3, down(0, 1)) }, true, 2},
-		{func() bool { return f.failed(3, down(0, 1, 2)) }, false, 2},
+		{func() bool { return f.advance(3, down(0, 1)) }, true, 2},
+		{func() bool { return f.advance(3, down(0, 1, 2)) }, false, 2},
 		{func() bool { return f.responded(1) }, true, 1},
 	}
 	for i, s := range steps {
-		if did := s.do(); did != s.did || f.charge != s.want {
-			t.Fatalf("CLI-10 step %d: %v, server %d in charge", i, did, f.charge)
+		if did := s.do(); did != s.did || f.active != s.want {
+			t.Fatalf("CLI-10 step %d: %v, server %d in charge", i, did, f.active)
 		}
 	}
 }
 
-// The mailbox keeps the last step of each name, and the update before it that is still in use.
+// The mailbox keeps the last event of each name, and an Updated event before it whose resource is still
+// in use.
 func TestMailbox(t *testing.T) {
 	res := func(s string) *xds.Resource { return xds.NewResource(xds.Cluster, "x", []byte(s)) }
 	ev := func(s string) (ev Event) { // "a+1" updated, "a-" removed, "a!1" refused with 1 in use, "a!" refused, "a~" unavailable, "*." complete
@@ -109,9 +110,9 @@ func TestMailbox(t *testing.T) {
 		{"a+1 take a!1", "a+1 a!1"},
 		{"a+1 a!1 take a!1", "a+1 a!1"},
 		{"a!1", "a!1"},
-		{"a+1 a-", ""},            // never told: nothing
+		{"a+1 a-", ""},            // no event was taken: none is needed
 		{"a+1 a- a+2", "a+2"},     //
-		{"a+1 take a-", "a+1 a-"}, // told
+		{"a+1 take a-", "a+1 a-"}, // the event was taken
 		{"a+1 take a- a+2 a-", "a+1 a-"},
 		{"a+1 a! take a-", "a! a-"},
 		{"a+1 a!1 take a-", "a+1 a-"}, // the update was taken
@@ -156,20 +157,20 @@ func TestMailbox(t *testing.T) {
 	}
 }
 
-// A watch that takes nothing grows with the names that there are, and not with those that were.
+// The mailbox of a watch that takes no events grows with the present names, not with past ones.
 func TestMailboxIsBounded(t *testing.T) {
 	w, err := newWatch(xds.Cluster, []string{"*"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tab := newTable(xds.Cluster)
-	tab.join(w, "*")
+	tab.addWatch(w, "*")
 	say := func(kind Kind, name string, i int) {
 		e := tab.entry(name)
 		r := xds.NewResource(xds.Cluster, name, fmt.Append(nil, i))
 		tab.change(e, func() {
 			if e.res, e.state, e.fault = r, Acked, nil; kind == Removed {
-				e.drop()
+				e.dropResource()
 				e.state = DoesNotExist
 			}
 			if kind == Refused {
@@ -178,8 +179,8 @@ func TestMailboxIsBounded(t *testing.T) {
 		})
 		ev := tab.event(e)
 		ev.Kind = kind
-		tab.tell(e, ev, true)
-		tab.tidy(e)
+		tab.notify(e, ev, true)
+		tab.dropIfIdle(e)
 	}
 	for i := range 100_000 {
 		name := fmt.Sprint("n", i)
@@ -196,20 +197,20 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 }
 
-// Nor with names of which there is nothing but that they cannot be used.
-func TestMailboxOfBadNames(t *testing.T) {
+// It does not grow without limit with names of resources that were only refused, either.
+func TestMailboxLimitsUnusableNames(t *testing.T) {
 	m := newMailbox()
 	for i := range 200 {
 		m.put(Event{Kind: Refused, Name: fmt.Sprint(i, strings.Repeat("x", 10<<10)), Err: errors.New("x")}, true, false)
 	}
-	if n := len(m.slots); n == 0 || n*10<<10 > maxBare {
+	if n := len(m.slots); n == 0 || n*10<<10 > maxUnusable {
 		t.Errorf("the mailbox holds %d names", n)
 	}
 }
 
-func TestNodeIsTheCallers(t *testing.T) {
+func TestNewDoesNotChangeCallersNode(t *testing.T) {
 	list := make([]string, 0, 9)
-	introduce(&xds.Node{ClientFeatures: list})
+	nodeWithDefaults(&xds.Node{ClientFeatures: list})
 	if s := list[:1][0]; s != "" {
 		t.Errorf("the caller's list has %q", s)
 	}
@@ -220,7 +221,7 @@ type inert struct{ Transport }
 
 func (*inert) Close() error { return nil }
 
-func TestConfigIsTheCallers(t *testing.T) {
+func TestNewCopiesConfig(t *testing.T) {
 	servers := []Server{{Transport: &inert{}}}
 	cfg := Config{Servers: servers, Authorities: map[string]Authority{"x": {Servers: servers}}}
 	c, err := New(cfg)
@@ -238,7 +239,7 @@ func TestConfigIsTheCallers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.join(t.Context(), w); err == nil {
+	if err := c.addWatch(t.Context(), w); err == nil {
 		t.Error("no error")
 	}
 	left := make(chan int, 1)
@@ -248,11 +249,11 @@ func TestConfigIsTheCallers(t *testing.T) {
 	}
 }
 
-func TestFinds(t *testing.T) {
+func TestIsGlob(t *testing.T) {
 	for name, want := range map[string]bool{
 		"*": true, "a": false, "a/*": false, "xdstp://a/t/*": true, "xdstp://a/t/x/*?k=v": true, "xdstp://a/t/x/*#d": true, "xdstp://a/t/x": false, "": false,
 	} {
-		if finds(name) != want {
+		if isGlob(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
 	}

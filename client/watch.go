@@ -11,12 +11,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A watch is one range over an iterator.
+// A watch is one loop over an iterator of Watch, or the names of one type of a Follower.
 type watch struct {
 	typ   *xds.Type
-	names map[string]string // as they were given, by their canonical form
+	names map[string]string // the name as given, by its canonical form
 	box   *mailbox
-	alone []*watch // itself
+	self  []*watch // only this watch; shared by entries with one watch
 }
 
 func newWatch(t *xds.Type, names []string) (*watch, error) {
@@ -27,9 +27,9 @@ func newWatch(t *xds.Type, names []string) (*watch, error) {
 		return nil, fmt.Errorf("watch %s: no names", t)
 	}
 	w := &watch{typ: t, names: make(map[string]string, len(names)), box: newMailbox()}
-	w.alone = []*watch{w}
+	w.self = []*watch{w}
 	for _, name := range names {
-		if err := fits(t, name); err != nil {
+		if err := checkName(t, name); err != nil {
 			return nil, fmt.Errorf("watch %s %q: %w", t, name, err)
 		}
 		w.names[xds.CanonicalName(name)] = name
@@ -37,8 +37,8 @@ func newWatch(t *xds.Type, names []string) (*watch, error) {
 	return w, nil
 }
 
-// fits says why a name can be none of the type.
-func fits(t *xds.Type, name string) error {
+// checkName returns an error if a resource of the type cannot have this name.
+func checkName(t *xds.Type, name string) error {
 	if name == "" {
 		return errors.New("the name is empty")
 	}
@@ -53,13 +53,13 @@ func fits(t *xds.Type, name string) error {
 	return nil
 }
 
-// named reports whether the watch asked for the name itself.
+// named reports whether this name is one of the watch's names.
 func (w *watch) named(name string) bool {
 	_, ok := w.names[name]
 	return ok
 }
 
-// put leaves an event, with the name as it was given.
+// put adds an event to the mailbox, under the name as it was given.
 func (w *watch) put(ev Event, fresh, keep bool) {
 	if as, ok := w.names[ev.Name]; ok {
 		ev.Name = as
@@ -67,27 +67,28 @@ func (w *watch) put(ev Event, fresh, keep bool) {
 	w.box.put(ev, fresh, keep)
 }
 
-// Watch watches names of a type; [xds.Wildcard] is a name, and so is a collection as
-// "xdstp://authority/type/*". It begins when the iterator is ranged over, and ends when the
-// body does, with an error if ctx is done ([context.Cause]), the client is closed
-// ([ErrClosed]), or a name cannot be watched: then no other name is, either.
+// Watch watches names of a type. A name may be [xds.Wildcard], or a collection such as
+// "xdstp://authority/type/*". The watch starts when the loop over the iterator starts, and ends with
+// the loop. The loop receives an error and ends if ctx is done ([context.Cause]), if the client is
+// closed ([ErrClosed]), or if a name cannot be watched. In the last case no other name is watched,
+// either.
 //
-// Where [Watch] has watched a type as messages, what is no such message is Refused for all watches
-// of it, those of this method, too.
+// If the type was also watched with the function [Watch], resources that cannot be decoded are reported
+// as Refused here, too.
 //
-// A watch that takes its events slowly, or not at all, holds up nobody: see [Event]. Other
-// watches may begin and end in its body.
+// A slow watch does not delay other watches or the client: see [Event]. The body of the loop may start
+// and end other watches.
 func (c *Client) Watch(ctx context.Context, t *xds.Type, names ...string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w, err := newWatch(t, names)
 		if err == nil {
-			err = c.join(ctx, w)
+			err = c.addWatch(ctx, w)
 		}
 		if err != nil {
 			yield(Event{}, err)
 			return
 		}
-		defer c.do(func() { c.leave(w, maps.Keys(w.names)) })
+		defer c.do(func() { c.removeWatch(w, maps.Keys(w.names)) })
 		for {
 			ev, err := w.next(ctx, c.ctx)
 			if !yield(ev, err) || err != nil {

@@ -18,10 +18,10 @@ var real = transports{
 	grpc: func(r remote) (client.Transport, error) {
 		o := client.GRPCOptions{Credentials: r.credentials, Delta: r.delta, PerType: r.perType}
 		for _, c := range r.perRPC {
-			o.Dial = append(o.Dial, grpc.WithPerRPCCredentials(c))
+			o.DialOptions = append(o.DialOptions, grpc.WithPerRPCCredentials(c))
 		}
 		if r.authority != "" {
-			o.Dial = append(o.Dial, grpc.WithAuthority(r.authority))
+			o.DialOptions = append(o.DialOptions, grpc.WithAuthority(r.authority))
 		}
 		return client.GRPC(r.target, o)
 	},

@@ -49,7 +49,7 @@ func TestRealClient_CLI1_CLI2_CLI3(t *testing.T) {
 	go func() { defer close(done); _ = g.Serve(l) }()
 	t.Cleanup(func() { g.Stop(); <-done })
 	transport, err := client.GRPC("passthrough:///server", client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: true,
-		Dial: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })}})
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (t *transport) why(ctx context.Context, err error) error {
 		err = e.Err
 	}
 	if strings.Contains(err.Error(), "connection refused") {
-		return fmt.Errorf("nobody listens there: %w", err)
+		return fmt.Errorf("no server listens there: %w", err)
 	}
 	return err
 }

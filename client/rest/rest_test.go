@@ -363,7 +363,7 @@ func TestErrors(t *testing.T) {
 		defer tr.Close()
 		s, _ := tr.Open(t.Context(), xds.Cluster)
 		s.Send(&xds.Request{})
-		if _, err := s.Recv(); err == nil || !strings.HasPrefix(err.Error(), tr.String()+": nobody listens there: ") {
+		if _, err := s.Recv(); err == nil || !strings.HasPrefix(err.Error(), tr.String()+": no server listens there: ") {
 			t.Error(err)
 		}
 	})

@@ -61,7 +61,7 @@ func overServer(t *testing.T, delta bool) {
 	defer func() { g.Stop(); <-done }()
 
 	transport, err := client.GRPC("passthrough:///server", client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: delta,
-		Dial: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })}})
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ type fakeFollower struct {
 	*fake
 	bell  chan struct{}
 	names map[string]bool
-	news  []client.News
+	news  []client.TypeEvents
 }
 
 func (w *fakeFollower) C() <-chan struct{}    { return w.bell }
@@ -80,14 +80,14 @@ func (w *fakeFollower) Remove(typ *xds.Type, names ...string) {
 }
 
 func (w *fakeFollower) put(name string, e client.Event) {
-	w.news = append(w.news, client.News{Type: ref(name).Type, Events: []client.Event{e}})
+	w.news = append(w.news, client.TypeEvents{Type: ref(name).Type, Events: []client.Event{e}})
 	select {
 	case w.bell <- struct{}{}:
 	default:
 	}
 }
 
-func (w *fakeFollower) Take() (all []client.News) {
+func (w *fakeFollower) Take() (all []client.TypeEvents) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all, w.news = w.news, nil

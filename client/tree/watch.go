@@ -24,7 +24,7 @@ func Watch(ctx context.Context, c *client.Client, listener string, o Options) it
 type follower interface {
 	Add(t *xds.Type, names ...string) error
 	Remove(t *xds.Type, names ...string)
-	Take() []client.News
+	Take() []client.TypeEvents
 	C() <-chan struct{}
 	Done() <-chan struct{}
 	Close()

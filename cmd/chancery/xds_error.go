@@ -71,7 +71,7 @@ var symptoms = []symptom{
 		hint: "--tls-server-name NAME says which name the server's certificate has"},
 	{texts: []string{"certificate required", "bad certificate", "tls: unknown certificate authority", "tls: handshake failure"}, tls: "yes",
 		hint: "the server wants a client certificate that it trusts: --tls-cert, --tls-key"},
-	{texts: []string{"connection refused", "no such file or directory"}, says: "nobody listens there", hint: "is the server running, and is that its address?"},
+	{texts: []string{"connection refused", "no such file or directory"}, says: "no server listens there", hint: "is the server running, and is that its address?"},
 	{texts: []string{"no such host", "produced zero addresses", "server misbehaving"}, says: "there is no such host", hint: "is its name right?"},
 }
 

@@ -25,7 +25,7 @@ func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
 	if s.rest {
 		return s.polls(conf, types)
 	}
-	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.delta, PerType: s.perType, Name: nameIn(types), Dial: []grpc.DialOption{grpc.WithNoProxy()}}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.delta, PerType: s.perType, ResourceName: nameIn(types), DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
 	if conf != nil {
 		o.Credentials = credentials.NewTLS(conf)
 	}

@@ -85,7 +85,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Who is killed leaves the socket behind: nobody listens there, and the next one does.
+// Who is killed leaves the socket behind: no server listens there, and the next one does.
 func TestKilled(t *testing.T) {
 	folder := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(folder, name))

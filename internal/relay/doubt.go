@@ -123,6 +123,6 @@ func (s *Source) passUp(now time.Time) {
 	again := s.doubts.set(s.opts.Refused())
 	for _, url := range slices.Sorted(maps.Keys(again)) {
 		s.passed = now
-		s.follow.Doubt(xds.TypeOf(url), again[url]...)
+		s.follow.Recheck(xds.TypeOf(url), again[url]...)
 	}
 }

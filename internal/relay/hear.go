@@ -27,7 +27,7 @@ func (c *change) add(k *kind) {
 }
 
 // hear takes in what the client tells of a type.
-func (s *Source) hear(news client.News, c *change) {
+func (s *Source) hear(news client.TypeEvents, c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.types[news.Type.URL]

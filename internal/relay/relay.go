@@ -157,7 +157,7 @@ func (s *Source) step() {
 	}
 	for _, k := range s.waits() {
 		c.add(k)
-		k.standing.reach(!s.follow.Away(k.typ)) // of what does not exist no event says so
+		k.standing.reach(!s.follow.Unreachable(k.typ)) // of what does not exist no event says so
 	}
 	s.commit(&c)
 	s.passUp(now)

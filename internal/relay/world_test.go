@@ -195,7 +195,7 @@ func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*x
 		check = func(r *xds.Resource) error { return w.src.Check(r) }
 	}
 	tr, err := client.GRPC("passthrough:///up", client.GRPCOptions{
-		Credentials: insecure.NewCredentials(), Delta: delta, Dial: []grpc.DialOption{grpc.WithContextDialer(up.dial)},
+		Credentials: insecure.NewCredentials(), Delta: delta, DialOptions: []grpc.DialOption{grpc.WithContextDialer(up.dial)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What the loop tells Metrics and the log.
+// This file reports to Metrics and the log. The loop calls it.
 
-// tell tells Metrics, whose panic is no business of the loop.
-func (c *Client) tell(f func(Metrics)) {
+// report calls f with the Metrics, if any. A panic of Metrics does not stop the loop.
+func (c *Client) report(f func(Metrics)) {
 	if c.cfg.Metrics == nil {
 		return
 	}
@@ -23,7 +23,7 @@ func (c *Client) tell(f func(Metrics)) {
 
 func metricType(t *xds.Type) string { return strings.TrimPrefix(t.URL, "type.googleapis.com/") }
 
-// connecting tells that a stream is opened: "set to 1 when the stream is initially created"
+// connecting reports the first stream to a server: "set to 1 when the stream is initially created"
 // (gRFC A78).
 func (c *Client) connecting(u *upstream) {
 	if !u.tried {
@@ -32,14 +32,14 @@ func (c *Client) connecting(u *upstream) {
 	}
 }
 
-// connected tells whether a server can be reached. "A server goes unhealthy when we have a
+// connected reports whether a server can be reached. "A server goes unhealthy when we have a
 // connectivity failure or when the ADS stream fails without seeing a response message" (A78).
 func (c *Client) connected(u *upstream, yes bool) {
 	if u.healthy == yes {
 		return
 	}
 	u.healthy = yes
-	c.tell(func(m Metrics) {
+	c.report(func(m Metrics) {
 		if !yes {
 			m.ServerFailure(u.uri)
 		}
@@ -47,10 +47,10 @@ func (c *Client) connected(u *upstream, yes bool) {
 	})
 }
 
-// disconnected tells that nothing of a server is watched any more.
+// disconnected reports that no resource of a server is watched any more.
 func (c *Client) disconnected(u *upstream) {
 	if u.healthy {
-		c.tell(func(m Metrics) { m.Connected(u.uri, false) })
+		c.report(func(m Metrics) { m.Connected(u.uri, false) })
 	}
 }
 
@@ -59,53 +59,53 @@ type gaugeKey struct {
 	gauge          gauge
 }
 
-// tellGauges tells how many resources there are, where that has changed.
-func (c *Client) tellGauges() {
+// reportGauges reports the changed numbers of resources.
+func (c *Client) reportGauges() {
 	if c.cfg.Metrics == nil {
 		return
 	}
 	for _, a := range c.authorities {
 		for url, t := range a.tables {
 			for g := uncounted + 1; g < gauges; g++ {
-				c.tellGauge(gaugeKey{a.name, url, g}, t.counts[g], t.typ)
+				c.reportGauge(gaugeKey{a.name, url, g}, t.counts[g], t.typ)
 			}
 		}
 	}
 }
 
-func (c *Client) tellGauge(k gaugeKey, n int, t *xds.Type) {
+func (c *Client) reportGauge(k gaugeKey, n int, t *xds.Type) {
 	if was, told := c.gauges[k]; was == n && (told || n == 0) {
 		return
 	}
 	c.gauges[k] = n
-	c.tell(func(m Metrics) { m.Resources(k.authority, gaugeNames[k.gauge], metricType(t), n) })
+	c.report(func(m Metrics) { m.Resources(k.authority, gaugeNames[k.gauge], metricType(t), n) })
 }
 
-// forget tells that nothing of a type is watched any more.
-func (c *Client) forget(a *authority, t *table) {
+// forgetGauges reports zeros for a type that is not watched any more.
+func (c *Client) forgetGauges(a *authority, t *table) {
 	for g := uncounted + 1; g < gauges; g++ {
 		k := gaugeKey{a.name, t.typ.URL, g}
 		if c.gauges[k] != 0 {
-			c.tellGauge(k, 0, t.typ)
+			c.reportGauge(k, 0, t.typ)
 		}
 		delete(c.gauges, k)
 	}
 }
 
-// A refusalLog keeps the log short of a server that sends the same nonsense again and again.
+// A refusalLog limits the log lines about a server that repeats an invalid response.
 type refusalLog struct {
-	at   time.Time // of the last line
-	wait time.Duration
-	left int // refusals that made no line
+	at      time.Time // time of the last line
+	wait    time.Duration
+	omitted int // refusals without a line since then
 }
 
 const (
 	refusalFirst = time.Second
-	refusalMost  = 10 * time.Minute
+	refusalMax   = 10 * time.Minute
 )
 
-// logRefused logs that a response was refused: each time in the beginning, then ever less often,
-// until a minute passes without.
+// logRefused logs a refused response. Repeated refusals are logged at growing intervals, until there is
+// none for a minute.
 func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 	key := l.up.uri + " " + typeURL(resp.Type)
 	r := c.refusals[key]
@@ -114,13 +114,13 @@ func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 		r = &refusalLog{}
 		c.refusals[key] = r
 	case c.now.Sub(r.at) < r.wait:
-		r.left++
+		r.omitted++
 		return
 	}
 	if c.now.Sub(r.at) > r.wait+time.Minute {
 		r.wait = 0
 	}
 	c.log.Warn("resources of an xDS server are refused", slog.String("server", l.up.uri), slog.String("type", resp.Type.String()),
-		slog.String("version", resp.Version), slog.Any("error", err), slog.Int("left_out", r.left))
-	r.at, r.left, r.wait = c.now, 0, min(max(2*r.wait, refusalFirst), refusalMost)
+		slog.String("version", resp.Version), slog.Any("error", err), slog.Int("left_out", r.omitted))
+	r.at, r.omitted, r.wait = c.now, 0, min(max(2*r.wait, refusalFirst), refusalMax)
 }

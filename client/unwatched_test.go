@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func shelfNames(s *shelf) (names []string) {
+func shelfNames(s *unwatched) (names []string) {
 	for _, of := range s.types {
 		for name := range of.names {
 			names = append(names, name)
@@ -19,14 +19,14 @@ func shelfNames(s *shelf) (names []string) {
 	return names
 }
 
-// What is on the shelf of a disk, by name and by alias (CLI-11).
-func TestShelf(t *testing.T) {
+// Resources without a watch, by name and by alias (CLI-11).
+func TestUnwatchedResources(t *testing.T) {
 	res := func(name string, bytes int, aliases ...string) *xds.Resource {
 		r := xds.NewResource(xds.Cluster, name, []byte(strings.Repeat("x", bytes)))
 		r.Aliases = aliases
 		return r
 	}
-	want := func(t *testing.T, s *shelf, names ...string) {
+	want := func(t *testing.T, s *unwatched, names ...string) {
 		t.Helper()
 		if got := shelfNames(s); !slices.Equal(got, names) {
 			t.Errorf("shelf has %q, want %q", got, names)
@@ -34,7 +34,7 @@ func TestShelf(t *testing.T) {
 		bytes := 0
 		for _, of := range s.types {
 			for _, p := range of.names {
-				if p.at != nil {
+				if p.element != nil {
 					bytes += size(p.Resource)
 				}
 			}
@@ -43,13 +43,13 @@ func TestShelf(t *testing.T) {
 			t.Errorf("%d bytes are counted, want %d", s.bytes, bytes)
 		}
 	}
-	const part = maxShelf/4 - 300
+	const part = maxUnwatched/4 - 300
 
 	t.Run("an alias hides no resource that is called so, in either order", func(t *testing.T) {
 		for range 2 {
 			a, b := res("a", 1, "b"), res("b", 1)
 			for _, list := range [][]*xds.Resource{{a, b}, {b, a}} {
-				var s shelf
+				var s unwatched
 				for _, r := range list {
 					s.put(r)
 				}
@@ -67,22 +67,22 @@ func TestShelf(t *testing.T) {
 	})
 
 	t.Run("who goes takes its own aliases along, and no others", func(t *testing.T) {
-		var s shelf
+		var s unwatched
 		a, b := res("a", 1, "x", "y"), res("b", 1, "x")
 		s.put(a)
 		s.put(b)
 		s.drop(a)
-		if of := s.of(xds.Cluster); of.aliases["x"] != b || len(of.aliases) != 1 {
+		if of := s.ofType(xds.Cluster); of.aliases["x"] != b || len(of.aliases) != 1 {
 			t.Errorf("%v", of.aliases)
 		}
 		s.put(res("b", 1))
-		if of := s.of(xds.Cluster); len(of.aliases) != 0 {
+		if of := s.ofType(xds.Cluster); len(of.aliases) != 0 {
 			t.Errorf("%v", of.aliases)
 		}
 	})
 
 	t.Run("the oldest leaves a full shelf, and one that is too large leaves by itself", func(t *testing.T) {
-		var s shelf
+		var s unwatched
 		for i := range 4 {
 			if gone := s.put(res(fmt.Sprint(i), part)); gone != 0 {
 				t.Errorf("%d: %d have gone", i, gone)
@@ -95,16 +95,16 @@ func TestShelf(t *testing.T) {
 			t.Errorf("%d have gone", gone)
 		}
 		want(t, &s, "1", "3", "4")
-		if gone := s.put(res("5", maxShelf)); gone != 1 {
+		if gone := s.put(res("5", maxUnwatched)); gone != 1 {
 			t.Errorf("%d have gone", gone)
 		}
 		want(t, &s, "1", "3", "4")
 	})
 
 	t.Run("what the last run has left has no limit, until its time is over", func(t *testing.T) {
-		var s shelf
+		var s unwatched
 		for i := range 9 {
-			s.leave(res(fmt.Sprint("left", i), part))
+			s.addFromLastRun(res(fmt.Sprint("left", i), part))
 		}
 		if gone := s.put(res("new", part)); gone != 0 || len(shelfNames(&s)) != 10 {
 			t.Errorf("%d have gone", gone)
@@ -114,10 +114,10 @@ func TestShelf(t *testing.T) {
 		}
 		want(t, &s)
 		for i := range 9 {
-			s.leave(res(fmt.Sprint("left", i), part))
+			s.addFromLastRun(res(fmt.Sprint("left", i), part))
 		}
 		s.put(res("new", part))
-		if gone := s.limit(); gone != 6 || len(shelfNames(&s)) != 4 {
+		if gone := s.limitLastRun(); gone != 6 || len(shelfNames(&s)) != 4 {
 			t.Errorf("%d have gone, %q stay", gone, shelfNames(&s))
 		}
 		if len(s.take(xds.Cluster, "new")) != 1 {

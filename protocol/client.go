@@ -101,7 +101,8 @@ type verdict struct {
 // NewClient returns a client without subscriptions and without a stream.
 func NewClient(v xds.Variant, opts ClientOptions) *Client {
 	if opts.Timeout == 0 {
-		if opts.Timeout = 15 * time.Second; opts.Transient {
+		opts.Timeout = 15 * time.Second
+		if opts.Transient {
 			opts.Timeout *= 2
 		}
 	}

@@ -87,7 +87,8 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 		req.Names, w.nameless = []string{xds.Wildcard}, false
 		return
 	}
-	if w.nameless = w.nameless && w.everything(); !w.nameless {
+	w.nameless = w.nameless && w.everything()
+	if !w.nameless {
 		req.Names = w.asking()
 	}
 	c.tellAll(w, first)
@@ -168,7 +169,8 @@ func (c *Client) tellAll(w *clientType, first bool) {
 	}
 	for _, name := range names {
 		n := w.names[name]
-		if w.tell(name, n); !n.asked {
+		w.tell(name, n)
+		if !n.asked {
 			dropped = append(dropped, name)
 		} else if !first {
 			c.await(w, name, n)

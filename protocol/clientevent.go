@@ -81,7 +81,8 @@ func (c *Client) Events() iter.Seq[ClientEvent] {
 		for len(c.events) > 0 {
 			e := c.events[0]
 			c.events[0] = ClientEvent{}
-			if c.events = c.events[1:]; !yield(e) {
+			c.events = c.events[1:]
+			if !yield(e) {
 				return
 			}
 		}
@@ -91,7 +92,8 @@ func (c *Client) Events() iter.Seq[ClientEvent] {
 
 // tellOf tells of a step of a name. A resource is told to all who find it.
 func (c *Client) tellOf(w *clientType, e ClientEvent) {
-	if e.Type = w.typ; e.Asked == nil {
+	e.Type = w.typ
+	if e.Asked == nil {
 		if e.Resource != nil {
 			e.Asked = w.askers(e.Name, e.Resource)
 		} else if n := w.names[e.Name]; n != nil && n.asked {

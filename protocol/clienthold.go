@@ -101,7 +101,8 @@ func (w *clientType) lacking(name string, n *clientName) {
 // of those told hears that it is gone.
 func (c *Client) over(w *clientType, name string, n *clientName, why error, told ...*xds.Resource) {
 	f := n.fault
-	if n.fault = nil; f == nil || len(f.by) == 0 {
+	n.fault = nil
+	if f == nil || len(f.by) == 0 {
 		return
 	}
 	hears := map[string]bool{}
@@ -120,7 +121,8 @@ func (c *Client) over(w *clientType, name string, n *clientName, why error, told
 	for _, s := range f.by {
 		w.unspoil(s, name)
 		x := w.names[s]
-		if w.lacking(s, x); x.asked && !hears[s] {
+		w.lacking(s, x)
+		if x.asked && !hears[s] {
 			asked = append(asked, s)
 		}
 	}
@@ -361,7 +363,8 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 		}
 		return true
 	})
-	if w.tidy(name, n); len(asked) > 0 {
+	w.tidy(name, n)
+	if len(asked) > 0 {
 		c.tellOf(w, ClientEvent{Kind: Refused, Name: name, Resource: n.res, Err: err, Asked: asked})
 	}
 }

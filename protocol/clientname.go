@@ -84,7 +84,8 @@ func (w *clientType) name(name string) *clientName {
 	n := w.names[name]
 	if n == nil {
 		n = &clientName{}
-		if w.names[name] = n; name == xds.Wildcard {
+		w.names[name] = n
+		if name == xds.Wildcard {
 			w.all = n
 		}
 	}
@@ -109,7 +110,8 @@ func (w *clientType) tidy(name string, n *clientName) {
 				w.unspoil(s, name)
 			}
 		}
-		if delete(w.names, name); name == xds.Wildcard {
+		delete(w.names, name)
+		if name == xds.Wildcard {
 			w.all = nil
 		}
 	}
@@ -233,7 +235,8 @@ func put(m map[string]map[string]bool, s, name string) {
 }
 
 func take(m map[string]map[string]bool, s, name string) {
-	if delete(m[s], name); len(m[s]) == 0 {
+	delete(m[s], name)
+	if len(m[s]) == 0 {
 		delete(m, s)
 	}
 }

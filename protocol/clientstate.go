@@ -65,7 +65,8 @@ func (n *clientName) status(w *clientType, name string) ClientStatus {
 func (n *clientName) state(w *clientType, name string) ClientState {
 	s := ClientState{Name: name, Status: n.status(w, name), Resource: n.res}
 	if n.res != nil {
-		if s.Version, s.Updated = n.version, n.since.time(); w.delta {
+		s.Version, s.Updated = n.version, n.since.time()
+		if w.delta {
 			s.Version = n.res.Version
 		}
 	}

@@ -29,7 +29,8 @@ func (c *Client) Receive(resp *xds.Response) error {
 		// refused, was given up, or never came is missing still.
 		again := w.version == resp.Version
 		w.exact = w.steady && (again && w.exact || !beats(resp) && (!again || w.typ.FullState))
-		if w.version = resp.Version; c.opts.DropOnError && (len(resp.Errors) > 0 || resp.Changes != nil && len(resp.Missing) > 0) {
+		w.version = resp.Version
+		if c.opts.DropOnError && (len(resp.Errors) > 0 || resp.Changes != nil && len(resp.Missing) > 0) {
 			w.exact = false // something was given up
 		}
 	}
@@ -71,7 +72,8 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 	}
 	for _, names := range [][]string{changes.Removed, changes.Absent} {
 		for _, name := range names {
-			if name = xds.CanonicalName(name); in.seen(name) == seenNever {
+			name = xds.CanonicalName(name)
+			if in.seen(name) == seenNever {
 				in.see(name, seenOnce) // it may be there many times
 				c.remove(w, name, nil)
 			}
@@ -158,7 +160,8 @@ func (in *intake) find(r *xds.Resource) (n *clientName) {
 		in.at++
 		return rows[in.at-1]
 	}
-	if n = in.w.names[xds.CanonicalName(r.Name)]; n != nil {
+	n = in.w.names[xds.CanonicalName(r.Name)]
+	if n != nil {
 		in.at = int(n.place) + 1 // others went or came before it
 	}
 	return n
@@ -180,7 +183,8 @@ func (in *intake) count(c *xds.Changes) {
 		in.see(name, min(in.seen(name)+1, seenTwice))
 	}
 	for _, name := range c.Removed {
-		if name = xds.CanonicalName(name); in.seen(name) != seenNever {
+		name = xds.CanonicalName(name)
+		if in.seen(name) != seenNever {
 			in.see(name, seenClash)
 		}
 	}
@@ -260,7 +264,8 @@ func (in *intake) row(i int, name string) (*clientName, uint64) {
 }
 
 func (in *intake) put(i int, n *clientName) {
-	if in.rows[i] = n; n != nil {
+	in.rows[i] = n
+	if n != nil {
 		n.place = int32(i)
 	}
 }

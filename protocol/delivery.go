@@ -166,7 +166,8 @@ func (d *delivery) unlisted(yield func(string, item) bool) {
 func (d *delivery) keepUnlisted() bool {
 	var items []item
 	for _, it := range d.unlisted {
-		if it.older = true; !it.tellsNothing() {
+		it.older = true
+		if !it.tellsNothing() {
 			items = append(items, it)
 		}
 	}
@@ -305,7 +306,8 @@ func (u *subscription) join(a, b *delivery) cargo {
 		for was, is := range b.from.Since(a.to) { // the client was told nothing of these
 			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
 				it := item{name: name, older: true}
-				if it.is = a.carries(name); it.is != nil {
+				it.is = a.carries(name)
+				if it.is != nil {
 					it.was = a.before(name)
 				}
 				c.items = append(c.items, it)

@@ -36,7 +36,8 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 		c := t.Since(u.base)
 		if u.anew && u.base.Len() > 0 {
 			removed := c.Removed
-			if c = t.Since(nil); len(removed) > 0 { // else as other streams are told it
+			c = t.Since(nil)
+			if len(removed) > 0 { // else as other streams are told it
 				c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
 			}
 		}
@@ -125,7 +126,8 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		// No name finds it any more.
 		return nil, (e.told != absent || (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)) && l == nil
 	}
-	if r = t.Lookup(e.name); !u.shows(r) || l != nil {
+	r = t.Lookup(e.name)
+	if !u.shows(r) || l != nil {
 		r = nil
 	}
 	switch {

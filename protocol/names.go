@@ -34,7 +34,8 @@ func (e *entry) had(is *xds.Stamp) { e.told, e.sent = is, true }
 
 // finds notes that the name finds others: what there is to say is said of these.
 func (e *entry) finds() {
-	if e.again = false; e.told == absent {
+	e.again = false
+	if e.told == absent {
 		e.told = others
 	}
 }
@@ -186,7 +187,8 @@ func (l *names) remove(name string) {
 		return
 	}
 	l.count--
-	if l.chunks[c] = slices.Delete(l.chunks[c], i, i+1); len(l.chunks[c]) == 0 {
+	l.chunks[c] = slices.Delete(l.chunks[c], i, i+1)
+	if len(l.chunks[c]) == 0 {
 		l.chunks = slices.Delete(l.chunks, c, c+1)
 	}
 }

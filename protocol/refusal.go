@@ -84,7 +84,8 @@ func list(items []item, nonce uint64, retold bool) refusal {
 // count looks at what it has.
 func (r *refusal) count() {
 	for name, it := range r.members {
-		if r.left++; it.lapsed {
+		r.left++
+		if it.lapsed {
 			r.lapsed = append(r.lapsed, name)
 		}
 	}
@@ -106,7 +107,8 @@ func merge(a, b refusal) refusal {
 	}
 	r := list(items, b.nonce, a.retold && b.retold)
 	few := b.out
-	if r.out = a.out; len(r.out) < len(few) {
+	r.out = a.out
+	if len(r.out) < len(few) {
 		r.out, few = few, r.out
 	}
 	for name, given := range few {

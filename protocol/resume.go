@@ -231,7 +231,8 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:
 			n := several[st.Name]
-			if several[st.Name]++; n == len(kept) {
+			several[st.Name]++
+			if n == len(kept) {
 				kept = append(kept, nil)
 			}
 			kept[n] = append(kept[n], item{name: st.Name, was: told, is: st})
@@ -285,7 +286,8 @@ func proven(lately []*xds.Table, version string) *World {
 					gone = append(gone, old)
 				}
 			}
-			if next = before.Versions(); len(gone) >= mostGone {
+			next = before.Versions()
+			if len(gone) >= mostGone {
 				break
 			}
 		}
@@ -414,7 +416,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		expires := current && s.ttl && r.TTL > 0 // nobody knows how soon
 		var told *xds.Stamp
 		if current {
-			if told = r.Stamp; !r.OnDemand {
+			told = r.Stamp
+			if !r.OnDemand {
 				matched++
 			}
 		} else {

@@ -89,7 +89,8 @@ func (u *subscription) unmark(names map[string]wait) {
 // relisted makes the list a part of what it was, which stands at its beginning.
 func (u *subscription) relisted(dirty []string) {
 	clear(u.dirty[len(dirty):])
-	if u.dirty = dirty; len(dirty) == 0 {
+	u.dirty = dirty
+	if len(dirty) == 0 {
 		u.dirty = nil
 	}
 }
@@ -151,7 +152,8 @@ func (s *Session) markAll(u *subscription) {
 // what is lost and stays for a while, and of the rest what differs.
 func (s *Session) prepare(u *subscription) {
 	t, blocked := s.table(u.typ), s.blocked(u)
-	if s.rouse(u); blocked {
+	s.rouse(u)
+	if blocked {
 		u.wake()
 	}
 	switch {
@@ -176,7 +178,8 @@ func (s *Session) prepare(u *subscription) {
 		if e == nil || !e.dirty {
 			continue
 		}
-		if e.dirty = s.lists(u, t, e) || s.hopes(u, t, e); e.dirty {
+		e.dirty = s.lists(u, t, e) || s.hopes(u, t, e)
+		if e.dirty {
 			dirty = append(dirty, n)
 		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
 			// It is not decided whether it exists. If it does its route will find it.
@@ -185,7 +188,8 @@ func (s *Session) prepare(u *subscription) {
 		}
 	}
 	u.relisted(dirty)
-	if u.looked = 0; blocked {
+	u.looked = 0
+	if blocked {
 		u.looked = len(dirty)
 	}
 }
@@ -234,12 +238,14 @@ func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 		u.waitNoMore()
 		return false
 	}
-	if u.stalled = s.blocked(u); u.stalled {
+	u.stalled = s.blocked(u)
+	if u.stalled {
 		u.wake()
 		u.waiting.blocked()
 		return false
 	}
-	if s.rouse(u); u.waiting.rests() {
+	s.rouse(u)
+	if u.waiting.rests() {
 		if len(u.dirty)+len(u.waiting.roused) == 0 {
 			return false
 		}

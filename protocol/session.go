@@ -194,8 +194,11 @@ func (s *Session) Receive(req xds.Request) error {
 		u.moveAll()
 		s.retain(u, nil) // what it brought and the view has lost is kept from now on
 		s.warming(u)
-	} else if s.narrow(u); req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
-		u.settle(s, req)
+	} else {
+		s.narrow(u)
+		if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
+			u.settle(s, req)
+		}
 	}
 	s.scope(u)
 	if u.idle() {
@@ -386,7 +389,8 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	s.withdraw() // what nothing refers to goes with the first response
 	var more, goOn bool
 	for again := true; again; again = s.withdraw() || more {
-		if more, goOn = s.round(yield); !goOn {
+		more, goOn = s.round(yield)
+		if !goOn {
 			return
 		}
 	}
@@ -437,7 +441,8 @@ func (s *Session) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		events := s.events
 		// A step has about as many as the one before, but the first has more than others.
-		if s.events = s.events[:0]; cap(events) > manyEvents || cap(events) > 2*len(events) {
+		s.events = s.events[:0]
+		if cap(events) > manyEvents || cap(events) > 2*len(events) {
 			s.events = nil
 		}
 		for i := range events {

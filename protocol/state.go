@@ -322,7 +322,8 @@ func (o *outlook) state(name string) NameState {
 		n.State = StateDue
 	case d != nil && has:
 		// What only a delivery told that is not listed any more has no nonce.
-		if n.State, n.Since = StateSent, d.sent; p != nil && d.tells(name, d.carries(name)) {
+		n.State, n.Since = StateSent, d.sent
+		if p != nil && d.tells(name, d.carries(name)) {
 			n.Nonce = nonceOf(p.nonce)
 		}
 	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)): // here, or on an earlier stream; what is gone, and no response can say so, is absent

@@ -140,7 +140,8 @@ func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []strin
 	u.anew, u.dirty = false, nil
 	for _, n := range listed {
 		if e := u.entry(n); e != nil {
-			if e.dirty = false; u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
+			e.dirty = false
+			if u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
 				u.mark(e)
 			}
 		}

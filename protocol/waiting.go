@@ -156,7 +156,8 @@ func (s *Session) rest(u *subscription, d *diff) {
 		return
 	}
 	w.roused = nil
-	if w.rest = u.stated == ""; !w.rest { // what is stated may turn out to be all
+	w.rest = u.stated == ""
+	if !w.rest { // what is stated may turn out to be all
 		w.behind = nil
 		return
 	}
@@ -223,7 +224,8 @@ func (s *Session) spread(v *subscription) {
 			continue
 		}
 		first, warms := v.typ.Is(u.typ.After), v.typ.Is(u.typ.After.Warms)
-		if v.heeded = v.heeded || first || warms; !first && !warms || len(names) == 0 {
+		v.heeded = v.heeded || first || warms
+		if !first && !warms || len(names) == 0 {
 			continue
 		}
 		if len(names) > len(w.waits) {
@@ -408,7 +410,8 @@ func (s *Session) wait(u *subscription, d *diff) {
 		if w.rest { // it may be looked at twice before it rests, for removals come last
 			w.drop(n.name)
 		}
-		if w.waits[n.name] = fresh[i]; w.behind != nil && !roused[n.name] {
+		w.waits[n.name] = fresh[i]
+		if w.behind != nil && !roused[n.name] {
 			s.putBehind(u, n.name)
 		}
 		w.endsBy(fresh[i])

@@ -501,7 +501,8 @@ func (u *subscription) name(e *entry, named bool) {
 		return
 	}
 	was := u.wants(e)
-	if e.named = named; named {
+	e.named = named
+	if named {
 		u.named++
 		u.regain(e.name)
 	} else {
@@ -514,7 +515,8 @@ func (u *subscription) name(e *entry, named bool) {
 // notice notes that the interest in a name may have moved.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
-	if u.stir(e.name); u.waiting.resting(e.name) {
+	u.stir(e.name)
+	if u.waiting.resting(e.name) {
 		u.mark(e)
 	}
 	switch is := u.wants(e); {

@@ -387,7 +387,8 @@ func (s *Session) departed(u *subscription, name string) {
 // have been silent for too long. A stream of one type hears nothing of the
 // others: "eventual consistency" has to do.
 func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
-	if l.due = (time.Time{}); l.since.IsZero() { // not when it was found: that depends on hints
+	l.due = time.Time{}
+	if l.since.IsZero() { // not when it was found: that depends on hints
 		l.since = s.now
 	}
 	wait := func(until time.Time) bool {

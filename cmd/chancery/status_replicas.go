@@ -28,7 +28,7 @@ func printReplicas(w io.Writer, s *adminapi.Status) {
 		if away == 1 {
 			does = "does"
 		}
-		fmt.Fprintf(w, ", %s of which %s not answer: their clients are not counted", number(away), does)
+		fmt.Fprintf(w, "; %s %s not answer: their clients are not counted", number(away), does)
 	}
 	if s.Unsure != "" {
 		fmt.Fprintf(w, "; there may be others: %s", printable.Line(s.Unsure))

@@ -218,7 +218,7 @@ func TestStatusOfAll(t *testing.T) {
 		}
 	}
 	out, _, _ = s.command(0, "status")
-	if silent != 1 || !strings.Contains(out, "1 of which does not answer") {
+	if silent != 1 || !strings.Contains(out, "; 1 does not answer") {
 		t.Errorf("%d do not answer: %s", silent, out)
 	}
 	t.Log(out)

@@ -1,189 +1,178 @@
-// Package protocol is the xDS transport protocol as a pair of pure state
-// machines: [Session] is the server's half of one stream, [Client] the client's.
-// Nothing here starts a goroutine, takes a lock, reads a clock or performs I/O.
+// Package protocol implements the xDS transport protocol as two pure state machines: [Session]
+// is the server side of one stream, [Client] is the client side across streams. The package
+// starts no goroutine, takes no lock, reads no clock and performs no I/O.
 //
-// # In and out
+// # Inputs and outputs of a session
 //
-// Inputs are [Session.Receive] (a request), [Session.Change] (a new view, and the
-// names that may differ) and [Session.Advance] (the time). After each, drain
-// [Session.Responses], [Session.Events] and [Session.Interests], and come back at
-// the [Session.Deadline]. The view is what the client may see: an immutable
-// [xds.View]. A stream that idles gives it back ([Session.Release]), and need not
-// be woken by changes for as long as [Session.Waits] says.
+// Inputs are [Session.Receive] (a request), [Session.Change] (a new view, with the names that may
+// differ) and [Session.Advance] (the time). After each input, drain [Session.Responses],
+// [Session.Events] and [Session.Interests], and call Advance again at [Session.Deadline]. The
+// view is the immutable set of resources that this client may see ([xds.View]). An idle stream
+// releases it ([Session.Release]). No change needs to wake a stream before [Session.Waits].
 //
-// The session keeps what the client was told; a response is the difference
-// between that and the view. State of the world (SotW) and delta are two ways to
-// say the same difference: look for xds.SotW, there are few places.
+// A response is the difference between the view and what the client was told. SotW and delta
+// differ in few places: search for xds.SotW.
 //
-// # Told when sent
+// # Told, and may hold
 //
-// What leaves counts as told at once, for a stream loses nothing and keeps its
-// order (docs/adr/0002). What the client makes of it is remembered beside that,
-// in as much as it may differ:
+// A resource counts as told when it is sent, for a stream loses nothing and keeps its order
+// (docs/adr/0002). Four records list where the client may hold something else:
 //
-//	delivery    sent and unanswered: it may also have what was in force before.
-//	            The states of each message (part) of one:
-//	              unanswered  it has one or the other
-//	              accepted    it has what the message carried
-//	              refused     the message has become a refusal
-//	              passed      SotW: a later one was accepted, which stands for it
-//	            When all parts are answered the delivery is gone. Others are
-//	              superseded  a later one was accepted: nothing waits for this
-//	              stuck       a cluster in it has no assignment: expect no ACK
-//	              joined      the fifth unanswered makes one of the oldest two: of what
-//	                          was before both and what only the older said, one counts;
-//	                          refused, what only that told becomes a refusal, and stays
-//	                          listed until then if the one is answered first (delta)
-//	refusal     refused: it may have applied all, some or none. What it was told to be
-//	            gone it may have, and is told so again with the rest.
-//	              held back   none of its names is sent while all are the same
-//	              retold      one has moved, so all are told again
-//	            A name leaves it when the client accepts what it was told then, or
-//	            gives it up; a refused world when a later world is accepted.
-//	            Of more than 16 two that follow each other become one, old ones first:
-//	            of a name in both, what only the older said is taken for not held.
-//	orphan      SotW cannot tell it that the name is gone: it has it until it
-//	            drops the name
-//	vague       it has something from an earlier stream, and nobody knows what,
-//	            until it accepts what it is told here, or gives it up, name by name;
-//	            15 s for names of which there is nothing to tell
+//	delivery    an unanswered response: the client may also hold the state before it.
+//	            It consists of parts, one for each message. A part is
+//	              unanswered  the client holds the old or the new state
+//	              accepted    the client holds the new state
+//	              refused     the part has become a refusal
+//	              passed      SotW: the ACK of a later response answers this part, too
+//	            It is forgotten when all parts are answered. A delivery may be
+//	              superseded  a later one was accepted: nothing waits for this one
+//	              stuck       a cluster in it has no assignment: no ACK is expected
+//	              joined      it includes an older delivery, as a type lists at most 4
+//	refusal     the content of a NACKed message: the client may have applied all, some or none.
+//	              held back   no name of it is sent while all are unchanged (DELTA-15)
+//	              retold      a name has changed, so all of them are sent again
+//	            A name leaves the refusal when the client accepts it anew or unsubscribes. In
+//	            full state the ACK of a later response ends the refusal. Of more than 16
+//	            refusals, two neighbours are merged.
+//	orphan      SotW without full state cannot remove a name: the client holds it until it
+//	            unsubscribes
+//	vague       the client holds something from an earlier stream, but the content is unknown.
+//	            It ends by name, with an ACK or an unsubscription, or after 15 s if there is
+//	            nothing to send
 //
-// One delivery per type is under way; changes coalesce behind it, for 5 s at most
-// (blocked). In delta, what the client asks for does not wait.
+// Only one delivery of a type is in flight. Changes collect behind it for at most 5 s (blocked).
+// In delta, newly subscribed names do not wait.
 //
-// A name of a type is in one of these states. "Told" is the last row that
-// applies, "may hold" what mayHold yields of it beside what the view has:
+// A name of a type is in one of these states. "Told" is the value of the last row that applies.
+// "May hold" is what mayHold yields in addition to the content of the view:
 //
-//	                       told               may hold       found in
-//	never told             absent             nothing        -
-//	told as the view has   the view's         nothing        base, or entry
-//	differs from the view  the old one        the old one    dirty, or base
-//	waits for a cluster    the old one        the old one    waits, entry
-//	under way              the new one        the old one    deliveries
-//	refused                either             old and new    refusals
-//	lost, and kept         what it was        what it was    leaving, entry
-//	lost, and released     what it was        what it was    leaving, dirty
-//	dropped on its way     absent             what comes     deliveries
-//	told to be gone        absent             the old one    deliveries
-//	  SotW, not full state absent             the old one    orphans
-//	finds other names      others             nothing        matches, entry
+//	                         told               may hold       found in
+//	never told               absent             nothing        -
+//	told as in the view      the view's         nothing        base, or entry
+//	differs from the view    the old one        the old one    dirty, or base
+//	waits for a cluster      the old one        the old one    waits, entry
+//	in flight                the new one        the old one    deliveries
+//	refused                  either             old and new    refusals
+//	removed, kept            as before          as before      leaving, entry
+//	removed, released        as before          as before      leaving, dirty
+//	unsubscribed in flight   absent             the new one    deliveries
+//	told to be removed       absent             the old one    deliveries
+//	  SotW, not full state   absent             the old one    orphans
+//	matches other names      others             nothing        matches, entry
 //
 // # Make before break
 //
-// On an aggregated stream, types wait for each other by name:
+// On an aggregated stream, types wait for each other by name.
 //
-// Who refers (withdraw.go): a resource says in [xds.Stamp] to what it refers; nil
-// is everything, "*" any resource of a type. A name that the view has lost leaves
-// when nothing that the client may hold, and that is not current, refers to it.
-// That is asked of the types that may refer to the type, one by one (referrers):
-// what was refused and not told anew since is firm, all else holds until there is an
-// answer. What nothing refers to goes with the next response, also behind a NACK.
+// Removals (withdraw.go, ADS-3, ADS-8). [xds.Stamp] lists the references of a resource: nil refers
+// to everything, "*" to any resource of a type. A name that the view has lost is removed when
+// nothing refers to it that the client may hold and the view no longer has. That is decided for
+// each referring type (referrers). References of refused resources are firm until the names are
+// sent again. Other references hold until the client answers. A name without references goes
+// with the next response, also behind a NACK.
 //
-// Who waits (order.go): routes, listeners and scopes that refer to a cluster leave
-// when the client has answered for that cluster, and for no other. What was found to
-// wait rests until something moves to which it refers:
+// Order (order.go, ADS-2, ADS-6). Routes, listeners and scopes that refer to a cluster are sent
+// when the client has answered for that cluster; they wait for no other. A waiting name is
+// evaluated again only when something changes that it depends on (waiting.go):
 //
-//	rest    what was found to wait is not looked at again
-//	stir    something has moved of a name for which others may wait
-//	spread  what rests behind such names is made to be looked at
-//	rouse   a name that rests is looked at
-//	wake    all that rests is
+//	rest    the name waits and is not evaluated
+//	stir    note that a name has changed on which others may wait
+//	spread  evaluate the names that depend on stirred names
+//	rouse   evaluate one resting name
+//	wake    evaluate all resting names
 //
-// Assignments wait for nothing: Envoy acknowledges clusters when they are warm, and for
-// that it must be told their assignments again, changed or not (warm.go).
+// Assignments wait for nothing (ADS-7). Envoy ACKs clusters when they are warm, and warming needs
+// their assignments again, changed or not (warm.go, WARM-2).
 //
-// Who is silent: a type that has answered nothing for 15 s is waited for no longer,
-// before a withdrawal or an order; an event Waived says so. A NACK is no silence. A
-// stream of one type hears nothing of the others: what is lost stays for the grace.
+// Silence. If a type answers nothing for 15 s, removals and order no longer wait for it; the event
+// Waived reports that. A NACK is an answer. A stream of one type sees no answers of other types,
+// so it keeps removed names for the grace period.
 //
 // # Resuming
 //
-// The first request of a type may say what the client has (resume.go). Delta states
-// names and versions; SotW a version, under which [Options.Told] knows what the client
-// was told, or which a table of [Options.Recent] has. It is taken over as told. What is
-// not known is vague. A type that a resuming client has not opened yet refers to
-// everything for the grace (5 s); what refers to clusters waits for CDS to open, for
-// 15 s.
+// The first request of a type may state what the client holds (resume.go). Delta states names and
+// versions. SotW states one version: [Options.Told] or a table of [Options.Recent] has its
+// content. Known content counts as told, unknown content is vague. A type that a resuming client
+// has not opened yet refers to everything for the grace period (5 s). Resources that refer to
+// clusters wait up to 15 s for the client to open CDS.
 //
-// # The rooms
+// # Rooms
 //
-// A subscription is one type on one stream. Each of its parts is written to by the files of
-// its room alone, which a test sees to (TestRooms in internal/deps): who wants another room to
-// change asks it, by a verb that is a method there. All may read.
+// A subscription is one type on one stream. Its parts belong to rooms, groups of files. Only the
+// files of a room write to its part (TestRooms in internal/deps), and other files call a method
+// there. All files may read.
 //
-//	want, matching        what the client wants            want.go match.go scope.go
-//	record                what it was told, and the fate   told.go cargo.go delivery.go settle.go
+//	want, matching        what the client subscribes to    want.go match.go scope.go
+//	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go resume.go blamed.go
-//	withdrawing, heed,    what stays, what waits           withdraw.go order.go waiting.go
+//	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
-//	saying                what is to be said next          diff.go say.go tell.go response.go beat.go
+//	saying                what to send next                diff.go say.go tell.go response.go
+//	                                                       beat.go mute.go
 //
-// state.go reads them all, for whoever asks how the client stands (Session.States, NameStates).
+// The rooms share the entries, one row for each name (names.go). state.go reads all rooms to
+// report the state of types and names (Session.States, NameStates).
 //
-// They share the entries, a row for each name (names.go), which have verbs of their own; only
-// who counts its names says that one is named (want.go), matched (match.go) or dirty (say.go,
-// tell.go).
-//
-// session.go leads through them: Receive and Change mark names as dirty, Responses
-// lets each type prepare (find what is lost and what differs), tell what is new in
-// push order, then removals in reverse. Where to change a rule:
+// session.go has the main path: Receive and Change mark names as dirty. Responses prepares each
+// type (finds lost and changed names), then sends news in push order, then removals in reverse.
+// Where to change a rule:
 //
 //	which names a request means        replace, subscribe, unsubscribe (want.go); match (match.go)
-//	what an answer settles             settle, accept, refuse
+//	the effect of an answer            settle, accept, refuse
 //	when nothing may be sent           blocked (say.go)
-//	what is said of a name             owed (diff.go), of a type respond (say.go)
+//	the content to send                owed (diff.go) for a name, respond (say.go) for a type
 //	what counts as held                mayHold, keeps (told.go)
-//	what is kept, and until when       retain and free (withdraw.go)
-//	what waits, and until when         ready and has (order.go)
-//	when that is looked at again       sight (waiting.go)
-//	what ends though nobody answers    blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
-//	                                   beside the rule that it ends; Deadline takes the earliest
-//	what a client has from before      recall (SotW), resume (delta)
+//	which removals wait, how long      retain and free (withdraw.go)
+//	which news wait, how long          ready and has (order.go)
+//	when a wait is evaluated again     sight (waiting.go)
+//	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
+//	                                   next to its rule; Deadline takes the earliest
+//	what a client held before          recall (SotW), resume (delta)
 //
 // # The client
 //
 // A [Client] outlives its streams. Inputs are [Client.Subscribe], [Client.Connected],
-// [Client.Receive] and [Client.Advance], which comes first; after each, drain
-// [Client.Events] and [Client.Requests]. All it knows of a name is one row (clientname.go):
+// [Client.Receive] and [Client.Advance], which comes first. After each, drain [Client.Events] and
+// [Client.Requests]. One row has all that is known of a name (clientname.go):
 //
-//	asked, told    subscribed to; and the server knows. What differs is due. What is held is
-//	               covered by one of the two
-//	res            held under this very name. "*", with delta an alias or a collection, find it
-//	               too; found counts the resources that such a name finds
-//	fault          the newest that the server said cannot be used: it was refused, or the server
-//	               reports an error. What is held stays, except with DropOnError
-//	gone           it finds nothing: the server said so, or nothing in time
-//	timer          held: of its TTL, stream or no stream. Else of its absence: from when the
-//	               request left until anything is heard or the stream ends
+//	asked, told    subscribed to; the server knows it. A difference is due as a request. Each
+//	               resource held is covered by one of the two
+//	res            held under this name. "*" and, with delta, an alias or a collection find it,
+//	               too; found lists the resources that such a name finds
+//	fault          the newest state cannot be used: it was refused, or the server reports an
+//	               error. The resource held stays, except with DropOnError
+//	gone           the name finds nothing: the server reported so, or sent nothing in time
+//	timer          held: its TTL, with or without a stream. Otherwise the wait for the resource,
+//	               from the request to the first word of the server or the end of the stream
 //
 // Where to change a rule:
 //
-//	what is asked, and what is stated of before  clientask.go
-//	what a response means, and its verdict       clienttake.go
-//	what becomes of a name, and who is told      clienthold.go
-//	which names find a resource, what is let go  clientname.go
-//	what ends by time                            clienttime.go
+//	requests, and the versions that a resume states  clientask.go
+//	the meaning of a response, and its verdict       clienttake.go
+//	changes of a name, and their events              clienthold.go
+//	which names find a resource, when it is dropped  clientname.go
+//	timers                                           clienttime.go
 //
-// A client states a version_info only if it has all that the version means, for the names that
-// the stream's first request named. A response costs its size, with delta not what is held. What a
-// server says of names that nobody asked for leaves nothing behind.
+// A client states a version_info only if it holds all that the version means for the names of the
+// stream's first request. A delta response costs its own size, not the number of resources held.
+// A response about names without a subscription leaves nothing behind.
 //
 // # Invariants
 //
-// Each struct has its own at its fields. Tests check them, and these, after each step of each
-// simulated world (Check in export_test.go):
+// Each struct has its invariants at its fields. Tests check them, and these, after each step of
+// each simulated world (Check in export_test.go):
 //
-//   - Subscriptions stand in push order; entries in the order of their names.
-//   - A name has an entry if it is subscribed or scoped, if it is found by such a
-//     name, if it is leaving, or if what was told of it is an exception to base.
-//   - entry.matched counts the sets of matches that have the name.
-//   - aliased has, of each name that is found, the aliases by which it is.
-//   - What an entry was told differs from the view only while it is dirty, rests or
-//     is leaving. So mayHold costs what has changed, and not what there is.
-//   - No delivery that is listed is answered; there are 4 of a type at most, and 16
-//     refusals. unacked: the newest nonce is of the newest delivery.
-//   - A hint only saves work: told which names changed, told nothing, or woken by
-//     its interests, a session says the same.
+//   - Subscriptions are in push order, entries in the order of their names.
+//   - A name has an entry if it is subscribed or scoped, if such a name matches it, if it is
+//     leaving, or if it was told something else than base has.
+//   - entry.matched counts the sets of matches that contain the name.
+//   - aliased has, for each matched name, the aliases that match it.
+//   - The told value of an entry differs from the view only while the entry is dirty, rests or is
+//     leaving. So mayHold costs the number of changes, not of resources.
+//   - Each listed delivery is unanswered. A type has at most 4 deliveries and 16 refusals. While
+//     unacked, the newest nonce belongs to the newest delivery.
+//   - A hint only saves work: with hints, without them, or woken by its interests alone, a
+//     session sends the same.
 //
-// Begin with a transcript in testdata; its story is replayed in these three ways.
+// To begin, read a transcript in testdata. Each one runs in these three ways.
 package protocol

@@ -9,30 +9,29 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An entry is what a session knows of one name of a type, where that is more
-// than "the wildcard covers it, and it was told what the wildcard was told".
+// An entry is what a session knows of one name of a type, beyond the table that the wildcard was
+// told.
 //
-// Invariant: a name has an entry if it is subscribed or scoped, if a subscribed
-// name finds it, if it is leaving, or if what was told of it is an exception to
-// what the wildcard was told.
+// Invariant: a name has an entry if it is subscribed or scoped, if a subscribed name matches it, if
+// it is leaving, or if it was told something else than the wildcard.
 type entry struct {
 	name string
-	told *xds.Stamp // what the client was last told; never nil
+	told *xds.Stamp // what the client was told last: a resource, absent or others; never nil
 
-	matched int32 // how many subscribed names find the resource of this name
+	matched int32 // number of subscribed names that match this resource by alias or collection
 	named   bool  // the client subscribes to it
-	sent    bool  // something was told of it, on this stream or an earlier one
-	again   bool  // tell it again, changed or not
-	dirty   bool  // it may have to be told something; listed in saying.dirty
+	sent    bool  // something was sent for the name, on this stream or an earlier one
+	again   bool  // send it again, changed or not
+	dirty   bool  // something may have to be sent; the name is in saying.dirty
 }
 
-// tell counts it as told what the name is, and nothing is to be told again.
+// tell notes that the client is told this state, and clears again.
 func (e *entry) tell(is *xds.Stamp) { e.told, e.sent, e.again = is, true, false }
 
-// had counts it as told earlier; if it is to be told again, it still is.
+// had notes that the client was told this state earlier; it does not clear again.
 func (e *entry) had(is *xds.Stamp) { e.told, e.sent = is, true }
 
-// finds notes that the name finds others: what there is to say is said of these.
+// finds notes that the name matches other resources: those are sent instead of it.
 func (e *entry) finds() {
 	e.again = false
 	if e.told == absent {
@@ -40,28 +39,28 @@ func (e *entry) finds() {
 	}
 }
 
-// findsNone notes that it finds nothing any more, which the client is to be told.
+// findsNone notes that the name matches nothing any more, and that the client must be told so.
 func (e *entry) findsNone() { e.told, e.again = absent, true }
 
-// repeat says whether it is told again, changed or not.
+// repeat sets whether the name is sent again, changed or not.
 func (e *entry) repeat(again bool) { e.again = again }
 
-// names is a set of entries in the order of their names. It is cut into chunks,
-// so that one entry more or less costs the same however many there are. The zero
-// value is empty. A pointer to an entry holds until the next add or remove.
+// names is a set of entries in the order of their names. It is cut into chunks, so that adding or
+// removing one costs the same for any size. The zero value is empty. A pointer to an entry is valid
+// until the next add or remove.
 type names struct {
-	chunks [][]entry // each with one entry at least, and chunkMax at most
+	chunks [][]entry // each has 1 to chunkMax entries
 	count  int32
 
-	last struct{ chunk, at int32 } // found: names are asked for several times, and in order
+	last struct{ chunk, at int32 } // place of the last hit: callers look names up several times, and in order
 }
 
 const chunkMax = 256
 
 func (l *names) len() int { return int(l.count) }
 
-// find returns the place of a name, or where it would be. It is asked for several
-// times of each name that changes: so it is written out.
+// find returns the place of a name, or the place where it belongs. It is inlined by hand, for it is
+// called several times for each name that changes.
 func (l *names) find(name string) (chunk, at int, ok bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
@@ -75,7 +74,7 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 			}
 		}
 	}
-	lo, hi := 0, len(l.chunks) // of the last chunk that does not begin behind name
+	lo, hi := 0, len(l.chunks) // search the last chunk that begins at or before name
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; l.chunks[mid][0].name <= name {
 			lo = mid
@@ -108,7 +107,7 @@ func (l *names) entry(name string) *entry {
 	return nil
 }
 
-// entries yields all in order. The set must not change meanwhile.
+// entries yields all entries in order. The set must not change meanwhile.
 func (l *names) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, c := range l.chunks {
@@ -121,8 +120,8 @@ func (l *names) entries() iter.Seq[*entry] {
 	}
 }
 
-// add adds entries whose names have none, in any order. Of entries with the same
-// name the last one counts.
+// add adds entries for names that have none, in any order. Of entries with the same name the last
+// one counts.
 func (l *names) add(extra ...entry) {
 	if len(extra) > l.len()/8+8 {
 		l.merge(extra)
@@ -149,7 +148,7 @@ func (l *names) add(extra ...entry) {
 	}
 }
 
-// merge adds many at once.
+// merge is add for many entries.
 func (l *names) merge(extra []entry) {
 	all := make([]entry, 0, l.len()+len(extra))
 	for e := range l.entries() {
@@ -168,7 +167,7 @@ func (l *names) merge(extra []entry) {
 	l.fill(all[:n])
 }
 
-// fill makes the set these entries, which are in order.
+// fill replaces the set by sorted entries.
 func (l *names) fill(all []entry) {
 	l.chunks, l.count = nil, int32(len(all))
 	if len(all) <= chunkMax && len(all) > 0 {
@@ -180,7 +179,7 @@ func (l *names) fill(all []entry) {
 	}
 }
 
-// remove removes the entry of a name, if there is one.
+// remove removes the entry of a name, if it has one.
 func (l *names) remove(name string) {
 	c, i, ok := l.find(name)
 	if !ok {
@@ -193,8 +192,8 @@ func (l *names) remove(name string) {
 	}
 }
 
-// removeFunc removes the entries that which selects. It asks once for each, in
-// order.
+// removeFunc removes the entries for which which returns true. It calls which once for each entry,
+// in order.
 func (l *names) removeFunc(which func(*entry) bool) {
 	removed := false
 	for i, c := range l.chunks {
@@ -224,7 +223,7 @@ func (l *names) removeFunc(which func(*entry) bool) {
 	for _, c := range l.chunks {
 		room += cap(c)
 	}
-	if room > 4*l.len()+chunkMax/8 { // most of it is gone: give the memory back
+	if room > 4*l.len()+chunkMax/8 { // mostly unused: release the memory
 		all := make([]entry, 0, l.len())
 		for e := range l.entries() {
 			all = append(all, *e)

@@ -7,15 +7,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A wildcard of a type that comes under another ("route/host") covers, on an
-// aggregated stream, what is under the names that the stream subscribes to of
-// that type: a collection for each. These are scopes, which are no
-// subscriptions of the client: it cannot drop one of them, nor does it keep one
-// by asking for the same collection.
+// Some types are under another type: VHDS names are "route/host". On an aggregated stream, a
+// wildcard of such a type covers one collection for each name that the stream subscribes to of the
+// type above (OND-4). These collections are its scopes. They are not subscriptions of the client:
+// it cannot drop one, nor keep one by subscribing to the same collection.
 
-// narrow makes a wildcard one of scopes, if the stream subscribes to names of the
-// type above it. What it was told and they do not cover it is told to be gone; what
-// they cover it is told again if it has just asked for everything.
+// narrow replaces a wildcard by scopes if the stream subscribes to names of the type above it
+// (OND-4). Names outside the scopes are removed from the client. Names inside are sent again if the
+// client has just subscribed to everything.
 func (s *Session) narrow(u *subscription) {
 	if u.typ.Under == nil || s.variant == xds.SotW || s.only != nil || !u.wildcard {
 		return
@@ -28,7 +27,7 @@ func (s *Session) narrow(u *subscription) {
 		d.lapse()
 	}
 	var extra []entry
-	for st := range u.base.All() { // what it was told, or states to have
+	for st := range u.base.All() { // told, or stated by the client
 		if u.entry(st.Name) == nil {
 			extra = append(extra, entry{name: st.Name, told: st, sent: true})
 		}
@@ -57,21 +56,21 @@ func (s *Session) narrow(u *subscription) {
 	}
 }
 
-// widen makes scopes a wildcard of everything again.
+// widen replaces scopes by a wildcard of everything again.
 func (s *Session) widen(u *subscription) {
 	scopes := slices.Sorted(maps.Keys(u.scopes))
 	u.scopes = nil
 	for _, c := range scopes {
 		u.leaveScope(c, false)
 	}
-	// The client has not asked for anything of this type: it is told what it lacks.
+	// The client made no request for this type, so only resources that it lacks are sent.
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
 	u.unlapseAll()
 	u.moveAll()
 }
 
-// scope makes the scopes follow what the stream subscribes to.
+// scope updates the scopes of all types under over after its subscription changed.
 func (s *Session) scope(over *subscription) {
 	toggled := over.toggled
 	over.toggled = nil
@@ -100,8 +99,8 @@ func (s *Session) scope(over *subscription) {
 	}
 }
 
-// enterScope adds a scope. What it finds is told again if anew is set, and else
-// only what the client lacks.
+// enterScope adds a scope. With anew set, everything in it is sent again; otherwise only resources
+// that the client lacks.
 func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	e := u.entry(c)
 	if e == nil {
@@ -111,7 +110,7 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)
-	if anew { // else the client has not asked for anything of this type
+	if anew { // otherwise the client made no request for this type
 		u.ask()
 	}
 	e.repeat(anew || t.Aliased(c).Len() == 0)
@@ -119,8 +118,8 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	u.match(t, c)
 }
 
-// leaveScope ends what a scope has found that is none any more. Unless the
-// client asked for that itself, it is told what it loses.
+// leaveScope ends a scope. Unless the client asked for that itself, its resources are removed from
+// the client.
 func (u *subscription) leaveScope(c string, asked bool) {
 	e := u.entry(c)
 	if e == nil {
@@ -128,14 +127,14 @@ func (u *subscription) leaveScope(c string, asked bool) {
 	}
 	u.notice(e, true)
 	if e.named {
-		return // the client asked for it, too
+		return // the client also subscribes to it
 	}
 	u.unmatch(c, asked)
 }
 
-// tellEmpty makes the first answer to a wildcard on a stream of its own name
-// every collection that is empty. Seen with Envoy 1.40: it waits 15 s for
-// something of its own; the stream does not say which that is.
+// tellEmpty adds every empty collection to the first answer of a wildcard on a per-type stream
+// (OND-4). Seen with Envoy 1.40: it waits 15 s for its own collection, and the stream does not tell
+// which one that is.
 func (s *Session) tellEmpty(u *subscription) {
 	if u.typ.Under == nil || s.variant == xds.SotW || s.only == nil || !u.wildcard {
 		return

@@ -10,97 +10,92 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options of a session. The zero value is ready to use.
+// Options configures a session. The zero value is ready to use.
 type Options struct {
-	// MaxTypes is how many resource types one stream may open; 64 if zero.
+	// MaxTypes limits the resource types on one stream; 64 if zero.
 	MaxTypes int
 
-	// MaxNames is how many names of one type a stream may subscribe to; 100,000
-	// if zero.
+	// MaxNames limits the names of one type that a stream subscribes to; 100,000 if zero.
 	MaxNames int
 
-	// MaxNameLen is the longest resource name in bytes; 4,096 if zero.
+	// MaxNameLen limits the length of a resource name in bytes; 4,096 if zero.
 	MaxNameLen int
 
-	// MaxResponse is the size in bytes above which a response is split, save
-	// where a SotW type is told whole; 3 MiB if zero.
+	// MaxResponse is the size in bytes above which a response is split; 3 MiB if zero. A SotW
+	// response with the full state is never split.
 	MaxResponse int
 
-	// Refused reports whether this node refused a response of the type on an
-	// earlier stream and has accepted none since. Nil: it did not.
+	// Refused reports whether this node refused a response of the type on an earlier stream and has
+	// accepted none since (SOTW-18). Nil: it did not.
 	Refused func(*xds.Type) bool
 
-	// Told returns what this client was told of a type, on whatever stream, under
-	// the version that it states (SotW): the World of the Sent event; of several
-	// responses of that version, which it may all have accepted or not, what it may
-	// have of any; also of all that it was told after that, for it may have applied a
-	// part before it answered. If that is not known it returns the last argument, which
-	// is what the table of that version has, nil if there is none. Nil: it never is
-	// known.
+	// Told returns what this client may hold of a type when it states a version, sent on any stream
+	// (SotW). That is the World of the Sent event with this version. If several responses had the
+	// version, the client may have accepted any of them, and the result covers all. It also covers
+	// all that was sent later, because the client may have applied a part before it answered.
+	//
+	// If nothing is recorded, Told returns its last argument: the content of the table with that
+	// version, or nil without such a table. A nil Told records nothing.
 	Told func(t *xds.Type, version string, table *World) *World
 
-	// Recent returns the tables that a type had lately in this view, the newest
-	// first. By them a session knows the content of versions that clients state,
-	// and the bodies of what changed and vanished behind their backs. Nil: it
-	// does not.
+	// Recent returns the recent tables of a type in this view, the newest first. In them the
+	// session finds the content of versions that clients state. It also finds the bodies of
+	// resources that changed or vanished between two streams. Nil: there are none.
 	Recent func(*xds.Type) []*xds.Table
 
-	// Grace is how long a stream of one type keeps what resources of other
-	// types may refer to after the view has lost it, and how long a stream that
-	// resumes waits for types that are not open yet; 5 s if zero, none if
-	// negative.
+	// Grace is how long a stream of one type keeps a removed resource, since other types may refer
+	// to it. A resumed stream also waits this long for types that are not open yet. 5 s if zero,
+	// none if negative.
 	Grace time.Duration
 
-	// ForceTTL tells delta clients TTLs that do not say that they support them.
+	// ForceTTL sends TTLs also to delta clients that do not announce support for them (TTL-6).
 	ForceTTL bool
 
-	// Bodyless tells delta clients of a name that does not exist by a Resource
-	// without body instead of removed_resources.
+	// Bodyless reports a missing name to delta clients as a Resource without a body instead of in
+	// removed_resources (DELTA-7).
 	Bodyless bool
 
-	// ResourceErrors tells of names that do not exist in resource_errors, too
-	// (gRFC A88).
+	// ResourceErrors reports missing names also in resource_errors (gRFC A88).
 	ResourceErrors bool
 
-	// Spread is any number that differs from stream to stream: it spreads their
-	// heartbeats over time.
+	// Spread is any number that differs between streams. It spreads their heartbeats over time
+	// (TTL-3).
 	Spread uint64
 }
 
-// A Session is the server's half of one stream. It is not safe for concurrent
-// use: the goroutine that serves the stream owns it.
+// A Session is the server side of one stream. It is not safe for concurrent use: the goroutine that
+// serves the stream owns it.
 type Session struct {
 	variant xds.Variant
-	met     bool      // the client has said who it is
-	ttl     bool      // it is told TTLs
-	resumes bool      // it has state of an earlier stream
-	patient bool      // overdue was asked
-	agent   string    // its user agent name
-	only    *xds.Type // nil on an aggregated stream
+	met     bool      // the node of the first request was read
+	ttl     bool      // the client is sent TTLs
+	resumes bool      // the client has state of an earlier stream
+	patient bool      // the last call of ready asked overdue
+	agent   string    // user agent name of the client
+	only    *xds.Type // the type of a per-type stream; nil on an aggregated stream
 	opts    Options
-	began   time.Time // when the first request came
+	began   time.Time // time of the first request
 
 	view   xds.View // nil between Release and Change
-	views  uint64   // counts them
+	views  uint64   // number of the current view
 	now    time.Time
-	turns  time.Time       // the first time that before has noted
-	nonces uint64          // counts messages
-	subs   []*subscription // by rank
+	turns  time.Time       // the earliest time that before has noted
+	nonces uint64          // the newest nonce; messages are counted from 1
+	subs   []*subscription // in push order
 	events []Event
 }
 
-// A subscription is the state of one resource type on one stream. Each of its
-// parts belongs to one room, whose files alone write to it, but for typ, which is
-// never changed:
+// A subscription is the state of one resource type on one stream. Each part belongs to one room, a
+// group of files, and only those files write to it. No file changes typ.
 //
-//   - want, matching: what the client wants (want.go, match.go, scope.go)
-//   - record: what it was told, and what became of it (told.go, cargo.go,
-//     delivery.go, settle.go, refusal.go, resume.go)
-//   - withdrawing, heed, waiting: what has to stay and what has to wait because of other
+//   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
+//   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
+//     refusal.go, resume.go)
+//   - withdrawing, heed, waiting: removals that are kept and names that wait, because of other
 //     types (withdraw.go, order.go, waiting.go, warm.go)
-//   - saying: what is to be said next (diff.go, say.go, tell.go, response.go, beat.go)
+//   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go, mute.go)
 //
-// They share the rows of single names (names.go).
+// The rooms share the rows of single names (names.go).
 type subscription struct {
 	typ *xds.Type
 	names
@@ -109,12 +104,12 @@ type subscription struct {
 	record
 	withdrawing
 	heed
-	waiting *waiting // nil while nothing waits
+	waiting *waiting // nil while no name waits
 	saying
 }
 
-// NewSession returns the session of a stream that serves view. If only is
-// non-nil, the stream carries that type alone.
+// NewSession returns the session of a stream that serves view. A non-nil only makes it a stream of
+// that type alone.
 func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session {
 	if opts.MaxTypes == 0 {
 		opts.MaxTypes = 64
@@ -131,23 +126,23 @@ func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Ses
 	if opts.Grace == 0 {
 		opts.Grace = 5 * time.Second
 	}
-	// What is forced holds for a client that does not say who it is, too.
+	// ForceTTL also holds for a client that sends no node.
 	return &Session{variant: v, only: only, view: view, opts: opts, ttl: v == xds.Delta && opts.ForceTTL}
 }
 
-// Receive applies a request. An error ends the stream; it wraps ErrLimit if a
-// limit was exceeded. The session keeps none of the request's memory.
+// Receive applies a request. An error ends the stream; it wraps ErrLimit if a limit was exceeded.
+// The session keeps none of the request's memory.
 func (s *Session) Receive(req xds.Request) error {
 	if req.Node != nil && !s.met {
 		s.meet(req.Node)
 	}
 	switch {
 	case req.Type == nil && s.only == nil:
-		return errors.New("type_url is missing, which an aggregated stream needs in each request")
+		return errors.New("type_url is missing: each request on an aggregated stream needs it")
 	case req.Type == nil:
 		req.Type = s.only
 	case s.only != nil && !req.Type.Is(s.only):
-		return fmt.Errorf("type_url %.200q does not belong on this stream, which carries %s", req.Type.URL, s.only.URL)
+		return fmt.Errorf("type_url %.200q does not belong on this stream: it carries only %s", req.Type.URL, s.only.URL)
 	}
 	u := s.sub(req.Type)
 	first := u == nil
@@ -169,8 +164,8 @@ func (s *Session) Receive(req xds.Request) error {
 		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
 	}
 
-	// The names count whatever the nonce, for the stream keeps its order; the
-	// nonce only pairs an answer with its response.
+	// The names apply whatever the nonce, for a stream keeps its order. The nonce only pairs an
+	// answer with its response (SOTW-3, DELTA-3).
 	t := s.table(u.typ)
 	if s.variant == xds.SotW {
 		if !req.Same {
@@ -183,6 +178,7 @@ func (s *Session) Receive(req xds.Request) error {
 		for _, n := range req.Subscribe {
 			u.match(t, n)
 		}
+		// After subscribe: a name in both lists ends unsubscribed (DELTA-14).
 		s.unsubscribe(u, req.Unsubscribe, t)
 	}
 	u.dropUnwanted()
@@ -192,7 +188,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 		u.begin(s, req, t)
 		u.moveAll()
-		s.retain(u, nil) // what it brought and the view has lost is kept from now on
+		s.retain(u, nil) // names that the client holds and the view has lost are kept from now on
 		s.warming(u)
 	} else {
 		s.narrow(u)
@@ -211,9 +207,9 @@ func (s *Session) Receive(req xds.Request) error {
 	return nil
 }
 
-// check enforces the limits on names. Names that are listed twice, or that the
-// stream subscribes to already, count once. What the first request states is as long as
-// names may be, for it is kept and may be told again.
+// check enforces the limits on names (SAFE-1). Names that are listed twice, or subscribed already,
+// count once. In the first request the limit of name lengths also applies to stated names and
+// versions, because they are kept and may be sent again.
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
@@ -247,7 +243,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
 	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
-		return exceeds(xds.LimitNames, "%d names of %s to remember that are given up or gone, more than %d", n, u.typ, s.opts.MaxNames)
+		return exceeds(xds.LimitNames, "%d unsubscribed or removed names of %s are remembered, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
 		for _, n := range names {
@@ -257,7 +253,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 		}
 	}
 	if !first {
-		return nil // they are ignored
+		return nil // later requests state no versions (DELTA-10)
 	}
 	longest := len(req.Version)
 	for _, v := range req.Initial {
@@ -269,18 +265,19 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	return nil
 }
 
-// Change replaces the view. touched lists what may differ since the last view,
-// in one or several steps; nil: anything may; an empty list: nothing does. A hint only
-// saves work.
+// Change replaces the view. touched lists the names that may differ since the last view, in one or
+// several lists. Nil: any name may differ; an empty list: none does. The hint only saves work.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	if touched != nil && len(touched) == 0 {
-		return // at each request: what thousands have asked for is not looked at again for one more
+		// A view that finds resources on demand may change with each request. So a request must not
+		// cost the names of all requests before it.
+		return
 	}
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()
-		if touched == nil || len(touched) > u.names.len() { // it costs less to look at all
+		if touched == nil || len(touched) > u.names.len() { // comparing all costs less
 			u.doubtAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
@@ -302,17 +299,16 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	for _, u := range s.subs {
 		s.markAll(u)
 	}
-	for _, u := range s.subs { // when all is marked
+	for _, u := range s.subs { // after all types are marked
 		s.retain(u, touched)
 	}
 }
 
-// Release lets go of the view, which an idle stream must not keep alive. The
-// next input must be Change.
+// Release drops the view, so that an idle stream does not keep it in memory. The next input must be
+// Change.
 func (s *Session) Release() { s.view = nil }
 
-// Advance tells the session what time it is. Call it before each other input,
-// and at the Deadline.
+// Advance sets the current time. Call it before each other input, and at the Deadline.
 func (s *Session) Advance(now time.Time) {
 	s.now = now
 	for _, u := range s.subs {
@@ -320,8 +316,8 @@ func (s *Session) Advance(now time.Time) {
 	}
 }
 
-// Deadline returns when Advance is wanted next, the zero time if never.
-// Responses may be due then.
+// Deadline returns when Advance must be called next; the zero time: never. Responses may be due
+// then.
 func (s *Session) Deadline() (next time.Time) {
 	at := func(t time.Time) {
 		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
@@ -338,16 +334,14 @@ func (s *Session) Deadline() (next time.Time) {
 	return next
 }
 
-// Waits returns until when no change of the view can make the session say
-// anything, or set a deadline that is earlier, unless a request comes before. The
-// zero time: a change may at once.
+// Waits returns the time before which no change of the view can make the session send anything or
+// set an earlier deadline, unless a request comes. The zero time: a change may do so at once.
 //
-// Whoever serves the session need not tell it of changes until then: those that
-// came meanwhile are told of together.
+// Until then the owner need not call Change; one later call can report several changes together.
 func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
 		if !u.wildcard && u.names.len() == 0 {
-			continue // it wants nothing
+			continue // the client subscribes to nothing
 		}
 		if !s.blocked(u) {
 			return time.Time{}
@@ -359,23 +353,22 @@ func (s *Session) Waits() (until time.Time) {
 	return until
 }
 
-// Answered reports whether the client has answered the newest response of each type,
-// of those that were sent at a time or later. It need not answer those before the newest,
-// nor what it no longer wants.
+// Answered reports whether the client has answered the newest response of each type that was sent
+// at since or later. Older responses, and types without a subscription, need no answer.
 func (s *Session) Answered(since time.Time) bool {
 	return !slices.ContainsFunc(s.subs, func(u *subscription) bool {
 		return !u.answered() && !u.deliveries[len(u.deliveries)-1].sent.Before(since)
 	})
 }
 
-// Responses yields the responses that are due, "make before break": in push
-// order, removals last and in reverse.
+// Responses yields the responses that are due, "make before break": in push order, removals last
+// and in reverse (ADS-2).
 func (s *Session) Responses() iter.Seq[*xds.Response] {
-	return func(yield func(*xds.Response) bool) { s.speak(yield) } // small, so that it costs its caller nothing
+	return func(yield func(*xds.Response) bool) { s.speak(yield) } // small enough to be inlined: no allocation for the caller
 }
 
 func (s *Session) speak(yield func(*xds.Response) bool) {
-	for _, u := range s.subs { // of all, before anything is asked of what they hold
+	for _, u := range s.subs { // complete for all types before any type asks what another holds
 		s.recallLately(u)
 		s.markAll(u)
 		s.outlived(u)
@@ -386,7 +379,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs {
 		s.prepare(u)
 	}
-	s.withdraw() // what nothing refers to goes with the first response
+	s.withdraw() // unreferenced names leave with the first response (ADS-8)
 	var more, goOn bool
 	for again := true; again; again = s.withdraw() || more {
 		more, goOn = s.round(yield)
@@ -403,12 +396,12 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	}
 }
 
-// round lets each type say what is new, in push order, and then what is gone. It
-// reports whether there may be more to say then, and whether more is wanted.
+// round lets each type send its news in push order, and then its removals in reverse order. more
+// reports whether another round may have something to send; goOn is false if the caller stops.
 //
-// A world of clusters that only lacks some may take assignments with it, too. And what
-// waited for the client to be told that clusters are gone waits for the answer from now on,
-// or, if none is to be expected, no longer.
+// Another round is needed in two cases. A SotW response that removes clusters may make assignments
+// unreferenced. In delta, names may have waited for the removal of clusters: now they wait for its
+// answer, or no longer if none is expected.
 func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	for i := range 2 * len(s.subs) {
 		u, last := s.subs[min(i, 2*len(s.subs)-1-i)], i >= len(s.subs)
@@ -422,7 +415,7 @@ func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	return more, true
 }
 
-// Interests yields how the subscriptions have moved since it was last called.
+// Interests yields how the subscriptions have changed since the last call.
 func (s *Session) Interests() iter.Seq[Interest] {
 	return func(yield func(Interest) bool) {
 		for _, u := range s.subs {
@@ -436,18 +429,18 @@ func (s *Session) Interests() iter.Seq[Interest] {
 	}
 }
 
-// Events yields what happened since it was last called.
+// Events yields the events since the last call.
 func (s *Session) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		events := s.events
-		// A step has about as many as the one before, but the first has more than others.
+		// Steps have about the same number of events, except for the first, which has more.
 		s.events = s.events[:0]
 		if cap(events) > manyEvents || cap(events) > 2*len(events) {
 			s.events = nil
 		}
 		for i := range events {
 			e := events[i]
-			events[i] = Event{} // keep nothing alive that it has
+			events[i] = Event{} // keep nothing alive
 			if !yield(e) {
 				return
 			}
@@ -455,7 +448,7 @@ func (s *Session) Events() iter.Seq[Event] {
 	}
 }
 
-// manyEvents is for how many events memory is kept.
+// manyEvents limits the number of events whose memory is reused.
 const manyEvents = 64
 
 func (s *Session) event(e Event) { s.events = append(s.events, e) }

@@ -10,107 +10,110 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a session says of itself to whoever asks: how the client stands with each type, and
-// with each name. It is read from the rooms, of which none is written to, and nothing is
-// remembered for it: a session that nobody asks pays nothing.
+// This file reports the state of each type and each name of a session. It only reads the rooms and
+// stores nothing, so a session that is not asked pays nothing.
 //
-// The session must have its view: ask between Change and Release. What it says holds until
-// the next input, or until Responses are drained.
+// The session must have its view: call between Change and Release. A result is valid until the
+// next input, or until Responses are drained.
 
-// A TypeState says how the client stands with one type.
+// A TypeState is the state of one type on a stream.
 type TypeState struct {
 	Type       *xds.Type
-	Wildcard   bool           // it subscribes to everything, or to everything under the names of the type above
-	Names      int            // that it subscribes to
-	Version    string         // of what the view has now, as a response would state it
-	Unanswered []Message      // the oldest first
-	Refused    []RefusedState // responses of which it has not accepted since what they told; the oldest first
-	Waiting    int            // names that wait for another type
-	Leaving    int            // names that the view has lost, and that are kept for now
-	Due        bool           // something is to be told, but for what waits: now, or when the client has answered
+	Wildcard   bool           // subscribed to everything, or to everything under the names of the type above (VHDS)
+	Names      int            // number of subscribed names
+	Version    string         // of the current view, as a response would state it
+	Unanswered []Message      // oldest first
+	Refused    []RefusedState // responses whose names the client has not accepted since, oldest first
+	Waiting    int            // number of names that wait for another type
+	Leaving    int            // number of names that the view has lost and that are still kept
+	Due        bool           // something is to be sent now, or when the client has answered; waiting names do not count
 }
 
-// A Message is a response that the client has not answered.
+// A Message is a response without an answer.
 type Message struct {
 	Nonce, Version string
 	Sent           time.Time
 	Beat           bool // a heartbeat
 }
 
-// A RefusedState is a response that the client has refused. What it made of the names in it
-// nobody knows: it may have applied some.
+// A RefusedState is a response that the client has refused. The client may have applied some of its
+// names.
 type RefusedState struct {
-	Nonce  string // "": it was on an earlier stream
-	Names  int    // of which it has not accepted anything since
-	Retold bool   // they were, or will be, told again
+	Nonce  string // empty: on an earlier stream
+	Names  int    // names that the client has not accepted since
+	Retold bool   // they were sent again, or will be
 }
 
-// A Reason says why a client wants a name.
+// A Reason is the kind of subscription by which a client wants a name.
 type Reason uint8
 
-// Reasons. One that subscribes to a name in several ways has the first of these.
+// The reasons. If several apply, the first in this list is reported.
 const (
 	NotWanted    Reason = iota
-	ByName              // it subscribes to it
-	ByCollection        // to the collection that it belongs to
+	ByName              // the client subscribes to the name
+	ByCollection        // to its collection
 	ByAlias             // to an alias of it
 	ByWildcard          // to everything
 )
 
 var reasons = [...]string{"", "name", "collection", "alias", "wildcard"}
 
-// String is "name", "collection", "alias" or "wildcard", and "" of NotWanted.
+// String returns "name", "collection", "alias" or "wildcard"; empty for NotWanted.
 func (r Reason) String() string { return reasons[r] }
 
-// A NameStatus says how the client stands with one name.
+// A NameStatus is the state of one name on a stream.
 type NameStatus uint8
 
 // The states of a name.
 const (
 	StateUnwanted  NameStatus = iota // the client does not subscribe to it
-	StateSynced                      // it has accepted what the view has
-	StateAbsent                      // it does not exist, and the client was told so, as far as it can be told
-	StateSent                        // what the client was told last is unanswered
-	StateRefused                     // it was refused, and nothing is sent until something changes
-	StateWaiting                     // it has to be told, and waits: for WaitsFor, or, if that is empty, until it is known whether it exists
-	StateDue                         // it has to be told: when the client has answered, or its turn has come
-	StateLingering                   // the view has lost it; it is kept since something refers to it (WaitsFor), or for a while
-	StateUnknown                     // the client may have it from an earlier stream, and nobody knows what
+	StateSynced                      // the client has accepted the content of the view
+	StateAbsent                      // it does not exist, and the client was told so if the protocol can
+	StateSent                        // the last response about it is unanswered
+	StateRefused                     // the client refused it, and nothing is sent until something changes
+	StateWaiting                     // to be sent after the client has answered for WaitsFor; empty: the view still looks for the name
+	StateDue                         // to be sent when the client has answered, or in its turn
+	StateLingering                   // the view has lost it; it is kept because WaitsFor refers to it, or for the grace period
+	StateUnknown                     // the client may hold it from an earlier stream, with unknown content
 )
 
 var statuses = [...]string{"unwanted", "synced", "absent", "sent", "refused", "waiting", "due", "lingering", "unknown"}
 
 func (s NameStatus) String() string { return statuses[s] }
 
-// A NameState says how the client stands with one name of a type.
+// A NameState is the state of one name of a type on a stream.
 type NameState struct {
-	Name  string
-	Why   Reason
-	By    string // ByAlias, ByCollection: the alias, or the collection
-	Finds int    // no resource is called so, and it finds this many, which have states of their own
+	Name string
+	Why  Reason
+	By   string // ByAlias, ByCollection: that alias or collection
+
+	// Finds is the number of resources that the name matches as an alias or a collection. They have
+	// states of their own.
+	Finds int
+
 	State NameStatus
 
-	// View is what the view has, wanted or not; Told what the client was told last, answered
-	// or not; Held what it has accepted last, as far as is known. While something is unanswered
-	// or refused, it may have that instead of Held. Nil: nothing. Of what a client states to
-	// have from before, only the version may be known.
+	// View is the content of the view, wanted or not. Told is the state that the client was told
+	// last, answered or not. Held is the state that the client accepted last, as far as is known;
+	// while something is unanswered or refused, the client may hold that instead. Nil: none. For a
+	// state from an earlier stream, only the version may be known.
 	View, Told, Held *xds.Stamp
 
-	// Before is what the client may have besides, from an earlier stream, if nobody knows its content: only
-	// its version, or, if that is empty, not even that. Nil: nothing.
+	// Before is a state from an earlier stream with unknown content, which the client may hold in
+	// addition: only its version, or not even that if it is empty. Nil: none.
 	Before *xds.Stamp
 
-	Nonce     string    // StateSent, StateRefused: of the response; "": it is not known any more
-	RefusedIn string    // the nonce of the newest response that told of it and was refused, of which nothing was accepted since
-	Since     time.Time // StateSent, StateWaiting, StateLingering: since when, zero if that is not known
-	Until     time.Time // StateLingering: when it may leave though nobody answers; zero: never
+	Nonce     string    // StateSent, StateRefused: of the response; empty: no longer known
+	RefusedIn string    // nonce of the newest refused response with the name, if the client has accepted nothing newer
+	Since     time.Time // StateSent, StateWaiting, StateLingering: the start; zero if unknown
+	Until     time.Time // StateLingering: when it is removed even without an answer; zero: never
 
-	// StateWaiting: to what it refers that the client has to answer for first.
-	// StateLingering: what refers to it, on the client. The name "*" stands for any of the type.
+	// StateWaiting: the references that the client has to answer for first. StateLingering: the
+	// resources on the client that refer to the name. The name "*" is any resource of the type.
 	WaitsFor []xds.Ref
 }
 
-// States returns how the client stands with the types that it has opened, in push order.
+// States returns the states of the types that the client has opened, in push order.
 func (s *Session) States() []TypeState {
 	all := make([]TypeState, len(s.subs))
 	for i, u := range s.subs {
@@ -130,7 +133,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 			is.Leaving++
 		}
 	}
-	if !u.idle() { // else no answer is owed
+	if !u.idle() { // a client without subscriptions owes no answer
 		is.Unanswered = s.messages(u)
 	}
 	for i := range u.refusals {
@@ -140,7 +143,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 	return is
 }
 
-// messages returns those that the client may still answer. In SotW it does so in order.
+// messages returns the messages that the client may still answer. In SotW it answers in order.
 func (s *Session) messages(u *subscription) (all []Message) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -160,8 +163,8 @@ func nonceOf(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// NameStates yields how the client stands with all names of a type that it wants or may have,
-// in the order of names.
+// NameStates yields the states of all names of a type that the client wants or may hold, in the
+// order of names.
 func (s *Session) NameStates(t *xds.Type) iter.Seq[NameState] {
 	return func(yield func(NameState) bool) {
 		u := s.sub(t)
@@ -177,8 +180,8 @@ func (s *Session) NameStates(t *xds.Type) iter.Seq[NameState] {
 	}
 }
 
-// Refused returns the names that NameStates yields with a RefusedIn, in order. It looks at those that were
-// refused and not at all that the client has.
+// Refused returns the names for which NameStates yields a RefusedIn, in order. It costs the number
+// of refused names, not of all names.
 func (s *Session) Refused(t *xds.Type) (names []string) {
 	u := s.sub(t)
 	if u == nil || len(u.refusals) == 0 {
@@ -201,7 +204,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 			}
 		}
 	}
-	if s.tellsWorld(u) { // which also has what is unanswered of those before
+	if s.tellsWorld(u) { // a full state also contains unanswered names of those before it
 		for i := range u.deliveries {
 			for name := range u.deliveries[i].each {
 				if is(name) {
@@ -214,7 +217,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 	return slices.Compact(names)
 }
 
-// NameState returns how the client stands with one name, wanted or not.
+// NameState returns the state of one name, wanted or not.
 func (s *Session) NameState(t *xds.Type, name string) NameState {
 	u := s.sub(t)
 	if u == nil {
@@ -228,33 +231,33 @@ func (s *Session) NameState(t *xds.Type, name string) NameState {
 	return o.state(name)
 }
 
-// Resource returns what the view has under a name, nil if nothing: with its body, of which the
-// session remembers none.
+// Resource returns the resource of the view with this name, or nil. It includes the body, which the
+// session itself does not keep.
 func (s *Session) Resource(t *xds.Type, name string) *xds.Resource { return s.table(t).Lookup(name) }
 
-// idle reports whether there is nothing to list: what is not there, and only a wildcard
-// covers, and what the client neither wants nor has.
+// idle reports whether NameStates skips the name: the client neither wants nor holds it, or it does
+// not exist and only a wildcard covers it.
 func (n *NameState) idle() bool {
 	return n.State == StateUnwanted || n.State == StateAbsent && n.Why == ByWildcard && n.Held == nil
 }
 
-// An outlook is what is looked at of one type, for the states of its names.
+// An outlook computes the states of the names of one type.
 type outlook struct {
 	s *Session
 	u *subscription
 	t *xds.Table
 
-	holders []holder // what may refer to the type on the client; nil: not looked for yet
+	holders []holder // possible references to the type on the client; valid if looked
 	looked  bool
 }
 
-// A holder is something that the client may have, and that the view has not.
+// A holder is a resource that the client may hold and the view no longer has.
 type holder struct {
 	typ *xds.Type
 	st  *xds.Stamp
 }
 
-// names returns the names of which there may be anything to say, in order.
+// names returns all names that may have a state to report, in order.
 func (o *outlook) names() (all []string) {
 	u := o.u
 	for e := range u.entries() {
@@ -276,7 +279,7 @@ func (o *outlook) names() (all []string) {
 			also = append(also, name)
 		}
 	}
-	for _, name := range also { // of a wildcard most are among those above: to look is less than to sort
+	for _, name := range also { // a wildcard already has most of them: looking up is cheaper than sorting
 		if !u.wildcard || o.t.Versions().Get(name) == nil {
 			all = append(all, name)
 		}
@@ -285,7 +288,7 @@ func (o *outlook) names() (all []string) {
 	return slices.Compact(all)
 }
 
-// state returns how the client stands with a name.
+// state returns the state of a name.
 func (o *outlook) state(name string) NameState {
 	s, u := o.s, o.u
 	e, r := u.entry(name), o.t.Lookup(name)
@@ -303,12 +306,12 @@ func (o *outlook) state(name string) NameState {
 	n.Why, n.By = o.why(e, name, r)
 	var d *delivery
 	var p *part
-	if stands(told) || !s.forsakes(u) { // else no response says so
+	if stands(told) || !s.forsakes(u) { // otherwise no response reports the removal
 		d, p = u.unanswered(name)
 	}
 	refused := o.refusedIn(name, d)
 	n.RefusedIn = nonceOf(refused)
-	if d != nil && d.last() < refused { // in SotW, an answer to the older one need not come any more
+	if d != nil && d.last() < refused { // SotW: the older one may stay unanswered
 		d = nil
 	}
 	l, due := u.lingers(name), o.owes(e, name, told, r)
@@ -321,12 +324,12 @@ func (o *outlook) state(name string) NameState {
 	case due:
 		n.State = StateDue
 	case d != nil && has:
-		// What only a delivery told that is not listed any more has no nonce.
 		n.State, n.Since = StateSent, d.sent
-		if p != nil && d.tells(name, d.carries(name)) {
+		if p != nil && d.tells(name, d.carries(name)) { // otherwise the message is no longer listed
 			n.Nonce = nonceOf(p.nonce)
 		}
-	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)): // here, or on an earlier stream; what is gone, and no response can say so, is absent
+	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)):
+		// Refused here or on an earlier stream. A name that SotW cannot remove is reported as absent.
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	case n.Why == NotWanted:
 		n.State = StateUnwanted
@@ -337,7 +340,7 @@ func (o *outlook) state(name string) NameState {
 	case r == nil && s.undecided(u.typ, name) && (stands(told) || e == nil || !e.sent || e.again):
 		n.State = StateWaiting
 	case r == nil && (stands(told) || e != nil && e.named && !e.sent):
-		n.State = StateDue // its absence is kept back for a while
+		n.State = StateDue // its absence is not reported yet (DELTA-7)
 	case r == nil:
 		n.State = StateAbsent
 	case differs(told, r):
@@ -356,14 +359,14 @@ func (o *outlook) state(name string) NameState {
 	return n
 }
 
-// why returns why the client wants a name, and by which other.
+// why returns the reason why the client wants a name, and the alias or collection for it.
 func (o *outlook) why(e *entry, name string, r *xds.Resource) (Reason, string) {
 	u := o.u
 	switch {
 	case e != nil && e.named:
 		return ByName, ""
 	case e != nil && e.matched > 0:
-		for by := range u.matchedBy(name) { // the collection first
+		for by := range u.matchedBy(name) { // the collection comes first
 			if by == u.typ.Collection(name) {
 				return ByCollection, by
 			}
@@ -371,13 +374,13 @@ func (o *outlook) why(e *entry, name string, r *xds.Resource) (Reason, string) {
 		}
 	case u.scopes[name]:
 		return ByWildcard, ""
-	case u.wildcard && (r != nil || o.t.Lookup(name) == nil): // what is on demand it does not cover
+	case u.wildcard && (r != nil || o.t.Lookup(name) == nil): // a wildcard does not cover resources on demand
 		return ByWildcard, ""
 	}
 	return NotWanted, ""
 }
 
-// owes reports whether something is to be told of a name.
+// owes reports whether something is to be sent for a name.
 func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) bool {
 	u := o.u
 	if e != nil {
@@ -393,8 +396,8 @@ func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) 
 	return u.anew || differs(told, r)
 }
 
-// unknown reports whether the client may have a name from before, and nobody knows what of it.
-// Of what there is nothing to tell it is forgotten after a while.
+// unknown reports whether the client may hold a name from an earlier stream with unknown content.
+// If there is nothing to send for it, that ends after a while.
 func (o *outlook) unknown(name string, told *xds.Stamp) bool {
 	if o.u.hadBefore(name) && (stands(told) || o.s.now.Before(o.u.record.vague)) {
 		return true
@@ -402,9 +405,9 @@ func (o *outlook) unknown(name string, told *xds.Stamp) bool {
 	return o.u.vagueAll && !stands(told) && o.s.vague(o.u)
 }
 
-// refusedIn returns the nonce of the newest refusal that has a name; 0: none, or one of an
-// earlier stream. A world has all that it was told of again, too: what is unanswered of the
-// worlds before it, d, was refused with it.
+// refusedIn returns the nonce of the newest refusal with a name; 0: none, or one of an earlier
+// stream. A full state contains all names again. So its refusal includes d, an unanswered delivery
+// before it.
 func (o *outlook) refusedIn(name string, d *delivery) uint64 {
 	world := o.s.tellsWorld(o.u) && d != nil
 	for i := len(o.u.refusals) - 1; i >= 0; i-- {
@@ -415,8 +418,8 @@ func (o *outlook) refusedIn(name string, d *delivery) uint64 {
 	return 0
 }
 
-// held returns what the client has accepted last of a name: what was in force before the
-// first message that it has not, be it refused or unanswered.
+// held returns the state that the client accepted last: the state before the first message that is
+// refused or unanswered.
 func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	u := o.u
 	was, first := told, u.nonce+1
@@ -429,7 +432,7 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 		d := &u.deliveries[i]
 		is := d.carries(name)
 		if !stands(is) && (is == nil || o.s.forsakes(u)) {
-			continue // by nothing is it told that it is lost
+			continue // SotW does not report that a name is removed
 		}
 		if d.beats == nil && d.parts[0].nonce < first && d.open(name, is) {
 			was, first = d.before(name), d.parts[0].nonce
@@ -445,7 +448,7 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	}
 }
 
-// waitsFor returns what a name waits for. What is told whole waits for what any of it does.
+// waitsFor returns the references that a name waits for.
 func (o *outlook) waitsFor(name string, r *xds.Resource) []xds.Ref {
 	if r == nil {
 		return nil
@@ -453,7 +456,7 @@ func (o *outlook) waitsFor(name string, r *xds.Resource) []xds.Ref {
 	return o.s.lacks(o.u, r)
 }
 
-// keepers returns what refers, on the client, to a name that is about to leave.
+// keepers returns the resources on the client that refer to a kept name.
 func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 	if !o.looked {
 		o.looked, o.holders = true, o.s.holders(o.u.typ)
@@ -471,17 +474,17 @@ func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 			all = append(all, ref)
 		}
 	}
-	slices.SortFunc(all, func(a, b xds.Ref) int { // in what order it is held is no matter
+	slices.SortFunc(all, func(a, b xds.Ref) int { // the order of mayHold is random
 		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// holders returns what the client may have, and the view has not, of the types that may refer
-// to a type.
+// holders returns the resources of referring types that the client may hold and the view no longer
+// has.
 func (s *Session) holders(t *xds.Type) (all []holder) {
 	if s.only != nil {
-		return nil // it hears nothing of them
+		return nil // a stream of one type sees no other types
 	}
 	for _, by := range t.ReferredBy() {
 		u := s.sub(by)

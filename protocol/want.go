@@ -10,40 +10,39 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A want is what a client wants of one type: everything, names, and what stands
-// behind names (see matching).
+// A want is the client's subscription to one type: a wildcard, names, and the resources that names
+// match (see matching).
 //
-// A name is wanted for one of three reasons, which are kept apart: the client
-// subscribes to it (entry.named), a wildcard under another type stands for it
-// (scopes), or a subscribed name finds the resource that is called so
-// (entry.matched).
+// The client wants a name for one of three reasons, which are counted separately: it subscribes to
+// the name (entry.named), a wildcard under another type covers the name (scopes), or a subscribed
+// name matches it as an alias or a collection (entry.matched).
 //
-// Invariant: a wildcard is of everything or of scopes, not of both; each of the scopes has an
-// entry, and each name in dropped, of which there is none without a wildcard.
+// Invariant: a wildcard covers everything or scopes, not both. Each scope and each name in dropped
+// has an entry. dropped is empty without a wildcard.
 type want struct {
 	wildcard bool            // subscribed to "*"
-	implicit bool            // no name was ever subscribed, so that "*" may be implied; then named is zero
-	moved    bool            // the interest, since Interests was called
-	scopes   map[string]bool // collections that a wildcard stands for, instead of everything; nil: it does not
+	implicit bool            // no name was ever subscribed, so "*" may be implied (SUB-2); named is zero
+	moved    bool            // the subscription changed since Interests was called
+	scopes   map[string]bool // collections that the wildcard covers instead of everything; nil: there are none
 	said     spelling        // SotW: the names of the last request
-	named    int32           // how many entries are named
+	named    int32           // number of entries with named set
 
-	// Names that the client dropped though a wildcard covers what is called so,
-	// until it is told what becomes of them.
-	droppedSize int32 // how long these names are together
+	// Names that the client unsubscribed from under a wildcard, until it is told their state
+	// (DELTA-6).
+	droppedSize int32 // their total length
 	dropped     map[string]bool
 
-	toggled []string // names the client subscribed to or dropped, since scope was last asked; none after a request
-	quit    []string // names that may be wanted no more, since dropUnwanted was last asked
-	gaveUp  uint64   // at most nonce, the newest, as it was when the client last dropped something: what was sent later it did not drop on its way
+	toggled []string // names subscribed to or dropped since scope was called; empty after each request
+	quit    []string // names that may be unwanted, since dropUnwanted was called
+	gaveUp  uint64   // the newest nonce at the last unsubscription: only responses up to it may have been in flight then
 
-	shift *shift // which names have moved; nil unless moved, and perhaps then
+	shift *shift // which names changed; nil unless moved
 }
 
-// A shift is how the interest in names has moved since Interests was called.
+// A shift is the change of the subscribed names since Interests was called.
 type shift struct{ added, removed []string }
 
-// shifts returns the shift, to which something is to be added.
+// shifts returns the shift and creates it if needed.
 func (w *want) shifts() *shift {
 	if w.shift == nil {
 		w.shift = new(shift)
@@ -51,22 +50,22 @@ func (w *want) shifts() *shift {
 	return w.shift
 }
 
-// imply makes everything wanted, since the first request says nothing.
+// imply subscribes to everything, as an empty first request does (SUB-2).
 func (w *want) imply() { w.wildcard, w.moved = true, true }
 
-// takeQuit returns the names that may be wanted no more, and forgets them.
+// takeQuit returns and clears quit.
 func (w *want) takeQuit() (names []string) {
 	names, w.quit = w.quit, nil
 	return names
 }
 
-// wants reports whether an entry is wanted by its name.
+// wants reports whether an entry is wanted by its own name, without a wildcard.
 func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
 
-// idle reports whether the client wants nothing of the type, at present.
+// idle reports whether the client subscribes to nothing of the type.
 func (u *subscription) idle() bool { return !u.wildcard && u.named == 0 && u.scopes == nil }
 
-// covers reports whether the client wants what is called so.
+// covers reports whether the client wants a name.
 func (u *subscription) covers(name string) bool {
 	if u.wildcard {
 		return true
@@ -75,8 +74,8 @@ func (u *subscription) covers(name string) bool {
 	return e != nil && u.wants(e)
 }
 
-// shows reports whether the subscription covers a resource of the view: those
-// on demand are part of no wildcard.
+// shows reports whether the subscription covers a resource of the view. A wildcard does not cover
+// resources on demand (SUB-6).
 func (u *subscription) shows(r *xds.Resource) bool {
 	if r == nil || !r.OnDemand {
 		return r != nil
@@ -85,8 +84,8 @@ func (u *subscription) shows(r *xds.Resource) bool {
 	return e != nil && u.wants(e)
 }
 
-// A spelling tells lists of the same names from others, whatever their order: it
-// is the number of the names and the sum of their hashes.
+// A spelling identifies a set of names: their number and the sum of their hashes. It does not
+// depend on their order.
 type spelling struct {
 	count int
 	sum   uint64
@@ -102,15 +101,15 @@ func spell(names []string) spelling {
 	return s
 }
 
-// replace makes names the complete subscription (SotW).
+// replace makes names the complete subscription (SotW, SUB-3).
 func (u *subscription) replace(names []string, t *xds.Table) {
 	if len(names) == 0 && u.implicit {
-		return // still the legacy spelling of "*", or nothing at all
+		return // still the implicit "*", or no subscription (SUB-2)
 	}
 	u.implicit = false
 	said := spell(names)
 	if said == u.said {
-		return // as in nearly every ACK
+		return // unchanged, as in most ACKs
 	}
 	u.said = said
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
@@ -136,16 +135,15 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	}
 	fresh = append(fresh, names[i:]...)
 	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
-		u.state("") // it asks for something else
+		u.state("") // the stated version is for other names
 	}
-	// What comes to be wanted comes first: what was covered and still is, by another
-	// name, the client keeps.
+	// Subscribe first, then unsubscribe: a resource that another name still covers stays held.
 	if star && !u.wildcard {
 		u.subscribeAll(t)
 	}
-	// "When the client sends a new request that changes the set of resources
-	// being requested, the server must resend any newly requested resources,
-	// even if it previously sent those resources without having been asked".
+	// "When the client sends a new request that changes the set of resources being requested, the
+	// server must resend any newly requested resources, even if it previously sent those resources
+	// without having been asked" (SOTW-10).
 	u.subscribe(fresh, t)
 	if u.wildcard && !star {
 		u.unsubscribeAll(func(*entry) bool { return false })
@@ -153,9 +151,8 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	u.drop(dropped, xds.SotW)
 }
 
-// subscribe adds names; each is told again, whatever the client holds: "the
-// client may have 'forgotten' those resources despite apparently remaining
-// subscribed".
+// subscribe adds names. Each is sent again, whatever the client holds: "the client may have
+// 'forgotten' those resources despite apparently remaining subscribed" (DELTA-4).
 func (u *subscription) subscribe(names []string, t *xds.Table) {
 	if len(names) > 0 {
 		u.implicit = false
@@ -179,10 +176,10 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		if u.wildcard {
 			told = u.told(n)
 		} else if is := u.coming(n); stands(is) {
-			told = is // given up meanwhile, it arrives all the same
+			told = is // unsubscribed in flight: it arrives all the same
 		}
 		if r := t.Lookup(n); r != nil {
-			n = r.Name // the table's string is shared by all streams
+			n = r.Name // all streams share the string of the table
 		} else {
 			n = strings.Clone(n)
 		}
@@ -200,7 +197,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 	u.add(extra...)
 }
 
-// subscribeAll makes everything wanted. Everything is told again.
+// subscribeAll subscribes to everything, and sends everything again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	if !u.wildcard {
 		u.arrives(t)
@@ -214,10 +211,12 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
-// arrives counts as told what was given up on its way, now that everything is asked for: it
-// arrives all the same. Most of that is the table of the newest response that told of all;
-// others are what else there is to know of single names. So it costs what has changed since,
-// or was told beside the table. After a world comes another, which tells of all.
+// arrives counts names as told that the client unsubscribed from while they were in flight, now
+// that it subscribes to everything: they arrive all the same.
+//
+// Most of them are in the table of the newest response that sent everything. others are the single
+// names that differ from that table, so the cost is the number of changes since. A SotW response
+// with the full state is skipped, for the next one sends everything.
 func (u *subscription) arrives(t *xds.Table) {
 	if !u.mayHaveGivenUp() {
 		return
@@ -259,7 +258,7 @@ func (u *subscription) arrives(t *xds.Table) {
 		}
 	}
 	if u.base != nil {
-		for was, is := range t.Versions().Since(u.base) { // something may come to refer to what is lost
+		for was, is := range t.Versions().Since(u.base) { // a resource may still come to refer to a lost name
 			if is == nil && u.entry(was.Name) == nil && others[was.Name] == nil {
 				others[was.Name] = was
 			}
@@ -272,13 +271,14 @@ func (u *subscription) arrives(t *xds.Table) {
 	u.add(extra...)
 }
 
-// mayHaveGivenUp reports whether the client has dropped anything since the oldest delivery left.
+// mayHaveGivenUp reports whether the client unsubscribed from anything since the oldest listed
+// delivery was sent.
 func (u *subscription) mayHaveGivenUp() bool {
 	return len(u.deliveries) > 0 && u.deliveries[0].parts[0].nonce <= u.gaveUp
 }
 
-// bringer returns the newest delivery that tells of a name given up meanwhile, and what it
-// tells; nil if none does.
+// bringer returns the newest delivery with a name that was unsubscribed in flight, and its state
+// there; nil if there is none.
 func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 	for d := range u.underWay() {
 		if said := d.carries(name); said != nil && !d.parts[0].world {
@@ -288,8 +288,8 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 	return last, is
 }
 
-// unsubscribeAll ends the wildcard. By another name the client still has, and wants, what is
-// left to it: a collection, or an alias.
+// unsubscribeAll ends the wildcard. The client still holds and wants the entries for which left
+// returns true: a collection or an alias also matches them.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.moved = false, false, true
 	u.dropAll()
@@ -297,13 +297,13 @@ func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.rebase(nil)
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
-		if left(e) { // it may be lost, and not told so
+		if left(e) { // it may be removed, without the client being told yet
 			u.lapse(e)
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
 	for name := range u.dropped {
-		if u.entry(name) == nil { // of these nothing is told any more
+		if u.entry(name) == nil { // nothing is sent for it any more
 			u.regain(name)
 		}
 	}
@@ -316,12 +316,14 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	if len(names) == 0 {
 		return
 	}
-	if len(names) > 8 { // a name that is listed many times is looked up once
+	if len(names) > 8 { // look up repeated names once
 		names = slices.Compact(slices.Sorted(slices.Values(names)))
 	}
 	var dropped []string
-	for _, n := range names { // they say what the client has, by the wildcard that it gives up, too
-		// "It can simply ignore these phantom unsubscriptions."
+	// Aliases are resolved by what the client holds, also by way of a wildcard that ends in this
+	// request.
+	for _, n := range names {
+		// "It can simply ignore these phantom unsubscriptions." (DELTA-5)
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
 	if slices.Contains(names, xds.Wildcard) {
@@ -333,7 +335,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		}
 		if len(scopes) > 0 {
 			unwanted := map[string]bool{}
-			for n := range u.dropped { // it is not told what becomes of that: no wildcard is left
+			for n := range u.dropped { // without a wildcard, the client is not told their state
 				u.regain(n)
 				if !u.covers(n) {
 					unwanted[n] = true
@@ -351,8 +353,9 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	s.giveUpLapsed(u)
 }
 
-// enterLost gives an entry to what the wildcard has told, which is about to end, and the view
-// has lost since, if the client has it by another name: it is told so by that.
+// enterLost is called before a wildcard ends. It gives an entry to each name that only the wildcard
+// told, that the view has lost, and that the client also gets by an alias or a collection. Its
+// removal must still be sent.
 func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	if u.base == t.Versions() {
 		return
@@ -366,8 +369,8 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	u.addMarked(extra)
 }
 
-// outlive notes what the client drops by a name, but has by another as it was told of it, by
-// which the view does not find it any more: it is told what becomes of that.
+// outlive handles unsubscribed names whose resource the client also holds by an alias or a
+// collection that no longer matches it in the view. Its removal must still be sent.
 func (s *Session) outlive(u *subscription, t *xds.Table, dropped []string) {
 	if u.wildcard || u.scopes != nil || len(dropped) == 0 {
 		return
@@ -402,33 +405,34 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	for _, n := range dropped {
 		e := u.entry(n)
 		if e == nil || !e.named {
-			continue // it was dropped twice
+			continue // already dropped
 		}
 		u.name(e, false)
 		switch {
 		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && (u.collects(n) || u.lapsed[n]):
 			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
-				// "The server must send a response that includes the specific
-				// resource in either the removed_resources field (if it is not
-				// included in the wildcard) or in the resources field".
+				// "The server must send a response that includes the specific resource in either
+				// the removed_resources field (if it is not included in the wildcard) or in the
+				// resources field" (DELTA-6).
 				u.giveUp(e)
 			}
-			u.mark(e) // the wildcard need not cover it
+			u.mark(e) // the wildcard may not cover it
 		default:
 			unwanted[n] = true
 		}
-		if u.matches[n] != nil && !u.scopes[n] { // else the client still wants everything under a route
+		if u.matches[n] != nil && !u.scopes[n] { // a scope still covers everything under a route
 			u.unmatch(n, true)
 		}
 	}
 	u.discard(unwanted)
 }
 
-// discard forgets what the client has dropped with all that made it want that.
+// discard forgets names that the client has dropped together with every other name that matched
+// them.
 func (u *subscription) discard(unwanted map[string]bool) {
 	for n := range unwanted {
 		u.stir(n)
-		u.regain(n) // before it was asked for again, under a wildcard that is gone, too
+		u.regain(n) // also if it was dropped under an earlier wildcard
 	}
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
@@ -442,8 +446,8 @@ func (u *subscription) discard(unwanted map[string]bool) {
 	}
 }
 
-// giveUp notes that the client has dropped what is called so, by that name or by
-// what found it, and a wildcard is left: it is told what becomes of it.
+// giveUp notes that the client unsubscribed from a name, or from the name that matched it, while a
+// wildcard remains. The client is told its state (DELTA-6).
 func (u *subscription) giveUp(e *entry) {
 	if u.dropped == nil {
 		u.dropped = map[string]bool{}
@@ -456,8 +460,7 @@ func (u *subscription) giveUp(e *entry) {
 	u.ask()
 }
 
-// regain forgets that a name was given up: the client asks for it again, or is told what has
-// become of it, or is not told of it any more.
+// regain undoes giveUp: the client subscribes again, was told the state, or is not to be told it.
 func (u *subscription) regain(name string) {
 	if u.dropped[name] {
 		delete(u.dropped, name)
@@ -465,9 +468,9 @@ func (u *subscription) regain(name string) {
 	}
 }
 
-// GivenUp returns how many names the session remembers since the client has given them up
-// and was not told yet what becomes of them, and how many bytes these have. A client that
-// answers nothing makes them more.
+// GivenUp returns the number of names, and their bytes, that are remembered because the client
+// unsubscribed from them under a wildcard and was not told their state yet. A client that answers
+// nothing makes them grow, so the server limits them.
 func (s *Session) GivenUp() (names, bytes int) {
 	for _, u := range s.subs {
 		names, bytes = names+len(u.dropped), bytes+int(u.droppedSize)
@@ -475,8 +478,8 @@ func (s *Session) GivenUp() (names, bytes int) {
 	return names, bytes
 }
 
-// giveUpLapsed forgets what no name finds any more, and the client has dropped with the last
-// name by which it has that: a wildcard, the collection, or an alias.
+// giveUpLapsed forgets unmatched names after the client has unsubscribed from the last name by
+// which it held them: a wildcard, the collection, or an alias.
 func (s *Session) giveUpLapsed(u *subscription) {
 	if u.scopes != nil {
 		return
@@ -488,14 +491,14 @@ func (s *Session) giveUpLapsed(u *subscription) {
 		}
 		u.unlapse(name)
 		u.quit = append(u.quit, name)
-		if !u.covers(name) { // by its own name it may be wanted still
+		if !u.covers(name) { // it may still want the name itself
 			unwanted[name] = true
 		}
 	}
 	u.discard(unwanted)
 }
 
-// name notes that the client subscribes to a name, or drops it.
+// name notes that the client subscribes to a name, or unsubscribes from it.
 func (u *subscription) name(e *entry, named bool) {
 	if e.named == named {
 		return
@@ -512,7 +515,7 @@ func (u *subscription) name(e *entry, named bool) {
 	u.notice(e, was)
 }
 
-// notice notes that the interest in a name may have moved.
+// notice notes that the interest in a name may have changed; was reports whether it was wanted.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
 	u.stir(e.name)
@@ -528,8 +531,8 @@ func (u *subscription) notice(e *entry, was bool) {
 	}
 }
 
-// interest returns how the interest has moved since it was last asked. What has come
-// and gone, or gone and come, has not moved.
+// interest returns the change of the subscription since the last call. Names that were added and
+// removed again, or removed and added again, do not count.
 func (u *subscription) interest() Interest {
 	s := cmp.Or(u.shift, new(shift))
 	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: s.added, Removed: s.removed}
@@ -541,7 +544,7 @@ func (u *subscription) interest() Interest {
 		for _, n := range s.removed {
 			moved[n]--
 		}
-		others := func(by int) func(string) bool { // all but the first of each name that moved so
+		others := func(by int) func(string) bool { // keep all but the first of each name that changed by this much
 			return func(n string) bool {
 				if moved[n] != by {
 					return true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "write docs/findings.md")
@@ -17,11 +18,17 @@ const head = `# What check finds
 
 <!-- made by go test ./findings -update -->
 
-Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + ` prints
-the text on this page. A server does not load files with an error. It checks for XDS03 and XDS04 only
-with ` + "`serve --validate`" + `, and XDS09, which only ` + "`check --envoy`" + ` reports: Envoy refuses such a resource when it gets it. A server loads files with
-warnings; ` + "`--strict`" + ` makes check fail because of them. ` + "`--ignore CODE`" + ` leaves a finding out, except those with which no server loads the files
-(XDS01, XDS0601, and errors of XDS07). The formats of the output are in [check.md](check.md#output-for-programs).
+Each finding of ` + "`chancery check`" + ` has a code, which never changes its meaning. ` + "`chancery check --explain XDS0301`" + `
+prints the text on this page.
+
+- A server does not load files with an error. It loads files with warnings. ` + "`--strict`" + ` makes check fail because of
+  warnings.
+- XDS03 and XDS04 are mistakes that Envoy would refuse. A server looks for them only with ` + "`serve --validate`" + `.
+- Only ` + "`check --envoy`" + ` reports XDS09.
+- ` + "`--ignore CODE`" + ` leaves a finding out. This does not work for XDS01, XDS0601 and errors of XDS07, with which no
+  server loads the files.
+
+[check.md](check.md#output-for-programs) describes the formats of the output.
 
 `
 
@@ -34,7 +41,27 @@ func pageText() string {
 		b.WriteString("| [" + string(k.Code) + "](#" + strings.ToLower(string(k.Code)) + ") | " + k.Severity() + " | " + k.Title + " |\n")
 	}
 	for _, k := range table {
-		b.WriteString("\n## " + string(k.Code) + "\n**" + upper(k.Title) + "** (" + k.Severity() + "). " + k.Why + "\n\n*What to do:* " + k.Remedy + "\n")
+		b.WriteString("\n## " + string(k.Code) + "\n" + wrap("**"+upper(k.Title)+"** ("+k.Severity()+"). "+k.Why) + "\n\n" + wrap("*What to do:* "+k.Remedy) + "\n")
+	}
+	return b.String()
+}
+
+// wrap breaks a paragraph into lines of at most 120 characters.
+func wrap(s string) string {
+	var b strings.Builder
+	length := 0
+	for word := range strings.FieldsSeq(s) {
+		switch n := utf8.RuneCountInString(word); {
+		case length == 0:
+			length = n
+		case length+1+n > 120:
+			b.WriteByte('\n')
+			length = n
+		default:
+			b.WriteByte(' ')
+			length += 1 + n
+		}
+		b.WriteString(word)
 	}
 	return b.String()
 }

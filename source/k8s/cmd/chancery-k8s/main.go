@@ -54,7 +54,7 @@ const help = `Usage:
   chancery-k8s [flags] CLUSTER=NAMESPACE/SERVICE[:PORT]...
 
 Registers the endpoints of services at a Chancery server that runs with --endpoints, and keeps
-them there as the EndpointSlices have them, until a signal ends it (docs/endpoints.md). PORT is
+them there as the EndpointSlices have them, until a signal ends it (docs/endpoint-sources.md). PORT is
 the name or the number of a port of the slices; it may be left out if there is one. With --all each
 TCP port of each service is a cluster.
 

@@ -19,8 +19,8 @@ SERIAL   := Scripts|UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|De
 PLAIN    := Memory|$(SERIAL)
 # GOGC of what compiles, which has little to collect: a fifth less of time, for memory. Not of what measures memory, or of servers.
 ROOM     := 400
-# Packages without a goroutine, as internal/deps proves of the protocol.
-PURE     := ./protocol/... ./internal/deps ./internal/mutants
+# Packages without a goroutine, as internal/arch proves of the protocol.
+PURE     := ./protocol/... ./internal/arch ./internal/mutants
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/tools.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -102,7 +102,7 @@ bench: ## The whole benchmark, about an hour
 
 examples: .cache/envoy ## Compile and test what people copy, and go through the demo once
 	for m in $$(find examples -name go.mod); do (cd $$(dirname $$m) && go test ./...); done
-	go run ./internal/demo --once --compile
+	go run ./tools/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 
 k8s: ## Tests of the source for Kubernetes, a module of its own
@@ -118,7 +118,7 @@ k8s-real: ## The source for Kubernetes with a real kube-apiserver and etcd, whic
 
 .PHONY: descriptors
 descriptors: ## Make the descriptor set of Envoy's API anew, of the modules in tools/descriptors/go.mod
-	cd tools/descriptors && go run . $(CURDIR)/internal/envoyapi
+	cd tools/descriptors && go run . $(CURDIR)/internal/envoy
 
 .PHONY: proto
 proto: ## Make the Go code of proto/ anew, by the compiler and the plugins in tools/proto/go.mod
@@ -135,7 +135,7 @@ clean: ## Remove what the other targets made
 demo: ## Chancery and a real Envoy on this machine, step by step; Ctrl-C ends it
 	@cd e2e && ./install.sh envoy
 	@echo "The demo is being compiled: some seconds, and longer the first time."
-	@go run ./internal/demo $(DEMO)
+	@go run ./tools/demo $(DEMO)
 
 .PHONY: compare
 compare: ## Make before break beside go-control-plane, RUNS times: docs/make-before-break.md

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/shorten"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A StatusError is the reason why a gRPC stream ended or could not start.
@@ -72,7 +72,7 @@ const maxStatusText = 500
 
 // explain returns the meaning of a status in plain English, followed by the server's message.
 func explain(st *status.Status, method string, maxMessage int, answered bool) string {
-	message := shorten.Tail(st.Message(), maxStatusText)
+	message := text.Tail(st.Message(), maxStatusText)
 	for _, p := range phrases {
 		if strings.Contains(st.Message(), p.text) {
 			meaning := p.meaning

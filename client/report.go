@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -16,7 +16,7 @@ func (c *Client) report(f func(Metrics)) {
 	if c.cfg.Metrics == nil {
 		return
 	}
-	if p := guard.Do(func() { f(c.cfg.Metrics) }); p != nil {
+	if p := panics.Do(func() { f(c.cfg.Metrics) }); p != nil {
 		p.Log(c.log, "Config.Metrics")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -47,7 +47,7 @@ func (l *link) open() {
 	l.c.wg.Go(func() {
 		defer s.cancel()
 		err := errors.New("the stream was not opened")
-		if p := guard.Do(func() { err = l.receive(s) }); p != nil {
+		if p := panics.Do(func() { err = l.receive(s) }); p != nil {
 			p.Log(l.c.log, "Transport")
 			err = p
 		}
@@ -62,7 +62,7 @@ func (l *link) receive(s *stream) error {
 		return err
 	}
 	l.c.wg.Go(func() {
-		if p := guard.Do(func() { s.sender(st, func() { l.c.do(func() { s.sending = false }) }) }); p != nil {
+		if p := panics.Do(func() { s.sender(st, func() { l.c.do(func() { s.sending = false }) }) }); p != nil {
 			p.Log(l.c.log, "Transport")
 			s.cancel()
 		}

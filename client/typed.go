@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -59,7 +59,7 @@ func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) ite
 func messageType[M proto.Message]() (of protoreflect.MessageType, err error) {
 	var m M
 	err = fmt.Errorf("watch: %T is not a generated message", m)
-	if p := guard.Do(func() {
+	if p := panics.Do(func() {
 		of = m.ProtoReflect().Type()
 		_, err = of.Descriptor(), nil
 	}); p != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/logtest"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

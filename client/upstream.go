@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -331,7 +331,7 @@ func (l *link) close() {
 // check is the core's check of a resource.
 func (c *Client) check(r *xds.Resource) (err error) {
 	if c.cfg.Check != nil {
-		if p := guard.Do(func() { err = c.cfg.Check(r) }); p != nil {
+		if p := panics.Do(func() { err = c.cfg.Check(r) }); p != nil {
 			p.Log(c.log, "Config.Check")
 			err = p
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A faulty is a file in which something is wrong that Envoy refuses, among others that are good.
@@ -174,7 +174,7 @@ func TestExplainRefusals(t *testing.T) {
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)
-		admin, err := adminapi.Dial(adminapi.Target{URL: at})
+		admin, err := api.Dial(api.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestExplainRefusals(t *testing.T) {
 }
 
 // explained compares what the daemon says of the refusal.
-func (f faulty) explained(admin *adminapi.Daemon) error {
+func (f faulty) explained(admin *api.Daemon) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	refusals, err := admin.Refusals(ctx)
@@ -239,7 +239,7 @@ func (f faulty) explained(admin *adminapi.Daemon) error {
 }
 
 // contains reports whether a link has a place.
-func contains(x *adminapi.Explanation, place string) bool {
+func contains(x *api.Explanation, place string) bool {
 	for _, l := range x.Links {
 		if !l.OK && strings.Contains(l.Place, place) {
 			return true
@@ -255,7 +255,7 @@ func TestExplainLinks(t *testing.T) {
 		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 		s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at) })
 		s.start(v)
-		admin, err := adminapi.Dial(adminapi.Target{URL: at})
+		admin, err := api.Dial(api.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 // image it does not.
 var importedBootstraps = []string{"storefront.yaml", "tcp.yaml", "filters.yaml", "kept.yaml", "spellings.yaml", "forward.json"}
 
-const importerData = "../internal/importer/testdata/"
+const importerData = "../internal/envoy/importer/testdata/"
 
 // importInto runs chancery import.
 func importInto(t *testing.T, args ...string) (config string) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Whatever a real Envoy refuses: within a second it has the others of the response, and what it
@@ -23,12 +23,12 @@ func TestQuarantine(t *testing.T) {
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)
-		admin, err := adminapi.Dial(adminapi.Target{URL: at})
+		admin, err := api.Dial(api.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}
 		files := team{s.daemon, "."}
-		state := func(typ, name string) (adminapi.State, error) {
+		state := func(typ, name string) (api.State, error) {
 			r, err := admin.ClientResources(context.Background(), "e2e", typ, name, 0)
 			if err != nil || len(r.Items) != 1 {
 				return "", fmt.Errorf("%+v, %w", r, err)
@@ -42,7 +42,7 @@ func TestQuarantine(t *testing.T) {
 			if f.good != "" {
 				eventually(t, time.Second, "the good one is there: "+f.name, func() error {
 					is, err := state(f.typ, f.good)
-					if err == nil && is != adminapi.Synced {
+					if err == nil && is != api.Synced {
 						err = fmt.Errorf("%s %s is %s", f.typ, f.good, is)
 					}
 					return err
@@ -51,7 +51,7 @@ func TestQuarantine(t *testing.T) {
 			s.quiet()
 			eventually(t, soon, "the refusal stands: "+f.name, func() error {
 				is, err := state(f.typ, f.resource)
-				if err == nil && is != adminapi.Nacked {
+				if err == nil && is != api.Nacked {
 					err = fmt.Errorf("%s %s is %s", f.typ, f.resource, is)
 				}
 				if err != nil {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/chancery-xds/chancery/e2e/harness"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
@@ -31,13 +31,13 @@ func TestRegisteredEndpoints(t *testing.T) {
 			return newRig(t, w, sourcedBy(v, renamed), append(flags, "--endpoints", "--state-dir", t.TempDir())...)
 		})
 		s.start(v)
-		changed := func(r *adminapi.EndpointsResult, err error) {
+		changed := func(r *api.EndpointsResult, err error) {
 			t.Helper()
 			if err != nil || r.Set+r.Removed != 1 {
 				t.Fatal(r, err)
 			}
 		}
-		changed(admin.PutEndpoint(t.Context(), "", "backend", "b", adminapi.Endpoint{Address: "127.0.0.1", Port: s.b.port}))
+		changed(admin.PutEndpoint(t.Context(), "", "backend", "b", api.Endpoint{Address: "127.0.0.1", Port: s.b.port}))
 		eventually(t, soon, "what is registered serves", s.ingress.gets(answer{"b", "1"}))
 		s.daemon.kill()
 		s.daemon.start()
@@ -47,7 +47,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 		}
 		changed(admin.RemoveEndpoints(t.Context(), "", "backend", "b", false))
 		eventually(t, soon, "nothing is registered", s.envoy.hasEndpoints("backend", 0))
-		changed(admin.PutEndpoint(t.Context(), "", "backend", "b", adminapi.Endpoint{Address: "127.0.0.1", Port: s.b.port, TTL: "2s"}))
+		changed(admin.PutEndpoint(t.Context(), "", "backend", "b", api.Endpoint{Address: "127.0.0.1", Port: s.b.port, TTL: "2s"}))
 		eventually(t, soon, "what has a lease serves", s.ingress.gets(answer{"b", "1"}))
 		eventually(t, soon, "the lease ends", s.envoy.hasEndpoints("backend", 0))
 		eventually(t, soon, "nobody serves", s.ingress.fails("503"))

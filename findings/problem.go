@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A Pos is a place in a file, counted from 1; the zero Pos is no place.
@@ -64,7 +64,7 @@ func (p Problem) Error() string {
 	if p.Hint != "" {
 		b.WriteString(" (" + p.Hint + ")")
 	}
-	return printable.Line(b.String())
+	return text.Line(b.String())
 }
 
 // Text returns the problem, what may be shown of the line it stands in, and a caret
@@ -76,12 +76,12 @@ func (p Problem) Text() string {
 	prefix := fmt.Sprintf("%5d | ", p.Pos.Line)
 	// The caret stands where the column does, tabs and wide text notwithstanding.
 	var pad strings.Builder
-	for _, r := range printable.Lines(string([]rune(p.Excerpt)[:p.Caret])) {
+	for _, r := range text.Lines(string([]rune(p.Excerpt)[:p.Caret])) {
 		if r == '\t' {
 			pad.WriteRune('\t')
 		} else {
 			pad.WriteByte(' ')
 		}
 	}
-	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, printable.Lines(p.Excerpt), strings.Repeat(" ", len(prefix)), pad.String())
+	return fmt.Sprintf("%s\n%s%s\n%s%s^", p.Error(), prefix, text.Lines(p.Excerpt), strings.Repeat(" ", len(prefix)), pad.String())
 }

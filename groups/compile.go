@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/nodemeta"
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 )
 
 // A compiler makes rules of the Match of one group.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/chancery-xds/chancery/internal/nodemeta"
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/settings"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
 // LaneSuffix ends the name of each lane, and of no other group.
@@ -57,13 +57,13 @@ func (l Lane) Definition() []byte {
 func (p *parser) lane(n *yaml.Node, path string) {
 	l := &Lane{}
 	p.def.Lane = l
-	p.each(n, path, "a lane", settings.Keys{
+	p.each(n, path, "a lane", yamlkeys.Keys{
 		"of":      func(n *yaml.Node, path string) { l.Of = p.Text(n, path) },
 		"rollout": func(n *yaml.Node, path string) { l.Rollout = p.Text(n, path) },
 		"percent": func(n *yaml.Node, path string) {
 			v, err := strconv.ParseFloat(n.Value, 64)
 			if err != nil || !(v >= 0 && v <= 100) {
-				p.Report(n, path, "", "a number from 0 to 100 is needed, not %s", settings.What(n))
+				p.Report(n, path, "", "a number from 0 to 100 is needed, not %s", yamlkeys.What(n))
 			}
 			l.Percent = v
 		},
@@ -74,7 +74,7 @@ func (p *parser) lane(n *yaml.Node, path string) {
 			}
 			l.Labels = map[string]string{}
 			for i := 0; i+1 < len(flat.Content); i += 2 {
-				l.Labels[flat.Content[i].Value] = p.Text(settings.Follow(flat.Content[i+1]), path)
+				l.Labels[flat.Content[i].Value] = p.Text(yamlkeys.Follow(flat.Content[i+1]), path)
 			}
 		},
 		"groups": func(n *yaml.Node, path string) {

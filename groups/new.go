@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 const (
@@ -144,7 +144,7 @@ func (b *builder) meant(name string) string {
 			}
 		}
 	}
-	if near := protofile.Nearest(name, names); near != "" {
+	if near := protoyaml.Nearest(name, names); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return ""

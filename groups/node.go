@@ -1,7 +1,7 @@
 package groups
 
 import (
-	"github.com/chancery-xds/chancery/internal/nodemeta"
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -8,9 +8,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/nodemeta"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/settings"
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // Parse reads one group.yaml; file is what the problems call it. The definition is of use if
 // there is no error among them.
 func Parse(file string, data []byte) (Definition, []findings.Problem) {
-	r, doc := settings.Open("group.yaml", file, data)
+	r, doc := yamlkeys.Open("group.yaml", file, data)
 	p := parser{Reader: r, def: Definition{File: file, places: map[string]findings.Problem{}}, left: maxConditions}
 	if doc != nil {
 		p.group(doc)
@@ -31,13 +31,13 @@ func Parse(file string, data []byte) (Definition, []findings.Problem) {
 
 // A parser reads one file.
 type parser struct {
-	*settings.Reader
+	*yamlkeys.Reader
 	def  Definition
 	left int // conditions
 }
 
 // each reads a mapping.
-func (p *parser) each(n *yaml.Node, path, of string, known settings.Keys) {
+func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) {
 	p.Each(findings.NoKey, n, path, of, known, func(key string) string {
 		if known["locality"] != nil && slices.Contains([]string{"region", "zone", "sub_zone"}, key) {
 			return "it belongs below locality"
@@ -51,14 +51,14 @@ func (p *parser) each(n *yaml.Node, path, of string, known settings.Keys) {
 
 // items reads what stands in a list, or one that stands there without.
 func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int)) {
-	settings.Items(n, path, func(n *yaml.Node, path string, i int) bool {
+	yamlkeys.Items(n, path, func(n *yaml.Node, path string, i int) bool {
 		take(n, path, i)
 		return p.left >= 0
 	})
 }
 
 func (p *parser) group(n *yaml.Node) {
-	p.each(n, "", "group.yaml", settings.Keys{
+	p.each(n, "", "group.yaml", yamlkeys.Keys{
 		"name": func(n *yaml.Node, path string) {
 			p.keep(n, path)
 			if p.def.Name = p.Text(n, path); p.def.Name == "" && n.Tag == "!!str" {
@@ -84,7 +84,7 @@ func (p *parser) group(n *yaml.Node) {
 		"priority": func(n *yaml.Node, path string) {
 			v, err := strconv.ParseInt(n.Value, 10, 32)
 			if err != nil || n.Tag != "!!int" {
-				p.Report(n, path, "", "a whole number of 32 bits is needed, not %s", settings.What(n))
+				p.Report(n, path, "", "a whole number of 32 bits is needed, not %s", yamlkeys.What(n))
 			}
 			p.def.Priority = int(v)
 		},
@@ -95,7 +95,7 @@ func (p *parser) group(n *yaml.Node) {
 				p.def.Alone = true
 			case "all", "":
 			default:
-				p.Report(n, path, "", "on_error is alone or all, not %s", settings.Quoted(word))
+				p.Report(n, path, "", "on_error is alone or all, not %s", yamlkeys.Quoted(word))
 			}
 		},
 		"otherwise": func(n *yaml.Node, path string) {
@@ -123,18 +123,18 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 	matches := func(to *[]Match) func(*yaml.Node, string) {
 		return func(n *yaml.Node, path string) {
 			if n.Kind != yaml.SequenceNode {
-				p.Report(n, path, "", "a list of matches is needed, not %s", settings.What(n))
+				p.Report(n, path, "", "a list of matches is needed, not %s", yamlkeys.What(n))
 				return
 			}
 			*to = make([]Match, 0, min(len(n.Content), maxConditions))
 			p.items(n, path, func(n *yaml.Node, path string, _ int) { *to = append(*to, p.match(n, path, depth+1)) })
 		}
 	}
-	p.each(n, path, "a match", settings.Keys{
+	p.each(n, path, "a match", yamlkeys.Keys{
 		"id": values(&m.ID), "cluster": values(&m.Cluster),
 		"user_agent_name": values(&m.UserAgentName), "user_agent_version": values(&m.UserAgentVersion),
 		"locality": func(n *yaml.Node, path string) {
-			p.each(n, path, "locality", settings.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
+			p.each(n, path, "locality", yamlkeys.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
 		},
 		"metadata": func(n *yaml.Node, path string) { p.metadata(n, path, nil, &m) },
 		"all":      matches(&m.All), "any": matches(&m.Any),
@@ -164,8 +164,8 @@ func (p *parser) metadata(n *yaml.Node, path string, below []string, m *Match) {
 		return
 	}
 	for i := 0; i+1 < len(flat.Content); i += 2 {
-		key, value := flat.Content[i].Value, settings.Follow(flat.Content[i+1])
-		at, keys := settings.Join(path, settings.Short(key)), append(slices.Clip(below), key)
+		key, value := flat.Content[i].Value, yamlkeys.Follow(flat.Content[i+1])
+		at, keys := yamlkeys.Join(path, yamlkeys.Short(key)), append(slices.Clip(below), key)
 		if value.Kind == yaml.MappingNode {
 			p.metadata(value, at, keys, m)
 		} else {
@@ -181,9 +181,9 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 		if !p.count(n, path) {
 			return
 		}
-		v, hint := settings.Scalar(n)
+		v, hint := yamlkeys.Scalar(n)
 		if _, text := v.(string); v == nil || !text && !others {
-			p.Report(n, path, hint, "a string is needed, not %s", settings.What(n))
+			p.Report(n, path, hint, "a string is needed, not %s", yamlkeys.What(n))
 			return
 		}
 		if _, err := compileValue(v, others); err != nil {
@@ -205,7 +205,7 @@ func (p *parser) count(n *yaml.Node, path string) bool {
 
 // keep remembers where a key stands, and what may be quoted of it, for what is found later.
 func (p *parser) keep(n *yaml.Node, key string) {
-	d := protofile.Decoder{File: p.File, Source: p.Source}
+	d := protoyaml.Decoder{File: p.File, Source: p.Source}
 	d.Report(n, key, "", "")
 	p.def.places[key] = d.Problems[0]
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/settings"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -47,7 +47,7 @@ const maxNotes = 10
 
 func (q *query) note(g *group, r *rule, err error) {
 	if g != nil && len(q.notes) < maxNotes {
-		q.notes = append(q.notes, fmt.Sprintf("group %s: cel: %s: %s (%s)", g.name, settings.Short(r.text), settings.Short(err.Error()), r.place))
+		q.notes = append(q.notes, fmt.Sprintf("group %s: cel: %s: %s (%s)", g.name, yamlkeys.Short(r.text), yamlkeys.Short(err.Error()), r.place))
 	}
 }
 

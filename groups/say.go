@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/settings"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
 // maxText is how much is said of a rule, in bytes: there are rules as long as a page.
@@ -67,7 +67,7 @@ func (r *rule) say(b *strings.Builder, q *query) {
 		}
 	case expression:
 		b.WriteString("cel: ")
-		b.WriteString(settings.Short(r.text))
+		b.WriteString(yamlkeys.Short(r.text))
 	}
 }
 

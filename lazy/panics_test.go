@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 func TestPanics(t *testing.T) {
 	on(t, "SAFE-8 a resolver that panics has failed", func(b *bench) {
-		before := guard.Count()
+		before := panics.Count()
 		b.be.set("r/a r/b", res("r/a", "A", "r/b"))
 		find := b.resolver
 		var safe atomic.Bool
@@ -27,8 +27,8 @@ func TestPanics(t *testing.T) {
 		defer s.w.Close()
 		s.subscribe("r/a", "r/b")
 		b.sleep(50 * time.Millisecond)
-		if log := b.log.String(); guard.Count() == before || !strings.Contains(log, "level=ERROR msg=panic") || !strings.Contains(log, "panics_test.go") || !strings.Contains(log, "name=r/b") {
-			t.Errorf("%d panics: %s", guard.Count()-before, log)
+		if log := b.log.String(); panics.Count() == before || !strings.Contains(log, "level=ERROR msg=panic") || !strings.Contains(log, "panics_test.go") || !strings.Contains(log, "name=r/b") {
+			t.Errorf("%d panics: %s", panics.Count()-before, log)
 		}
 		safe.Store(true)
 		b.sleep(time.Minute)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -39,7 +39,7 @@ func (s *Source) Run(ctx context.Context) {
 		case r := <-results:
 			batch = s.gather(r, results)
 		}
-		if p := guard.Do(func() { s.decide(batch) }); p != nil {
+		if p := panics.Do(func() { s.decide(batch) }); p != nil {
 			p.Log(s.log, "findings")
 			s.fail(batch)
 		}
@@ -91,7 +91,7 @@ func (s *Source) look(ctx context.Context, e *entry, q Query, results chan<- res
 	defer cancel()
 	var r *xds.Resource
 	var err error
-	if p := guard.Do(func() { r, err = s.resolver(ctx, q) }); p != nil {
+	if p := panics.Do(func() { r, err = s.resolver(ctx, q) }); p != nil {
 		p.Log(s.log, "resolver", slog.String("type", q.Type.String()), slog.String("name", q.Name), slog.String("group", q.Group))
 		r, err = nil, p
 	}

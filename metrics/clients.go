@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -37,8 +37,8 @@ type clients struct {
 }
 
 var (
-	clientsOf    = prometheus.NewDesc(series.Prefix+"clients", "Connected clients, by how they stand with the worst of their types.", []string{"group", "state"}, nil)
-	clientsStale = prometheus.NewDesc(series.Prefix+"clients_stale", "Connected clients that have not answered a response of a type for 30 s or more.", []string{"type", "group"}, nil)
+	clientsOf    = prometheus.NewDesc(promx.Prefix+"clients", "Connected clients, by how they stand with the worst of their types.", []string{"group", "state"}, nil)
+	clientsStale = prometheus.NewDesc(promx.Prefix+"clients_stale", "Connected clients that have not answered a response of a type for 30 s or more.", []string{"type", "group"}, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -21,8 +21,8 @@ type content struct {
 }
 
 var (
-	resources  = prometheus.NewDesc(series.Prefix+"resources", "Resources served, by type.", []string{"type", "group"}, nil)
-	configHash = prometheus.NewDesc(series.Prefix+"config_hash", "Hash of the served configuration, an integer of 53 bits: servers with the same configuration have the same hash.", nil, nil)
+	resources  = prometheus.NewDesc(promx.Prefix+"resources", "Resources served, by type.", []string{"type", "group"}, nil)
+	configHash = prometheus.NewDesc(promx.Prefix+"config_hash", "Hash of the served configuration, an integer of 53 bits: servers with the same configuration have the same hash.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 )
 
 // Loads are the metrics of one source of configuration: how its loads ended, and what it
@@ -35,13 +35,13 @@ type Source interface {
 func NewLoads(r prometheus.Registerer) *Loads {
 	r = cmp.Or(r, prometheus.DefaultRegisterer)
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: series.Prefix + "config_loads_total", Help: "Attempts to load the configuration, by result: success, or failure, which keeps the previous configuration.",
+		Name: promx.Prefix + "config_loads_total", Help: "Attempts to load the configuration, by result: success, or failure, which keeps the previous configuration.",
 	}, []string{"result"})
 	last := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: series.Prefix + "config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded successfully, in Unix time; 0: never.",
+		Name: promx.Prefix + "config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded successfully, in Unix time; 0: never.",
 	})
 	fine := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: series.Prefix + "config_last_load_successful", Help: "1 if the last attempt to load the configuration was successful; 0: the server serves an older configuration than the files.",
+		Name: promx.Prefix + "config_last_load_successful", Help: "1 if the last attempt to load the configuration was successful; 0: the server serves an older configuration than the files.",
 	})
 	register(r, results, last, fine)
 	return &Loads{registry: r, good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
@@ -53,9 +53,9 @@ func (l *Loads) Source(s Source) {
 		return
 	}
 	register(l.registry,
-		series.Flag("watch_deaf", "1 while the system does not report all changes of files, so that the server notices them up to 30 s late.", s.Deaf),
-		series.Gauge("config_removals_waiting", "Resources that are missing from the files and still served, until the removal is confirmed (--confirm-removals).", s.Held),
-		series.FirstExpiry("certificate_first_expiry_timestamp_seconds",
+		promx.Flag("watch_deaf", "1 while the system does not report all changes of files, so that the server notices them up to 30 s late.", s.Deaf),
+		promx.Gauge("config_removals_waiting", "Resources that are missing from the files and still served, until the removal is confirmed (--confirm-removals).", s.Held),
+		promx.FirstExpiry("certificate_first_expiry_timestamp_seconds",
 			"When the first certificate in the served resources expires, in Unix time. Absent: no resource contains a certificate.", s.FirstExpiry),
 	)
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -87,7 +87,7 @@ func (m *Metrics) Server(stats func() server.Stats) {
 		return
 	}
 	counter := func(name, help string, value func(server.Stats) uint64) prometheus.Collector {
-		return series.Counter(name, help, func() uint64 { return value(stats()) })
+		return promx.Counter(name, help, func() uint64 { return value(stats()) })
 	}
 	register(m.registry,
 		counter("blocked_writes_total", "Streams closed because their client did not read a response in time (--write-timeout).",
@@ -100,15 +100,15 @@ func (m *Metrics) Server(stats func() server.Stats) {
 			func(s server.Stats) uint64 { return s.Denied }),
 		counter("panics_total", "Panics that were caught: each ended a connection, a stream, a poll, a load of the configuration, or the resolving of a resource. Each is a bug; the log has its stack.",
 			func(s server.Stats) uint64 { return s.Panics }),
-		series.Labelled("throttled_total", "Times a client reached a limit. streams, silent_streams, other_streams, first_request, request, subscription and write close its stream; unfinished closes its connection; rate, address_rate, stream_rate and first_answers make it wait.",
+		promx.Labelled("throttled_total", "Times a client reached a limit. streams, silent_streams, other_streams, first_request, request, subscription and write close its stream; unfinished closes its connection; rate, address_rate, stream_rate and first_answers make it wait.",
 			"limit", func() map[string]uint64 { return stats().Throttled }),
-		series.Gauge("streams_open", "Open streams, including those that have sent no request.", func() int { return stats().Open }),
-		series.Gauge("streams_silent", "Open streams and unary calls that have sent no request.", func() int { return stats().Silent }),
-		series.Gauge("polls_held", "Polls (REST-JSON and Fetch) that are held until a resource changes.", func() int { return stats().Polls }),
-		series.Gauge("streams_other", "Open streams of other services than xDS (health watches, reflection).", func() int { return stats().Others }),
-		series.Gauge("held_bytes", "Bytes of the names (plus 64 for each) and nodes that streams and held polls hold.", func() int { return stats().Held }),
-		series.Gauge("unfinished_bytes", "Bytes of unfinished requests, on connections with more than 64 KiB of them, and of larger requests that wait to be handled.",
+		promx.Gauge("streams_open", "Open streams, including those that have sent no request.", func() int { return stats().Open }),
+		promx.Gauge("streams_silent", "Open streams and unary calls that have sent no request.", func() int { return stats().Silent }),
+		promx.Gauge("polls_held", "Polls (REST-JSON and Fetch) that are held until a resource changes.", func() int { return stats().Polls }),
+		promx.Gauge("streams_other", "Open streams of other services than xDS (health watches, reflection).", func() int { return stats().Others }),
+		promx.Gauge("held_bytes", "Bytes of the names (plus 64 for each) and nodes that streams and held polls hold.", func() int { return stats().Held }),
+		promx.Gauge("unfinished_bytes", "Bytes of unfinished requests, on connections with more than 64 KiB of them, and of larger requests that wait to be handled.",
 			func() int { return stats().Unfinished }),
-		series.Gauge("first_answers_waiting", "Streams that wait for their first responses (--max-first-answers).", func() int { return stats().Waiting }),
+		promx.Gauge("first_answers_waiting", "Streams that wait for their first responses (--max-first-answers).", func() int { return stats().Waiting }),
 	)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -44,7 +44,7 @@ func newRefusals(counter func(name, help string, labels ...string) *prometheus.C
 ) *refusals {
 	nacks := counter("nacks_total", "Responses that clients refused (NACK).", "type", "group")
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: series.Prefix + "clients_nacked", Help: "Connected clients that refused (NACK) a response of a type and have accepted none since.",
+		Name: promx.Prefix + "clients_nacked", Help: "Connected clients that refused (NACK) a response of a type and have accepted none since.",
 	}, []string{"type", "group"})
 	register(r, gauge)
 	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
-	"github.com/chancery-xds/chancery/internal/series"
+	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -61,11 +61,11 @@ func reason(c codes.Code) string {
 
 func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) string) *streams {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: series.Prefix + name, Help: help}, labels)
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: promx.Prefix + name, Help: help}, labels)
 		register(r, c)
 		return c
 	}
-	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: series.Prefix + "streams", Help: "Open streams that have sent a request."}, []string{"variant"})
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: promx.Prefix + "streams", Help: "Open streams that have sent a request."}, []string{"variant"})
 	opened := counter("streams_opened_total", "Streams that have sent their first request.", "variant")
 	closed := counter("streams_closed_total", "Streams closed, by reason.", "reason")
 	requests := counter("requests_total", "Requests, by kind. A request that answers a response and changes the subscription counts as both.", "type", "variant", "kind")
@@ -73,16 +73,16 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 	sent := counter("resources_sent_total", "Resources in responses sent.", "type")
 	removed := counter("resources_removed_total", "Names in responses sent that say that a resource was removed or does not exist.", "type")
 	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: series.Prefix + "response_ack_seconds", Help: "Time from sending a response until the client accepts (ACK) or refuses (NACK) it, in seconds.",
+		Name: promx.Prefix + "response_ack_seconds", Help: "Time from sending a response until the client accepts (ACK) or refuses (NACK) it, in seconds.",
 		// Envoy answers for clusters when they are warm, which may take it 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
 	bytes := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: series.Prefix + "response_bytes", Help: "Size of responses sent, in bytes; heartbeats have none. Clients of gRPC accept 4 MiB by default.",
+		Name: promx.Prefix + "response_bytes", Help: "Size of responses sent, in bytes; heartbeats have none. Clients of gRPC accept 4 MiB by default.",
 		Buckets: []float64{1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 40 << 20},
 	}, []string{"type"})
 	reached := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: series.Prefix + "propagation_seconds", Help: "Time from a change of the configuration until a client that was there before has accepted it, in seconds.",
+		Name: promx.Prefix + "propagation_seconds", Help: "Time from a change of the configuration until a client that was there before has accepted it, in seconds.",
 		Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
 	register(r, open, answered, bytes, reached)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/tabletest"
+	"github.com/chancery-xds/chancery/internal/testkit/tabletest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )

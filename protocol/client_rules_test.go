@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/proportion"
+	"github.com/chancery-xds/chancery/internal/testkit/scaling"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -466,11 +466,11 @@ func TestClientCosts(t *testing.T) {
 					return run(ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, asked...), n)
 				}
 			}
-			proportion.Grows(t, 25, of(2_500), of(20_000))
+			scaling.Grows(t, 25, of(2_500), of(20_000))
 		})
 	}
 	hear := func(c talk, all ...*xds.Changes) time.Duration {
-		return proportion.Computing(func() {
+		return scaling.Computing(func() {
 			for _, changes := range all {
 				if err := c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes}); err != nil {
 					c.Error(err)

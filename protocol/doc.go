@@ -99,7 +99,7 @@
 // # Rooms
 //
 // A subscription is one type on one stream. Its parts belong to rooms, groups of files. Only the
-// files of a room write to its part (TestRooms in internal/deps), and other files call a method
+// files of a room write to its part (TestRooms in internal/arch), and other files call a method
 // there. All files may read.
 //
 //	want, matching        what the client subscribes to    want.go match.go scope.go

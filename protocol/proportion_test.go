@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/proportion"
+	"github.com/chancery-xds/chancery/internal/testkit/scaling"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // SAFE-9: "cheap per request whatever was asked before".
 
 // What code costs is compared with what it costs with less.
-var computing, grows = proportion.Computing, proportion.Grows
+var computing, grows = scaling.Computing, scaling.Grows
 
 // What a client has from an earlier stream, and nobody knows what, costs a commit no more
 // than what it tells.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/internal/envoy/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 

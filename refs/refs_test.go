@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/testkit/apitest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -33,7 +33,7 @@ func TestOf(t *testing.T) {
 	for name, got := range map[string][]xds.Ref{
 		"generated":   Of(route),
 		"packed":      Of(packed(t, route)),
-		"descriptors": With(envoyapi.Envoy(), apitest.Dynamic(t, route)),
+		"descriptors": With(envoy.Envoy(), apitest.Dynamic(t, route)),
 	} {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v", name, got)

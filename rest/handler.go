@@ -32,7 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -179,7 +179,7 @@ var errInternal error = failure{http.StatusInternalServerError, codes.Internal, 
 
 // guarded calls f for a poll, which a panic in it ends, and nothing else.
 func (h *Handler) guarded(f func() error) (err error) {
-	if p := guard.Do(func() { err = f() }); p != nil {
+	if p := panics.Do(func() { err = f() }); p != nil {
 		p.Log(h.log, "poll")
 		return errInternal
 	}

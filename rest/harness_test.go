@@ -18,7 +18,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/chancery-xds/chancery/internal/logtest"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"

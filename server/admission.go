@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // An admission bounds how many streams get first answers at a time. When a whole
@@ -32,15 +32,15 @@ type admission struct {
 //
 // Invariant: it has places, or somebody in it waits; so has each line that it is part of.
 type line struct {
-	shares.Rank // in up.waiting: somebody in it waits
+	fair.Rank // in up.waiting: somebody in it waits
 
 	up      *line // nil: it is the root
 	key     any   // by which up knows it
 	lines   map[any]*line
-	waiting shares.Ranking[*line] // those of lines in which somebody waits; whose turn is next comes first
-	tickets list.List             // of a node: those that wait, the first first
-	places  int                   // that its streams have
-	since   int                   // when the turn came to it last, or when it began to wait
+	waiting fair.Ranking[*line] // those of lines in which somebody waits; whose turn is next comes first
+	tickets list.List           // of a node: those that wait, the first first
+	places  int                 // that its streams have
+	since   int                 // when the turn came to it last, or when it began to wait
 }
 
 // Before implements [shares.Ranked].
@@ -72,7 +72,7 @@ func newAdmission(places int) *admission {
 // connection is known by the address that it has in memory, not by what that says: on
 // unix sockets that is the same for all. Whoever enters must leave.
 func (a *admission) enter(conn net.Addr, node any) *ticket {
-	owner := shares.Owner(conn)
+	owner := fair.Owner(conn)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := &ticket{of: a.root.below(owner).below(conn).below(node)}

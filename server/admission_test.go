@@ -13,7 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	limitfair "github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -126,7 +126,7 @@ func TestAdmission(t *testing.T) {
 					a.leave(k.ticket)
 				} else {
 					conn, node := conns[rnd.IntN(len(conns))], fmt.Sprint(rnd.IntN(3))
-					open = append(open, &stream{a.enter(conn, node), false, [3]any{shares.Owner(conn), conn, node}})
+					open = append(open, &stream{a.enter(conn, node), false, [3]any{limitfair.Owner(conn), conn, node}})
 				}
 				in := 0
 				for _, k := range open {

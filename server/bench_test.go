@@ -10,7 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/chancery-xds/chancery/internal/proportion"
+	"github.com/chancery-xds/chancery/internal/testkit/scaling"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
@@ -125,7 +125,7 @@ func TestRepeatedNamesAreCheap(t *testing.T) {
 		most = 0.8
 	}
 	ack, anew := repeating(t, 20_000)
-	proportion.Grows(t, most, func() time.Duration { return proportion.Computing(anew) }, func() time.Duration { return proportion.Computing(ack) })
+	scaling.Grows(t, most, func() time.Duration { return scaling.Computing(anew) }, func() time.Duration { return scaling.Computing(ack) })
 }
 
 // A SotW ACK that repeats its names, as each does.

@@ -11,7 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -89,13 +89,13 @@ func TestClients(t *testing.T) {
 		if lines := book.lines("client connected"); len(lines) != maxFew {
 			t.Errorf("%d lines", len(lines))
 		}
-		time.Sleep(repeats.Within)
+		time.Sleep(dedup.Within)
 		synctest.Wait()
 		lines := book.lines("client connected")
 		if len(lines) != maxFew+1 || !strings.Contains(lines[maxFew], "node=n-49") || !strings.Contains(lines[maxFew], fmt.Sprint("repeated=", 50-maxFew)) {
 			t.Error(len(lines), lines[len(lines)-1])
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 	})
 	within(t, "OBS-3 a stream that never says who it is, is no client", func(t *testing.T) {
 		w, book := informed(t)

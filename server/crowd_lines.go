@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
 // How many warnings of clients go into the log within 10 s: of those of an address, and of
@@ -24,8 +24,8 @@ const (
 // said again and again is bounded before, by [Server.repeats]. What is remembered there and
 // in of is displaced by much else; in all there are two reasons, which nothing displaces.
 type crowds struct {
-	of  repeats.Counter // by address
-	all repeats.Counter
+	of  dedup.Counter // by address
+	all dedup.Counter
 }
 
 // A crowd is whom a client has its lines with.
@@ -34,7 +34,7 @@ type crowd struct{ of, all string }
 func crowdOf(st *Stream) crowd {
 	host := strconv.FormatUint(st.ID, 10)
 	if st.Peer != nil {
-		host = shares.Owner(st.Peer)
+		host = fair.Owner(st.Peer)
 	}
 	if !st.Since.IsZero() && time.Since(st.Since) > long {
 		return crowd{host + " for long", "for long"}
@@ -62,7 +62,7 @@ func (c *crowds) full(s *Server, st *Stream) bool {
 func (c *crowds) room(s *Server, st *Stream) bool { return c.take(s, st, crowdOf(st)) }
 
 func (c *crowds) take(s *Server, st *Stream, who crowd) bool {
-	say := func(in *repeats.Counter, why string, most int, more string) bool {
+	say := func(in *dedup.Counter, why string, most int, more string) bool {
 		return in.Say(whose(st), why, most, func(n int, by []string) {
 			attrs := repeated(n, by)
 			if st.Peer != nil {

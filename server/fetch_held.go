@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // maxFetch is how many bytes a request to a Fetch method may have: as many as the body of
@@ -47,7 +47,7 @@ func newCellar(max int) *cellar { return &cellar{max: max, owners: map[string]*c
 // enter finds room for what a poll from an address has; nil: there is none. No room is made
 // for an address that would then have as much as the one that loses it.
 func (c *cellar) enter(peer net.Addr, bytes int, lost loss) *stored {
-	s := &stored{owner: shares.Owner(peer), bytes: bytes, lost: lost}
+	s := &stored{owner: fair.Owner(peer), bytes: bytes, lost: lost}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.max > 0 && c.used+bytes > c.max {

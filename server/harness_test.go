@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/chancery-xds/chancery/internal/logtest"
-	"github.com/chancery-xds/chancery/internal/tabletest"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
+	"github.com/chancery-xds/chancery/internal/testkit/tabletest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // holdings are what the names of all streams hold, in bytes. When that is too much, the
@@ -14,16 +14,16 @@ import (
 // locks others out by coming first.
 type holdings struct {
 	mu    sync.Mutex // held for memory only
-	loads shares.Loads[loss]
+	loads fair.Loads[loss]
 }
 
 // set says what a stream of an address holds, of which load is what it held before, nil:
 // nothing. An error ends the stream: it is the one that gives way.
-func (h *holdings) set(load *shares.Load[loss], peer net.Addr, lost loss, bytes int) (*shares.Load[loss], error) {
+func (h *holdings) set(load *fair.Load[loss], peer net.Addr, lost loss, bytes int) (*fair.Load[loss], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if load == nil {
-		load = h.loads.Enter(shares.Owner(peer), lost)
+		load = h.loads.Enter(fair.Owner(peer), lost)
 	}
 	for _, l := range h.loads.Set(load, bytes) {
 		l.tell(h.full())
@@ -39,7 +39,7 @@ func (h *holdings) full() error {
 }
 
 // leave says that a stream holds nothing any more.
-func (h *holdings) leave(load *shares.Load[loss]) {
+func (h *holdings) leave(load *fair.Load[loss]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loads.Leave(load)

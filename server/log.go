@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/shares"
-	"github.com/chancery-xds/chancery/internal/shorten"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -47,7 +47,7 @@ func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() 
 		return []slog.Attr{
 			slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
 			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-			slog.Int("code", code), slog.String("error", shorten.Middle(shown(), maxReason)),
+			slog.Int("code", code), slog.String("error", textutil.Middle(shown(), maxReason)),
 		}
 	})
 }
@@ -118,7 +118,7 @@ func repeated(n int, by []string) []slog.Attr {
 func whose(st *Stream) string {
 	var host string
 	if st.Peer != nil {
-		host = shares.Owner(st.Peer)
+		host = fair.Owner(st.Peer)
 	}
 	switch {
 	case st.Node != nil && st.Node.ID != "":
@@ -253,7 +253,7 @@ var digits = regexp.MustCompile(`[0-9]+`)
 
 // mask returns what texts have in common that mean the same.
 func mask(text string) string {
-	return shorten.Middle(digits.ReplaceAllLiteralString(text, "0"), maxLogged)
+	return textutil.Middle(digits.ReplaceAllLiteralString(text, "0"), maxLogged)
 }
 
 // maxFailure is how many bytes of the text of a NACK are looked at; Envoy's have
@@ -261,4 +261,4 @@ func mask(text string) string {
 const maxFailure = 16 << 10
 
 // clip cuts a client's text to what a line of the log may hold.
-func clip(s string) string { return shorten.Tail(s, maxLogged) }
+func clip(s string) string { return textutil.Tail(s, maxLogged) }

@@ -12,7 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -99,12 +99,12 @@ func TestLog(t *testing.T) {
 		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "node=node-0") {
 			t.Error(log)
 		}
-		time.Sleep(repeats.Within)
+		time.Sleep(dedup.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "node=node-4") || !strings.Contains(log, "repeated=4") {
 			t.Error(log)
 		}
-		time.Sleep(10 * repeats.Within)
+		time.Sleep(10 * dedup.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 {
 			t.Error(log)
@@ -128,7 +128,7 @@ func TestLog(t *testing.T) {
 		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "node=the-node unanswered=RDS type=CDS name=x") {
 			t.Error(log)
 		}
-		time.Sleep(repeats.Within)
+		time.Sleep(dedup.Within)
 		synctest.Wait()
 		if log := w.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "repeated=1") {
 			t.Error(log)

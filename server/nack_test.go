@@ -15,7 +15,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -116,7 +116,7 @@ func TestNackLine(t *testing.T) {
 		if asked.Load() != 1 || o.nacks[0] != "" {
 			t.Errorf("asked %d times; the observer is told %q", asked.Load(), o.nacks[0])
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 		if lines := w.log.lines("bad: ***"); asked.Load() != 2 || len(lines) != 2 || !strings.Contains(lines[1], "repeated=999") || strings.Contains(w.log.String(), "hunter2") {
 			t.Error(asked.Load(), w.log)
 		}
@@ -176,12 +176,12 @@ func TestNackLine(t *testing.T) {
 	within(t, "OBS-2 made-up reasons of others hide no node's first NACK", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
-		for i := range repeats.MaxReasons + 100 {
+		for i := range dedup.MaxReasons + 100 {
 			st := &Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("flood-", i/20)}}
 			w.event(st, nacked(strings.Repeat("x", i)))
 		}
 		before := len(w.log.lines("client refused a response (NACK)"))
-		if most := (repeats.MaxReasons/20 + 5) * (repeats.Share + 1); before > most {
+		if most := (dedup.MaxReasons/20 + 5) * (dedup.Share + 1); before > most {
 			t.Errorf("%d lines, more than %d", before, most)
 		}
 		c, r := w.ofNode(t, "prod-edge-1")
@@ -190,7 +190,7 @@ func TestNackLine(t *testing.T) {
 		if lines := w.log.lines("a real mistake"); len(lines) != 1 || !strings.Contains(lines[0], "node=prod-edge-1") {
 			t.Error(lines)
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 	})
 	within(t, "OBS-2 made-up nodes of an address are some lines, and hide nobody's NACK that was there before, or comes from elsewhere", func(t *testing.T) {
 		w := serve(t)
@@ -201,7 +201,7 @@ func TestNackLine(t *testing.T) {
 				w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
 			}
 		}
-		time.Sleep(3 * repeats.Within)
+		time.Sleep(3 * dedup.Within)
 		if n := len(w.log.lines("")); n > 2*maxWarned+10 {
 			t.Errorf("%d lines", n)
 		}
@@ -217,7 +217,7 @@ func TestNackLine(t *testing.T) {
 		if len(w.log.lines("node=elsewhere")) != 1 || len(w.log.lines("node=long-there")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
-		time.Sleep(3 * repeats.Within)
+		time.Sleep(3 * dedup.Within)
 	})
 	within(t, "OBS-2 SAFE-9 made-up nodes of many addresses are some lines and a count, and hide nobody's NACK that was there before", func(t *testing.T) {
 		w := serve(t)
@@ -233,7 +233,7 @@ func TestNackLine(t *testing.T) {
 		if len(w.log.lines("node=long-there")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
-		time.Sleep(3 * repeats.Within)
+		time.Sleep(3 * dedup.Within)
 		sum := w.log.lines("not all errors of clients are logged")
 		if len(sum) != 1 || !strings.Contains(sum[0], fmt.Sprintf("repeated=%d ", many-1000)) || !strings.Contains(sum[0], `nodes="[made-up-`) || !strings.Contains(sum[0], fmt.Sprintf("peer=10.0.%d.%d", (many-1)/256, (many-1)%256)) {
 			t.Error(sum)
@@ -249,18 +249,18 @@ func TestNackLine(t *testing.T) {
 		if len(w.log.lines("node=elsewhere")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
-		time.Sleep(repeats.Within)
+		time.Sleep(dedup.Within)
 		if n := len(w.log.lines("")); n > 1000+200+1 { // those, what counts of each address, and of all
 			t.Errorf("%d lines", n)
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 	})
 	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
 			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 		if lines := w.log.lines("the same"); len(lines) != 2 || !strings.Contains(lines[1], `repeated=6 nodes="[prod-edge-2 stranger prod-edge-3 a b]"`) {
 			t.Error(lines)
 		}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // errInternal is what a client is told of a panic. What it was is for the log.
@@ -21,7 +21,7 @@ var errInternal = status.Error(codes.Internal, "internal error")
 // what an embedder brought (source, observer, identifier, logger), ends the
 // stream and nothing else.
 func (s *Server) guarded(st *Stream, f func() error) (err error) {
-	if p := guard.Do(func() { err = f() }); p != nil {
+	if p := panics.Do(func() { err = f() }); p != nil {
 		s.panicked(st, p)
 		return errInternal
 	}
@@ -30,7 +30,7 @@ func (s *Server) guarded(st *Stream, f func() error) (err error) {
 
 // panicked logs a panic. A client that comes back may cause it again and again:
 // those that say the same within 10 s are one line more, which counts.
-func (s *Server) panicked(st *Stream, p *guard.Panic) {
+func (s *Server) panicked(st *Stream, p *panics.Panic) {
 	attrs := []slog.Attr{slog.Uint64("stream", st.ID)}
 	if st.Node != nil {
 		attrs = append(attrs, slog.String("node", clip(st.Node.ID)))
@@ -39,11 +39,11 @@ func (s *Server) panicked(st *Stream, p *guard.Panic) {
 }
 
 // broken is told of a panic that has closed a connection.
-func (s *Server) broken(peer net.Addr, p *guard.Panic) {
+func (s *Server) broken(peer net.Addr, p *panics.Panic) {
 	s.logPanic(p, "connection", &Stream{Peer: peer}, []slog.Attr{slog.String("peer", peer.String())})
 }
 
-func (s *Server) logPanic(p *guard.Panic, in string, st *Stream, attrs []slog.Attr) {
+func (s *Server) logPanic(p *panics.Panic, in string, st *Stream, attrs []slog.Attr) {
 	tell := func(more ...slog.Attr) { p.Log(s.log, in, slices.Concat(attrs, more)...) }
 	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
@@ -73,7 +73,7 @@ func guardStream(srv any, rpc grpc.ServerStream, info *grpc.StreamServerInfo, ha
 }
 
 func guardCall(method string, f func() error) (err error) {
-	if p := guard.Do(func() { err = f() }); p != nil {
+	if p := panics.Do(func() { err = f() }); p != nil {
 		p.Log(slog.Default(), method)
 		return errInternal
 	}

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -341,14 +341,14 @@ func TestPanicsOfReading(t *testing.T) {
 
 // What is not ours is guarded, too.
 func TestPanicsOfOthers(t *testing.T) {
-	before := guard.Count()
+	before := panics.Count()
 	_, err := guardUnary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, func(context.Context, any) (any, error) { panic(goesOff) })
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), goesOff) {
 		t.Error(err)
 	}
 	err = guardStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/a/b"}, func(any, grpc.ServerStream) error { panic(goesOff) })
-	if status.Code(err) != codes.Internal || guard.Count() != before+2 {
-		t.Error(err, guard.Count()-before)
+	if status.Code(err) != codes.Internal || panics.Count() != before+2 {
+		t.Error(err, panics.Count()-before)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi/apitest"
-	"github.com/chancery-xds/chancery/internal/secret"
-	"github.com/chancery-xds/chancery/internal/secret/secrettest"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/testkit/apitest"
+	"github.com/chancery-xds/chancery/internal/testkit/secrettest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestPresentableSecrets(t *testing.T) {
 	base := base64.StdEncoding.EncodeToString([]byte(secrettest.Canary))
 	place := regexp.MustCompile(`(?i)filename|environment_?variable|watched_?directory`) // which has no value
-	n := secrettest.Every(t, "SAFE-6", secret.Marked, func(t *testing.T, m proto.Message, _ protoreflect.FieldDescriptor) {
+	n := secrettest.Every(t, "SAFE-6", secrets.Marked, func(t *testing.T, m proto.Message, _ protoreflect.FieldDescriptor) {
 		packed, err := anypb.New(m)
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/pace"
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+	"github.com/chancery-xds/chancery/internal/limit/rate"
 )
 
 // maxOwners is of how many addresses at least it is known how fast their requests come.
@@ -22,11 +22,11 @@ func counts(bytes int) int { return 1 + bytes>>16 }
 // rate returns the part that the connection from an address has in the pace of all that comes
 // from there. It is known by the address that it has in memory, as in [admission.enter]. A
 // node has no pace of its own: which one it is, its client says, and may say anything.
-func (s *Server) rate(peer net.Addr) *pace.Shared { return s.rates.Of(shares.Owner(peer), peer) }
+func (s *Server) rate(peer net.Addr) *rate.Shared { return s.rates.Of(fair.Owner(peer), peer) }
 
 // rateOf is the same of a connection that is not known by that, but by its port.
-func (s *Server) rateOf(peer net.Addr) *pace.Shared {
-	return s.rates.Of(shares.Owner(peer), connOf(peer))
+func (s *Server) rateOf(peer net.Addr) *rate.Shared {
+	return s.rates.Of(fair.Owner(peer), connOf(peer))
 }
 
 // rush notes that requests of an address wait.
@@ -42,7 +42,7 @@ func (s *Server) rush(peer net.Addr) {
 
 // due is how long a poll has to wait that comes on a connection, and counts as n requests: for
 // what it is more than a small one, those wait that follow.
-func (s *Server) due(conn *pace.Shared, n int, peer net.Addr) time.Duration {
+func (s *Server) due(conn *rate.Shared, n int, peer net.Addr) time.Duration {
 	now := time.Now()
 	wait := conn.Take(now, 1)
 	conn.Take(now, n-1)

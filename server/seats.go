@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // seats are the streams, or the polls, that may be open at once. When all are taken, the
@@ -22,7 +22,7 @@ type seats struct {
 	many func(n int) error // for those of a node that has n, too many
 
 	mu     sync.Mutex // held for memory only
-	shares shares.Shares[loss]
+	shares fair.Shares[loss]
 	nodes  map[resident]int // streams of those whose node is known
 }
 
@@ -32,7 +32,7 @@ type resident struct{ owner, node string }
 
 // A seat is what a stream has. Its goroutine owns it.
 type seat struct {
-	place *shares.Place[loss]
+	place *fair.Place[loss]
 	node  string
 	named bool // node is counted
 
@@ -72,12 +72,12 @@ func (l loss) notify(n notice) {
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: shares.Shares[loss]{Max: max}, nodes: map[resident]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: fair.Shares[loss]{Max: max}, nodes: map[resident]int{}}
 }
 
 // enter finds a seat for who comes from an address; nil: there is none.
 func (s *seats) enter(peer net.Addr, lost loss) *seat {
-	owner := shares.Owner(peer)
+	owner := fair.Owner(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place, other := s.shares.Enter(owner, lost)

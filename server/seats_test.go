@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -416,7 +416,7 @@ func TestTap(t *testing.T) {
 		if err := tapped(conn, method); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(2 * repeats.Within)
+		time.Sleep(2 * dedup.Within)
 		if lines := w.log.lines("on which no request has come"); len(lines) != 2 || !strings.Contains(lines[1], "repeated=1") {
 			t.Error(lines)
 		}

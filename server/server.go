@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/pace"
-	"github.com/chancery-xds/chancery/internal/repeats"
-	"github.com/chancery-xds/chancery/internal/unfinished"
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
+	"github.com/chancery-xds/chancery/internal/limit/rate"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -99,7 +99,7 @@ type Server struct {
 	refused refusals
 	texts   texts // of those
 	told    *told
-	repeats repeats.Counter
+	repeats dedup.Counter
 	crowds  crowds
 	clients clients
 	drain   drain
@@ -110,8 +110,8 @@ type Server struct {
 	others  *seats   // of streams of other services
 	held    holdings // of streams
 
-	unfinished *unfinished.Budget
-	rates      *pace.Owners // addresses
+	unfinished *inbound.Budget
+	rates      *rate.Owners // addresses
 
 	streams     atomic.Uint64 // ever opened; numbers them
 	nodeChanges atomic.Uint64
@@ -133,7 +133,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		refused: newRefusals(maxRefusals),
 		drain:   newDrain(),
 		large:   map[string]bool{},
-		panics:  guard.Count(),
+		panics:  panics.Count(),
 	}
 	if !isNil(src) {
 		s.watch = func(ctx context.Context, n *xds.Node) (Watch, error) {
@@ -161,8 +161,8 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.held.loads.Max = s.bounds.HeldInAll
 	s.told = newTold(toldPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
-	s.rates = pace.NewOwners(maxOwners, s.bounds.AddressRate)
-	s.unfinished = unfinished.NewBudget(unfinished.Bounds{
+	s.rates = rate.NewOwners(maxOwners, s.bounds.AddressRate)
+	s.unfinished = inbound.NewBudget(inbound.Bounds{
 		Bytes: s.bounds.Unfinished, Stall: s.readTimeout, Streams: s.bounds.StreamRate, Pace: s.rate,
 		Refused: s.cut, Hasty: s.hasty, Panicked: s.broken,
 	})
@@ -278,7 +278,7 @@ func (s *Server) Stats() Stats {
 		Blocked:     s.tally[tooSlow].Load(),
 		Malformed:   s.tally[malformed].Load(),
 		Denied:      s.tally[denied].Load(),
-		Panics:      guard.Count() - s.panics,
+		Panics:      panics.Count() - s.panics,
 		Throttled:   s.tally.throttled(),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // silences are the streams on which no request has come. One of each connection is free:
@@ -57,7 +57,7 @@ func (s *silences) room(conn net.Addr) bool {
 	}
 	s.seats.mu.Lock()
 	defer s.seats.mu.Unlock()
-	return s.shares.Room(shares.Owner(conn))
+	return s.shares.Room(fair.Owner(conn))
 }
 
 // leave gives a seat back. A second time does nothing.

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -49,13 +49,13 @@ type stream struct {
 	silence  *silence // until the first request; nil: it has come
 	leaving  leave
 
-	seat    *seat              // among all streams
-	lost    loss               // from who takes a seat or room away; from step, too
-	asks    asks               // from who inspects it
-	held    int                // bytes, of names and the node
-	charged int                // bytes that are counted among those of all streams, by load
-	load    *shares.Load[loss] // nil: none ever were
-	types   int                // that were opened
+	seat    *seat            // among all streams
+	lost    loss             // from who takes a seat or room away; from step, too
+	asks    asks             // from who inspects it
+	held    int              // bytes, of names and the node
+	charged int              // bytes that are counted among those of all streams, by load
+	load    *fair.Load[loss] // nil: none ever were
+	types   int              // that were opened
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
@@ -181,7 +181,7 @@ func (s *stream) begin() error {
 		limits.Recent = w.Recent
 	}
 	if s.info.Variant == xds.SotW {
-		s.told = &account{told: s.server.told, node: node.ID, owner: shares.Owner(s.info.Peer)}
+		s.told = &account{told: s.server.told, node: node.ID, owner: fair.Owner(s.info.Peer)}
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID

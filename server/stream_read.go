@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/pace"
+	"github.com/chancery-xds/chancery/internal/limit/rate"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -18,7 +18,7 @@ import (
 // with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
-	if p := guard.Do(s.requests); p != nil {
+	if p := panics.Do(s.requests); p != nil {
 		s.server.panicked(&Stream{ID: s.info.ID}, p) // the rest is not ours to read
 		s.failure = errInternal
 	}
@@ -27,7 +27,7 @@ func (s *stream) read() {
 // requests waits for the rates after a request, before the next is read: what was read does
 // not wait, so that it takes no room, and the first one of a stream never does.
 func (s *stream) requests() {
-	var own pace.Pace
+	var own rate.Pace
 	from := peerOf(s.rpc.Context())
 	rushed := false
 	all := s.server.rate(from)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -187,7 +187,7 @@ func TestNode(t *testing.T) {
 			c.want()
 			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, Node: &corev3.Node{Id: fmt.Sprint("second-", i)}})
 		}
-		time.Sleep(repeats.Within)
+		time.Sleep(dedup.Within)
 		synctest.Wait()
 		if got := strings.Count(w.log.String(), "changed its node id"); got != 2 || !strings.Contains(w.log.String(), "repeated=49") || w.Stats().NodeChanges != 50 {
 			t.Errorf("%d lines, %+v: %s", got, w.Stats(), w.log)

@@ -3,7 +3,7 @@ package server
 import (
 	"container/list"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // leavers are the addresses from which streams came that have ended, of which something is
@@ -11,12 +11,12 @@ import (
 // makes the server forget what itself has left.
 type leavers struct {
 	names map[string]*leaver
-	most  shares.Ranking[*leaver]
+	most  fair.Ranking[*leaver]
 }
 
 // A leaver has left something.
 type leaver struct {
-	shares.Rank
+	fair.Rank
 	name    string
 	endings list.List // of *ending, the newest first
 	room    int       // that they take

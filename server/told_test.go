@@ -15,7 +15,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/unfinished"
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // Credentials returns the transport credentials that a grpc.Server should have
@@ -39,7 +39,7 @@ type counting struct {
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c counting) ServerHandshake(raw net.Conn) (conn net.Conn, auth credentials.AuthInfo, err error) {
-	if p := guard.Do(func() { conn, auth, err = c.TransportCredentials.ServerHandshake(raw) }); p != nil {
+	if p := panics.Do(func() { conn, auth, err = c.TransportCredentials.ServerHandshake(raw) }); p != nil {
 		c.server.broken(raw.RemoteAddr(), p)
 		return nil, nil, errInternal
 	}
@@ -55,10 +55,10 @@ func (c counting) Clone() credentials.TransportCredentials {
 }
 
 // cut is told that a connection was closed.
-func (s *Server) cut(peer net.Addr, why unfinished.Reason) {
+func (s *Server) cut(peer net.Addr, why inbound.Reason) {
 	s.tally[tooUnfinished].Add(1)
 	limit := limits[tooUnfinished]
-	if why == unfinished.TooSlow {
+	if why == inbound.TooSlow {
 		limit = limitRead
 	}
 	s.warn(&Stream{Peer: peer}, string(why), "connection closed: unfinished requests exceed a limit", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why)), limitAttr(limit)})
@@ -117,12 +117,12 @@ func (s *Server) Body(ctx context.Context, r io.Reader, peer net.Addr, stop func
 	return &queued{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, ctx: ctx, peer: peer, early: largeRequest}
 }
 
-type body struct{ *unfinished.Body }
+type body struct{ *inbound.Body }
 
 // Read implements [io.Reader].
 func (b body) Read(p []byte) (int, error) {
 	n, err := b.Body.Read(p)
-	if errors.Is(err, unfinished.ErrRefused) {
+	if errors.Is(err, inbound.ErrRefused) {
 		err = errNoRoom
 	}
 	return n, err

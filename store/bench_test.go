@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/derived"
+	"github.com/chancery-xds/chancery/internal/tablecache"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -24,7 +24,7 @@ func (st *Store) see(names []string) *group {
 		g.watches++
 		return g
 	}
-	key := derived.Key(names)
+	key := tablecache.Key(names)
 	g := st.overlays[key]
 	for tries := 0; g == nil; tries++ {
 		g = &group{name: key}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

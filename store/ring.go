@@ -3,7 +3,7 @@ package store
 import (
 	"log/slog"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // News is what watches of a group have not been told of.
@@ -52,7 +52,7 @@ func (st *Store) rings() {
 		st.unrung = nil
 		st.mu.Unlock()
 		for g, n := range due {
-			if p := guard.Do(func() { g.ring(n) }); p != nil {
+			if p := panics.Do(func() { g.ring(n) }); p != nil {
 				p.Log(slog.Default(), "doorbells of a group", slog.String("group", g.name))
 			}
 		}

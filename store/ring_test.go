@@ -5,15 +5,15 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/panics"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 func TestRingPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Log("SAFE-8 a group whose doorbells cannot be rung harms no other")
-		before, st := guard.Count(), New()
+		before, st := panics.Count(), New()
 		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		w.Interested(xds.Cluster, true, nil, nil)
@@ -21,7 +21,7 @@ func TestRingPanics(t *testing.T) {
 		st.ring(&group{name: "broken"}, news{}) // without a head
 		st.mu.Unlock()
 		synctest.Wait()
-		if n := guard.Count() - before; n != 1 {
+		if n := panics.Count() - before; n != 1 {
 			t.Errorf("%d panics", n)
 		}
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -92,7 +92,7 @@ func TestNewResource(t *testing.T) {
 // The name is the first field of each message of the table that has one.
 func TestOwnName(t *testing.T) {
 	for _, typ := range xds.Types() {
-		m, err := envoyapi.Envoy().FindMessageByURL(typ.URL)
+		m, err := envoy.Envoy().FindMessageByURL(typ.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

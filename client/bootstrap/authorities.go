@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // authorities says where the resources of an xdstp name come from: "resource_authority is compared
@@ -16,10 +16,10 @@ import (
 // "sequentially with the authorities in each ConfigSource in config_sources. The first ConfigSource
 // to match wins." What matches none is "default_config_source"; that, and without one the peer, is for
 // the authorities of the locators alone. Others are unknown to the client.
-func (e *EnvoyConfig) authorities(d *protofile.Decoder, doc *yaml.Node, r message) error {
-	boot := envoyapi.Envoy().New(bootstrapName).Descriptor()
+func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r message) error {
+	boot := envoy.Envoy().New(bootstrapName).Descriptor()
 	read := func(n *yaml.Node, at string) (message, *client.Config, error) {
-		s := message{envoyapi.Envoy().New(sourceName), at}
+		s := message{envoy.Envoy().New(sourceName), at}
 		d.Message(n, s.Interface(), at)
 		if err := first(d); err != nil {
 			return s, nil, err

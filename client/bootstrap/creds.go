@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/credentials/jwt"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
 )
 
 // channel takes the first kind of channel_creds that is supported: "the client will stop at the
@@ -73,7 +73,7 @@ func (g *grpcReader) tls(f field) (credentials.TransportCredentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := tlsfiles.ClientFiles{Every: refresh}
+	files := certs.ClientFiles{Every: refresh}
 	for name, into := range map[string]*string{"ca_certificate_file": &files.CA, "certificate_file": &files.Cert, "private_key_file": &files.Key} {
 		if err := o.text(name, into); err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func (g *grpcReader) tls(f field) (credentials.TransportCredentials, error) {
 	if o.get("spiffe_trust_bundle_map_file").set() {
 		return nil, g.errorf(o.get("spiffe_trust_bundle_map_file").at, "is not supported: name a ca_certificate_file")
 	}
-	return tlsfiles.ClientCredentials(files, g.Log), nil
+	return certs.ClientCredentials(files, g.Log), nil
 }
 
 // calls takes all call_creds that are supported, and ignores others (gRFC A97).

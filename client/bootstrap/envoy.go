@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -64,7 +64,7 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 		return nil, err
 	}
 	e := &EnvoyConfig{m: m}
-	boot := envoyapi.Envoy().New(bootstrapName)
+	boot := envoy.Envoy().New(bootstrapName)
 	for _, name := range []string{"node", "dynamic_resources"} {
 		if err := decode(d, doc, boot, name); err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.
 	if err != nil {
 		return nil, err
 	}
-	source := envoyapi.Envoy().New(sourceName)
+	source := envoy.Envoy().New(sourceName)
 	d.Message(doc, source.Interface(), "")
 	if err := first(d); err != nil {
 		return nil, err
@@ -104,16 +104,16 @@ func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.
 }
 
 // open parses a file, in JSON or YAML.
-func open(m *maker, data []byte) (*protofile.Decoder, *yaml.Node, error) {
+func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 	m.data = data
 	d := m.decoder()
 	var doc *yaml.Node
 	var err error
 	if b := bytes.TrimSpace(data); len(b) > 0 && b[0] == '{' {
-		doc, err = protofile.ParseJSON(m.file, data)
+		doc, err = protoyaml.ParseJSON(m.file, data)
 	}
 	if doc == nil {
-		docs, bad := protofile.ParseYAML(m.file, data) // Envoy's reader takes more for JSON than JSON
+		docs, bad := protoyaml.ParseYAML(m.file, data) // Envoy's reader takes more for JSON than JSON
 		if len(docs) > 0 {
 			doc, err = docs[0], nil
 		} else if err == nil {
@@ -137,12 +137,12 @@ func open(m *maker, data []byte) (*protofile.Decoder, *yaml.Node, error) {
 }
 
 // decoder returns one for the file, which finds one error at most.
-func (m *maker) decoder() *protofile.Decoder {
-	return &protofile.Decoder{File: m.file, Source: m.data, Types: envoyapi.Envoy(), Most: 1, Mend: true}
+func (m *maker) decoder() *protoyaml.Decoder {
+	return &protoyaml.Decoder{File: m.file, Source: m.data, Types: envoy.Envoy(), Most: 1, Mend: true}
 }
 
 // first returns the first error that a decoder found.
-func first(d *protofile.Decoder) error {
+func first(d *protoyaml.Decoder) error {
 	for _, p := range d.Problems {
 		if !p.Warning {
 			return p
@@ -158,7 +158,7 @@ func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.N
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if protofile.Field(md, n.Content[i].Value) == fd && n.Content[i+1].Tag != "!!null" {
+		if protoyaml.Field(md, n.Content[i].Value) == fd && n.Content[i+1].Tag != "!!null" {
 			return n.Content[i+1]
 		}
 	}
@@ -166,7 +166,7 @@ func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.N
 }
 
 // decode decodes one field of a document, a message.
-func decode(d *protofile.Decoder, n *yaml.Node, m protoreflect.Message, name string) error {
+func decode(d *protoyaml.Decoder, n *yaml.Node, m protoreflect.Message, name string) error {
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 	if v := child(n, m.Descriptor(), name); v != nil {
 		d.Message(v, m.Mutable(fd).Message().Interface(), name)
@@ -212,7 +212,7 @@ type staticCluster struct {
 
 // static finds the static clusters.
 func (m *maker) static(doc *yaml.Node) error {
-	boot, cluster := envoyapi.Envoy().New(bootstrapName).Descriptor(), envoyapi.Envoy().New(clusterName).Descriptor()
+	boot, cluster := envoy.Envoy().New(bootstrapName).Descriptor(), envoy.Envoy().New(clusterName).Descriptor()
 	list := child(child(doc, boot, "static_resources"), boot.Fields().ByName("static_resources").Message(), "clusters")
 	if list == nil {
 		return nil
@@ -248,12 +248,12 @@ var ofServer = map[protoreflect.Name]bool{
 }
 
 // message decodes what a cluster says of how its members are reached.
-func (c staticCluster) message(d *protofile.Decoder) (message, error) {
-	m := envoyapi.Envoy().New(clusterName)
+func (c staticCluster) message(d *protoyaml.Decoder) (message, error) {
+	m := envoy.Envoy().New(clusterName)
 	some := *c.node
 	some.Content = nil
 	for i := 0; i+1 < len(c.node.Content); i += 2 {
-		if fd := protofile.Field(m.Descriptor(), c.node.Content[i].Value); fd != nil && ofServer[fd.Name()] {
+		if fd := protoyaml.Field(m.Descriptor(), c.node.Content[i].Value); fd != nil && ofServer[fd.Name()] {
 			some.Content = append(some.Content, c.node.Content[i], c.node.Content[i+1])
 		}
 	}

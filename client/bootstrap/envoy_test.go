@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/chancery-xds/chancery/client"
-	written "github.com/chancery-xds/chancery/internal/bootstrap"
+	written "github.com/chancery-xds/chancery/internal/envoy/bootstrap"
 	"github.com/chancery-xds/chancery/xds"
 )
 

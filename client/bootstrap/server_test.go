@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/chancery-xds/chancery/client"
-	written "github.com/chancery-xds/chancery/internal/bootstrap"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	written "github.com/chancery-xds/chancery/internal/envoy/bootstrap"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -28,7 +28,7 @@ func TestRealServer_CLI1(t *testing.T) {
 	w.write("server.pem", p.Cert)
 	w.write("server-key.pem", p.Key)
 	in := func(name string) string { return filepath.Join(w.dir, name) }
-	source, err := tlsfiles.Open(tlsfiles.Files{Cert: in("server.pem"), Key: in("server-key.pem"), ClientCA: in("users.pem")}, nil)
+	source, err := certs.Open(certs.Files{Cert: in("server.pem"), Key: in("server-key.pem"), ClientCA: in("users.pem")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/rest"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
@@ -27,7 +27,7 @@ func TestSources_CLI1_FILE1_REST1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web, done := &http.Server{Handler: rest.New(s, rest.WithResolver(envoyapi.Envoy()))}, make(chan struct{})
+	web, done := &http.Server{Handler: rest.New(s, rest.WithResolver(envoy.Envoy()))}, make(chan struct{})
 	go func() { defer close(done); _ = web.Serve(l) }()
 	defer func() { s.Drain(context.Background()); _ = web.Close(); <-done }()
 	host, port, _ := net.SplitHostPort(l.Addr().String())

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
 const upstreamTLS = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
@@ -34,9 +34,9 @@ func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 	default:
 		return nil, m.errorf(at, "%q is not supported: an %s is", name, upstreamTLS)
 	}
-	t := message{envoyapi.Envoy().New(upstreamTLS), at}
+	t := message{envoy.Envoy().New(upstreamTLS), at}
 	value := packed.Get(packed.Descriptor().Fields().ByName("value")).Bytes()
-	if err := (proto.UnmarshalOptions{Resolver: envoyapi.Envoy()}).Unmarshal(value, t.Interface()); err != nil {
+	if err := (proto.UnmarshalOptions{Resolver: envoy.Envoy()}).Unmarshal(value, t.Interface()); err != nil {
 		return nil, m.errorf(at, "%w", err)
 	}
 	return m.upstream(t, addresses)
@@ -201,7 +201,7 @@ func (m *maker) roots(in message, name string, config *tls.Config) error {
 	if err != nil || b == nil {
 		return err
 	}
-	if config.RootCAs, err = tlsfiles.Pool(b); err != nil {
+	if config.RootCAs, err = certs.Pool(b); err != nil {
 		return m.errorf(in.field(name), "%w", err)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
 // A tlsWorld has certificates, in files.
@@ -47,8 +47,8 @@ func (w *tlsWorld) shake(c credentials.TransportCredentials, authority, host str
 	p := w.servers.Issue("xds", host)
 	w.write("server.pem", p.Cert)
 	w.write("server-key.pem", p.Key)
-	config := tlsfiles.Files{Cert: filepath.Join(w.dir, "server.pem"), Key: filepath.Join(w.dir, "server-key.pem"), ClientCA: filepath.Join(w.dir, "users.pem")}
-	s, err := tlsfiles.Open(config, nil)
+	config := certs.Files{Cert: filepath.Join(w.dir, "server.pem"), Key: filepath.Join(w.dir, "server-key.pem"), ClientCA: filepath.Join(w.dir, "users.pem")}
+	s, err := certs.Open(config, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

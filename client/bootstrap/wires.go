@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/file"
 	"github.com/chancery-xds/chancery/client/rest"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
 // real are the transports of package client and of those below it.
@@ -35,7 +35,7 @@ var real = transports{
 				return new(net.Dialer).DialContext(ctx, "unix", p.unix)
 			}
 		}
-		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoyapi.Envoy()})
+		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoy.Envoy()})
 	},
 	file: func(d disk) (client.Transport, error) {
 		return file.New(d.path, file.Options{Watched: d.watched, Log: d.log})

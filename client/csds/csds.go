@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/csds"
+	"github.com/chancery-xds/chancery/internal/admin/csds"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -42,7 +42,7 @@ func TestClientOfBadFile_FILE3(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made.(*transport).watcher = func(*slog.Logger, time.Duration) *files.Watcher { return new(files.Watcher) }
+		made.(*transport).watcher = func(*slog.Logger, time.Duration) *watch.Watcher { return new(watch.Watcher) }
 		var log bytes.Buffer
 		met := &counts{}
 		c, err := client.New(client.Config{Servers: []client.Server{{Transport: made}}, Metrics: met, Log: slog.New(slog.NewTextHandler(&log, nil))})

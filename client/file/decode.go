@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -40,7 +40,7 @@ var forms = map[string]func(*decoder){
 
 // A decoder puts together the message that a file says, so that it is judged as one over gRPC is.
 type decoder struct {
-	protofile.Decoder
+	protoyaml.Decoder
 	types known
 	body  []byte
 	at    []*yaml.Node // where the resources in body stand; fewer: nobody knows
@@ -61,7 +61,7 @@ func (t *transport) decode(only *xds.Type, data []byte, unread error) *xds.Respo
 		return bad(findings.Problem{File: t.path, Message: unread.Error()})
 	}
 	types := known{t.options.Resolver}
-	d := &decoder{Decoder: protofile.Decoder{File: t.path, Source: data, Types: types}, types: types}
+	d := &decoder{Decoder: protoyaml.Decoder{File: t.path, Source: data, Types: types}, types: types}
 	t.form(d)
 	r, err := wire.DecodeResponse(xds.SotW, d.body, wire.ResponseOptions{Only: only, Name: t.options.Name, Place: d.place})
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *transport) decode(only *xds.Type, data []byte, unread error) *xds.Respo
 			r.Malformed = append(r.Malformed, &xds.MalformedError{Err: p})
 		}
 	}
-	if more := d.Errors() - protofile.MaxProblems; more > 0 {
+	if more := d.Errors() - protoyaml.MaxProblems; more > 0 {
 		r.Malformed = append(r.Malformed, &xds.MalformedError{Err: fmt.Errorf("%s: and %d more", t.path, more)})
 	}
 	r.Version = cmp.Or(r.Version, version)
@@ -91,7 +91,7 @@ func (d *decoder) yaml() {
 	if !d.IsText() {
 		return
 	}
-	docs, err := protofile.ParseYAML(d.File, d.Source)
+	docs, err := protoyaml.ParseYAML(d.File, d.Source)
 	switch {
 	case err != nil:
 		d.syntax(err)
@@ -108,7 +108,7 @@ func (d *decoder) json() {
 	if !d.IsText() {
 		return
 	}
-	n, err := protofile.ParseJSON(d.File, d.Source)
+	n, err := protoyaml.ParseJSON(d.File, d.Source)
 	if err != nil {
 		d.syntax(err)
 		return
@@ -128,7 +128,7 @@ func (d *decoder) document(n *yaml.Node) {
 	if flat == nil {
 		return
 	}
-	if url := protofile.Get(flat, "@type"); url != nil && url.Value != responseURL {
+	if url := protoyaml.Get(flat, "@type"); url != nil && url.Value != responseURL {
 		d.Report(url, "", "put it below \"resources:\"", "the file must hold a DiscoveryResponse")
 		return
 	}
@@ -139,12 +139,12 @@ func (d *decoder) document(n *yaml.Node) {
 		switch key := flat.Content[i]; key.Value {
 		case "@type":
 		case "resources":
-			list = protofile.Get(flat, key.Value)
+			list = protoyaml.Get(flat, key.Value)
 		default:
 			head.Content = append(head.Content, key, flat.Content[i+1])
 		}
 	}
-	m := envoyapi.Envoy().New(responseName)
+	m := envoy.Envoy().New(responseName)
 	d.Message(&head, m.Interface(), "")
 	d.encode(m)
 	items := []*yaml.Node{list}
@@ -167,7 +167,7 @@ func (d *decoder) document(n *yaml.Node) {
 			d.ReportAs(findings.NoMessage, n, path, "", `no "@type"`)
 			continue
 		}
-		value, err := envoyapi.Marshal(inner.ProtoReflect())
+		value, err := envoy.Marshal(inner.ProtoReflect())
 		if err != nil {
 			d.Report(n, path, "", "%v", err)
 			continue
@@ -199,8 +199,8 @@ func (d *decoder) text() {
 	if !d.IsText() {
 		return
 	}
-	d.Source = protofile.WithoutMark(d.Source)
-	m := envoyapi.Envoy().New(responseName)
+	d.Source = protoyaml.WithoutMark(d.Source)
+	m := envoy.Envoy().New(responseName)
 	if d.Text(m.Interface(), d.types, "the file must hold a DiscoveryResponse") {
 		d.encode(m)
 	}
@@ -215,15 +215,15 @@ func (k known) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	if t, err := k.Resolver.FindMessageByURL(url); err == nil {
 		return t, nil
 	}
-	return envoyapi.Envoy().FindMessageByURL(url)
+	return envoy.Envoy().FindMessageByURL(url)
 }
 
 func (k known) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	if t, err := k.Resolver.FindMessageByName(name); err == nil {
 		return t, nil
 	}
-	return envoyapi.Envoy().FindMessageByName(name)
+	return envoy.Envoy().FindMessageByName(name)
 }
 
 // Names returns those of Envoy's API, which are what a wrong one may mean.
-func (k known) Names() iter.Seq[protoreflect.FullName] { return envoyapi.Envoy().Names() }
+func (k known) Names() iter.Seq[protoreflect.FullName] { return envoy.Envoy().Names() }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -77,7 +77,7 @@ func New(path string, o Options) (client.Transport, error) {
 		o.Resolver = protoregistry.GlobalTypes
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	t := &transport{options: o, path: path, form: form, watcher: files.NewWatcher}
+	t := &transport{options: o, path: path, form: form, watcher: watch.NewWatcher}
 	t.ctx, t.close = context.WithCancelCause(context.Background())
 	return t, nil
 }
@@ -92,7 +92,7 @@ type transport struct {
 	mu      sync.Mutex     // no stream opens while Close begins
 	streams sync.WaitGroup // those whose watcher is open
 
-	watcher func(*slog.Logger, time.Duration) *files.Watcher // tests replace it
+	watcher func(*slog.Logger, time.Duration) *watch.Watcher // tests replace it
 }
 
 var errClosed = errors.New("the transport is closed")

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -32,7 +32,7 @@ type stream struct {
 	transport *transport
 	only      *xds.Type
 	ctx       context.Context
-	watcher   *files.Watcher // closed when ctx ends
+	watcher   *watch.Watcher // closed when ctx ends
 	asked     chan struct{}  // rings for Recv: other names were asked for
 
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ type stream struct {
 
 // A content is what was found at the path.
 type content struct {
-	stamp files.Stamp
+	stamp watch.Stamp
 	sum   [sha256.Size]byte
 	err   string // why it cannot be read
 	resp  *xds.Response
@@ -104,9 +104,9 @@ func (s *stream) wants() int {
 
 // Recv waits until the file says something else, or other names are asked for.
 func (s *stream) Recv() (*xds.Response, error) {
-	pace := files.Pace{Quiet: quiet, Most: most, Poll: s.transport.options.Poll}
+	pace := watch.Pace{Quiet: quiet, Most: most, Poll: s.transport.options.Poll}
 	for {
-		if _, ok := files.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.again); !ok {
+		if _, ok := watch.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.again); !ok {
 			return nil, s.over()
 		}
 		s.again = time.Time{}
@@ -149,14 +149,14 @@ func (s *stream) look() *content {
 	w := s.watcher
 	w.Begin()
 	if dir := s.transport.options.Watched; dir != "" {
-		real := files.Follow(dir, w.Touch)
+		real := watch.Follow(dir, w.Touch)
 		if info, err := os.Stat(real); err == nil && info.IsDir() {
 			w.Enter(real)
 		}
 	}
-	files.Follow(s.transport.path, w.Touch)
+	watch.Follow(s.transport.path, w.Touch)
 	w.End()
-	data, stamp, err := files.Read(s.transport.path, s.transport.options.MaxFile)
+	data, stamp, err := watch.Read(s.transport.path, s.transport.options.MaxFile)
 	if err == nil && len(data) == 0 {
 		err = errors.New("is empty, which may be an unfinished write")
 	}

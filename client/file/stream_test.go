@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -45,7 +45,7 @@ func begin(t *testing.T, dir, path string, o Options, deaf bool) *talk {
 		t.Fatal(err)
 	}
 	if deaf { // what is outside of a bubble would not let its time pass
-		made.(*transport).watcher = func(*slog.Logger, time.Duration) *files.Watcher { return new(files.Watcher) }
+		made.(*transport).watcher = func(*slog.Logger, time.Duration) *watch.Watcher { return new(watch.Watcher) }
 	}
 	s, err := made.Open(context.Background(), xds.Cluster) // ends with Close
 	if err != nil {
@@ -143,8 +143,8 @@ func TestCloseWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := files.NewWatcher(slog.New(slog.DiscardHandler), time.Hour)
-		made.(*transport).watcher = func(*slog.Logger, time.Duration) *files.Watcher { return w }
+		w := watch.NewWatcher(slog.New(slog.DiscardHandler), time.Hour)
+		made.(*transport).watcher = func(*slog.Logger, time.Duration) *watch.Watcher { return w }
 		if _, err := made.Open(context.Background(), xds.Cluster); err != nil {
 			t.Fatal(err)
 		}

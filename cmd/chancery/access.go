@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/auth/access"
 )
 
 // How often the rules are looked at, and how large they may be.

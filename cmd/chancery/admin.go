@@ -21,10 +21,10 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	authcerts "github.com/chancery-xds/chancery/internal/auth/certs"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/status"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
 	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -42,17 +42,17 @@ const maxAdmins = 256
 type adminFront struct {
 	addresses []string
 	token     string // the file with it; "": none is needed
-	tls       tlsfiles.Files
+	tls       authcerts.Files
 
 	chosen    bool // somebody said where, or who may ask: it must be served
 	parsed    []listen.Address
 	listeners []net.Listener
 	limit     *listen.Limit
-	certs     *tlsfiles.Source // nil: no TLS
-	tracker   *status.Tracker  // of all clients; told of them if the API is served
-	rejected  atomic.Pointer[adminapi.Rejected]
-	alone     atomic.Pointer[[]adminapi.Rejected] // groups that the last load left as they were
-	noted     uint64                              // the last commit that was; of the goroutine that loads
+	certs     *authcerts.Source // nil: no TLS
+	tracker   *clients.Tracker  // of all clients; told of them if the API is served
+	rejected  atomic.Pointer[api.Rejected]
+	alone     atomic.Pointer[[]api.Rejected] // groups that the last load left as they were
+	noted     uint64                         // the last commit that was; of the goroutine that loads
 }
 
 func (a *adminFront) flags(f *pflag.FlagSet) {
@@ -104,7 +104,7 @@ func (a *adminFront) open(log *slog.Logger, most int) error {
 	}
 	if a.tls.Configured() {
 		var err error
-		if a.certs, err = tlsfiles.Open(a.tls, log); err != nil {
+		if a.certs, err = authcerts.Open(a.tls, log); err != nil {
 			return failure{err, ""}
 		}
 	}
@@ -162,9 +162,9 @@ func (a *adminFront) close() {
 }
 
 // track begins to follow clients. The source is there before the first of them.
-func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []adminapi.Kept) {
+func (a *adminFront) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
 	var expecting expecting
-	a.tracker = status.New(status.Options{
+	a.tracker = clients.New(clients.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
 		Identity: func(st *server.Stream) string {
@@ -204,30 +204,30 @@ func (a *adminFront) loaded(at time.Time, err error, st *store.Store) {
 		a.tracker.Regroup()
 		a.committed(st)
 		if some {
-			a.tracker.Note(adminapi.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
+			a.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
 		}
 		return
 	}
-	r := &adminapi.Rejected{Since: at, Errors: problemsOf(err)}
+	r := &api.Rejected{Since: at, Errors: problemsOf(err)}
 	before := a.rejected.Load()
 	if before != nil {
 		r.Since = before.Since
 	}
 	a.rejected.Store(r)
 	if before == nil || !slices.Equal(before.Errors, r.Errors) {
-		a.tracker.Note(adminapi.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
+		a.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
 	}
 }
 
 // rejectedGroups returns why groups stay as they were, and since when.
-func (a *adminFront) rejectedGroups(at time.Time, kept dir.Kept) *[]adminapi.Rejected {
-	var before, now []adminapi.Rejected
+func (a *adminFront) rejectedGroups(at time.Time, kept dir.Kept) *[]api.Rejected {
+	var before, now []api.Rejected
 	if was := a.alone.Load(); was != nil {
 		before = *was
 	}
 	for _, g := range kept {
-		r := adminapi.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}
-		if i := slices.IndexFunc(before, func(b adminapi.Rejected) bool { return b.Group == g.Group }); i >= 0 {
+		r := api.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}
+		if i := slices.IndexFunc(before, func(b api.Rejected) bool { return b.Group == g.Group }); i >= 0 {
 			r.Since = before[i].Since
 		}
 		now = append(now, r)
@@ -241,7 +241,7 @@ func (a *adminFront) committed(st *store.Store) {
 		if c.Seq <= a.noted || len(c.Changes) == 0 {
 			continue
 		}
-		e := adminapi.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
+		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
 		if store.IsOver(c.Changes[0].Group) { // of registered endpoints, which may be a hundred a second
 			continue
 		}
@@ -282,16 +282,16 @@ func problemsOf(err error) (all []string) {
 }
 
 // config says what is served.
-func (a *adminFront) config(st *store.Store, src *dir.Source) adminapi.Config {
+func (a *adminFront) config(st *store.Store, src *dir.Source) api.Config {
 	sum := src.Summary()
-	c := adminapi.Config{Files: sum.Files, Groups: sum.Groups, Rejected: a.rejected.Load()}
+	c := api.Config{Files: sum.Files, Groups: sum.Groups, Rejected: a.rejected.Load()}
 	for _, n := range sum.Counts {
 		c.Resources += n.N
 	}
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // its field says it
-		c.Warnings = append(c.Warnings, adminapi.Warning{Code: string(p.Coded()), Text: p.Error()})
+		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.Coded()), Text: p.Error()})
 	}
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time

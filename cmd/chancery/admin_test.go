@@ -18,8 +18,8 @@ import (
 
 	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

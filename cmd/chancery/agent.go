@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/bootstrap"
-	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/internal/relay"
-	internalsecret "github.com/chancery-xds/chancery/internal/secret"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )

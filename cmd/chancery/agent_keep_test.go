@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
 	"github.com/chancery-xds/chancery/internal/relay"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -100,7 +100,7 @@ func (s sayingStream) Recv() (*xds.Response, error) {
 // follows is a source of what the server says.
 func (u *saying) follows(t *testing.T) (*client.Client, *relay.Source, *store.Store) {
 	t.Helper()
-	types := envoyapi.Envoy()
+	types := envoy.Envoy()
 	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: readable(types)})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestAgentKeeps(t *testing.T) {
 		_, src, st := up.follows(t)
 		out := filepath.Join(t.TempDir(), "out")
 		a := agent{wants: map[xds.Ref]bool{}}
-		a.log, a.watch, a.options.Types = slog.New(slog.DiscardHandler), true, envoyapi.Envoy()
+		a.log, a.watch, a.options.Types = slog.New(slog.DiscardHandler), true, envoy.Envoy()
 		var err error
 		if a.to, err = export.Open(out, export.Options{}); err != nil {
 			t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )

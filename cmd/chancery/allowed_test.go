@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // What the rules hide from a client, explain says so, with the rule.

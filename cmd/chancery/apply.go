@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/applied"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -98,7 +98,7 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 	ctx, cancel := context.WithTimeout(contextOf(cmd), timeout)
 	defer cancel()
 	err = f(ctx, e, revisions.Open(e, revisions.Options{}))
-	if p, is := errors.AsType[*ledger.Problem](err); is {
+	if p, is := errors.AsType[*revisionapi.Problem](err); is {
 		return ofProblem(p)
 	}
 	_, told := errors.AsType[failure](err)
@@ -123,17 +123,17 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 }
 
 // ofProblem ends a command as an answer of the admin API does that says the same.
-func ofProblem(p *ledger.Problem) error {
+func ofProblem(p *revisionapi.Problem) error {
 	code := misuse
 	switch {
 	case errors.Is(p, revisions.ErrNotFound):
 		code = notFound
 	case errors.Is(p, revisions.ErrConflict):
 		code = conflicted
-	case errors.Is(p, ledger.ErrCannot):
+	case errors.Is(p, revisionapi.ErrCannot):
 		code = failed
 	}
-	return outcome{failure{printed(p), printable.Line(p.Hint)}, code}
+	return outcome{failure{printed(p), textutil.Line(p.Hint)}, code}
 }
 
 // An applying is what chancery apply is told by its flags.
@@ -224,21 +224,21 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 		e := exposure{"over the network in plain text, to " + to, hint}
 		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.refuse(all) }
 	}
-	items, _, err := applied.Read(root, opts)
+	items, _, err := dircommit.Read(root, opts)
 	if err != nil {
 		return notLoaded(cmd.ErrOrStderr(), root, "committed", err)
 	}
 	if len(items) == 0 {
 		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
 	}
-	req := adminapi.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
-	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
+	req := api.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
+	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
 		warn := func(next *revisions.Snapshot) ([]string, error) { return doubtsOf(next, opts), nil }
-		return (&ledger.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
-	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
-		lines := make([]adminapi.RevisionItem, len(items))
+		return (&revisionapi.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
+	}, func(ctx context.Context, d *api.Daemon) (*api.Commit, error) {
+		lines := make([]api.RevisionItem, len(items))
 		for i, it := range items {
-			lines[i] = ledger.Line(it)
+			lines[i] = revisionapi.Line(it)
 		}
 		return d.Commit(ctx, req, lines)
 	})
@@ -252,7 +252,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if done.Kept == 1 {
 		are, them = "is", "it"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", amount(done.Kept, "resource"), are, printable.Line(root), them)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", amount(done.Kept, "resource"), are, textutil.Line(root), them)
 	return nil
 }
 
@@ -260,7 +260,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 func doubtsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	opts.Review = nil
 	src := dir.New("", store.New(), opts)
-	if err := src.Restore(applied.Config(next, time.Now())); err != nil {
+	if err := src.Restore(dircommit.Config(next, time.Now())); err != nil {
 		return nil
 	}
 	return doubtsIn(src)
@@ -293,19 +293,19 @@ func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
 }
 
 // printCommit says what became of a commit, or what would.
-func (o *output) printCommit(cmd *cobra.Command, c *adminapi.Commit) error {
+func (o *output) printCommit(cmd *cobra.Command, c *api.Commit) error {
 	for _, text := range c.Warnings {
-		fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(text))
+		fmt.Fprintln(cmd.ErrOrStderr(), textutil.Line(text))
 	}
 	w := cmd.OutOrStdout()
 	if !o.people() {
-		return data(o, w, c, []*adminapi.Commit{c}, func(c *adminapi.Commit) string { return c.Revision })
+		return data(o, w, c, []*api.Commit{c}, func(c *api.Commit) string { return c.Revision })
 	}
 	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}
 	for _, x := range c.Changes {
-		line := signs[x.Change] + " " + printable.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())
+		line := signs[x.Change] + " " + textutil.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())
 		if x.Place != "" {
-			line += "  " + printable.Line(x.Place)
+			line += "  " + textutil.Line(x.Place)
 		}
 		fmt.Fprintln(w, line)
 	}

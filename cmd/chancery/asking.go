@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // askTime is how long a command waits for an answer that the server can give at once.
@@ -25,7 +25,7 @@ const askTime = 30 * time.Second
 
 // An asking is which server a command asks.
 type asking struct {
-	target adminapi.Target
+	target api.Target
 	name   string // of the flag that names the server; "": admin
 }
 
@@ -36,7 +36,7 @@ func (a *asking) flags(f *pflag.FlagSet) { a.flagsAs(f, "admin") }
 func (a *asking) flagsAs(f *pflag.FlagSet, name string) {
 	a.name = name
 	titled(f, "Server", func(f *pflag.FlagSet) {
-		f.StringVar(&a.target.URL, name, adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+		f.StringVar(&a.target.URL, name, api.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
 		f.StringVar(&a.target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server wants")
 		f.StringVar(&a.target.CA, name+"-ca", "", "`FILE` with the CA of the server's certificate")
 		f.StringVar(&a.target.Cert, name+"-cert", "", "`FILE` with a client certificate, in PEM")
@@ -69,11 +69,11 @@ func usageWith(cmd *cobra.Command, variables string) {
 func quietHTTP() { log.SetOutput(io.Discard) }
 
 // dial returns the server.
-func (a *asking) dial() (*adminapi.Daemon, error) {
+func (a *asking) dial() (*api.Daemon, error) {
 	quietHTTP()
-	d, err := adminapi.Dial(a.target)
+	d, err := api.Dial(a.target)
 	switch {
-	case errors.Is(err, adminapi.ErrTarget):
+	case errors.Is(err, api.ErrTarget):
 		return nil, fmt.Errorf("--%s: %w", cmp.Or(a.name, "admin"), err)
 	case (a.target.Cert == "") != (a.target.Key == ""):
 		return nil, errors.New(a.called("--admin-cert and --admin-key: give both or none"))
@@ -93,7 +93,7 @@ func (a *asking) called(text string) string {
 }
 
 // ask asks a server that answers at once, over a connection that does not stay.
-func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
+func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *api.Daemon) (T, error)) (T, error) {
 	d, err := a.dial()
 	if err != nil {
 		var none T
@@ -104,12 +104,12 @@ func ask[T any](cmd *cobra.Command, a *asking, question func(context.Context, *a
 }
 
 // statusAt is the question how a server is.
-func statusAt(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) {
+func statusAt(ctx context.Context, d *api.Daemon) (*api.Status, error) {
 	return d.Status(ctx, "")
 }
 
 // askOf is ask over the connection that there is, for who asks again and again.
-func askOf[T any](cmd *cobra.Command, d *adminapi.Daemon, question func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
+func askOf[T any](cmd *cobra.Command, d *api.Daemon, question func(context.Context, *api.Daemon) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
 	defer cancel()
 	answer, err := question(ctx, d)
@@ -118,20 +118,20 @@ func askOf[T any](cmd *cobra.Command, d *adminapi.Daemon, question func(context.
 
 // identify says which server answers, so that who has two of them sees which one it was. If a
 // directory is given it must be the one that the server serves.
-func (a *asking) identify(cmd *cobra.Command, d *adminapi.Daemon, dir string) (string, error) {
+func (a *asking) identify(cmd *cobra.Command, d *api.Daemon, dir string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
 	defer cancel()
 	about, err := d.About(ctx)
 	if err != nil {
-		if refused, is := errors.AsType[*adminapi.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
-			return printable.Line(d.Shown()), nil // of another version: it does not say
+		if refused, is := errors.AsType[*api.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
+			return text.Line(d.Shown()), nil // of another version: it does not say
 		}
 		return "", asked(err)
 	}
 	s := about.Server
-	at := printable.Line(d.Shown())
+	at := text.Line(d.Shown())
 	if s.PID != 0 {
-		at = printable.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.Shown(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
+		at = text.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.Shown(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
 	}
 	if dir != "" && !serves(s, dir) {
 		return "", outcome{failure{fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server"}, failed}
@@ -165,18 +165,18 @@ func asked(err error) error {
 	if err == nil {
 		return nil
 	}
-	if u, is := errors.AsType[*adminapi.Unreachable](err); is {
+	if u, is := errors.AsType[*api.Unreachable](err); is {
 		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
 		if errors.Is(err, os.ErrPermission) {
 			hint = "the socket is for the user and the group of the server only"
 		}
 		return outcome{failure{printed(u), hint}, noServer}
 	}
-	r, is := errors.AsType[*adminapi.Refused](err)
+	r, is := errors.AsType[*api.Refused](err)
 	if !is {
 		return outcome{failure{err, ""}, failed}
 	}
-	f := failure{printed(r), printable.Line(r.Said.Hint)}
+	f := failure{printed(r), text.Line(r.Said.Hint)}
 	switch r.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if f.hint == "" {
@@ -184,7 +184,7 @@ func asked(err error) error {
 		}
 		return outcome{f, noServer}
 	case http.StatusNotFound:
-		f.error = errors.New(printable.Line(r.Said.Message)) // which parameter it was says nothing here
+		f.error = errors.New(text.Line(r.Said.Message)) // which parameter it was says nothing here
 		if strings.HasPrefix(f.hint, "/api/v1/groups") {
 			f.hint = "chancery get groups lists those that there are"
 		} else if strings.HasPrefix(f.hint, "/api/") {
@@ -198,4 +198,4 @@ func asked(err error) error {
 }
 
 // printed is an error that a server has worded, as it may be printed.
-func printed(err error) error { return errors.New(printable.Lines(err.Error())) }
+func printed(err error) error { return errors.New(text.Lines(err.Error())) }

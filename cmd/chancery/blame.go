@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
 func blameCommand() *cobra.Command {
@@ -54,9 +54,9 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 	if err != nil {
 		return err
 	}
-	b, err := askStore(cmd, &p.storing, p.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Blame, error) {
-		return ledger.Blame(ctx, r, t.URL, name)
-	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Blame, error) {
+	b, err := askStore(cmd, &p.storing, p.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Blame, error) {
+		return revisionapi.Blame(ctx, r, t.URL, name)
+	}, func(ctx context.Context, d *api.Daemon) (*api.Blame, error) {
 		return d.Blame(ctx, inPath(t), name)
 	})
 	if err != nil {
@@ -68,10 +68,10 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 	return p.printBlame(cmd, b)
 }
 
-func (p *pasting) printBlame(cmd *cobra.Command, all *adminapi.Blame) error {
+func (p *pasting) printBlame(cmd *cobra.Command, all *api.Blame) error {
 	w := p.page(cmd)
 	if !p.people() {
-		return data(&p.output, w, all, all.Items, func(b adminapi.Blamed) string { return b.Revision })
+		return data(&p.output, w, all, all.Items, func(b api.Blamed) string { return b.Revision })
 	}
 	t := table{headers: []string{"GROUP", "REVISION", "TIME", "AUTHOR", "PLACE", "MESSAGE"}}
 	for _, b := range all.Items {

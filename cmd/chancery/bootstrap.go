@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/bootstrap"
-	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
 func bootstrapCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -63,7 +63,7 @@ usage; 3 no server answers, or it lets nobody in.`,
 }
 
 // parts are what an archive has, by name.
-func (r *reporting) parts(d *adminapi.Daemon) []part {
+func (r *reporting) parts(d *api.Daemon) []part {
 	raw := func(path string) func(context.Context) ([]byte, error) {
 		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
 	}
@@ -106,9 +106,9 @@ func answerOf(question func(context.Context) (any, error)) func(context.Context)
 	}
 }
 
-func rememberedEvents(ctx context.Context, d *adminapi.Daemon) ([]byte, error) {
+func rememberedEvents(ctx context.Context, d *api.Daemon) ([]byte, error) {
 	var b bytes.Buffer
-	for e, err := range d.Events(ctx, adminapi.EventFilter{Stop: true}) {
+	for e, err := range d.Events(ctx, api.EventFilter{Stop: true}) {
 		if err != nil {
 			return b.Bytes(), err
 		}
@@ -171,7 +171,7 @@ func (r *reporting) run(cmd *cobra.Command) error {
 		ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
 		content, err := p.get(ctx)
 		cancel()
-		if _, is := errors.AsType[*adminapi.Unreachable](err); is && i == 0 {
+		if _, is := errors.AsType[*api.Unreachable](err); is && i == 0 {
 			return asked(err)
 		}
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // ago is a time, with half a unit to spare for a slow machine.
@@ -45,7 +45,7 @@ func cannedServer(t testing.TB, documented bool) string {
 		_, _ = w.Write(b)
 	}
 	no := func(w http.ResponseWriter, code int, message, hint string) {
-		say(w, code, adminapi.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
+		say(w, code, api.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
 	}
 	answer := func(path string, body any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -56,8 +56,8 @@ func cannedServer(t testing.TB, documented bool) string {
 			say(w, http.StatusOK, body)
 		})
 	}
-	list := func(items ...adminapi.Client) adminapi.ClientList {
-		return adminapi.ClientList{APIVersion: "v1", Kind: "ClientList", Total: len(items), Items: items}
+	list := func(items ...api.Client) api.ClientList {
+		return api.ClientList{APIVersion: "v1", Kind: "ClientList", Total: len(items), Items: items}
 	}
 	answer("GET /api/v1/status", func() any { return cannedStatus() })
 	mux.HandleFunc("GET /api/v1/clients", func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func cannedServer(t testing.TB, documented bool) string {
 		say(w, http.StatusOK, l)
 	})
 	mux.HandleFunc("GET /api/v1/clients/{node}", func(w http.ResponseWriter, r *http.Request) {
-		var found []adminapi.Client
+		var found []api.Client
 		for _, c := range cannedClients() {
 			if c.Node == r.PathValue("node") {
 				found = append(found, c)
@@ -84,7 +84,7 @@ func cannedServer(t testing.TB, documented bool) string {
 		}
 		if r.PathValue("node") == "elsewhere" { // perhaps at a server that does not answer
 			l := list()
-			l.Items, l.Replicas = []adminapi.Client{}, []adminapi.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+			l.Items, l.Replicas = []api.Client{}, []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
 			say(w, http.StatusOK, l)
 			return
 		}
@@ -94,21 +94,21 @@ func cannedServer(t testing.TB, documented bool) string {
 		}
 		say(w, http.StatusOK, list(found...))
 	})
-	of := func(items ...adminapi.ClientResource) any {
-		return adminapi.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
+	of := func(items ...api.ClientResource) any {
+		return api.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
 	}
-	cdsOf := func() []adminapi.ClientResource {
+	cdsOf := func() []api.ClientResource {
 		at := ago(6 * time.Minute)
-		return []adminapi.ClientResource{
-			{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: adminapi.Synced, Why: "wildcard", Current: "9f3c1ab2d4e5f6a7", Sent: "9f3c1ab2d4e5f6a7", Acked: "9f3c1ab2d4e5f6a7", Nonce: "41", Since: &at},
-			{Resource: adminapi.Resource{Type: "CDS", Name: "legacy"}, State: adminapi.Leaving, Why: "wildcard", Acked: "1122aabb44556677", WaitsFor: []adminapi.Resource{{Type: "RDS", Name: "ingress"}}},
+		return []api.ClientResource{
+			{Resource: api.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: api.Synced, Why: "wildcard", Current: "9f3c1ab2d4e5f6a7", Sent: "9f3c1ab2d4e5f6a7", Acked: "9f3c1ab2d4e5f6a7", Nonce: "41", Since: &at},
+			{Resource: api.Resource{Type: "CDS", Name: "legacy"}, State: api.Leaving, Why: "wildcard", Acked: "1122aabb44556677", WaitsFor: []api.Resource{{Type: "RDS", Name: "ingress"}}},
 		}
 	}
-	ldsOf := adminapi.ClientResource{Resource: adminapi.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: adminapi.Nacked, Why: "wildcard", Current: "77b0e911aabbccdd", Sent: "77b0e911aabbccdd", Acked: "51aa0c3d90127fe4", Error: "StatPrefix: value length must be at least 1"}
+	ldsOf := api.ClientResource{Resource: api.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: api.Nacked, Why: "wildcard", Current: "77b0e911aabbccdd", Sent: "77b0e911aabbccdd", Acked: "51aa0c3d90127fe4", Error: "StatPrefix: value length must be at least 1"}
 	answer("GET /api/v1/clients/{node}/resources", func() any { return of(append(cdsOf(), ldsOf)...) })
 	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
 	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
-		e := adminapi.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []adminapi.Link{
+		e := api.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []api.Link{
 			{Name: "loaded", OK: true, Known: true, Text: `the files are loaded (revision 412)`},
 			{Name: "defined", OK: true, Known: true, Text: `LDS "ingress-443" is of group "edge"`, Place: "config/edge/listeners.yaml:1:1"},
 			{Name: "valid", Known: true, Text: `filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty`, Place: "config/edge/listeners.yaml:11:20"},
@@ -129,12 +129,12 @@ func cannedServer(t testing.TB, documented bool) string {
 		}
 		say(w, http.StatusOK, e)
 	})
-	cds := []adminapi.ServedResource{
-		{Resource: adminapi.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2d4e5f6a7", Bytes: 1229, Clients: &adminapi.Subscribers{Total: 1204, By: map[adminapi.State]int{adminapi.Synced: 1203}}},
-		{Resource: adminapi.Resource{Type: "CDS", Name: "search", Place: "config/clusters.yaml:9:1"}, Group: "edge", Version: "77b0e911aabbccdd", Bytes: 300},
+	cds := []api.ServedResource{
+		{Resource: api.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2d4e5f6a7", Bytes: 1229, Clients: &api.Subscribers{Total: 1204, By: map[api.State]int{api.Synced: 1203}}},
+		{Resource: api.Resource{Type: "CDS", Name: "search", Place: "config/clusters.yaml:9:1"}, Group: "edge", Version: "77b0e911aabbccdd", Bytes: 300},
 	}
-	served := func(items ...adminapi.ServedResource) adminapi.ResourceList {
-		return adminapi.ResourceList{APIVersion: "v1", Kind: "ResourceList", Total: len(items), Items: items}
+	served := func(items ...api.ServedResource) api.ResourceList {
+		return api.ResourceList{APIVersion: "v1", Kind: "ResourceList", Total: len(items), Items: items}
 	}
 	more := served(cds...)
 	more.Total = 1250
@@ -143,39 +143,39 @@ func cannedServer(t testing.TB, documented bool) string {
 	answer("GET /api/v1/resources/RDS", served())
 	for _, r := range [][]string{{"LDS/in", "RDS/r", "RDS/r2"}, {"RDS/r", "CDS/pay", "CDS/no\"\x1b[2J"}, {"RDS/r2", "CDS/pay"}, {"EDS/pay"}} {
 		typ, name, _ := strings.Cut(r[0], "/")
-		one := adminapi.ServedResource{Resource: adminapi.Resource{Type: typ, Name: name, Place: name + ".yaml:1:1"}, Group: "default"}
+		one := api.ServedResource{Resource: api.Resource{Type: typ, Name: name, Place: name + ".yaml:1:1"}, Group: "default"}
 		for _, ref := range r[1:] {
 			typ, name, _ := strings.Cut(ref, "/")
-			one.Refs = append(one.Refs, adminapi.Resource{Type: typ, Name: name})
+			one.Refs = append(one.Refs, api.Resource{Type: typ, Name: name})
 		}
 		answer("GET /api/v1/resources/"+r[0], served(one, one))
 	}
 	pay := cds[0]
 	pay.Body = json.RawMessage(`{"name":"pay","connect_timeout":"1s","lb_policy":"ROUND_ROBIN","note":"yes"}`)
-	pay.Refs = []adminapi.Resource{{Type: "EDS", Name: "pay"}}
+	pay.Refs = []api.Resource{{Type: "EDS", Name: "pay"}}
 	answer("GET /api/v1/resources/CDS/pay", served(pay))
 	mux.HandleFunc("GET /api/v1/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		no(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)
 	})
 	mux.HandleFunc("POST /api/v1/reload", func(w http.ResponseWriter, r *http.Request) {
-		var asked adminapi.ReloadRequest
+		var asked api.ReloadRequest
 		if json.NewDecoder(r.Body).Decode(&asked) != nil || r.Header.Get("Content-Type") != "application/json" {
 			no(w, http.StatusBadRequest, "not a request", "")
 			return
 		}
-		res := adminapi.Reload{APIVersion: "v1", Kind: "Reload", Files: 23, Resources: 118, Set: 1, Removed: 2, Held: 3}
+		res := api.Reload{APIVersion: "v1", Kind: "Reload", Files: 23, Resources: 118, Set: 1, Removed: 2, Held: 3}
 		if asked.AllowMassDelete {
-			res = adminapi.Reload{APIVersion: "v1", Kind: "Reload", Errors: []string{"config/a.yaml:1:1: wrong\x1b[2J"}}
+			res = api.Reload{APIVersion: "v1", Kind: "Reload", Errors: []string{"config/a.yaml:1:1: wrong\x1b[2J"}}
 		}
 		say(w, http.StatusOK, res)
 	})
 	answer("GET /api/v1/refusals", func() any {
-		return adminapi.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals}
+		return api.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: cannedStatus().Refusals}
 	})
 	answer("GET /api/v1/groups", func() any {
-		return adminapi.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []adminapi.Group{
-			{Name: "default", Resources: 100, Clients: adminapi.Counts{Connected: 1031, By: map[adminapi.State]int{adminapi.Synced: 1030, adminapi.Stale: 1}}},
-			{Name: "edge", Resources: 18, Clients: adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
+		return api.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []api.Group{
+			{Name: "default", Resources: 100, Clients: api.Counts{Connected: 1031, By: map[api.State]int{api.Synced: 1030, api.Stale: 1}}},
+			{Name: "edge", Resources: 18, Clients: api.Counts{Connected: 173, By: map[api.State]int{api.Synced: 171, api.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
 			{Name: "pay", Rejected: &cannedStatus().RejectedGroups[0]},
 		}}
 	})
@@ -190,17 +190,17 @@ func cannedServer(t testing.TB, documented bool) string {
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
 	})
-	answer("GET /version", adminapi.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
-	answer("POST /api/v1/impact", adminapi.Impact{
-		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []adminapi.GroupImpact{{Group: "default", Clients: 1204}},
-		Types: []adminapi.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
+	answer("GET /version", api.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: cannedStatus().Server})
+	answer("POST /api/v1/impact", api.Impact{
+		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []api.GroupImpact{{Group: "default", Clients: 1204}},
+		Types: []api.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
 	})
 	mux.HandleFunc("GET /api/v1/wait", func(w http.ResponseWriter, r *http.Request) {
-		res := adminapi.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1204}}}
+		res := api.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1204}}}
 		switch r.URL.Query().Get("group") {
 		case "edge":
 			res.Done, res.Refusals = false, cannedStatus().Refusals
-			res.Clients = adminapi.Counts{Connected: 173, By: map[adminapi.State]int{adminapi.Synced: 171, adminapi.Nacked: 2}}
+			res.Clients = api.Counts{Connected: 173, By: map[api.State]int{api.Synced: 171, api.Nacked: 2}}
 		case "rejected":
 			res.Done, res.Rejected = false, cannedStatus().Config.Rejected
 		case "pay":
@@ -209,7 +209,7 @@ func cannedServer(t testing.TB, documented bool) string {
 			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
 			time.Sleep(d)
 			res.Done, res.Pending = false, []string{"pay-5c-01", hostile}
-			res.Clients = adminapi.Counts{Connected: 10, By: map[adminapi.State]int{adminapi.Synced: 7, adminapi.Sent: 3}}
+			res.Clients = api.Counts{Connected: 10, By: map[api.State]int{api.Synced: 7, api.Sent: 3}}
 		}
 		say(w, http.StatusOK, res)
 	})
@@ -218,65 +218,65 @@ func cannedServer(t testing.TB, documented bool) string {
 	return s.URL
 }
 
-func cannedStatus() adminapi.Status {
+func cannedStatus() api.Status {
 	at := ago(6 * time.Minute)
-	return adminapi.Status{
+	return api.Status{
 		APIVersion: "v1", Kind: "Status",
-		Server: adminapi.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
-		Config: adminapi.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Dangling: 1, Doubts: 2, Warnings: []adminapi.Warning{
+		Server: api.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
+		Config: api.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Dangling: 1, Doubts: 2, Warnings: []api.Warning{
 			{Code: "XDS0201", Text: `config/routes.yaml:9:1: RDS "ingress" refers to CDS "serch", which no file has (did you mean "search"?)`},
 			{Code: "XDS0601", Text: `config/tls.yaml:1:1: SDS "web": the certificate in tls_certificate expires at 2026-12-01T00:00:00Z (clients refuse an expired certificate)`},
-		}, Rejected: &adminapi.Rejected{Since: ago(2 * time.Hour), Errors: []string{
+		}, Rejected: &api.Rejected{Since: ago(2 * time.Hour), Errors: []string{
 			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, red, "3", "4", "5", "6", "7",
 		}}},
-		Clients: adminapi.Counts{Connected: 1204, By: map[adminapi.State]int{adminapi.Synced: 1201, adminapi.Nacked: 2, adminapi.Stale: 1}},
-		Refusals: []adminapi.Refusal{
+		Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1201, api.Nacked: 2, api.Stale: 1}},
+		Refusals: []api.Refusal{
 			{Type: "LDS", Error: "Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1", Clients: 2, Nodes: []string{"edge-7d9f-x2", hostile}, Since: at, Partly: true,
-				Resources: []adminapi.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20", Reason: "stat_prefix: must be at least 1 character"}}},
+				Resources: []api.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20", Reason: "stat_prefix: must be at least 1 character"}}},
 			{Type: "CDS", Error: "Invalid duration: Expected positive duration", Clients: 1, Nodes: []string{"edge-7d9f-x2"}, Since: ago(49 * time.Hour)},
-			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []adminapi.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
+			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []api.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
 		},
-		RejectedGroups: []adminapi.Rejected{{Group: "pay", Since: at, Errors: []string{`config/pay/clusters.yaml:5:1: group pay: unknown field "nam" in Cluster`}}},
-		Troubles:       []adminapi.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
-		TurnedAway: []adminapi.TurnedAway{
+		RejectedGroups: []api.Rejected{{Group: "pay", Since: at, Errors: []string{`config/pay/clusters.yaml:5:1: group pay: unknown field "nam" in Cluster`}}},
+		Troubles:       []api.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
+		TurnedAway: []api.TurnedAway{
 			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule is for it`, Times: 12, Since: at, At: ago(4 * time.Second)},
 			{Kind: "handshake", From: "10.1.2.7", Text: "expired: tls: failed to verify certificate: x509: certificate has expired or is not yet valid", Times: 3, Since: at, At: ago(time.Minute)},
 		},
 	}
 }
 
-func cannedClients() []adminapi.Client {
-	typ := func(short, name string, s adminapi.State) adminapi.TypeStatus {
-		m := &adminapi.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
-		return adminapi.TypeStatus{Type: short, URL: "type.googleapis.com/" + name, Stream: 41, State: s, Wildcard: true, Sent: m, Acked: m}
+func cannedClients() []api.Client {
+	typ := func(short, name string, s api.State) api.TypeStatus {
+		m := &api.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
+		return api.TypeStatus{Type: short, URL: "type.googleapis.com/" + name, Stream: 41, State: s, Wildcard: true, Sent: m, Acked: m}
 	}
-	types := func(lds adminapi.State) []adminapi.TypeStatus {
-		return []adminapi.TypeStatus{
-			typ("CDS", "envoy.config.cluster.v3.Cluster", adminapi.Synced),
+	types := func(lds api.State) []api.TypeStatus {
+		return []api.TypeStatus{
+			typ("CDS", "envoy.config.cluster.v3.Cluster", api.Synced),
 			typ("LDS", "envoy.config.listener.v3.Listener", lds),
 		}
 	}
-	sick := adminapi.Client{
+	sick := api.Client{
 		Node: "edge-7d9f-x2", Cluster: "edge", Agent: "envoy 1.40.0", Peer: "10.1.2.3:51234", Identity: "spiffe://x/edge", Groups: []string{"edge", "default"}, Since: ago(74 * time.Hour),
-		State: adminapi.Nacked, Streams: []adminapi.Stream{{ID: 41, API: "ADS", Variant: "delta", Since: ago(74 * time.Hour)}}, Types: types(adminapi.Nacked),
-		Troubles: []adminapi.Trouble{{Code: "flaps", Since: ago(time.Minute), Text: "connected 6 times in 60 s"}},
+		State: api.Nacked, Streams: []api.Stream{{ID: 41, API: "ADS", Variant: "delta", Since: ago(74 * time.Hour)}}, Types: types(api.Nacked),
+		Troubles: []api.Trouble{{Code: "flaps", Since: ago(time.Minute), Text: "connected 6 times in 60 s"}},
 	}
-	sick.Types[1].Nacked = &adminapi.NackedStatus{Since: ago(6 * time.Minute), At: ago(time.Minute), Nonce: "41", Version: "77b0e911aabbccdd", Error: "Error adding/updating listener(s) ingress-443: \x1b[1mStatPrefix", Resources: cannedStatus().Refusals[0].Resources}
-	odd := adminapi.Client{Node: hostile, Groups: []string{"default"}, Since: ago(18 * time.Minute), State: adminapi.Stale, Types: types(adminapi.Stale)[1:]}
-	eds := typ("EDS", "envoy.config.endpoint.v3.ClusterLoadAssignment", adminapi.Waiting)
+	sick.Types[1].Nacked = &api.NackedStatus{Since: ago(6 * time.Minute), At: ago(time.Minute), Nonce: "41", Version: "77b0e911aabbccdd", Error: "Error adding/updating listener(s) ingress-443: \x1b[1mStatPrefix", Resources: cannedStatus().Refusals[0].Resources}
+	odd := api.Client{Node: hostile, Groups: []string{"default"}, Since: ago(18 * time.Minute), State: api.Stale, Types: types(api.Stale)[1:]}
+	eds := typ("EDS", "envoy.config.endpoint.v3.ClusterLoadAssignment", api.Waiting)
 	eds.Wildcard, eds.Names, eds.Sent, eds.Acked = false, 3, nil, nil
-	well := adminapi.Client{Node: "pay-5c-01", Agent: "grpc-go 1.85.0", Groups: []string{"default"}, Since: ago(18 * time.Minute), State: adminapi.Waiting, Types: append(types(adminapi.Synced), eds)}
-	gone := adminapi.Client{Node: "gone-1", Groups: []string{"default"}, Since: ago(time.Hour), Left: &adminapi.Left{At: ago(3 * time.Second), Code: "Canceled", Why: "the client closed the stream"}, State: adminapi.Idle}
-	return []adminapi.Client{sick, odd, well, gone}
+	well := api.Client{Node: "pay-5c-01", Agent: "grpc-go 1.85.0", Groups: []string{"default"}, Since: ago(18 * time.Minute), State: api.Waiting, Types: append(types(api.Synced), eds)}
+	gone := api.Client{Node: "gone-1", Groups: []string{"default"}, Since: ago(time.Hour), Left: &api.Left{At: ago(3 * time.Second), Code: "Canceled", Why: "the client closed the stream"}, State: api.Idle}
+	return []api.Client{sick, odd, well, gone}
 }
 
-func cannedEvents() []adminapi.Event {
+func cannedEvents() []api.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
-	return []adminapi.Event{
+	return []api.Event{
 		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta envoy 1.40.0"},
 		{ID: 2, At: at, Kind: "commit", Version: "413", Count: 1, Removed: 1},
-		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
-		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []adminapi.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
+		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Resources: []api.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
+		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []api.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
 		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
 	}
 }
@@ -288,8 +288,8 @@ func cannedCircle(t *testing.T) string {
 		if strings.HasSuffix(r.URL.Path, "/b") {
 			name, other = other, name
 		}
-		_ = json.NewEncoder(w).Encode(adminapi.ResourceList{Kind: "ResourceList", Items: []adminapi.ServedResource{
-			{Resource: adminapi.Resource{Type: "RDS", Name: name}, Refs: []adminapi.Resource{{Type: "RDS", Name: other}}},
+		_ = json.NewEncoder(w).Encode(api.ResourceList{Kind: "ResourceList", Items: []api.ServedResource{
+			{Resource: api.Resource{Type: "RDS", Name: name}, Refs: []api.Resource{{Type: "RDS", Name: other}}},
 		}})
 	}))
 	t.Cleanup(s.Close)

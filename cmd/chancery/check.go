@@ -11,8 +11,8 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/report"
+	"github.com/chancery-xds/chancery/internal/check/report"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -82,7 +82,7 @@ Exit codes: 0 no error, and with --strict no warning; 1 there is one; 2 wrong us
 	f.SortFlags = false
 	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of the findings: "+report.Names)
 	f.BoolVar(&k.strict, "strict", false, "exit with code 1 for warnings, too")
-	f.IntVar(&k.opts.Most, "max-findings", protofile.MaxProblems, "maximum `number` of errors, and of warnings, to report; the others are only counted. 0: all")
+	f.IntVar(&k.opts.Most, "max-findings", protoyaml.MaxProblems, "maximum `number` of errors, and of warnings, to report; the others are only counted. 0: all")
 	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings not to report; errors with which no server loads the files (XDS01, XDS0601) are always reported")
 	f.StringVar(&k.explain, "explain", "", "print what a `CODE` means and how to fix it")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that validates the resources, too (envoy --mode validate)")

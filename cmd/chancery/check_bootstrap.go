@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
 // bootstraps reads what stays with the Envoys whose resources are checked: the file that

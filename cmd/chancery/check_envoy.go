@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/askenvoy"
-	sensitive "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/check/envoybinary"
+	sensitive "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -45,18 +45,18 @@ func fresh(all, more []findings.Problem) []findings.Problem {
 // askOf asks about resources that an Envoy may have together.
 func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
-	var all []askenvoy.Resource
+	var all []envoybinary.Resource
 	for _, l := range loaded {
 		if !l.Type.V2 {
 			asked = append(asked, l)
-			all = append(all, askenvoy.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
+			all = append(all, envoybinary.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
 		}
 	}
 	var beside []protoreflect.Message
 	for _, m := range k.opts.Bootstraps {
 		beside = append(beside, m.ProtoReflect())
 	}
-	answer, err := askenvoy.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
+	answer, err := envoybinary.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // A lookup asks a server what an argument may be, given what is typed of it.
-type lookup func(ctx context.Context, d *adminapi.Daemon, typed string) ([]string, error)
+type lookup func(ctx context.Context, d *api.Daemon, typed string) ([]string, error)
 
 // completeArg completes arguments, each by its lookup. A shell is told of no error.
 func completeArg(a *asking, by ...lookup) cobra.CompletionFunc {
@@ -48,7 +48,7 @@ func lookUp(cmd *cobra.Command, a *asking, by lookup, typed string) ([]string, c
 			_ = cmd.Flags().Set(flag, v) // is a text
 		}
 	}
-	d, err := adminapi.Dial(a.target)
+	d, err := api.Dial(a.target)
 	if err != nil {
 		return nil, none
 	}
@@ -60,7 +60,7 @@ func lookUp(cmd *cobra.Command, a *asking, by lookup, typed string) ([]string, c
 	}
 	// What a shell would have to be told in another way cannot be completed.
 	found = slices.DeleteFunc(found, func(s string) bool {
-		return !strings.HasPrefix(s, typed) || printable.Line(s) != s || s == ""
+		return !strings.HasPrefix(s, typed) || text.Line(s) != s || s == ""
 	})
 	slices.Sort(found)
 	if found = slices.Compact(found); len(found) > 0 && !slices.ContainsFunc(found, func(s string) bool { return !strings.HasSuffix(s, "/") }) {
@@ -70,12 +70,12 @@ func lookUp(cmd *cobra.Command, a *asking, by lookup, typed string) ([]string, c
 }
 
 // nodes are the ids of nodes that are connected.
-func nodes(ctx context.Context, d *adminapi.Daemon, typed string) (all []string, err error) {
+func nodes(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
 	glob := ""
 	if typed != "" && !strings.ContainsAny(typed, `*?[]{}\`) {
 		glob = typed + "*"
 	}
-	list, err := d.Clients(ctx, adminapi.Filter{Node: glob, All: true, Limit: completeMost})
+	list, err := d.Clients(ctx, api.Filter{Node: glob, All: true, Limit: completeMost})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func nodes(ctx context.Context, d *adminapi.Daemon, typed string) (all []string,
 	return all, nil
 }
 
-func groupNames(ctx context.Context, d *adminapi.Daemon, _ string) (all []string, err error) {
+func groupNames(ctx context.Context, d *api.Daemon, _ string) (all []string, err error) {
 	list, err := d.Groups(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func typeWords() (all []string) {
 }
 
 // resources are TYPE/ and then TYPE/NAME.
-func resources(ctx context.Context, d *adminapi.Daemon, typed string) (all []string, err error) {
+func resources(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
 	word, _, named := strings.Cut(typed, "/")
 	if !named {
 		for _, w := range typeWords() {
@@ -117,7 +117,7 @@ func resources(ctx context.Context, d *adminapi.Daemon, typed string) (all []str
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.Resources(ctx, adminapi.ResourceFilter{Type: inPath(t), Limit: completeMost})
+	list, err := d.Resources(ctx, api.ResourceFilter{Type: inPath(t), Limit: completeMost})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func resources(ctx context.Context, d *adminapi.Daemon, typed string) (all []str
 }
 
 // kindsAndResources is what get takes.
-func kindsAndResources(ctx context.Context, d *adminapi.Daemon, typed string) (all []string, err error) {
+func kindsAndResources(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
 	if strings.Contains(typed, "/") {
 		return resources(ctx, d, typed)
 	}

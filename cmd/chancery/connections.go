@@ -5,9 +5,9 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/process"
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
 // raiseFiles makes room for as many clients as the system allows.
@@ -25,7 +25,7 @@ const moreFiles = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 // connections returns the limits of connections: of clients on all listeners
 // together, and of who asks for health and metrics, who have a quarter of the files
 // that are kept back from clients. It says how many clients there may be.
-func (s *serving) connections(files listen.Files, m *process.Metrics) (clients, probes *listen.Limit) {
+func (s *serving) connections(files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
 	most := s.limits.connections
 	asked := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
@@ -52,7 +52,7 @@ func (s *serving) connections(files listen.Files, m *process.Metrics) (clients, 
 // crowd returns what logs that connections are closed: at once, and then every 10 s how
 // many more were. The goroutines that accept call it.
 func (s *serving) crowd(what string, most int) func(peer net.Addr) {
-	var lines repeats.Counter
+	var lines dedup.Counter
 	return func(peer net.Addr) {
 		tell := func(more ...any) {
 			s.log.Warn("too many connections: closed one from the address with the most",

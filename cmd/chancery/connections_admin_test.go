@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Who asks again and again keeps one connection, and who has asked keeps none: a server takes 256 of an address, and would
@@ -41,7 +41,7 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 			}
 		}
 	}
-	a := &asking{target: adminapi.Target{URL: s.URL}}
+	a := &asking{target: api.Target{URL: s.URL}}
 	if _, err := ask(new(cobra.Command), a, statusAt); err != nil || opened() != 1 {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -167,7 +167,7 @@ func (l *several) Accept() (net.Conn, error) {
 // not all of them.
 func TestRoomForProbes(t *testing.T) {
 	s, files := &serving{log: slog.New(slog.DiscardHandler)}, listen.Files{Soft: 300}
-	_, probes := s.connections(files, process.New(process.Options{Snapshot: store.New().Snapshot}))
+	_, probes := s.connections(files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 	l := probes.On(&several{n: files.Reserve()})
 	for {
 		if _, err := l.Accept(); err != nil {
@@ -205,7 +205,7 @@ func TestRoomForConnections(t *testing.T) {
 			return a
 		}}))}
 		s.limits.connections = tt.asked
-		s.connections(listen.Files{Soft: tt.files}, process.New(process.Options{Snapshot: store.New().Snapshot}))
+		s.connections(listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 		if got := out.String(); got != tt.want {
 			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
 		}

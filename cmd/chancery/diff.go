@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/compare"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/fetch"
-	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/diff"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -36,22 +36,22 @@ type differing struct {
 	at    storeFlags
 	load  dir.Options
 	sets  []string
-	types *envoyapi.Types
+	types *envoy.Types
 
 	grouped bool // one of the directories has groups
 }
 
 // A diffResult is what diff prints in JSON.
 type diffResult struct {
-	APIVersion string               `json:"apiVersion"`
-	Kind       string               `json:"kind"` // "Diff"
-	Added      int                  `json:"added"`
-	Removed    int                  `json:"removed"`
-	Changed    int                  `json:"changed"`
-	Drained    []string             `json:"listeners_drained"` // of which all connections are
-	Impact     *adminapi.Impact     `json:"impact,omitempty"`
-	Server     *adminapi.Server     `json:"server,omitempty"` // whose clients these are
-	Items      []compare.Difference `json:"items"`
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"` // "Diff"
+	Added      int               `json:"added"`
+	Removed    int               `json:"removed"`
+	Changed    int               `json:"changed"`
+	Drained    []string          `json:"listeners_drained"` // of which all connections are
+	Impact     *api.Impact       `json:"impact,omitempty"`
+	Server     *api.Server       `json:"server,omitempty"` // whose clients these are
+	Items      []diff.Difference `json:"items"`
 }
 
 func diffCommand() *cobra.Command {
@@ -160,13 +160,13 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 	}
 	whole := func(kind string) bool { return kind == "dir" || kind == "rev" } // of all groups
 	byGroup := whole(kinds[0]) && whole(kinds[1]) && !d.given()
-	var sides [2]*compare.Side
+	var sides [2]*diff.Side
 	for i := range args {
 		if sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup); err != nil {
 			return err
 		}
 	}
-	r := diffResult{APIVersion: adminapi.Version, Kind: "Diff", Items: compare.Sides(sides[0], sides[1]), Drained: []string{}}
+	r := diffResult{APIVersion: api.Version, Kind: "Diff", Items: diff.Sides(sides[0], sides[1]), Drained: []string{}}
 	if !whole(kinds[1]) { // which clients have, and is not what they would get
 		for i := range r.Items {
 			r.Items[i].Drains = nil
@@ -221,7 +221,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 
 // clientNode returns the node that a client says it is.
 func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
-	n, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) (*adminapi.NodeInfo, error) {
+	n, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *api.Daemon) (*api.NodeInfo, error) {
 		return daemon.Node(ctx, node)
 	})
 	if err != nil {
@@ -248,20 +248,20 @@ func atThis(err error) error {
 }
 
 // side reads one side.
-func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	switch kind {
 	case "dir":
 		return d.directory(cmd, of, client, byGroup)
 	case "rev":
 		return d.revision(cmd, of, client, byGroup)
 	case "client":
-		b, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *adminapi.Daemon) ([]byte, error) {
+		b, err := ask(cmd, &d.asking, func(ctx context.Context, daemon *api.Daemon) ([]byte, error) {
 			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
 		})
 		if err != nil {
 			return nil, atThis(err)
 		}
-		return d.dump(compare.Sent, "client:"+of, b)
+		return d.dump(diff.Sent, "client:"+of, b)
 	case "envoy":
 		a, err := listen.Parse(of)
 		if err != nil {
@@ -271,7 +271,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 		if err != nil {
 			return nil, err
 		}
-		return d.dump(compare.Dump, f.Name, f.Data)
+		return d.dump(diff.Dump, f.Name, f.Data)
 	case "xds":
 		return d.server(cmd, of)
 	case "dump":
@@ -282,21 +282,21 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 		if err != nil {
 			return nil, failure{err, ""}
 		}
-		return d.dump(compare.Dump, f.Name, f.Data)
+		return d.dump(diff.Dump, f.Name, f.Data)
 	}
 	return nil, fmt.Errorf("unknown kind %q", kind)
 }
 
-func (d *differing) dump(read func(*envoyapi.Types, string, []byte) (*compare.Side, error), name string, b []byte) (*compare.Side, error) {
+func (d *differing) dump(read func(*envoy.Types, string, []byte) (*diff.Side, error), name string, b []byte) (*diff.Side, error) {
 	s, err := read(d.types, name, bytes.TrimSpace(b))
 	if err != nil {
-		return nil, failure{errors.New(printable.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's"}
+		return nil, failure{errors.New(text.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's"}
 	}
 	return s, nil
 }
 
 // directory reads files as serve does.
-func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	st := store.New()
 	opts := d.load
 	opts.Types, opts.Flag, opts.CEL = d.types, flagOf, cel.Compile
@@ -310,7 +310,7 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 }
 
 // revision reads one of a store.
-func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*compare.Side, error) {
+func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	n, err := parseRevision(of)
 	if err != nil {
 		return nil, err
@@ -327,12 +327,12 @@ func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, by
 }
 
 // loaded is a side of all groups, or of what a node gets of them.
-func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*compare.Side, error) {
-	side, all := compare.NewSide(d.types, false), st.Snapshot()
+func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
+	side, all := diff.NewSide(d.types, false), st.Snapshot()
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
 		for _, t := range byType(view) {
 			for r := range t.All() {
-				side.Add(compare.Resource{Type: t.Type(), Name: r.Name, Group: group, Place: place(t.Type(), r.Name), Version: r.Version}, r.Body)
+				side.Add(diff.Resource{Type: t.Type(), Name: r.Name, Group: group, Place: place(t.Type(), r.Name), Version: r.Version}, r.Body)
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 }
 
 // server gets what an xDS server gives to a proxy.
-func (d *differing) server(cmd *cobra.Command, of string) (*compare.Side, error) {
+func (d *differing) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 	s, err := d.xds.server(of)
 	if err != nil {
 		return nil, err
@@ -378,9 +378,9 @@ func (d *differing) server(cmd *cobra.Command, of string) (*compare.Side, error)
 	if err := s.verdict(a, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	side := compare.NewSide(d.types, false)
+	side := diff.NewSide(d.types, false)
 	for _, r := range a.Resources {
-		side.Add(compare.Resource{Type: r.Type, Name: r.Name}, r.Body)
+		side.Add(diff.Resource{Type: r.Type, Name: r.Name}, r.Body)
 	}
 	return side, nil
 }
@@ -389,11 +389,11 @@ func (d *differing) server(cmd *cobra.Command, of string) (*compare.Side, error)
 func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
 	for _, x := range r.Items {
 		switch x.Kind {
-		case compare.Added:
+		case diff.Added:
 			r.Added++
-		case compare.Removed:
+		case diff.Removed:
 			r.Removed++
-		case compare.Changed:
+		case diff.Changed:
 			r.Changed++
 		}
 		if x.Drains != nil && x.Drains.Whole {
@@ -405,7 +405,7 @@ func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
 	if d.people() {
 		err = printDiff(w, r)
 	} else {
-		err = data(&d.output, w, r, r.Items, func(x compare.Difference) string { return x.Type + "/" + x.Name })
+		err = data(&d.output, w, r, r.Items, func(x diff.Difference) string { return x.Type + "/" + x.Name })
 	}
 	switch {
 	case err != nil:
@@ -416,30 +416,30 @@ func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
 	return nil
 }
 
-var signs = map[compare.Kind]string{compare.Added: "+", compare.Removed: "-", compare.Changed: "~"}
+var signs = map[diff.Kind]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}
 
 func printDiff(w io.Writer, r *diffResult) error {
 	var b bytes.Buffer
 	for _, x := range r.Items {
-		fmt.Fprintf(&b, "%s %s/%s", signs[x.Kind], x.Type, printable.Line(x.Name))
+		fmt.Fprintf(&b, "%s %s/%s", signs[x.Kind], x.Type, text.Line(x.Name))
 		if x.Group != "" {
-			fmt.Fprintf(&b, "  [%s]", printable.Line(x.Group))
+			fmt.Fprintf(&b, "  [%s]", text.Line(x.Group))
 		}
 		if x.Place != "" {
-			fmt.Fprintf(&b, "  %s", printable.Line(x.Place))
+			fmt.Fprintf(&b, "  %s", text.Line(x.Place))
 		}
 		fmt.Fprintln(&b)
 		for _, f := range x.Fields {
-			from, to := printable.Line(f.From), printable.Line(f.To)
+			from, to := text.Line(f.From), text.Line(f.To)
 			switch {
 			case f.From == "" && f.To == "":
-				fmt.Fprintf(&b, "    %s\n", printable.Line(f.Path))
+				fmt.Fprintf(&b, "    %s\n", text.Line(f.Path))
 			case f.From == "":
-				fmt.Fprintf(&b, "  + %s: %s\n", printable.Line(f.Path), to)
+				fmt.Fprintf(&b, "  + %s: %s\n", text.Line(f.Path), to)
 			case f.To == "":
-				fmt.Fprintf(&b, "  - %s: %s\n", printable.Line(f.Path), from)
+				fmt.Fprintf(&b, "  - %s: %s\n", text.Line(f.Path), from)
 			default:
-				fmt.Fprintf(&b, "    %s: %s → %s\n", printable.Line(f.Path), from, to)
+				fmt.Fprintf(&b, "    %s: %s → %s\n", text.Line(f.Path), from, to)
 			}
 		}
 	}

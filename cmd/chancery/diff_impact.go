@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/compare"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy/diff"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // guessTime is how long a server may take that nobody has named.
@@ -30,22 +30,22 @@ func (d *differing) weigh(cmd *cobra.Command, r *diffResult, args []string, kind
 	if len(r.Items) == 0 {
 		return
 	}
-	impact, about, err := d.impact(cmd, r, node, func(s adminapi.Server) bool {
+	impact, about, err := d.impact(cmd, r, node, func(s api.Server) bool {
 		return chosen || kinds[0] == "dir" && serves(s, args[0]) || serves(s, args[1])
 	}, chosen)
-	switch refused, is := errors.AsType[*adminapi.Refused](err); {
+	switch refused, is := errors.AsType[*api.Refused](err); {
 	case err == nil:
 		r.Impact, r.Server = impact, about
 	case !chosen: // nobody has asked for it
 	case is && refused.Code == 404:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", printable.Line(refused.Said.Message))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(refused.Said.Message))
 	default:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", printable.Line(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(err.Error()))
 	}
 }
 
 // impact asks the server, if it is one that counts; else all it returns is nil.
-func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, counts func(adminapi.Server) bool, patient bool) (*adminapi.Impact, *adminapi.Server, error) {
+func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, counts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
 	daemon, err := d.dial()
 	if err != nil {
 		return nil, nil, err
@@ -68,26 +68,26 @@ func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, count
 	for _, g := range groups.Items {
 		known[g.Name] = true
 	}
-	q := adminapi.ImpactRequest{Node: node}
+	q := api.ImpactRequest{Node: node}
 	for _, x := range r.Items {
 		if !known[x.Group] { // its rules are not the server's yet: nobody has the group
 			left[x.Group] = true
 			continue
 		}
-		q.Changes = append(q.Changes, adminapi.ImpactChange{Type: x.URL(), Name: x.Name, Group: x.Group, Bytes: x.Bytes})
+		q.Changes = append(q.Changes, api.ImpactChange{Type: x.URL(), Name: x.Name, Group: x.Group, Bytes: x.Bytes})
 	}
 	impact, err := daemon.Impact(ctx, q)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is without that of groups which the server does not have: %s\n", printable.Line(strings.Join(slices.Sorted(maps.Keys(left)), ", ")))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is without that of groups which the server does not have: %s\n", text.Line(strings.Join(slices.Sorted(maps.Keys(left)), ", ")))
 	}
 	return impact, &about.Server, nil
 }
 
 // serves reports whether a server of this machine serves a directory, or writes it to the store that it serves.
-func serves(s adminapi.Server, dir string) bool {
+func serves(s api.Server, dir string) bool {
 	host, _ := os.Hostname()
 	path, err := filepath.Abs(dir)
 	if err != nil || s.Path == "" || s.Host != host {
@@ -125,7 +125,7 @@ func printImpact(w io.Writer, r *diffResult) {
 		if x.Group != "" {
 			group = " [" + x.Group + "]"
 		}
-		fmt.Fprintf(w, "%-9s%s\n", title, printable.Line(x.Name+group+": "+drainText(x.Drains)))
+		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(x.Name+group+": "+drainText(x.Drains)))
 	}
 	if n > maxDrains {
 		fmt.Fprintf(w, "%-9sand of %s more\n", "", count(n-maxDrains, "listener"))
@@ -138,24 +138,24 @@ func printImpact(w io.Writer, r *diffResult) {
 	if i.Unknown > 0 {
 		fmt.Fprintf(w, ", %s that did not answer", number(i.Unknown))
 	}
-	fmt.Fprintf(w, " (%s)\n", printable.Line(r.Server.Replica))
+	fmt.Fprintf(w, " (%s)\n", text.Line(r.Server.Replica))
 	if len(i.Types) > 0 {
 		var texts []string
 		for _, t := range i.Types {
 			texts = append(texts, t.Type+" "+number(t.Pushes))
 		}
-		fmt.Fprintf(w, "PUSHES   %s; about %s\n", printable.Line(strings.Join(texts, ", ")), bytesText(i.Bytes))
+		fmt.Fprintf(w, "PUSHES   %s; about %s\n", text.Line(strings.Join(texts, ", ")), bytesText(i.Bytes))
 	}
 	if len(i.Groups) > 1 || len(i.Groups) == 1 && i.Groups[0].Group != "default" {
 		var texts []string
 		for _, g := range i.Groups {
 			texts = append(texts, g.Group+" "+number(g.Clients))
 		}
-		fmt.Fprintf(w, "GROUPS   %s\n", printable.Line(strings.Join(texts, ", ")))
+		fmt.Fprintf(w, "GROUPS   %s\n", text.Line(strings.Join(texts, ", ")))
 	}
 }
 
-func drainText(d *compare.Draining) string {
+func drainText(d *diff.Draining) string {
 	if d.Whole {
 		return "all connections"
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -19,13 +19,13 @@ import (
 type directory struct {
 	*serving
 	store   *store.Store
-	metrics *process.Metrics
+	metrics *procmetrics.Metrics
 	changed func()
 	src     *dir.Source // nil before load
 }
 
 // open implements [source].
-func (d *directory) open(_ *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
+func (d *directory) open(_ *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
 	d.store, d.metrics, d.changed = st, m, changed
 	return watchedOf[*store.Watch](st), nil
 }
@@ -135,9 +135,9 @@ func (d *directory) note() string {
 	return d.state.note()
 }
 
-func (d *directory) config() adminapi.Config { return d.admin.config(d.store, d.src) }
+func (d *directory) config() api.Config { return d.admin.config(d.store, d.src) }
 
-func (d *directory) reload(ctx context.Context, approve bool) adminapi.Reload {
+func (d *directory) reload(ctx context.Context, approve bool) api.Reload {
 	return reloaded(operator{d.src}.Reload(ctx, approve))
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 func endpointsCommand() *cobra.Command {
@@ -45,8 +45,8 @@ func (e *endpointsOf) command(cmd *cobra.Command) *cobra.Command {
 
 func endpointsPut() *cobra.Command {
 	var e endpointsOf
-	var one adminapi.Endpoint
-	var locality adminapi.Locality
+	var one api.Endpoint
+	var locality api.Locality
 	var ttl time.Duration
 	var file string
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 				if ttl > 0 {
 					all.TTL = ttl.String()
 				}
-				return e.change(cmd, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointsResult, error) {
+				return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
 					return d.PutEndpoints(ctx, e.group, args[0], all)
 				})
 			}
@@ -94,7 +94,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 				return fmt.Errorf("%q: write ADDRESS:PORT, such as 10.0.0.1:8080 or [::1]:8080", args[1])
 			}
 			one.Address = host
-			if locality != (adminapi.Locality{}) {
+			if locality != (api.Locality{}) {
 				one.Locality = &locality
 			}
 			if ttl > 0 {
@@ -104,7 +104,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 			if id == "" {
 				id = net.JoinHostPort(host, port)
 			}
-			return e.change(cmd, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointsResult, error) {
+			return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
 				return d.PutEndpoint(ctx, e.group, args[0], id, one)
 			})
 		},
@@ -125,7 +125,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 }
 
 // readEndpoints reads what a PUT of a cluster takes.
-func readEndpoints(stdin io.Reader, file string) (all adminapi.EndpointsRequest, err error) {
+func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err error) {
 	var b []byte
 	if file == "-" {
 		b, err = io.ReadAll(stdin)
@@ -144,7 +144,7 @@ func readEndpoints(stdin io.Reader, file string) (all adminapi.EndpointsRequest,
 }
 
 // change asks for a change of endpoints, and prints what became of it.
-func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *adminapi.Daemon) (*adminapi.EndpointsResult, error)) error {
+func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *api.Daemon) (*api.EndpointsResult, error)) error {
 	r, err := ask(cmd, &e.asking, question)
 	if err == nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
@@ -177,11 +177,11 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 			if len(args) == 2 {
 				id = args[1]
 			}
-			err := e.change(cmd, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointsResult, error) {
+			err := e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
 				return d.RemoveEndpoints(ctx, e.group, args[0], id, release)
 			})
 			if err == nil && release {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: what files or revisions say of its endpoints counts\n", printable.Line(args[0]))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: what files or revisions say of its endpoints counts\n", text.Line(args[0]))
 			}
 			return err
 		},
@@ -215,7 +215,7 @@ endpoints; 4 the cluster is not registered.`,
 			if len(args) == 1 {
 				cluster = args[0]
 			}
-			list, err := ask(cmd, &e.asking, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.EndpointList, error) {
+			list, err := ask(cmd, &e.asking, func(ctx context.Context, d *api.Daemon) (*api.EndpointList, error) {
 				return d.Endpoints(ctx, e.group, cluster)
 			})
 			if err != nil {
@@ -232,17 +232,17 @@ endpoints; 4 the cluster is not registered.`,
 }
 
 // listEndpoints prints clusters, or the endpoints of one.
-func listEndpoints(cmd *cobra.Command, o *output, list *adminapi.EndpointList, one bool) error {
+func listEndpoints(cmd *cobra.Command, o *output, list *api.EndpointList, one bool) error {
 	out := cmd.OutOrStdout()
 	if one && o.format == "name" {
-		var all []adminapi.Endpoint
+		var all []api.Endpoint
 		for _, c := range list.Items {
 			all = append(all, c.Endpoints...)
 		}
-		return data(o, out, list, all, func(e adminapi.Endpoint) string { return e.ID })
+		return data(o, out, list, all, func(e api.Endpoint) string { return e.ID })
 	}
 	if !o.people() {
-		return data(o, out, list, list.Items, func(c adminapi.RegisteredCluster) string { return c.Cluster })
+		return data(o, out, list, list.Items, func(c api.RegisteredCluster) string { return c.Cluster })
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "No endpoints are registered.")

@@ -17,10 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/registrar"
-	"github.com/chancery-xds/chancery/source/dns"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/endpoints/dns"
+	"github.com/chancery-xds/chancery/internal/endpoints/register"
 )
 
 // A nameFollowing keeps endpoints of clusters at a server as the DNS has them.
@@ -164,7 +164,7 @@ func (w *nameFollowing) run(cmd *cobra.Command, names map[dns.Name][]string) err
 	for n := range names {
 		all = append(all, n)
 	}
-	reg := registrar.New(daemon, registrar.Options{TTL: w.ttl, Log: log})
+	reg := register.New(daemon, register.Options{TTL: w.ttl, Log: log})
 	tell := func(n dns.Name, found []dns.Address) {
 		for _, cluster := range names[n] {
 			reg.Set(w.part(n, cluster), endpointsAt(found))
@@ -202,13 +202,13 @@ func (w *nameFollowing) run(cmd *cobra.Command, names map[dns.Name][]string) err
 }
 
 // part is what follows a name in a cluster: whoever follows another one there has endpoints of its own.
-func (w *nameFollowing) part(n dns.Name, cluster string) registrar.Part {
-	return registrar.Part{Group: w.group, Cluster: cluster, Owner: n.String()}
+func (w *nameFollowing) part(n dns.Name, cluster string) register.Part {
+	return register.Part{Group: w.group, Cluster: cluster, Owner: n.String()}
 }
 
 // known asks the server which addresses of a name are registered by somebody who followed it before, and waits until the
 // server can say that: without it, the first look-up that fails would remove them.
-func (w *nameFollowing) known(ctx context.Context, reg *registrar.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
+func (w *nameFollowing) known(ctx context.Context, reg *register.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
 	for _, cluster := range clusters {
 		there, err := reg.Await(ctx, w.part(n, cluster))
 		if err != nil {
@@ -224,10 +224,10 @@ func (w *nameFollowing) known(ctx context.Context, reg *registrar.Registrar, n d
 }
 
 // endpointsAt is what addresses are as endpoints.
-func endpointsAt(found []dns.Address) []adminapi.Endpoint {
-	all := make([]adminapi.Endpoint, len(found))
+func endpointsAt(found []dns.Address) []api.Endpoint {
+	all := make([]api.Endpoint, len(found))
 	for i, a := range found {
-		all[i] = adminapi.Endpoint{Address: a.Addr().String(), Port: int(a.Port()), Hostname: a.Host, Priority: min(a.Priority, endpoints.MaxPriority), Weight: a.Weight}
+		all[i] = api.Endpoint{Address: a.Addr().String(), Port: int(a.Port()), Hostname: a.Host, Priority: min(a.Priority, endpoints.MaxPriority), Weight: a.Weight}
 	}
 	return all
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"google.golang.org/grpc"
 
-	"github.com/chancery-xds/chancery/internal/dnstest"
+	"github.com/chancery-xds/chancery/internal/testkit/dnstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 const prefix = "CHANCERY_"
@@ -82,7 +82,7 @@ func slips(cmd *cobra.Command, environ []string) (warnings []string) {
 		if !strings.HasPrefix(name, prefix) || value == "" || all[name] || ofKubernetes.MatchString(name) {
 			continue
 		}
-		if near := protofile.Nearest(strings.TrimPrefix(name, prefix), slices.Values(own)); near != "" {
+		if near := protoyaml.Nearest(strings.TrimPrefix(name, prefix), slices.Values(own)); near != "" {
 			warnings = append(warnings, fmt.Sprintf("no flag uses the environment variable %s: did you mean %s?", name, prefix+near))
 		}
 	}

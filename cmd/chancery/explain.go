@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 func explainCommand() *cobra.Command {
@@ -58,7 +58,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 				}
 				typ, name = inPath(t), n
 			}
-			e, err := ask(cmd, &a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Explanation, error) {
+			e, err := ask(cmd, &a, func(ctx context.Context, d *api.Daemon) (*api.Explanation, error) {
 				if local {
 					return d.Explain(ctx, args[0], typ, name)
 				}
@@ -70,7 +70,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 			if o.people() {
 				w := o.page(cmd)
 				if len(e.Replicas) > 1 {
-					fmt.Fprintf(w, "SERVER %s\n", printable.Line(e.Replica))
+					fmt.Fprintf(w, "SERVER %s\n", textutil.Line(e.Replica))
 				}
 				printChain(w, e)
 				if text := silent(e.Replicas, e.Unsure); text != "" {
@@ -95,7 +95,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 }
 
 // printChain prints the links of a chain of which something is known, also after the broken one.
-func printChain(w io.Writer, e *adminapi.Explanation) {
+func printChain(w io.Writer, e *api.Explanation) {
 	for _, l := range e.Links {
 		mark := "✔"
 		switch {
@@ -104,9 +104,9 @@ func printChain(w io.Writer, e *adminapi.Explanation) {
 		case !l.Known:
 			continue
 		}
-		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, printable.Line(l.Name), printable.Line(l.Text), after("  ", printable.Line(l.Place)))
+		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, textutil.Line(l.Name), textutil.Line(l.Text), after("  ", textutil.Line(l.Place)))
 	}
 	if e.Advice != "" {
-		fmt.Fprintf(w, "→ %s\n", printable.Line(e.Advice))
+		fmt.Fprintf(w, "→ %s\n", textutil.Line(e.Advice))
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/bootstrap"
-	"github.com/chancery-xds/chancery/internal/export"
+	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"

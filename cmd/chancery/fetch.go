@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/fetch"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -170,14 +170,14 @@ func (x *fetching) run(cmd *cobra.Command, args []string) error {
 
 // print prints what there is.
 func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) error {
-	all := fetched{APIVersion: adminapi.Version, Kind: "FetchedList", Server: s.text, Items: []fetchedResource{}, Unfinished: a.Unfinished}
+	all := fetched{APIVersion: api.Version, Kind: "FetchedList", Server: s.text, Items: []fetchedResource{}, Unfinished: a.Unfinished}
 	var docs []*bytes.Buffer
 	var unshown []string
 	hidden := 0
 	for _, r := range a.Resources {
 		item := fetchedResource{Type: r.Type.String(), Name: r.Name, Version: r.Version}
 		if r.Refused != nil {
-			item.Error = printable.Lines(r.Refused.Error())
+			item.Error = textutil.Lines(r.Refused.Error())
 		}
 		if r.Resource == nil {
 			all.Items = append(all.Items, item)
@@ -208,12 +208,12 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 	for _, m := range a.Missing {
 		missing := fetchedMissing{Type: m.Type.String(), Name: m.Name, Said: m.Said}
 		if m.Err != nil {
-			missing.Error = printable.Lines(m.Err.Error())
+			missing.Error = textutil.Lines(m.Err.Error())
 		}
 		all.Missing = append(all.Missing, missing)
 	}
 	for _, m := range a.Malformed {
-		all.Malformed = append(all.Malformed, fetchedBroken{m.Type.String(), m.Name, printable.Lines(m.Err.Error())})
+		all.Malformed = append(all.Malformed, fetchedBroken{m.Type.String(), m.Name, textutil.Lines(m.Err.Error())})
 	}
 	var err error
 	switch x.format {
@@ -246,7 +246,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 	}
 	if len(unshown) > 0 {
 		for _, u := range unshown {
-			fmt.Fprintln(stderr, printable.Line("not shown: "+u))
+			fmt.Fprintln(stderr, textutil.Line("not shown: "+u))
 		}
 		return failure{fmt.Errorf("%s not shown", are(len(unshown), "resource")), "--proto-set FILE adds messages that are not Envoy's"}
 	}
@@ -269,11 +269,11 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 		return s.ended(a.Ends[0])
 	}
 	for _, m := range a.Malformed {
-		fmt.Fprintf(stderr, "chancery: warning: %s: %s\n", m.Type, printable.Line(m.Err.Error()))
+		fmt.Fprintf(stderr, "chancery: warning: %s: %s\n", m.Type, textutil.Line(m.Err.Error()))
 	}
 	for _, r := range a.Resources {
 		if r.Refused != nil {
-			return failure{fmt.Errorf("%s/%s cannot be used: %s", r.Type, printable.Line(r.Name), printable.Lines(r.Refused.Error())), ""}
+			return failure{fmt.Errorf("%s/%s cannot be used: %s", r.Type, textutil.Line(r.Name), textutil.Lines(r.Refused.Error())), ""}
 		}
 	}
 	if n := len(a.Malformed); n > 0 {
@@ -284,9 +284,9 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	}
 	var said, silent []string
 	for _, m := range a.Missing {
-		text := m.Type.String() + "/" + printable.Line(m.Name)
+		text := m.Type.String() + "/" + textutil.Line(m.Name)
 		if m.Err != nil {
-			text += ": " + printable.Line(m.Err.Error())
+			text += ": " + textutil.Line(m.Err.Error())
 		}
 		switch {
 		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers say nothing where they have nothing

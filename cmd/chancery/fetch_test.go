@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/fetch"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
 	"github.com/chancery-xds/chancery/xds"
 )
 

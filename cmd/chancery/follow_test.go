@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A list is asked for again because something happened, and goes on when the server was away.
@@ -39,12 +39,12 @@ func TestFollow(t *testing.T) {
 				})
 			}
 			say("groups", func() any {
-				return adminapi.GroupList{Kind: "GroupList", Items: []adminapi.Group{{Name: fmt.Sprintf("g%d", revision.Load())}}}
+				return api.GroupList{Kind: "GroupList", Items: []api.Group{{Name: fmt.Sprintf("g%d", revision.Load())}}}
 			})
 			say("status", func() any {
-				return adminapi.Status{Kind: "Status", Config: adminapi.Config{Revision: revision.Load()}}
+				return api.Status{Kind: "Status", Config: api.Config{Revision: revision.Load()}}
 			})
-			say("clients", func() any { return adminapi.ClientList{Kind: "ClientList"} })
+			say("clients", func() any { return api.ClientList{Kind: "ClientList"} })
 			mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				_ = http.NewResponseController(w).Flush()

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 func freezeCommand() *cobra.Command {
@@ -45,8 +45,8 @@ already, and no --at is given.`,
 			if err := c.check(); err != nil {
 				return err
 			}
-			done, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.Freeze, error) {
-				return s.Freeze(ctx, args[0], adminapi.FreezeRequest{Revision: at, Message: c.note.Message, Author: c.note.Author})
+			done, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*api.Freeze, error) {
+				return s.Freeze(ctx, args[0], api.FreezeRequest{Revision: at, Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {
 				return err
@@ -61,7 +61,7 @@ already, and no --at is given.`,
 }
 
 // frozenNow says what a group is frozen at, and what it was before: somebody had a reason for that.
-func frozenNow(done *adminapi.Freeze) string {
+func frozenNow(done *api.Freeze) string {
 	switch done.Was {
 	case "":
 		return fmt.Sprintf("group %s is frozen at %s", done.Group, done.Revision)
@@ -71,11 +71,11 @@ func frozenNow(done *adminapi.Freeze) string {
 	return fmt.Sprintf("group %s is frozen at %s, and is served that now: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
 }
 
-func frozenBefore(done *adminapi.Freeze) string {
+func frozenBefore(done *api.Freeze) string {
 	if done.Before == nil { // an older server does not say it
 		return "at " + done.Was
 	}
-	return ledger.Held(*done.Before)
+	return revisionapi.Held(*done.Before)
 }
 
 func oneGroup(cmd *cobra.Command, args []string) error {
@@ -101,8 +101,8 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			if err := c.checkRest(); err != nil {
 				return err
 			}
-			done, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.Freeze, error) {
-				return s.Unfreeze(ctx, args[0], adminapi.NoteRequest{Message: c.note.Message, Author: c.note.Author})
+			done, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*api.Freeze, error) {
+				return s.Unfreeze(ctx, args[0], api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {
 				return err
@@ -116,29 +116,29 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 }
 
 // printFreeze says what is served of a group now: a text to people.
-func (o *output) printFreeze(cmd *cobra.Command, done *adminapi.Freeze, text string) error {
+func (o *output) printFreeze(cmd *cobra.Command, done *api.Freeze, text string) error {
 	if !o.people() {
-		return data(o, cmd.OutOrStdout(), done, []*adminapi.Freeze{done}, func(f *adminapi.Freeze) string { return f.Group })
+		return data(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), printable.Line(text))
+	fmt.Fprintln(cmd.OutOrStdout(), textutil.Line(text))
 	return nil
 }
 
 // printFrozen says which changes are not served.
-func printFrozen(w io.Writer, held []adminapi.HeldChanges) {
+func printFrozen(w io.Writer, held []api.HeldChanges) {
 	for _, h := range held {
 		text := "frozen at " + h.Revision
 		if h.Message != "" {
-			text += " by " + printable.Line(h.Author) + ": " + printable.Line(h.Message)
+			text += " by " + textutil.Line(h.Author) + ": " + textutil.Line(h.Message)
 		}
-		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", amount(h.Changes, "change"), printable.Line(h.Group), text)
+		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", amount(h.Changes, "change"), textutil.Line(h.Group), text)
 	}
 }
 
 // heldNote says in a few words which groups are held.
 func heldNote(holds map[string]revisions.Hold) string {
 	var all []string
-	for i, h := range ledger.Holds(holds) {
+	for i, h := range revisionapi.Holds(holds) {
 		if i == 5 {
 			all = append(all, "…")
 			break

@@ -17,23 +17,23 @@ import (
 	"google.golang.org/grpc/reflection"
 	described "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/handshakes"
-	"github.com/chancery-xds/chancery/internal/identity"
+	authcerts "github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/listen/handshakes"
 	"github.com/chancery-xds/chancery/server"
 )
 
 // A front is where xDS is served: its addresses, and how.
 type front struct {
 	addresses []string
-	tls       tlsfiles.Files
+	tls       authcerts.Files
 	age       server.Age
 
 	reflection bool
 	parsed     []listen.Address
-	certs      *tlsfiles.Source // nil: no TLS
+	certs      *authcerts.Source // nil: no TLS
 	handshakes handshakes.Failures
 	clients    *listen.Limit // who may connect; of REST, too
 	listeners  []net.Listener
@@ -96,13 +96,13 @@ func (f *front) plain() string {
 }
 
 // open listens on all addresses.
-func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
+func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
 	f.clients = clients
 	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured credentials.TransportCredentials // nil: no TLS
 	if f.tls.Configured() {
 		var err error
-		if f.certs, err = tlsfiles.Open(f.tls, log); err != nil {
+		if f.certs, err = authcerts.Open(f.tls, log); err != nil {
 			return failure{err, ""}
 		}
 		secured = f.handshakes.Credentials(identity.Expiring(credentials.NewTLS(f.certs.Config())))
@@ -128,7 +128,7 @@ func (f *front) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server
 		}
 		if f.reflection {
 			bound := xds.Bound(g).(reflection.GRPCServer)
-			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: envoyapi.Linked{Types: types}}))
+			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: envoy.Linked{Types: types}}))
 		}
 		f.servers = append(f.servers, g)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A getting is what get was asked for.
@@ -48,7 +48,7 @@ func (l *listing) add(value any, name string, rows ...[]string) {
 }
 
 // kinds are what get gets besides resources.
-var kinds = map[string]func(*getting, context.Context, *adminapi.Daemon) (*listing, error){
+var kinds = map[string]func(*getting, context.Context, *api.Daemon) (*listing, error){
 	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
 }
 
@@ -132,7 +132,7 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 		if g.group != "" || g.left {
 			return errors.New("get events takes neither --group nor --left")
 		}
-		w := watching{asking: g.asking, output: g.output, filter: adminapi.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
+		w := watching{asking: g.asking, output: g.output, filter: api.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
 		return w.run(cmd)
 	}
 	list, err := g.lister(what)
@@ -165,13 +165,13 @@ func (g *getting) oneOf(cmd *cobra.Command) {
 	if err != nil || about.Server.ID == "" {
 		return
 	}
-	if all, err := d.Clients(ctx, adminapi.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: only %s was asked, one of the %d servers of the store: chancery status, get clients and explain ask all\n", printable.Line(about.Server.ID), len(all.Replicas))
+	if all, err := d.Clients(ctx, api.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: only %s was asked, one of the %d servers of the store: chancery status, get clients and explain ask all\n", text.Line(about.Server.ID), len(all.Replicas))
 	}
 }
 
 // lister returns how to get what was asked for.
-func (g *getting) lister(what string) (func(context.Context, *adminapi.Daemon) (*listing, error), error) {
+func (g *getting) lister(what string) (func(context.Context, *api.Daemon) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
 			if g.left && kind != "clients" {
@@ -180,7 +180,7 @@ func (g *getting) lister(what string) (func(context.Context, *adminapi.Daemon) (
 			if kind != "clients" && (g.node != "" || g.group != "") {
 				return nil, fmt.Errorf("get %s takes neither --node nor --group", kind)
 			}
-			return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return list(g, ctx, d) }, nil
+			return func(ctx context.Context, d *api.Daemon) (*listing, error) { return list(g, ctx, d) }, nil
 		}
 	}
 	if g.left {
@@ -198,13 +198,13 @@ func (g *getting) lister(what string) (func(context.Context, *adminapi.Daemon) (
 		if g.group != "" {
 			return nil, errors.New("--node and --group: give one of them, since a client has its resources of its groups")
 		}
-		return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
+		return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
 	}
-	return func(ctx context.Context, d *adminapi.Daemon) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
+	return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
 }
 
-func (g *getting) clients(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
-	all, err := d.Clients(ctx, adminapi.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
+func (g *getting) clients(ctx context.Context, d *api.Daemon) (*listing, error) {
+	all, err := d.Clients(ctx, api.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func left(total, shown int) string {
 	return fmt.Sprintf("(%s more: --limit)", number(total-shown))
 }
 
-func (g *getting) nacks(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
+func (g *getting) nacks(ctx context.Context, d *api.Daemon) (*listing, error) {
 	all, err := d.Refusals(ctx)
 	if err != nil {
 		return nil, err
@@ -241,12 +241,12 @@ func (g *getting) nacks(ctx context.Context, d *adminapi.Daemon) (*listing, erro
 		if r.Partly {
 			l.more = partly
 		}
-		l.add(r, name, refusalTable([]adminapi.Refusal{r}, g.wide()).rows...)
+		l.add(r, name, refusalTable([]api.Refusal{r}, g.wide()).rows...)
 	}
 	return l, nil
 }
 
-func (g *getting) groupList(ctx context.Context, d *adminapi.Daemon) (*listing, error) {
+func (g *getting) groupList(ctx context.Context, d *api.Daemon) (*listing, error) {
 	all, err := d.Groups(ctx)
 	if err != nil {
 		return nil, err
@@ -263,8 +263,8 @@ func (g *getting) groupList(ctx context.Context, d *adminapi.Daemon) (*listing, 
 }
 
 // served lists what is served, whoever gets it.
-func (g *getting) served(ctx context.Context, d *adminapi.Daemon, typ, name string) (*listing, error) {
-	all, err := d.Resources(ctx, adminapi.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.wide(), Limit: g.limit})
+func (g *getting) served(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
+	all, err := d.Resources(ctx, api.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.wide(), Limit: g.limit})
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (g *getting) served(ctx context.Context, d *adminapi.Daemon, typ, name stri
 		if g.wide() {
 			total, synced := "", ""
 			if r.Clients != nil {
-				total, synced = number(r.Clients.Total), number(r.Clients.By[adminapi.Synced])
+				total, synced = number(r.Clients.Total), number(r.Clients.By[api.Synced])
 			}
 			cells = append(cells, r.TTL, total, synced)
 		}
@@ -293,7 +293,7 @@ func (g *getting) served(ctx context.Context, d *adminapi.Daemon, typ, name stri
 }
 
 // of lists how a client stands with what it gets.
-func (g *getting) of(ctx context.Context, d *adminapi.Daemon, typ, name string) (*listing, error) {
+func (g *getting) of(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
 	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
 	if err != nil {
 		return nil, err
@@ -319,7 +319,7 @@ func (g *getting) of(ctx context.Context, d *adminapi.Daemon, typ, name string) 
 		}
 		l.add(r, r.Type+"/"+r.Name, cells)
 	}
-	if !slices.ContainsFunc(all.Items, func(r adminapi.ClientResource) bool { return whyOf(r) != "" }) {
+	if !slices.ContainsFunc(all.Items, func(r api.ClientResource) bool { return whyOf(r) != "" }) {
 		l.headers = l.headers[:len(l.headers)-1] // the last column would say nothing
 		for _, i := range l.items {
 			i.rows[0] = i.rows[0][:len(l.headers)]
@@ -329,14 +329,14 @@ func (g *getting) of(ctx context.Context, d *adminapi.Daemon, typ, name string) 
 }
 
 // whyOf says why a client does not have a resource as it is.
-func whyOf(r adminapi.ClientResource) string {
+func whyOf(r api.ClientResource) string {
 	var texts []string
 	if why := cmp.Or(r.Reason, r.Error); why != "" {
 		texts = append(texts, why)
 	}
 	if len(r.WaitsFor) > 0 {
 		lead := "waits for "
-		if r.State == adminapi.Leaving {
+		if r.State == api.Leaving {
 			lead = "still used by "
 		}
 		texts = append(texts, lead+refNames(r.WaitsFor))
@@ -345,7 +345,7 @@ func whyOf(r adminapi.ClientResource) string {
 }
 
 // refNames are the first of some resources, and how many more there are.
-func refNames(all []adminapi.Resource) string {
+func refNames(all []api.Resource) string {
 	var names []string
 	for _, x := range all[:min(3, len(all))] {
 		names = append(names, x.Type+" "+x.Name)
@@ -376,7 +376,7 @@ func (g *getting) print(out, stderr io.Writer, l *listing) error {
 }
 
 // follow prints what changes of a listing, or the listing again in its place.
-func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminapi.Daemon) (*listing, error)) error {
+func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *api.Daemon) (*listing, error)) error {
 	var before *listing
 	out := g.page(cmd)
 	return follow(cmd, &g.asking, &g.output, func(on *repaint) error {
@@ -397,7 +397,7 @@ func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminap
 		}
 		for _, name := range gone(before, now) {
 			if g.people() {
-				fmt.Fprintf(out, "(gone: %s)\n", printable.Line(name))
+				fmt.Fprintf(out, "(gone: %s)\n", text.Line(name))
 			}
 		}
 		before = now

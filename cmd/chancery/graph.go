@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // mostNodes is how many resources a graph has: nobody reads more.
@@ -20,7 +20,7 @@ const mostNodes = 1000
 
 // A graphed is a resource in a graph.
 type graphed struct {
-	adminapi.Resource
+	api.Resource
 	Group   string     `json:"group,omitempty"`
 	Missing bool       `json:"missing,omitempty"`
 	Refs    []*graphed `json:"-"`
@@ -65,7 +65,7 @@ or it lets nobody in; 4 there is no such resource.`,
 			if name == "" {
 				return fmt.Errorf("%q: the name of the resource is missing: write %s/NAME", args[0], args[0])
 			}
-			all, err := ask(cmd, &a, func(ctx context.Context, d *adminapi.Daemon) ([]*graphed, error) {
+			all, err := ask(cmd, &a, func(ctx context.Context, d *api.Daemon) ([]*graphed, error) {
 				return graphFrom(ctx, d, inPath(t), name, group)
 			})
 			if err != nil {
@@ -80,7 +80,7 @@ or it lets nobody in; 4 there is no such resource.`,
 			case "mermaid":
 				printMermaid(w, all)
 			default:
-				err = data(&o, w, answered[*graphed]{adminapi.Version, "Graph", all}, all, (*graphed).id)
+				err = data(&o, w, answered[*graphed]{api.Version, "Graph", all}, all, (*graphed).id)
 			}
 			for _, g := range all {
 				if g.Missing && err == nil {
@@ -100,13 +100,13 @@ or it lets nobody in; 4 there is no such resource.`,
 }
 
 // graphFrom returns a resource, and all that it refers to.
-func graphFrom(ctx context.Context, d *adminapi.Daemon, typ, name, group string) ([]*graphed, error) {
-	first := &graphed{Resource: adminapi.Resource{Type: typ, Name: name}}
+func graphFrom(ctx context.Context, d *api.Daemon, typ, name, group string) ([]*graphed, error) {
+	first := &graphed{Resource: api.Resource{Type: typ, Name: name}}
 	all, by := []*graphed{first}, map[string]*graphed{first.id(): first}
 	for i := 0; i < len(all); i++ {
 		g := all[i]
-		list, err := d.Resources(ctx, adminapi.ResourceFilter{Type: g.Type, Name: g.Name, Group: group})
-		if r, is := errors.AsType[*adminapi.Refused](err); is && r.Code == http.StatusNotFound && i > 0 {
+		list, err := d.Resources(ctx, api.ResourceFilter{Type: g.Type, Name: g.Name, Group: group})
+		if r, is := errors.AsType[*api.Refused](err); is && r.Code == http.StatusNotFound && i > 0 {
 			g.Missing = true
 			continue
 		}
@@ -139,9 +139,9 @@ func graphFrom(ctx context.Context, d *adminapi.Daemon, typ, name, group string)
 func (g *graphed) text() string {
 	text := g.Type + " " + g.Name
 	if g.Missing {
-		return printable.Line(text) + "  MISSING"
+		return textutil.Line(text) + "  MISSING"
 	}
-	return printable.Line(text + after("  ", g.Place))
+	return textutil.Line(text + after("  ", g.Place))
 }
 
 // printTree prints a resource and what is below it. What was printed already is not repeated.
@@ -169,7 +169,7 @@ func printDot(w io.Writer, all []*graphed) {
 		if g.Missing {
 			style = ", color=red, style=dashed"
 		}
-		fmt.Fprintf(w, "  n%d [label=\"%s\"%s];\n", i, escape.Replace(printable.Line(g.Type+" "+g.Name)), style)
+		fmt.Fprintf(w, "  n%d [label=\"%s\"%s];\n", i, escape.Replace(textutil.Line(g.Type+" "+g.Name)), style)
 	}
 	edges(all, func(from, to int) { fmt.Fprintf(w, "  n%d -> n%d;\n", from, to) })
 	fmt.Fprintln(w, "}")
@@ -183,7 +183,7 @@ func printMermaid(w io.Writer, all []*graphed) {
 		if g.Missing {
 			class = ":::missing"
 		}
-		fmt.Fprintf(w, "  n%d[\"%s\"]%s\n", i, escape.Replace(printable.Line(g.Type+" "+g.Name)), class)
+		fmt.Fprintf(w, "  n%d[\"%s\"]%s\n", i, escape.Replace(textutil.Line(g.Type+" "+g.Name)), class)
 	}
 	edges(all, func(from, to int) { fmt.Fprintf(w, "  n%d --> n%d\n", from, to) })
 	fmt.Fprintln(w, "  classDef missing stroke:#d00,stroke-dasharray:4")

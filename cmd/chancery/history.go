@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
 // A pasting is what chancery history is told by its flags.
@@ -66,9 +66,9 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 		}
 		typ, url, name = inPath(t), t.URL, n
 	}
-	h, err := askStore(cmd, &p.storing, p.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.History, error) {
-		return ledger.History(ctx, r, url, name, p.limit)
-	}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.History, error) {
+	h, err := askStore(cmd, &p.storing, p.timeout, func(ctx context.Context, r *revisions.Repository) (*api.History, error) {
+		return revisionapi.History(ctx, r, url, name, p.limit)
+	}, func(ctx context.Context, d *api.Daemon) (*api.History, error) {
 		return d.Revisions(ctx, typ, name, cmp.Or(p.limit, maxLimit))
 	})
 	switch {
@@ -83,10 +83,10 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 // maxLimit is how many items a server gives at most.
 const maxLimit = 100_000
 
-func (p *pasting) print(cmd *cobra.Command, h *adminapi.History) error {
+func (p *pasting) print(cmd *cobra.Command, h *api.History) error {
 	w := p.page(cmd)
 	if !p.people() {
-		return data(&p.output, w, h, h.Items, func(r adminapi.Revision) string { return r.Revision })
+		return data(&p.output, w, h, h.Items, func(r api.Revision) string { return r.Revision })
 	}
 	if len(h.Items) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "The store has no revision yet.")
@@ -140,10 +140,10 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			done, err := askStore(cmd, &c.storing, c.timeout, func(ctx context.Context, r *revisions.Repository) (*adminapi.Commit, error) {
-				return (&ledger.Committer{Repo: r}).Restore(ctx, n, c.note)
-			}, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Commit, error) {
-				return d.Restore(ctx, n.String(), adminapi.NoteRequest{Message: c.note.Message, Author: c.note.Author})
+			done, err := askStore(cmd, &c.storing, c.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
+				return (&revisionapi.Committer{Repo: r}).Restore(ctx, n, c.note)
+			}, func(ctx context.Context, d *api.Daemon) (*api.Commit, error) {
+				return d.Restore(ctx, n.String(), api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {
 				return err

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/identity"
-	"github.com/chancery-xds/chancery/internal/repeats"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -53,10 +53,10 @@ type identifying struct {
 	source *access.Source[server.Recalling] // nil: identities are not bound to nodes
 
 	log   *slog.Logger
-	lines repeats.Counter
-	note  func(adminapi.Event) // for audits; nil: nobody wants to know
+	lines dedup.Counter
+	note  func(api.Event) // for audits; nil: nobody wants to know
 
-	turned func(adminapi.TurnedAway) // told of each denial; nil: nobody wants to know
+	turned func(api.TurnedAway) // told of each denial; nil: nobody wants to know
 }
 
 func (i *identifying) flags(f *pflag.FlagSet) {
@@ -225,7 +225,7 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 	}
 	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
 		if i.note != nil {
-			i.note(adminapi.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
+			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
 		}
 	}
 	if i.lines.Say(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
@@ -233,7 +233,7 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 		note(1)
 	}
 	if i.turned != nil {
-		i.turned(adminapi.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
+		i.turned(api.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/export"
-	"github.com/chancery-xds/chancery/internal/importer"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
@@ -257,7 +257,7 @@ func configDump(ctx context.Context, a listen.Address, most int64) (importer.Fil
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		if adminapi.NoHTTP1(err) { // with bytes of HTTP/2
+		if api.NoHTTP1(err) { // with bytes of HTTP/2
 			return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?"}
 		}
 		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?"}

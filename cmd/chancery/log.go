@@ -12,15 +12,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/backlog"
+	"github.com/chancery-xds/chancery/internal/logs/async"
 )
 
 // A logging is how to log, as the flags say.
 type logging struct {
 	level, format string
 
-	lines *backlog.Writer // that wait for their reader
-	now   slog.LevelVar   // level, or what an operator has chosen since
+	lines *async.Writer // that wait for their reader
+	now   slog.LevelVar // level, or what an operator has chosen since
 }
 
 const (
@@ -59,7 +59,7 @@ func (l *logging) open(w io.Writer) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("--log-format: must be text, json or auto, not %q", l.format)
 	}
-	l.lines = backlog.New(w, maxWaiting, func(out io.Writer, lost int) {
+	l.lines = async.New(w, maxWaiting, func(out io.Writer, lost int) {
 		slog.New(to(out)).Warn("log lines were lost: the reader of the log is too slow", "lines", lost)
 	})
 	return slog.New(byLevel{to(l.lines), to(l.lines.Urgent())}), nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/backlog"
+	"github.com/chancery-xds/chancery/internal/logs/async"
 )
 
 // Exit codes.
@@ -62,7 +62,7 @@ both are given, the flag is used.`,
 	if errors.Is(err, errFindings) || errors.Is(err, errNo) {
 		return failed
 	}
-	last := backlog.New(stderr, maxWaiting, nil) // of the program, which waits for no reader either
+	last := async.New(stderr, maxWaiting, nil) // of the program, which waits for no reader either
 	defer last.Close(lastLines)
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[failure](err)

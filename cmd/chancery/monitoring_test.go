@@ -17,7 +17,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
 // The alert rules and the dashboard ask for metrics and labels that the program has.

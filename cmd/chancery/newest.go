@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/server"
-	"github.com/chancery-xds/chancery/source/repository"
 )
 
 // patience is how long clients that have what this server does not know are turned away while the store does not
@@ -28,7 +28,7 @@ func (d *stored) newest(ctx context.Context, known bool) error {
 	if err == nil || known {
 		return nil
 	}
-	behind, ok := errors.AsType[*repository.BehindError](err)
+	behind, ok := errors.AsType[*revsource.BehindError](err)
 	if !ok { // the stream has ended
 		return err
 	}

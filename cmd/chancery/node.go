@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -33,7 +33,7 @@ func (n *nodeFlags) check() error {
 }
 
 // node returns the node. An error in it is one of usage.
-func (n *nodeFlags) node(stdin io.Reader, types *envoyapi.Types) (*xds.Node, error) {
+func (n *nodeFlags) node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	if n.json == "" {
 		return &xds.Node{ID: n.id, Cluster: n.cluster}, nil
 	}

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

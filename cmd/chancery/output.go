@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // formats are those of -o, and what they are.
@@ -63,18 +63,18 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 		err = writeYAML(w, answer)
 	case "jsonl":
 		for _, item := range items {
-			if err = printable.WriteJSON(w, item, ""); err != nil {
+			if err = text.WriteJSON(w, item, ""); err != nil {
 				break
 			}
 		}
 	case "name":
 		for _, item := range items {
-			if _, err = fmt.Fprintln(w, printable.Line(name(item))); err != nil {
+			if _, err = fmt.Fprintln(w, text.Line(name(item))); err != nil {
 				break
 			}
 		}
 	default:
-		err = printable.WriteJSON(w, answer, "  ")
+		err = text.WriteJSON(w, answer, "  ")
 	}
 	if err != nil {
 		return failure{err, ""}
@@ -92,7 +92,7 @@ type answered[T any] struct {
 // writeYAML writes what JSON would say, fields in the same order.
 func writeYAML(w io.Writer, answer any) error {
 	var b, out bytes.Buffer
-	if err := printable.WriteJSON(&b, answer, ""); err != nil {
+	if err := text.WriteJSON(&b, answer, ""); err != nil {
 		return err
 	}
 	var doc yaml.Node // JSON is YAML
@@ -108,14 +108,14 @@ func writeYAML(w io.Writer, answer any) error {
 	if err := y.Close(); err != nil {
 		return err
 	}
-	_, err := w.Write(printable.JSON(out.Bytes())) // what is escaped stands in double quotes
+	_, err := w.Write(text.JSON(out.Bytes())) // what is escaped stands in double quotes
 	return err
 }
 
 // unquoted has a node written as people write YAML, and not as JSON.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
-	odd := len(printable.JSON([]byte(n.Value))) != len(n.Value) // escapes are longer
+	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // escapes are longer
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (odd || n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
 		n.Style = yaml.DoubleQuotedStyle // escapes stand in these only; so everybody writes @type, and the others some read as true and false
 	}
@@ -144,7 +144,7 @@ func (t *table) print(w io.Writer, o *output) {
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			if cells[i] = printable.Line(c); c == "" {
+			if cells[i] = text.Line(c); c == "" {
 				cells[i] = "-"
 			}
 		}

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -72,7 +72,7 @@ func TestTexts(t *testing.T) {
 
 // What is watched is printed again when something of it has changed, ages aside.
 func TestChanged(t *testing.T) {
-	list := func(clients ...adminapi.Client) *listing {
+	list := func(clients ...api.Client) *listing {
 		l := &listing{}
 		for _, c := range clients {
 			l.add(c, c.Node, []string{c.Node})
@@ -80,9 +80,9 @@ func TestChanged(t *testing.T) {
 		return l
 	}
 	at := time.Now()
-	a, b := adminapi.Client{Node: "a", Since: at, State: adminapi.Synced}, adminapi.Client{Node: "b", Since: at}
+	a, b := api.Client{Node: "a", Since: at, State: api.Synced}, api.Client{Node: "b", Since: at}
 	worse := a
-	worse.State = adminapi.Nacked
+	worse.State = api.Nacked
 	if l := changed(list(a, b), list(a, b)); len(l.items) != 0 {
 		t.Error(l)
 	}
@@ -116,7 +116,7 @@ func TestDataIsPrintable(t *testing.T) {
 		if err := data(&output{format: format}, &out, items, items, func(m map[string]string) string { return m[said] }); err != nil {
 			t.Fatal(err)
 		}
-		if got := printable.Lines(out.String()); got != out.String() {
+		if got := text.Lines(out.String()); got != out.String() {
 			t.Errorf("%s: raw: %s", format, got)
 		}
 		var back []map[string]string
@@ -139,7 +139,7 @@ func TestDataIsPrintable(t *testing.T) {
 
 // A graph that goes in a circle, and is asked for by another name, ends.
 func TestGraphInACircle(t *testing.T) {
-	d, err := adminapi.Dial(adminapi.Target{URL: cannedCircle(t)})
+	d, err := api.Dial(api.Target{URL: cannedCircle(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

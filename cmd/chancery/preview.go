@@ -14,9 +14,9 @@ import (
 
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
@@ -182,12 +182,12 @@ func byType(v xds.Tables) (all []*xds.Table) {
 }
 
 // readNode returns the node that JSON or YAML says, as an Envoy's bootstrap has it.
-func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
+func readNode(src []byte, types *envoy.Types) (*xds.Node, error) {
 	typ, err := types.FindMessageByName("envoy.service.discovery.v3.DiscoveryRequest")
 	if err != nil {
 		return nil, err
 	}
-	docs, err := protofile.ParseYAML("node", src)
+	docs, err := protoyaml.ParseYAML("node", src)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
 	}
 	request := typ.New()
 	field := request.Descriptor().Fields().ByName("node")
-	d := protofile.Decoder{File: "node", Source: src, Types: types}
+	d := protoyaml.Decoder{File: "node", Source: src, Types: types}
 	d.Message(docs[0], request.Mutable(field).Message().Interface(), "")
 	for _, p := range d.Problems {
 		if !p.Warning {
@@ -214,11 +214,11 @@ func readNode(src []byte, types *envoyapi.Types) (*xds.Node, error) {
 	return req.Node, nil
 }
 
-func previewJSON(w io.Writer, p *preview) error { return printable.WriteJSON(w, p, "  ") }
+func previewJSON(w io.Writer, p *preview) error { return text.WriteJSON(w, p, "  ") }
 
 func writeNames(w io.Writer, p *preview) error {
 	for _, r := range p.Resources {
-		if _, err := fmt.Fprintf(w, "%s/%s\n", r.Type, printable.Line(r.Name)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s/%s\n", r.Type, text.Line(r.Name)); err != nil {
 			return err
 		}
 	}
@@ -234,10 +234,10 @@ func writeTable(out io.Writer, p *preview) error {
 		fmt.Fprintln(w, "GROUP\tWHY\tRULE")
 	}
 	for _, g := range p.Groups {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", printable.Line(g.Name), printable.Line(g.Why), printable.Line(cmp.Or(g.Place, "-")))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", text.Line(g.Name), text.Line(g.Why), text.Line(cmp.Or(g.Place, "-")))
 	}
 	for _, n := range p.Notes {
-		fmt.Fprintln(w, "note:", printable.Line(n))
+		fmt.Fprintln(w, "note:", text.Line(n))
 	}
 	if p.Refused {
 		return w.Flush()
@@ -256,7 +256,7 @@ func writeTable(out io.Writer, p *preview) error {
 		if len(r.Hides) > 0 {
 			group += " (hides " + strings.Join(r.Hides, ", ") + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Type, printable.Line(r.Name), printable.Line(group), r.Bytes, printable.Line(r.Version), printable.Line(r.Place))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Type, text.Line(r.Name), text.Line(group), r.Bytes, text.Line(r.Version), text.Line(r.Place))
 	}
 	return w.Flush()
 }

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/csds/live"
-	"github.com/chancery-xds/chancery/internal/explain"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/csds/live"
+	"github.com/chancery-xds/chancery/internal/admin/explain"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/relay"
-	"github.com/chancery-xds/chancery/internal/repeats"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -26,7 +26,7 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 	guilty := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
 		return judge().Guilty(ctx, stream, t, text)
 	}
-	var lines repeats.Counter
+	var lines dedup.Counter
 	told := func(h quarantine.Held, stream *server.Stream) {
 		place := src().PlaceFor(stream.Node, h.Type, h.Name)
 		tell := func(more ...any) {
@@ -37,9 +37,9 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 		if lines.Say("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
-		s.admin.tracker.Note(adminapi.Event{
+		s.admin.tracker.Note(api.Event{
 			At: time.Now(), Kind: "quarantine", Node: shown(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
-			Resources: []adminapi.Resource{{Type: h.Type.String(), Name: h.Name, Place: place}},
+			Resources: []api.Resource{{Type: h.Type.String(), Name: h.Name, Place: place}},
 		})
 	}
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
@@ -88,13 +88,13 @@ func holds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 }
 
 // keptBy says, for status, what clients keep instead of what they have refused; nil if nothing is kept.
-func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []adminapi.Kept {
+func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.Kept {
 	if q == nil {
 		return nil
 	}
-	return func(st *server.Stream, t *xds.Type) (all []adminapi.Kept) {
+	return func(st *server.Stream, t *xds.Type) (all []api.Kept) {
 		for _, h := range q.Of(st, t) {
-			all = append(all, adminapi.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Why: h.By.String()})
+			all = append(all, api.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Why: h.By.String()})
 		}
 		return all
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/endpoints/etcd"
 	"github.com/chancery-xds/chancery/groups"
-	revisionsetcd "github.com/chancery-xds/chancery/revisions/etcd"
+	revisionsetcd "github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/endpoints/etcd"
 	"github.com/chancery-xds/chancery/store"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/endpoints"
 	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/store"
 )
 

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/access"
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/metrics"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/internal/relay"
-	internalsecret "github.com/chancery-xds/chancery/internal/secret"
-	"github.com/chancery-xds/chancery/internal/shares"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -112,7 +112,7 @@ func (r *relaying) clientConfig(s *serving) (client.Config, error) {
 // readable returns what says that a resource of a type that xDS knows is no such message, or calls itself
 // otherwise than what is around it: a client that gets it without that would know it by the wrong name,
 // and could get two of one name. Others are passed on as they are.
-func readable(types *envoyapi.Types) func(*xds.Resource) error {
+func readable(types *envoy.Types) func(*xds.Resource) error {
 	return func(r *xds.Resource) error {
 		if !r.Type.Known() {
 			return nil
@@ -152,7 +152,7 @@ func keptClient(cfg client.Config, root string, chosen bool, of string, warn fun
 }
 
 // open implements [source]: it begins to be a client, which asks for nothing yet.
-func (r *relaying) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
+func (r *relaying) open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
 	r.log, r.store, r.none = s.log, st, noFiles(s, st)
 	const unkept = "what the upstream gives is not stored: a restart without it would serve nothing"
 	if s.state.root == "" {
@@ -190,7 +190,7 @@ func ownerOf(ctx context.Context) string {
 		return who.String()
 	}
 	if p, ok := peer.FromContext(ctx); ok {
-		return shares.Owner(p.Addr)
+		return fair.Owner(p.Addr)
 	}
 	return ""
 }
@@ -239,13 +239,13 @@ func (r *relaying) away() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
 }
 
-func (r *relaying) reload(context.Context, bool) adminapi.Reload {
-	return adminapi.Reload{Errors: []string{relayReload}}
+func (r *relaying) reload(context.Context, bool) api.Reload {
+	return api.Reload{Errors: []string{relayReload}}
 }
 
 // status says what the upstream is, and how it is.
-func (r *relaying) status() adminapi.Upstream {
-	u := adminapi.Upstream{URL: r.upstream.text}
+func (r *relaying) status() api.Upstream {
+	u := api.Upstream{URL: r.upstream.text}
 	servers := r.client.Servers()
 	u.Idle = len(servers) == 0
 	for _, s := range servers {
@@ -266,9 +266,9 @@ func (r *relaying) status() adminapi.Upstream {
 }
 
 // config says what is served.
-func (r *relaying) config() adminapi.Config {
+func (r *relaying) config() api.Config {
 	u := r.status()
-	c := adminapi.Config{Upstream: &u, Groups: 1}
+	c := api.Config{Upstream: &u, Groups: 1}
 	for _, t := range r.store.Snapshot().View(store.DefaultGroup) {
 		for range t.All() {
 			c.Resources++

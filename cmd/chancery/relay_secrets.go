@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	internalsecret "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -17,7 +17,7 @@ const goneTime = 5 * time.Minute
 // confidences are the secrets of what a relay serves, and served lately: what a client says is shown
 // without them. To look for them costs what the resources with secrets are, which mostly are few.
 type confidences struct {
-	types   *envoyapi.Types
+	types   *envoy.Types
 	secrets *internalsecret.Finder
 	served  func(t *xds.Type, name string) *xds.Resource // nil: none
 
@@ -41,7 +41,7 @@ type confidence struct {
 	gone  time.Time // since when it is known not to be served; zero: it is, or is about to be
 }
 
-func newConfidences(types *envoyapi.Types, served func(*xds.Type, string) *xds.Resource) *confidences {
+func newConfidences(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *confidences {
 	return &confidences{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*confidential{}, most: 1024}
 }
 

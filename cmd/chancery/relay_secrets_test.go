@@ -12,7 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -41,7 +41,7 @@ func keyed(t *testing.T, name, key string) *xds.Resource {
 // not at all if these are not all known.
 func TestRelayRedacts(t *testing.T) {
 	served := map[string]*xds.Resource{}
-	c := newConfidences(envoyapi.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
+	c := newConfidences(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	serve := func(seconds int, r *xds.Resource) {
@@ -94,7 +94,7 @@ func TestRelayExposure(t *testing.T) {
 		{"0.0.0.0:18000", true, ""},
 		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
 	} {
-		s := &serving{types: envoyapi.Envoy(), insecureSecrets: tt.allow}
+		s := &serving{types: envoy.Envoy(), insecureSecrets: tt.allow}
 		s.front.addresses = []string{tt.listen}
 		if err := s.front.check(); err != nil {
 			t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A resource has one name: some clients read that in its body, and some around it.
 func TestRelayOneName(t *testing.T) {
-	check := readable(envoyapi.Envoy())
+	check := readable(envoy.Envoy())
 	for _, tt := range []struct {
 		typ  *xds.Type
 		name string
@@ -45,10 +45,10 @@ func TestRelayOneName(t *testing.T) {
 
 // SAFE-10: who sees what a relay serves sees that it is of the last run.
 func TestRelayStatusFromDisk(t *testing.T) {
-	o := overview{Status: &adminapi.Status{}, list: &adminapi.ClientList{}}
-	o.Config.Upstream, o.Config.Resources = &adminapi.Upstream{URL: "xds://up"}, 2
+	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
+	o.Config.Upstream, o.Config.Resources = &api.Upstream{URL: "xds://up"}, 2
 	var b strings.Builder
-	o.print(&b, &output{}, adminapi.Filter{})
+	o.print(&b, &output{}, api.Filter{})
 	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is away\n") {
 		t.Error(b.String())
 	}
@@ -56,10 +56,10 @@ func TestRelayStatusFromDisk(t *testing.T) {
 
 // An upstream that nobody wants anything of is not one that is lost.
 func TestRelayStatusIdle(t *testing.T) {
-	o := overview{Status: &adminapi.Status{}, list: &adminapi.ClientList{}}
-	o.Config.Upstream = &adminapi.Upstream{URL: "xds://up", Idle: true}
+	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
+	o.Config.Upstream = &api.Upstream{URL: "xds://up", Idle: true}
 	var b strings.Builder
-	o.print(&b, &output{}, adminapi.Filter{})
+	o.print(&b, &output{}, api.Filter{})
 	if want := "UPSTREAM xds://up: asked for nothing, as no client wants anything\n"; !strings.Contains(b.String(), want) {
 		t.Error(b.String())
 	}
@@ -68,14 +68,14 @@ func TestRelayStatusIdle(t *testing.T) {
 // For status an upstream that is away is as a load that was rejected, and one that nobody wants anything of is well.
 func TestRelayStatusCode(t *testing.T) {
 	for _, tt := range []struct {
-		of   *adminapi.Upstream
+		of   *api.Upstream
 		want bool
 	}{
 		{nil, false},
-		{&adminapi.Upstream{Connected: true}, false},
-		{&adminapi.Upstream{Idle: true}, false},
-		{&adminapi.Upstream{}, true},
-		{&adminapi.Upstream{Connected: true, Refused: 1}, true},
+		{&api.Upstream{Connected: true}, false},
+		{&api.Upstream{Idle: true}, false},
+		{&api.Upstream{}, true},
+		{&api.Upstream{Connected: true, Refused: 1}, true},
 	} {
 		if got := ails(tt.of); got != tt.want {
 			t.Errorf("%+v: %v", tt.of, got)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/control"
-	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/daemon/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 func reloadCommand() *cobra.Command {
@@ -55,7 +55,7 @@ server answers at --admin, or it lets nobody in.`,
 			if timeout <= 0 {
 				return errors.New("--timeout: must be more than 0")
 			}
-			var r control.Reload
+			var r reloadsocket.Reload
 			var err error
 			if len(args) == 0 || onCommandLine(cmd, "admin") {
 				r, err = reloadByAPI(cmd, &a, strings.Join(args, ""), timeout, approve)
@@ -71,16 +71,16 @@ server answers at --admin, or it lets nobody in.`,
 				}
 			}
 			if i := slices.IndexFunc(r.Errors, func(e string) bool { return strings.HasPrefix(e, standbyReload) }); i >= 0 {
-				return failure{errors.New(printable.Line(r.Errors[i])), ""}
+				return failure{errors.New(text.Line(r.Errors[i])), ""}
 			}
 			for _, e := range r.Errors {
-				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
+				fmt.Fprintln(cmd.ErrOrStderr(), text.Lines(e))
 			}
 			if len(r.Errors) > 0 {
 				return failure{errors.New("reload rejected, keeping the previous configuration"), ""}
 			}
 			for _, e := range r.Kept {
-				fmt.Fprintln(cmd.ErrOrStderr(), printable.Lines(e))
+				fmt.Fprintln(cmd.ErrOrStderr(), text.Lines(e))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", count(r.Resources, "resource"), count(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {
@@ -105,50 +105,50 @@ server answers at --admin, or it lets nobody in.`,
 const relayReload = "a relay has no files: it serves what its upstream gives"
 
 // reloadDir asks the server of this user that serves a directory, or one that writes it to a store.
-func reloadDir(cmd *cobra.Command, a *asking, root, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
+func reloadDir(cmd *cobra.Command, a *asking, root, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
 	if root == "" { // a server that keeps nothing on disk
 		root = lastgood.DoorRoot()
 	}
 	folder, err := lastgood.Folder(root, dir)
 	if err != nil {
-		return control.Reload{}, failure{err, ""}
+		return reloadsocket.Reload{}, failure{err, ""}
 	}
-	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
-		return control.Ask(ctx, folder, approve)
+	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
+		return reloadsocket.Ask(ctx, folder, approve)
 	})
-	if errors.Is(err, control.ErrNobody) && a.serving(cmd, dir) {
+	if errors.Is(err, reloadsocket.ErrNobody) && a.serving(cmd, dir) {
 		return reloadByAPI(cmd, a, dir, timeout, approve)
 	}
 	switch {
-	case errors.Is(err, control.ErrNobody) && missing(dir):
+	case errors.Is(err, reloadsocket.ErrNobody) && missing(dir):
 		err = failure{fmt.Errorf("no running server serves %s: the directory does not exist", dir), ""}
-	case errors.Is(err, control.ErrNobody):
+	case errors.Is(err, reloadsocket.ErrNobody):
 		err = failure{fmt.Errorf("no running server serves %s", dir), "DIR, --state-dir and the user must be the same as for chancery serve"}
 	case err != nil:
 		err = failure{err, ""}
 	case r.PID != 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked process %d, which serves %s\n", r.PID, printable.Line(dir))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked process %d, which serves %s\n", r.PID, text.Line(dir))
 	}
 	return r, err
 }
 
 // reloadByAPI asks the server of --admin.
-func reloadByAPI(cmd *cobra.Command, a *asking, dir string, timeout time.Duration, approve bool) (control.Reload, error) {
+func reloadByAPI(cmd *cobra.Command, a *asking, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
 	d, err := a.dial()
 	if err != nil {
-		return control.Reload{}, err
+		return reloadsocket.Reload{}, err
 	}
 	at, err := a.identify(cmd, d, dir)
 	if err != nil {
-		return control.Reload{}, err
+		return reloadsocket.Reload{}, err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asking %s\n", at)
-	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (control.Reload, error) {
+	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 		r, err := d.Reload(ctx, approve)
 		if err != nil {
-			return control.Reload{}, asked(err)
+			return reloadsocket.Reload{}, asked(err)
 		}
-		return control.Reload{
+		return reloadsocket.Reload{
 			Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors,
 			Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept,
 		}, nil
@@ -164,7 +164,7 @@ const silence = 10 * time.Second
 
 // patiently asks a server, says that it still waits when that takes long, and gives up
 // after some time.
-func patiently(stderr io.Writer, timeout time.Duration, ask func(context.Context) (control.Reload, error)) (control.Reload, error) {
+func patiently(stderr io.Writer, timeout time.Duration, ask func(context.Context) (reloadsocket.Reload, error)) (reloadsocket.Reload, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
 		fmt.Errorf("the server has not answered for %v: it is stuck, or has much to load", timeout))
 	defer cancel()

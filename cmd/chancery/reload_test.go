@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/control"
+	"github.com/chancery-xds/chancery/internal/daemon/reloadsocket"
 )
 
 // Who asks a server that says nothing is told so, and does not wait for ever.
@@ -37,12 +37,12 @@ func TestPatience(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
 				start := time.Now()
-				r, err := patiently(&stderr, tt.timeout, func(ctx context.Context) (control.Reload, error) {
+				r, err := patiently(&stderr, tt.timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 					select {
 					case <-time.After(tt.takes):
-						return control.Reload{Files: 7}, tt.err
+						return reloadsocket.Reload{Files: 7}, tt.err
 					case <-ctx.Done():
-						return control.Reload{}, ctx.Err()
+						return reloadsocket.Reload{}, ctx.Err()
 					}
 				})
 				if took := time.Since(start); took != tt.lasts {

@@ -16,19 +16,19 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/replicas"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/cluster/peers"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
 // A replicating is how a server of a store is found by the others, and asks them.
 type replicating struct {
 	address string
-	files   tlsfiles.ClientFiles
+	files   certs.ClientFiles
 
 	id    string // of this process; "": it has no store
 	since time.Time
-	all   *replicas.Replicas // nil: the store does not say who is there
+	all   *peers.Replicas // nil: the store does not say who is there
 }
 
 func (r *replicating) flags(f *pflag.FlagSet) {
@@ -41,7 +41,7 @@ func (r *replicating) flags(f *pflag.FlagSet) {
 // check judges the flags; an error is one of usage.
 func (r *replicating) check(s *serving) error {
 	switch {
-	case s.at.url == "" && (r.address != "" || r.files != tlsfiles.ClientFiles{}):
+	case s.at.url == "" && (r.address != "" || r.files != certs.ClientFiles{}):
 		return errors.New("--replica-address, --replica-ca, --replica-cert and --replica-key are of servers of a store: give --store")
 	case (r.files.Cert == "") != (r.files.Key == ""):
 		return errors.New("--replica-cert and --replica-key: give both or none")
@@ -72,12 +72,12 @@ func (r *replicating) open(s *serving, e revisions.Engine, of *stored) {
 	if !ok {
 		return
 	}
-	asking := replicas.Asking{TLS: r.files}
+	asking := peers.Asking{TLS: r.files}
 	if s.admin.token != "" {
 		asking.Token = func() (string, error) { return readToken(s.admin.token) }
 	}
-	r.all = replicas.New(replicas.Options{Engine: engine, Ask: asking, Log: s.log, Self: func() replicas.About {
-		a := replicas.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: version(), Since: r.since, Streams: s.streams(), Writes: of.writing()}
+	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: s.log, Self: func() peers.About {
+		a := peers.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: version(), Since: r.since, Streams: s.streams(), Writes: of.writing()}
 		if n := of.repo.Served().Number; n > 0 {
 			a.Revision = n.String()
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -43,7 +43,7 @@ func typeNamed(name string) (*xds.Type, error) {
 		}
 	}
 	err := fmt.Errorf("%q is not a type: write cds, clusters, lds, listeners, … or a URL, %senvoy.config.cluster.v3.Cluster", name, ofAPIs)
-	near := protofile.Nearest(strings.ToLower(name), func(yield func(string) bool) {
+	near := protoyaml.Nearest(strings.ToLower(name), func(yield func(string) bool) {
 		for _, n := range all {
 			if !yield(n) {
 				return

@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/identity"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/rest"
 	"github.com/chancery-xds/chancery/server"
@@ -56,7 +56,7 @@ func (r *restFront) plain(f *front) string {
 }
 
 // open listens, with the TLS of the front, which is open.
-func (r *restFront) open(log *slog.Logger, types *envoyapi.Types, xds *server.Server, clients *listen.Limit, f *front) error {
+func (r *restFront) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, f *front) error {
 	if r.address == "" {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
 // A poller polls a daemon over REST-JSON.

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -50,7 +50,7 @@ func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 				continue
 			}
 			have[ref.Name] = true
-			m := envoyapi.Envoy().New("envoy.config.endpoint.v3.ClusterLoadAssignment")
+			m := envoy.Envoy().New("envoy.config.endpoint.v3.ClusterLoadAssignment")
 			m.Set(m.Descriptor().Fields().ByName("cluster_name"), protoreflect.ValueOfString(ref.Name))
 			a, err := wire.NewResource(xds.Endpoint, "", m.Interface())
 			if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/applied"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -45,7 +45,7 @@ func revisionSource(cmd *cobra.Command, from *storing, n revisions.Number, opts 
 	}
 	st = store.New()
 	src = dir.New("", st, opts)
-	if err = src.Restore(applied.Config(s, s.Revision.Time)); err != nil {
+	if err = src.Restore(dircommit.Config(s, s.Revision.Time)); err != nil {
 		err = failure{err, ""}
 	}
 	return src, st, grouped, hidden, err

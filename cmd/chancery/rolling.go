@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/internal/status"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/source/repository"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
 // rolling has rollouts know what is served of a store, and how clients take it.
@@ -21,21 +21,21 @@ func (d *stored) rolling(e revisions.Engine) {
 func (d *stored) rolled(before time.Time, err error) {
 	d.admin.tracker.Regroup()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
-	if rejected, ok := errors.AsType[*repository.RejectedError](err); ok {
+	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
 		d.rollouts.Rejected(rejected.State, strings.Join(problemsOf(rejected.Err), "; "))
 	}
 }
 
 // rolledBack are the rollouts that were taken back, of which nobody has taken notice yet.
-func (d *stored) rolledBack() (all []adminapi.RolledBack) {
+func (d *stored) rolledBack() (all []api.RolledBack) {
 	for _, s := range d.rollouts.Back() {
-		all = append(all, adminapi.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
+		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
 	}
 	return all
 }
 
 // lookAt says how the clients stand that see one of some groups.
-func lookAt(t *status.Tracker, groups []string, since time.Time) rollout.Look {
+func lookAt(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
 	k := t.Taken(groups, since)
 	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}
 	for _, f := range k.Fallen {

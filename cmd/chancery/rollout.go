@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 func rolloutCommand() *cobra.Command {
@@ -72,7 +72,7 @@ a group is under way.`,
 			if err := c.check(); err != nil {
 				return err
 			}
-			req := adminapi.RolloutRequest{Revision: args[0], Of: of, Bake: bake.String(), Message: c.note.Message, Author: c.note.Author}
+			req := api.RolloutRequest{Revision: args[0], Of: of, Bake: bake.String(), Message: c.note.Message, Author: c.note.Author}
 			if _, err := revisions.ParseNumber(args[0]); err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ a group is under way.`,
 			if req.Steps, err = stepsOf(steps, labels, groups); err != nil {
 				return err
 			}
-			list, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.RolloutList, error) {
+			list, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*api.RolloutList, error) {
 				list, err := s.StartRollout(ctx, req)
 				if err == nil {
 					list = picking(ctx, s, list)
@@ -99,7 +99,7 @@ a group is under way.`,
 			}
 			switch is := list.Items[0]; {
 			case is.Phase == string(rollout.RolledBack):
-				return outcome{failure{fmt.Errorf("rollout %s was rolled back at once: %s", printable.Line(is.ID), printable.Line(is.Why)), "chancery rollout status -o json says more"}, failed}
+				return outcome{failure{fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json says more"}, failed}
 			case is.WaitsFor == rollout.Nobody:
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
 			}
@@ -120,7 +120,7 @@ a group is under way.`,
 
 // picking returns a rollout that has begun as it is when the clients of the first step have answered, or two seconds later. That nobody is
 // picked is sure no earlier: the server that has the client may not have said anything yet, and it is not known how many will.
-func picking(ctx context.Context, s admin.Steering, began *adminapi.RolloutList) *adminapi.RolloutList {
+func picking(ctx context.Context, s admin.Steering, began *api.RolloutList) *api.RolloutList {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		is := began.Items[0]
 		if is.Phase != string(rollout.Running) || is.Step != 1 || is.WaitsFor == "" && is.Waiting == 0 {
@@ -152,9 +152,9 @@ func percentOf(text string) (float64, error) {
 }
 
 // stepsOf returns the steps that are asked for.
-func stepsOf(shares, labels, groups []string) (all []adminapi.RolloutStep, err error) {
+func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error) {
 	if len(labels) > 0 {
-		p := adminapi.RolloutStep{Labels: map[string]string{}}
+		p := api.RolloutStep{Labels: map[string]string{}}
 		for _, text := range labels {
 			k, v, ok := strings.Cut(text, "=")
 			if !ok || k == "" {
@@ -165,7 +165,7 @@ func stepsOf(shares, labels, groups []string) (all []adminapi.RolloutStep, err e
 		all = append(all, p)
 	}
 	if len(groups) > 0 {
-		all = append(all, adminapi.RolloutStep{Groups: groups})
+		all = append(all, api.RolloutStep{Groups: groups})
 	}
 	for _, text := range shares {
 		v, err := percentOf(text)
@@ -175,7 +175,7 @@ func stepsOf(shares, labels, groups []string) (all []adminapi.RolloutStep, err e
 		if err != nil {
 			return nil, fmt.Errorf("--steps: %w", err)
 		}
-		all = append(all, adminapi.RolloutStep{Percent: v})
+		all = append(all, api.RolloutStep{Percent: v})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("who comes first? give --steps, --label or --group")
@@ -184,25 +184,25 @@ func stepsOf(shares, labels, groups []string) (all []adminapi.RolloutStep, err e
 }
 
 // printRollout says where rollouts are.
-func (o *output) printRollout(cmd *cobra.Command, list *adminapi.RolloutList) error {
+func (o *output) printRollout(cmd *cobra.Command, list *api.RolloutList) error {
 	w := cmd.OutOrStdout()
 	if !o.people() {
-		return data(o, w, list, list.Items, func(s adminapi.Rollout) string { return s.ID })
+		return data(o, w, list, list.Items, func(s api.Rollout) string { return s.ID })
 	}
 	for _, s := range list.Items {
-		id, phase := printable.Line(s.ID), rollout.Phase(s.Phase)
+		id, phase := text.Line(s.ID), rollout.Phase(s.Phase)
 		if s.Revision == "" {
-			fmt.Fprintf(w, "rollout %s is %s, of which nothing can be read: all are served what they had before\n", id, printable.Line(s.Phase))
+			fmt.Fprintf(w, "rollout %s is %s, of which nothing can be read: all are served what they had before\n", id, text.Line(s.Phase))
 			continue
 		}
-		fmt.Fprintf(w, "rollout %s of %s to %s", id, printable.Line(strings.Join(groupsIn(s), ", ")), printable.Line(s.Revision))
+		fmt.Fprintf(w, "rollout %s of %s to %s", id, text.Line(strings.Join(groupsIn(s), ", ")), text.Line(s.Revision))
 		switch {
 		case phase == rollout.Done:
 			fmt.Fprint(w, " is done: all are served it")
 		case phase.Ended():
-			fmt.Fprintf(w, " is %s: all are served what they had before", printable.Line(s.Phase))
+			fmt.Fprintf(w, " is %s: all are served what they had before", text.Line(s.Phase))
 		default:
-			fmt.Fprintf(w, " is %s, step %d of %d: %s", printable.Line(s.Phase), s.Step, len(s.Steps), printable.Line(s.Nodes))
+			fmt.Fprintf(w, " is %s, step %d of %d: %s", text.Line(s.Phase), s.Step, len(s.Steps), text.Line(s.Nodes))
 		}
 		fmt.Fprintln(w)
 	}
@@ -210,7 +210,7 @@ func (o *output) printRollout(cmd *cobra.Command, list *adminapi.RolloutList) er
 }
 
 // groupsIn are those of a rollout, by name.
-func groupsIn(s adminapi.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
+func groupsIn(s api.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
 
 func rolloutChange(name, short, long, reason string) *cobra.Command {
 	var c committing
@@ -232,12 +232,12 @@ commit; 4 there is no such rollout under way; 5 its groups are not frozen as the
 			if err := check(); err != nil {
 				return err
 			}
-			list, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.RolloutList, error) {
+			list, err := askSteering(cmd, &c.storing, c.timeout, func(ctx context.Context, s admin.Steering) (*api.RolloutList, error) {
 				id, err := rolloutID(ctx, s, args)
 				if err != nil {
 					return nil, err
 				}
-				return s.ChangeRollout(ctx, id, name, adminapi.NoteRequest{Message: c.note.Message, Author: c.note.Author})
+				return s.ChangeRollout(ctx, id, name, api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {
 				return err
@@ -267,11 +267,11 @@ func rolloutID(ctx context.Context, s admin.Steering, args []string) (string, er
 	}
 	switch len(ids) {
 	case 0:
-		return "", &ledger.Problem{Is: revisions.ErrNotFound, Text: "no rollout is under way", Hint: "chancery rollout status lists those that have ended"}
+		return "", &revisionapi.Problem{Is: revisions.ErrNotFound, Text: "no rollout is under way", Hint: "chancery rollout status lists those that have ended"}
 	case 1:
 		return ids[0], nil
 	}
-	return "", &ledger.Problem{Is: ledger.ErrCannot, Text: "several rollouts are under way, say which: " + strings.Join(ids, ", ")}
+	return "", &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: "several rollouts are under way, say which: " + strings.Join(ids, ", ")}
 }
 
 func rolloutStatus() *cobra.Command {
@@ -292,7 +292,7 @@ server has no store.`,
 				return err
 			}
 			id := strings.Join(args, "")
-			list, err := askSteering(cmd, &p.storing, p.timeout, func(ctx context.Context, s admin.Steering) (*adminapi.RolloutList, error) {
+			list, err := askSteering(cmd, &p.storing, p.timeout, func(ctx context.Context, s admin.Steering) (*api.RolloutList, error) {
 				return s.Rollouts(ctx, id)
 			})
 			if err != nil {
@@ -310,10 +310,10 @@ server has no store.`,
 	return cmd
 }
 
-func (p *pasting) rollouts(cmd *cobra.Command, list *adminapi.RolloutList) error {
+func (p *pasting) rollouts(cmd *cobra.Command, list *api.RolloutList) error {
 	w := p.page(cmd)
 	if !p.people() {
-		return data(&p.output, w, list, list.Items, func(s adminapi.Rollout) string { return s.ID })
+		return data(&p.output, w, list, list.Items, func(s api.Rollout) string { return s.ID })
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "There are no rollouts.")

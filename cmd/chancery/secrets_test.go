@@ -4,25 +4,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 func TestExposed(t *testing.T) {
-	secured, mutual := tlsfiles.Files{Cert: "crt", Key: "key"}, tlsfiles.Files{Cert: "crt", Key: "key", ClientCA: "ca"}
+	secured, mutual := certs.Files{Cert: "crt", Key: "key"}, certs.Files{Cert: "crt", Key: "key", ClientCA: "ca"}
 	for _, tt := range []struct {
 		name, listen, rest string
-		tls                tlsfiles.Files
+		tls                certs.Files
 		want               string // part of the error; "" for none
 	}{
-		{"SAFE-11 plain", "0.0.0.0:1", "", tlsfiles.Files{}, "in plain text, from 0.0.0.0:1: give --tls-cert, --tls-key and --client-ca,"},
-		{"SAFE-11 the second of two", "127.0.0.1:1,10.0.0.1:2", "", tlsfiles.Files{}, "in plain text, from 10.0.0.1:2:"},
-		{"SAFE-11 plain over REST", "127.0.0.1:1", "[::]:2", tlsfiles.Files{}, "in plain text, from [::]:2:"},
+		{"SAFE-11 plain", "0.0.0.0:1", "", certs.Files{}, "in plain text, from 0.0.0.0:1: give --tls-cert, --tls-key and --client-ca,"},
+		{"SAFE-11 the second of two", "127.0.0.1:1,10.0.0.1:2", "", certs.Files{}, "in plain text, from 10.0.0.1:2:"},
+		{"SAFE-11 plain over REST", "127.0.0.1:1", "[::]:2", certs.Files{}, "in plain text, from [::]:2:"},
 		{"SAFE-11 TLS for whoever connects", "0.0.0.0:1", "", secured, "to whoever connects to 0.0.0.0:1: give --client-ca,"},
 		{"SAFE-11 the same over REST", "127.0.0.1:1", "10.0.0.1:2", secured, "to whoever connects to 10.0.0.1:2: give --client-ca,"},
 		{"SAFE-11 clients with certificates", "0.0.0.0:1", "0.0.0.0:2", mutual, ""},
-		{"SAFE-11 this machine", "127.0.0.1:1,localhost:2,unix:///s", "[::1]:3", tlsfiles.Files{}, ""},
+		{"SAFE-11 this machine", "127.0.0.1:1,localhost:2,unix:///s", "[::1]:3", certs.Files{}, ""},
 		{"SAFE-11 this machine, with TLS", "127.0.0.1:1,unix:///s", "unix:///r", secured, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,11 +18,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/daemon/health"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/monitor"
-	"github.com/chancery-xds/chancery/internal/process"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -57,7 +57,7 @@ type serving struct {
 	drain           time.Duration
 	drainDelay      time.Duration
 	sets            []string
-	types           *envoyapi.Types
+	types           *envoy.Types
 	maxFile         int64
 	followOutside   bool
 	allowMassDelete bool
@@ -273,7 +273,7 @@ func (s *serving) run() error {
 	s.log.Info("limits derived from memory", "max_held_total", s.limits.HeldInAll, "max_unfinished", s.limits.Unfinished, "max_request", s.limits.request)
 	limit := s.raiseFiles()
 	st := store.New(s.endpoints.store()...)
-	m := process.New(process.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot, Newest: st.Newest})
+	m := procmetrics.New(procmetrics.Options{Version: version(), Revision: revision(), Snapshot: st.Snapshot, Newest: st.Newest})
 	observers := []server.Observer{m}
 	traced, err := openTraces(s.log, st)
 	if err != nil {
@@ -298,7 +298,7 @@ func (s *serving) run() error {
 	if len(s.admin.parsed) > 0 {
 		s.identity.note, s.identity.turned = s.admin.tracker.Note, s.admin.tracker.TurnAway
 		s.front.handshakes.Note = func(peer, reason, text string) {
-			s.admin.tracker.TurnAway(adminapi.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
+			s.admin.tracker.TurnAway(api.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
 		}
 		m.Clients(s.admin.standings())
 	}
@@ -342,7 +342,7 @@ func (s *serving) run() error {
 		if err != nil {
 			return failure{err, "--metrics-listen chooses another address"}
 		}
-		h := &monitor.Server{Metrics: m.Handler(), Log: s.log}
+		h := &health.Server{Metrics: m.Handler(), Log: s.log}
 		h.Check("serving", func() error {
 			if why := unready.Load(); why != nil {
 				return errors.New(*why)

@@ -27,8 +27,8 @@ import (
 	reflectgrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -206,7 +206,7 @@ func (s subscriber) gets(want ...string) {
 	s.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce})
 	var names []string
 	for _, a := range r.Resources {
-		typ, err := envoyapi.Envoy().FindMessageByURL(a.TypeUrl)
+		typ, err := envoy.Envoy().FindMessageByURL(a.TypeUrl)
 		if err != nil {
 			s.Fatal(err)
 		}

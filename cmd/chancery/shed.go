@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/cluster/peers"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/replicas"
-	"github.com/chancery-xds/chancery/internal/status"
 	"github.com/chancery-xds/chancery/server"
 )
 
@@ -22,7 +22,7 @@ type shedding struct {
 	wanted bool
 
 	ended   atomic.Uint64 // streams, ever
-	surplus replicas.Surplus
+	surplus peers.Surplus
 	going   map[net.Addr][]*server.Stream // that were told to leave, by connection
 }
 
@@ -69,7 +69,7 @@ func (h *shedding) run(ctx context.Context, s *serving, clients *listen.Limit) {
 			shedding = 0
 		}
 		if most > 0 {
-			shedding += h.shed(s.admin.tracker.Selected(status.Filter{All: true}), most)
+			shedding += h.shed(s.admin.tracker.Selected(adminclients.Filter{All: true}), most)
 		}
 	}
 }

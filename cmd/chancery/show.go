@@ -10,15 +10,15 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	finder "github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	finder "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A showing says how the content of resources is shown.
 type showing struct {
 	secrets bool
-	types   *envoyapi.Types
+	types   *envoy.Types
 }
 
 func (s *showing) flags(f *pflag.FlagSet) {
@@ -55,7 +55,7 @@ func lead(url string, fields []byte) json.RawMessage {
 }
 
 // message returns the message of a resource.
-func message(types *envoyapi.Types, r *xds.Resource) (proto.Message, error) {
+func message(types *envoy.Types, r *xds.Resource) (proto.Message, error) {
 	t, err := types.FindMessageByURL(r.Type.URL)
 	if err != nil {
 		return nil, fmt.Errorf("nobody knows the type %s", r.Type.URL)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/process"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -21,7 +21,7 @@ import (
 type source interface {
 	// open makes the source, before there is a server, and returns what clients see of it. From then on
 	// changed is called when there may be something else to serve.
-	open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error)
+	open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error)
 
 	// load loads for the first time. It returns false if there is nothing to serve, and with no error if a
 	// signal came before.
@@ -36,12 +36,12 @@ type source interface {
 	// redacted returns what a client says of a type without the secrets of that; false: not all of them are known.
 	redacted(t *xds.Type, text string) (string, bool)
 
-	known() bool                                              // there is something to serve
-	ready() error                                             // why clients cannot be served; nil: they can
-	note() string                                             // what is served, for who asks about readiness
-	config() adminapi.Config                                  // what is served, for status
-	reload(ctx context.Context, approve bool) adminapi.Reload // what an operator wants
-	away() func() (text string, known bool)                   // what explain says of what is not here; nil: it is in the files or nowhere
+	known() bool                                         // there is something to serve
+	ready() error                                        // why clients cannot be served; nil: they can
+	note() string                                        // what is served, for who asks about readiness
+	config() api.Config                                  // what is served, for status
+	reload(ctx context.Context, approve bool) api.Reload // what an operator wants
+	away() func() (text string, known bool)              // what explain says of what is not here; nil: it is in the files or nowhere
 }
 
 // sourceOfServe returns what the arguments of serve name. Its errors are of usage.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/control"
-	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/daemon/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -220,7 +220,7 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 
 // listen listens to operators in a folder until ctx is done.
 func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
-	if err := control.Serve(ctx, folder, operator{src}, log); err != nil {
+	if err := reloadsocket.Serve(ctx, folder, operator{src}, log); err != nil {
 		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
 	}
 }
@@ -228,9 +228,9 @@ func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src
 // An operator asks the source to load.
 type operator struct{ src *dir.Source }
 
-func (o operator) Reload(ctx context.Context, approve bool) control.Reload {
+func (o operator) Reload(ctx context.Context, approve bool) reloadsocket.Reload {
 	report, err := o.src.Order(ctx, approve)
-	out := control.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Kept), Kept: report.Kept.Problems()}
+	out := reloadsocket.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Kept), Kept: report.Kept.Problems()}
 	for _, c := range report.Counts {
 		out.Resources += c.N
 	}

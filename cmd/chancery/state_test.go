@@ -20,8 +20,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/chancery-xds/chancery/internal/control"
-	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/daemon/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -492,7 +492,7 @@ func TestOperatorOfTwo(t *testing.T) {
 	reaches := func(files int) {
 		t.Helper()
 		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			r, err := control.Ask(t.Context(), folder, false)
+			r, err := reloadsocket.Ask(t.Context(), folder, false)
 			switch {
 			case err == nil && r.Files == files:
 				return

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -25,7 +25,7 @@ const mostRows = 50
 func statusCommand() *cobra.Command {
 	var a asking
 	var o output
-	var f adminapi.Filter
+	var f api.Filter
 	var watch, local bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
@@ -118,12 +118,12 @@ such node or group.`,
 
 // An overview is what status asks for.
 type overview struct {
-	*adminapi.Status
-	list     *adminapi.ClientList
-	rollouts map[string]adminapi.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
+	*api.Status
+	list     *api.ClientList
+	rollouts map[string]api.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
 }
 
-func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) error {
+func showStatus(cmd *cobra.Command, a *asking, o *output, f api.Filter) error {
 	seen, err := statusSeen(cmd, a, o, f)
 	if err != nil {
 		return err
@@ -133,25 +133,25 @@ func showStatus(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) err
 	} else {
 		seen.print(o.page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[adminapi.Nacked]+by[adminapi.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || lags(seen.Config.Store) || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
+	if by := seen.Clients.By; err == nil && (by[api.Nacked]+by[api.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || lags(seen.Config.Store) || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
 		return errNo
 	}
 	return err
 }
 
 // lags reports whether something that was to be served of a store is not.
-func lags(s *adminapi.Store) bool {
+func lags(s *api.Store) bool {
 	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
 }
 
 // ails reports whether an upstream is away though something is wanted of it, or gives what cannot be used: what is served is older
 // then than what there is, as after a load that was rejected.
-func ails(u *adminapi.Upstream) bool {
+func ails(u *api.Upstream) bool {
 	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
 }
 
-func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (overview, error) {
-	return ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (overview, error) {
+func statusSeen(cmd *cobra.Command, a *asking, o *output, f api.Filter) (overview, error) {
+	return ask(cmd, a, func(ctx context.Context, d *api.Daemon) (overview, error) {
 		status := d.Status
 		if f.Replicas {
 			status = d.StatusOfAll
@@ -169,8 +169,8 @@ func statusSeen(cmd *cobra.Command, a *asking, o *output, f adminapi.Filter) (ov
 const longestAside = 2 * time.Second
 
 // rolloutsUnderWay are those of what is served of a store, as the store has them.
-func rolloutsUnderWay(ctx context.Context, d *adminapi.Daemon, s *adminapi.Store) map[string]adminapi.Rollout {
-	if s == nil || !slices.ContainsFunc(s.Holds, func(h adminapi.Hold) bool { return h.Rollout != "" }) {
+func rolloutsUnderWay(ctx context.Context, d *api.Daemon, s *api.Store) map[string]api.Rollout {
+	if s == nil || !slices.ContainsFunc(s.Holds, func(h api.Hold) bool { return h.Rollout != "" }) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestAside)
@@ -179,7 +179,7 @@ func rolloutsUnderWay(ctx context.Context, d *adminapi.Daemon, s *adminapi.Store
 	if err != nil {
 		return nil
 	}
-	all := map[string]adminapi.Rollout{}
+	all := map[string]api.Rollout{}
 	for _, r := range list.Items {
 		all[r.ID] = r
 	}
@@ -187,17 +187,17 @@ func rolloutsUnderWay(ctx context.Context, d *adminapi.Daemon, s *adminapi.Store
 }
 
 // underWay says at which step a rollout is, and what it waits for.
-func underWay(r adminapi.Rollout) string {
-	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), printable.Line(r.Nodes))
+func underWay(r api.Rollout) string {
+	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), textutil.Line(r.Nodes))
 	if r.WaitsFor != "" {
-		text += ": " + printable.Line(r.WaitsFor)
+		text += ": " + textutil.Line(r.WaitsFor)
 	}
 	return text
 }
 
 // printUpstream says how a relay's upstream is.
-func printUpstream(w io.Writer, u *adminapi.Upstream) {
-	fmt.Fprintf(w, "UPSTREAM %s: ", printable.Line(u.URL))
+func printUpstream(w io.Writer, u *api.Upstream) {
+	fmt.Fprintf(w, "UPSTREAM %s: ", textutil.Line(u.URL))
 	switch {
 	case u.Connected:
 		fmt.Fprint(w, "connected")
@@ -215,19 +215,19 @@ func printUpstream(w io.Writer, u *adminapi.Upstream) {
 		fmt.Fprintf(w, ", %s of it refused", amount(u.Refused, "resource"))
 	}
 	if u.Error != "" && !u.Connected {
-		fmt.Fprintf(w, ": %s", printable.Line(u.Error))
+		fmt.Fprintf(w, ": %s", textutil.Line(u.Error))
 	}
 	fmt.Fprintln(w)
 }
 
 // printStore says what is served of a store.
-func printStore(w io.Writer, s *adminapi.Store, rollouts map[string]adminapi.Rollout) {
-	fmt.Fprintf(w, "STORE    %s: ", printable.Line(s.URL))
+func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
+	fmt.Fprintf(w, "STORE    %s: ", textutil.Line(s.URL))
 	switch {
 	case s.Revision != "" && s.LastGood != nil:
 		fmt.Fprintf(w, "%s from disk (last good), of %s ago", s.Revision, since(*s.LastGood))
 	case s.Revision != "":
-		fmt.Fprintf(w, "%s by %s: %s", s.Revision, printable.Line(s.Author), printable.Line(s.Message))
+		fmt.Fprintf(w, "%s by %s: %s", s.Revision, textutil.Line(s.Author), textutil.Line(s.Message))
 	case s.LastGood != nil:
 		fmt.Fprintf(w, "from disk (last good), of %s ago", since(*s.LastGood))
 	default:
@@ -235,36 +235,36 @@ func printStore(w io.Writer, s *adminapi.Store, rollouts map[string]adminapi.Rol
 	}
 	fmt.Fprintln(w)
 	for _, h := range s.Holds {
-		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", printable.Line(h.Group), h.Revision, printable.Line(h.Author), printable.Line(h.Message))
+		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", textutil.Line(h.Group), h.Revision, textutil.Line(h.Author), textutil.Line(h.Message))
 		if h.Next != "" {
 			where := ""
 			if r, is := rollouts[h.Rollout]; is {
 				where = underWay(r)
 			}
-			fmt.Fprintf(w, "         rollout %s of it goes to %s%s\n", printable.Line(h.Rollout), h.Next, where)
+			fmt.Fprintf(w, "         rollout %s of it goes to %s%s\n", textutil.Line(h.Rollout), h.Next, where)
 		}
 	}
 	for _, x := range s.RolledBack {
-		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", printable.Line(x.Rollout), printable.Line(strings.Join(x.Groups, ", ")), x.Revision, since(x.Since), printable.Line(x.Why))
+		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, since(x.Since), textutil.Line(x.Why))
 	}
 	if x := s.Writer; x != nil {
-		does := "another server writes to it what its directory says" + after(": ", printable.Line(x.Server)) + "; this one stands by, for"
+		does := "another server writes to it what its directory says" + after(": ", textutil.Line(x.Server)) + "; this one stands by, for"
 		if x.Writes {
-			does = "this server writes to it what " + printable.Line(x.Dir) + " says, for"
+			does = "this server writes to it what " + textutil.Line(x.Dir) + " says, for"
 		}
 		fmt.Fprintln(w, "        ", does, since(x.Since))
 		if x.Error != "" {
-			fmt.Fprintf(w, "         what %s says is not committed: %s\n", printable.Line(x.Dir), printable.Line(x.Error))
+			fmt.Fprintf(w, "         what %s says is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
 		}
 	}
 	if s.Error != "" && s.Since != nil {
-		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", since(*s.Since), printable.Line(s.Error))
+		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", since(*s.Since), textutil.Line(s.Error))
 	}
 }
 
-func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
+func (s overview) print(w io.Writer, o *output, f api.Filter) {
 	c := s.Config
-	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", printable.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), printable.Line(s.Server.XDS))
+	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), since(s.Server.Since), textutil.Line(s.Server.XDS))
 	if c.Store != nil {
 		printStore(w, c.Store, s.rollouts)
 		printReplicas(w, s.Status)
@@ -273,7 +273,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		printUpstream(w, c.Upstream)
 		fmt.Fprintf(w, "CONFIG   %s", amount(c.Resources, "resource"))
 	} else {
-		fmt.Fprintf(w, "CONFIG   %s: %s in %s", printable.Line(s.Server.Dir), amount(c.Resources, "resource"), amount(c.Files, "file"))
+		fmt.Fprintf(w, "CONFIG   %s: %s in %s", textutil.Line(s.Server.Dir), amount(c.Resources, "resource"), amount(c.Files, "file"))
 	}
 	if c.Groups > 1 {
 		fmt.Fprintf(w, " of %s", amount(c.Groups, "group"))
@@ -289,7 +289,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 	}
 	fmt.Fprintf(w, "\nCLIENTS  %s", counts(s.Clients))
 	if f.Group != "" {
-		fmt.Fprintf(w, ", in group %s", printable.Line(f.Group))
+		fmt.Fprintf(w, ", in group %s", textutil.Line(f.Group))
 	}
 	fmt.Fprintln(w)
 	if len(s.Replicas) > 1 || s.Unsure != "" {
@@ -301,7 +301,7 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 		few(w, c.Rejected.Errors, 5, "error")
 	}
 	for _, r := range s.RejectedGroups {
-		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; it stays as it was:\n", printable.Line(r.Group), since(r.Since))
+		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; it stays as it was:\n", textutil.Line(r.Group), since(r.Since))
 		few(w, r.Errors, 5, "error")
 	}
 	if c.Doubts > 0 {
@@ -341,26 +341,26 @@ func (s overview) print(w io.Writer, o *output, f adminapi.Filter) {
 }
 
 // statesInOrder are the states, the worst first.
-var statesInOrder = []adminapi.State{
-	adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent,
-	adminapi.Absent, adminapi.Leaving, adminapi.Synced, adminapi.Idle,
+var statesInOrder = []api.State{
+	api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent,
+	api.Absent, api.Leaving, api.Synced, api.Idle,
 }
 
 // wordsOf says of clients in what state they are.
-var wordsOf = map[adminapi.State]string{
-	adminapi.Nacked: "refusing", adminapi.Stale: "not answering", adminapi.Waiting: "waiting", adminapi.Sent: "being sent to",
-	adminapi.NotSent: "without a response yet", adminapi.Synced: "synced", adminapi.Idle: "idle",
-	adminapi.Absent: "absent", adminapi.Leaving: "leaving",
+var wordsOf = map[api.State]string{
+	api.Nacked: "refusing", api.Stale: "not answering", api.Waiting: "waiting", api.Sent: "being sent to",
+	api.NotSent: "without a response yet", api.Synced: "synced", api.Idle: "idle",
+	api.Absent: "absent", api.Leaving: "leaving",
 }
 
 // counts says how many clients there are, by their state.
-func counts(c adminapi.Counts) string {
+func counts(c api.Counts) string {
 	if c.Connected == 0 {
 		return "none connected"
 	}
 	var texts []string
-	for _, s := range append([]adminapi.State{adminapi.Synced}, statesInOrder...) {
-		if n := c.By[s]; n > 0 && (s != adminapi.Synced || texts == nil) || texts == nil {
+	for _, s := range append([]api.State{api.Synced}, statesInOrder...) {
+		if n := c.By[s]; n > 0 && (s != api.Synced || texts == nil) || texts == nil {
 			texts = append(texts, number(n)+" "+wordsOf[s])
 		}
 	}
@@ -370,7 +370,7 @@ func counts(c adminapi.Counts) string {
 // few prints at most n texts, and how many more there are.
 func few(w io.Writer, texts []string, n int, what string) {
 	for _, t := range texts[:min(n, len(texts))] {
-		fmt.Fprintf(w, "  %s\n", printable.Line(t))
+		fmt.Fprintf(w, "  %s\n", textutil.Line(t))
 	}
 	if more := len(texts) - n; more > 0 {
 		fmt.Fprintf(w, "  and %s\n", amount(more, "more "+what))
@@ -381,12 +381,12 @@ var refusalHeaders = []string{"REFUSED BY", "SINCE", "TYPE", "RESOURCE", "FILE",
 
 // refusalTable says why clients refuse what, and where that is. A refusal in which more than
 // one resource may be meant has a line for each.
-func refusalTable(all []adminapi.Refusal, wide bool) *table {
+func refusalTable(all []api.Refusal, wide bool) *table {
 	t := &table{headers: refusalHeaders}
 	for _, r := range all {
 		reason := r.Error
 		if !wide {
-			reason = printable.Clip(reason, 200)
+			reason = textutil.Clip(reason, 200)
 		}
 		who := amount(r.Clients, "client")
 		if r.Clients == 1 && len(r.Nodes) == 1 {
@@ -413,14 +413,14 @@ func refusalTable(all []adminapi.Refusal, wide bool) *table {
 // partly says what a refusal does not mean.
 const partly = "* that response had other resources, which the client may use"
 
-func printRefusals(w io.Writer, o *output, all []adminapi.Refusal) {
+func printRefusals(w io.Writer, o *output, all []api.Refusal) {
 	refusalTable(all, o.wide()).print(w, o)
-	if slices.ContainsFunc(all, func(r adminapi.Refusal) bool { return r.Partly }) {
+	if slices.ContainsFunc(all, func(r api.Refusal) bool { return r.Partly }) {
 		fmt.Fprintln(w, partly)
 	}
 }
 
-func troubles(w io.Writer, o *output, all []adminapi.Trouble) {
+func troubles(w io.Writer, o *output, all []api.Trouble) {
 	t := table{headers: []string{"LOOKS WRONG", "SINCE", "NODE", "WHAT"}}
 	for _, x := range all {
 		t.row(x.Code, since(x.Since), x.Node, x.Text)
@@ -431,7 +431,7 @@ func troubles(w io.Writer, o *output, all []adminapi.Trouble) {
 // maxTurned is how many clients status shows that were turned away.
 const maxTurned = 10
 
-func turnedAway(w io.Writer, o *output, all []adminapi.TurnedAway) {
+func turnedAway(w io.Writer, o *output, all []api.TurnedAway) {
 	t := table{headers: []string{"TURNED AWAY", "LAST", "TIMES", "NODE", "FROM", "WHY"}}
 	shown := all
 	if !o.wide() {
@@ -440,7 +440,7 @@ func turnedAway(w io.Writer, o *output, all []adminapi.TurnedAway) {
 	for _, x := range shown {
 		text := x.Text
 		if !o.wide() {
-			text = printable.Clip(text, 200)
+			text = textutil.Clip(text, 200)
 		}
 		t.row(x.Kind, since(x.At), number(x.Times), x.Node, x.From, text)
 	}
@@ -451,7 +451,7 @@ func turnedAway(w io.Writer, o *output, all []adminapi.TurnedAway) {
 }
 
 // clientTable has a line for each client, and a column for each type that one of them has.
-func clientTable(all []adminapi.Client, wide bool) *table {
+func clientTable(all []api.Client, wide bool) *table {
 	found := map[string]string{} // URL by short name
 	for _, c := range all {
 		for _, s := range c.Types {
@@ -465,7 +465,7 @@ func clientTable(all []adminapi.Client, wide bool) *table {
 	if wide {
 		t.headers = append(t.headers, "PEER", "CLIENT", "IDENTITY", "STREAMS")
 	}
-	several := slices.ContainsFunc(all, func(c adminapi.Client) bool { return c.Replica != all[0].Replica })
+	several := slices.ContainsFunc(all, func(c api.Client) bool { return c.Replica != all[0].Replica })
 	if several {
 		t.headers = append(t.headers, "SERVER")
 	}
@@ -491,7 +491,7 @@ func clientTable(all []adminapi.Client, wide bool) *table {
 }
 
 // typeCell is how a client stands with a type: the worst of its streams.
-func typeCell(c adminapi.Client, name string) string {
+func typeCell(c api.Client, name string) string {
 	worst, text := len(statesInOrder), ""
 	for _, s := range c.Types {
 		if i := slices.Index(statesInOrder, s.State); s.Type == name && i < worst {
@@ -502,17 +502,17 @@ func typeCell(c adminapi.Client, name string) string {
 }
 
 // stateText is a state, and how long it lasts if that says something.
-func stateText(s adminapi.TypeStatus) string {
+func stateText(s api.TypeStatus) string {
 	switch {
-	case s.State == adminapi.Nacked && s.Nacked != nil:
+	case s.State == api.Nacked && s.Nacked != nil:
 		return string(s.State) + " " + since(s.Nacked.Since)
-	case (s.State == adminapi.Stale || s.State == adminapi.Sent) && s.Sent != nil:
+	case (s.State == api.Stale || s.State == api.Sent) && s.Sent != nil:
 		return string(s.State) + " " + since(s.Sent.At)
 	}
 	return string(s.State)
 }
 
-func streamsText(all []adminapi.Stream) string {
+func streamsText(all []api.Stream) string {
 	var texts []string
 	for _, s := range all {
 		texts = append(texts, s.API+" "+s.Variant)

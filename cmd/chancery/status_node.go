@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // statusOf prints the clients of one node id.
@@ -28,12 +28,12 @@ func statusOf(cmd *cobra.Command, a *asking, o *output, node string, replicas bo
 		return err
 	}
 	if !o.people() {
-		err = data(o, cmd.OutOrStdout(), list, list.Items, func(c adminapi.Client) string { return cmp.Or(c.Node, c.Path) })
+		err = data(o, cmd.OutOrStdout(), list, list.Items, func(c api.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
 		cards(o.page(cmd), o, list)
 	}
-	if err == nil && slices.ContainsFunc(list.Items, func(c adminapi.Client) bool {
-		return c.Left == nil && (c.State == adminapi.Nacked || c.State == adminapi.Stale)
+	if err == nil && slices.ContainsFunc(list.Items, func(c api.Client) bool {
+		return c.Left == nil && (c.State == api.Nacked || c.State == api.Stale)
 	}) {
 		return errNo
 	}
@@ -41,21 +41,21 @@ func statusOf(cmd *cobra.Command, a *asking, o *output, node string, replicas bo
 }
 
 // clientsOf asks for the clients of one node id.
-func clientsOf(cmd *cobra.Command, a *asking, node string, replicas bool) (*adminapi.ClientList, error) {
-	list, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.ClientList, error) {
+func clientsOf(cmd *cobra.Command, a *asking, node string, replicas bool) (*api.ClientList, error) {
+	list, err := ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.ClientList, error) {
 		if replicas {
 			return d.ClientOfAll(ctx, node)
 		}
 		return d.Client(ctx, node)
 	})
 	if err == nil && len(list.Items) == 0 && len(list.Replicas) == 0 {
-		err = outcome{failure{fmt.Errorf("no client has the node id %q", printable.Line(node)), "chancery get clients lists them"}, notFound}
+		err = outcome{failure{fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists them"}, notFound}
 	}
 	return list, err
 }
 
 // elsewhere is an error if no client is known of a node, and servers that do not answer may have it.
-func elsewhere(list *adminapi.ClientList, node string) error {
+func elsewhere(list *api.ClientList, node string) error {
 	if len(list.Items) > 0 {
 		return nil
 	}
@@ -64,10 +64,10 @@ func elsewhere(list *adminapi.ClientList, node string) error {
 	if away == 0 {
 		where = "and there may be others"
 	}
-	return outcome{failure{fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", printable.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " ")}, failed}
+	return outcome{failure{fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", text.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " ")}, failed}
 }
 
-func cards(w io.Writer, o *output, list *adminapi.ClientList) {
+func cards(w io.Writer, o *output, list *api.ClientList) {
 	for i, c := range list.Items {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -80,9 +80,9 @@ func cards(w io.Writer, o *output, list *adminapi.ClientList) {
 }
 
 // card prints all that is known of a client.
-func card(w io.Writer, o *output, c adminapi.Client) {
+func card(w io.Writer, o *output, c api.Client) {
 	line := func(title, format string, args ...any) {
-		fmt.Fprintf(w, "%-9s%s\n", title, printable.Line(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(fmt.Sprintf(format, args...)))
 	}
 	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), after(", cluster ", c.Cluster))
 	state := string(c.State)
@@ -127,7 +127,7 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 	}
 	for _, s := range c.Types {
 		if len(s.WaitsFor) > 0 {
-			fmt.Fprintf(w, "\n%s waits until the client has accepted %s\n", s.Type, printable.Line(refNames(s.WaitsFor)))
+			fmt.Fprintf(w, "\n%s waits until the client has accepted %s\n", s.Type, text.Line(refNames(s.WaitsFor)))
 		}
 		if s.Nacked != nil {
 			nackText(w, s, c.Left != nil)
@@ -144,26 +144,26 @@ func card(w io.Writer, o *output, c adminapi.Client) {
 }
 
 // nackText says what a client refuses, and where it is. One that has left refuses nothing any more.
-func nackText(w io.Writer, s adminapi.TypeStatus, left bool) {
+func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	n := s.Nacked
 	what := "refused for " + since(n.Since)
 	if left {
 		what = "had refused"
 	}
-	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, since(n.At), printable.Line(n.Nonce), short(printable.Line(n.Version)), printable.Line(n.Error))
+	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, since(n.At), text.Line(n.Nonce), short(text.Line(n.Version)), text.Line(n.Error))
 	for _, r := range n.Resources {
-		fmt.Fprintf(w, "  %s %s%s%s\n", printable.Line(r.Type), printable.Line(r.Name), after(" at ", printable.Line(r.Place)), after(": ", printable.Line(r.Reason)))
+		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), after(" at ", text.Line(r.Place)), after(": ", text.Line(r.Reason)))
 	}
 	for _, k := range n.Kept {
 		has := "has nothing of that name"
 		if k.Kept != "" {
-			has = "keeps version " + short(printable.Line(k.Kept))
+			has = "keeps version " + short(text.Line(k.Kept))
 		}
-		fmt.Fprintf(w, "  in quarantine: %s version %s; it %s (%s)\n", printable.Line(k.Name), short(printable.Line(k.Refused)), has, printable.Line(k.Why))
+		fmt.Fprintf(w, "  in quarantine: %s version %s; it %s (%s)\n", text.Line(k.Name), short(text.Line(k.Refused)), has, text.Line(k.Why))
 	}
 }
 
-func subscription(s adminapi.TypeStatus) string {
+func subscription(s api.TypeStatus) string {
 	switch {
 	case s.Wildcard && s.Names > 0:
 		return "all, " + amount(s.Names, "name")
@@ -175,7 +175,7 @@ func subscription(s adminapi.TypeStatus) string {
 	return "nothing"
 }
 
-func messageText(m *adminapi.Message) string {
+func messageText(m *api.Message) string {
 	if m == nil {
 		return ""
 	}

@@ -6,18 +6,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // unwell reports whether a server of a store does not answer, or does not serve the newest revision, or does not commit what
 // its directory says.
-func unwell(r adminapi.Replica) bool {
+func unwell(r api.Replica) bool {
 	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 }
 
 // printReplicas says how many servers the store has, and whether all have answered.
-func printReplicas(w io.Writer, s *adminapi.Status) {
+func printReplicas(w io.Writer, s *api.Status) {
 	n := len(s.Replicas)
 	if n < 2 && s.Unsure == "" {
 		return
@@ -31,12 +31,12 @@ func printReplicas(w io.Writer, s *adminapi.Status) {
 		fmt.Fprintf(w, "; %s %s not answer: their clients are not counted", number(away), does)
 	}
 	if s.Unsure != "" {
-		fmt.Fprintf(w, "; there may be others: %s", printable.Line(s.Unsure))
+		fmt.Fprintf(w, "; there may be others: %s", text.Line(s.Unsure))
 	}
 	fmt.Fprintln(w)
 }
 
-func silentOf(all []adminapi.Replica) (n int) {
+func silentOf(all []api.Replica) (n int) {
 	for _, r := range all {
 		if r.Error != "" {
 			n++
@@ -46,27 +46,27 @@ func silentOf(all []adminapi.Replica) (n int) {
 }
 
 // silent says of which servers the clients are not known.
-func silent(all []adminapi.Replica, unsure string) string {
+func silent(all []api.Replica, unsure string) string {
 	var lines []string
 	for _, r := range all {
 		if r.Error != "" {
-			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", printable.Line(r.ID), lastSeen(r), printable.Line(r.Error)))
+			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", text.Line(r.ID), lastSeen(r), text.Line(r.Error)))
 		}
 	}
 	if unsure != "" {
-		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", printable.Line(unsure)))
+		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", text.Line(unsure)))
 	}
 	return strings.Join(lines, "\n")
 }
 
-func lastSeen(r adminapi.Replica) string {
+func lastSeen(r api.Replica) string {
 	if r.Seen == nil {
 		return ""
 	}
 	return ", but did " + since(*r.Seen) + " ago"
 }
 
-func replicaTable(all []adminapi.Replica, wide bool) *table {
+func replicaTable(all []api.Replica, wide bool) *table {
 	t := &table{headers: []string{"SERVER", "REVISION", "CLIENTS", "UP", "STATE"}}
 	if wide {
 		t.headers = slices.Insert(t.headers, 4, "VERSION", "ADDRESS")

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Status tells who was turned away: denied as a node, or in its handshake; one denial is one
@@ -113,6 +113,6 @@ func TestCardOfLeft(t *testing.T) {
 		if card(&b, &output{format: "table"}, c); !strings.Contains(b.String(), "\n"+want+" (nonce 41") {
 			t.Errorf("%s lacks %s", b.String(), want)
 		}
-		c.Left = &adminapi.Left{At: time.Now(), Code: "Canceled"}
+		c.Left = &api.Left{At: time.Now(), Code: "Canceled"}
 	}
 }

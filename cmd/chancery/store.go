@@ -11,18 +11,18 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
 	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/etcd"
-	"github.com/chancery-xds/chancery/revisions/file"
 )
 
 // A storeFlags says where revisions are.
 type storeFlags struct {
 	url          string
 	secure       bool
-	files        tlsfiles.ClientFiles
+	files        certs.ClientFiles
 	user         string
 	passwordFile string
 
@@ -39,7 +39,7 @@ func (s *storeFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.passwordFile, "store-password-file", "", "`FILE` with the password of that user")
 }
 
-func (s *storeFlags) tls() bool { return s.secure || s.files != (tlsfiles.ClientFiles{}) }
+func (s *storeFlags) tls() bool { return s.secure || s.files != (certs.ClientFiles{}) }
 
 // check parses the URL; an error is one of usage. The options are nil for a directory.
 func (s *storeFlags) check() (dir string, of *etcd.Options, err error) {

@@ -18,16 +18,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/applied"
-	"github.com/chancery-xds/chancery/internal/feed"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/internal/process"
-	"github.com/chancery-xds/chancery/internal/repeats"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/source/repository"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -36,22 +36,22 @@ import (
 type stored struct {
 	*serving
 	store    *store.Store
-	metrics  *process.Metrics
+	metrics  *procmetrics.Metrics
 	changed  func()
 	kept     revisions.Engine // what the store is kept in
 	engine   io.Closer        // of that
-	repo     *repository.Source
+	repo     *revsource.Source
 	as       *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
 	next     dir.LastGood
 	trouble  atomic.Pointer[storeTrouble] // nil: the newest is served
-	refusals *repository.Refusals         // what clients have refused, here or elsewhere
-	turned   repeats.Counter              // clients that were turned away
+	refusals *revsource.Refusals          // what clients have refused, here or elsewhere
+	turned   dedup.Counter                // clients that were turned away
 	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
 	rollouts *rollout.Runner
 	reviewed time.Time // when what is served now, or was to be, was not served yet
 	audit    *auditor
-	root     string       // the directory that is written to the store; "": none is
-	feed     *feed.Feeder // nil: the same
+	root     string            // the directory that is written to the store; "": none is
+	feed     *dircommit.Feeder // nil: the same
 }
 
 // A storeTrouble is why the newest revision is not served.
@@ -84,7 +84,7 @@ func storedOf(cmd *cobra.Command, s *serving) (source, error) {
 }
 
 // open implements [source].
-func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed func()) (watched, error) {
+func (d *stored) open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
 	d.store, d.metrics, d.changed = st, m, changed
 	d.as = dir.New("", store.New(), d.options(s.log))
 	s.at.make = true
@@ -93,13 +93,13 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 		return nil, err
 	}
 	d.kept, d.engine = engine, closer
-	d.refusals = repository.NewRefusals(engine, s.log)
+	d.refusals = revsource.NewRefusals(engine, s.log)
 	s.replicas.open(s, engine, d)
-	d.repo = repository.New(engine, st, repository.Options{
+	d.repo = revsource.New(engine, st, revsource.Options{
 		Types: s.types, CEL: cel.Compile, Log: s.log,
 		Review: func(next *revisions.Snapshot) error {
 			d.reviewed = time.Now()
-			d.next = applied.Config(next, d.reviewed)
+			d.next = dircommit.Config(next, d.reviewed)
 			return d.as.Restore(d.next)
 		},
 		Resource: d.read,
@@ -107,7 +107,7 @@ func (d *stored) open(s *serving, st *store.Store, m *process.Metrics, changed f
 	})
 	d.rolling(engine)
 	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
-	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: s.log, bell: make(chan struct{}, 1), note: func(e adminapi.Event) { s.admin.tracker.Note(e) }}
+	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: s.log, bell: make(chan struct{}, 1), note: func(e api.Event) { s.admin.tracker.Note(e) }}
 	d.openFeed(engine)
 	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (d *stored) done(err error) {
 		}
 		d.trouble.Store(t)
 	}
-	if _, rejected := errors.AsType[*repository.RejectedError](err); err == nil || rejected {
+	if _, rejected := errors.AsType[*revsource.RejectedError](err); err == nil || rejected {
 		d.admin.loaded(now, err, d.store)
 	}
 	d.rolled(d.reviewed, err)
@@ -189,7 +189,7 @@ func (d *stored) restore() {
 	c, err := d.state.keeper.Load()
 	var items []*revisions.Item
 	if err == nil {
-		items, err = applied.Items("", c)
+		items, err = dircommit.Items("", c)
 	}
 	if err == nil {
 		err = d.as.Restore(c)
@@ -251,7 +251,7 @@ func (d *stored) ready() error {
 // firstStep says what gives an empty store its first revision; "": it is not empty.
 func (d *stored) firstStep(err error) string {
 	switch {
-	case !errors.Is(err, repository.ErrEmpty):
+	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
 	case d.root != "":
 		return "what " + d.root + " says becomes one as soon as it has a resource, and no mistake"
@@ -278,12 +278,12 @@ func (d *stored) serves() string {
 	return text
 }
 
-func (d *stored) config() adminapi.Config {
+func (d *stored) config() api.Config {
 	c := d.admin.config(d.store, d.as)
-	s := &adminapi.Store{URL: d.dir, LastGood: d.disk.Load()}
+	s := &api.Store{URL: d.dir, LastGood: d.disk.Load()}
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message
-		s.Holds = ledger.Holds(d.repo.Holds())
+		s.Holds = revisionapi.Holds(d.repo.Holds())
 		if !r.Time.IsZero() { // it is not from disk
 			s.At = &r.Time
 		}
@@ -302,12 +302,12 @@ func (d *stored) config() adminapi.Config {
 // storeReload is what a server of a store says that is asked to reload.
 const storeReload = "a server of a store has no files: it serves each revision when it is committed"
 
-func (d *stored) reload(ctx context.Context, approve bool) adminapi.Reload {
+func (d *stored) reload(ctx context.Context, approve bool) api.Reload {
 	switch {
 	case d.feed == nil:
-		return adminapi.Reload{Errors: []string{storeReload}}
+		return api.Reload{Errors: []string{storeReload}}
 	case d.feed.Source() == nil:
-		return adminapi.Reload{Errors: []string{d.standsBy(ctx)}}
+		return api.Reload{Errors: []string{d.standsBy(ctx)}}
 	}
 	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/applied"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	internalsecret "github.com/chancery-xds/chancery/internal/secret"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -48,7 +48,7 @@ func (s *serving) revisions() *admin.Revisions {
 			reviewing.Lock()
 			defer reviewing.Unlock()
 			quiet := d.as.Beside(d.options(slog.New(slog.DiscardHandler)))
-			if err := quiet.Restore(applied.Config(next, time.Now())); err != nil {
+			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}
 			return nil, doubtsIn(quiet)
@@ -56,7 +56,7 @@ func (s *serving) revisions() *admin.Revisions {
 		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {
 			s.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
-			s.admin.tracker.Note(adminapi.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
+			s.admin.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
 		},
 		Refused: func(what, author, message string, err error) {
 			s.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
 // toldMost is how many revisions that came at once are told one by one, the newest of them.
@@ -23,7 +23,7 @@ type auditor struct {
 	repo    *revisions.Repository
 	rollout func(ctx context.Context, id string) (*rollout.State, error)
 	log     *slog.Logger
-	note    func(adminapi.Event)
+	note    func(api.Event)
 	bell    chan struct{} // with one slot: the store may have changed
 
 	began bool
@@ -79,7 +79,7 @@ func (a *auditor) look(ctx context.Context) error {
 				text += " (content of " + r.Restores.String() + ")"
 			}
 			a.log.Info("revision was committed", "revision", r.Number.String(), "author", r.Author, "message", r.Message, "set", r.Set, "removed", r.Removed)
-			a.note(adminapi.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Author: r.Author, Message: r.Message, Text: text})
+			a.note(api.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Author: r.Author, Message: r.Message, Text: text})
 		}
 		a.held(ctx, holds)
 	}
@@ -145,7 +145,7 @@ func (a *auditor) hold(group string, n revisions.Number, is string, by revisions
 		text += ": " + by.Message
 	}
 	a.log.Info("what is frozen has changed", "group", group, "is", is, "author", by.Author, "message", by.Message)
-	a.note(adminapi.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
+	a.note(api.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
 }
 
 // holdText is what a hold says but who it is by; it differs if the hold is another one.
@@ -170,11 +170,11 @@ func byText(what, author, message string) string {
 }
 
 // refusedText is the event of a change that was not made.
-func refusedText(what, author, message string, err error) adminapi.Event {
-	return adminapi.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
+func refusedText(what, author, message string, err error) api.Event {
+	return api.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
 }
 
 // sweptText is the event of a sweep of this server.
-func sweptText(s revisions.Swept) adminapi.Event {
-	return adminapi.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; %s of %s are gone", s.Oldest, bytesText(int(s.Bytes)), amount(s.Packs, "pack"))}
+func sweptText(s revisions.Swept) api.Event {
+	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; %s of %s are gone", s.Oldest, bytesText(int(s.Bytes)), amount(s.Packs, "pack"))}
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -35,7 +35,7 @@ func TestAuditor(t *testing.T) {
 	}
 	var got []string
 	read := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, e, id) }
-	a := &auditor{repo: repo, rollout: read, log: slog.New(slog.DiscardHandler), note: func(e adminapi.Event) {
+	a := &auditor{repo: repo, rollout: read, log: slog.New(slog.DiscardHandler), note: func(e api.Event) {
 		got = append(got, e.Version+" "+e.Text+" ["+e.Author+", "+e.Message+"]")
 	}}
 	tells := func(want ...string) {
@@ -63,14 +63,14 @@ func TestAuditor(t *testing.T) {
 	tells("r2 group edge is frozen at r2 by ben: sale [ben, sale]")
 	steer := rollout.Steering{Engine: e, Repo: repo}
 	ninety := 90.0
-	list, err := steer.StartRollout(t.Context(), adminapi.RolloutRequest{Revision: "r3", Steps: []adminapi.RolloutStep{{Percent: 1}}, MinAcked: &ninety, Author: "eve", Message: "try"})
+	list, err := steer.StartRollout(t.Context(), api.RolloutRequest{Revision: "r3", Steps: []api.RolloutStep{{Percent: 1}}, MinAcked: &ninety, Author: "eve", Message: "try"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := list.Items[0].ID
 	tells("r2 group edge is frozen at r2, rollout " + id + " to r3 at step 1 by eve: try [eve, try]")
 	for _, change := range []string{"promote", "abort"} {
-		if _, err := steer.ChangeRollout(t.Context(), id, change, adminapi.NoteRequest{Author: "ben"}); err != nil {
+		if _, err := steer.ChangeRollout(t.Context(), id, change, api.NoteRequest{Author: "ben"}); err != nil {
 			t.Fatal(err)
 		}
 		text := map[string]string{"promote": ", rollout " + id + " to r3 at step 2 by ben: promote [ben, promote]", "abort": " by ben: abort [ben, abort]"}[change]
@@ -78,7 +78,7 @@ func TestAuditor(t *testing.T) {
 	}
 	for by, text := range map[string]string{"": ": rollout ID is done: enough clients have accepted it, for its bake time [, rollout ID is done: enough clients have accepted it, for its bake time]", "ben": " by ben: promote [ben, promote]"} {
 		hold(func(holds map[string]revisions.Hold) { holds["edge"] = revisions.Hold{Number: 2} })
-		list, err := steer.StartRollout(t.Context(), adminapi.RolloutRequest{Revision: "r3", Steps: []adminapi.RolloutStep{{Percent: 100}}, Author: "eve", Message: "try"})
+		list, err := steer.StartRollout(t.Context(), api.RolloutRequest{Revision: "r3", Steps: []api.RolloutStep{{Percent: 100}}, Author: "eve", Message: "try"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestAuditor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if by != "" {
-			_, err = steer.ChangeRollout(t.Context(), id, "promote", adminapi.NoteRequest{Author: by})
+			_, err = steer.ChangeRollout(t.Context(), id, "promote", api.NoteRequest{Author: by})
 		} else {
 			_, err = rollout.Change(t.Context(), e, repo, id, func(s *rollout.State) error { s.Go(time.Now(), ""); return nil })
 		}
@@ -100,7 +100,7 @@ func TestAuditor(t *testing.T) {
 		holds["edge"] = revisions.Hold{Number: 2, Author: "ana", Message: "sale"}
 	})
 	tells("r2 group edge is frozen at r2 by ana: sale [ana, sale]")
-	if _, err := steer.Unfreeze(t.Context(), "edge", adminapi.NoteRequest{Author: "ben", Message: "over"}); err != nil {
+	if _, err := steer.Unfreeze(t.Context(), "edge", api.NoteRequest{Author: "ben", Message: "over"}); err != nil {
 		t.Fatal(err)
 	}
 	tells("r3 group edge is not frozen any more by ben: over [ben, over]")

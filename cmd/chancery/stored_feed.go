@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/groups/cel"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/feed"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/internal/replicas"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/peers"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -31,7 +31,7 @@ func (d *stored) openFeed(e revisions.Engine) {
 		}
 	}
 	host, _ := os.Hostname()
-	d.feed = feed.New(e, d.repo.Repository(), d.root, feed.Options{
+	d.feed = dircommit.New(e, d.repo.Repository(), d.root, dircommit.Options{
 		Log: s.log,
 		Dir: dir.Options{
 			Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: "chancery reload --allow-mass-delete --admin URL allows it once",
@@ -43,7 +43,7 @@ func (d *stored) openFeed(e revisions.Engine) {
 				return r.load(all)
 			},
 		},
-		Noted: func(feed.State) {
+		Noted: func(dircommit.State) {
 			if s.replicas.all != nil {
 				s.replicas.all.Changed()
 			}
@@ -69,9 +69,9 @@ func (d *stored) hangs(ctx context.Context, hangups <-chan os.Signal) {
 }
 
 // writer says what the server writes to the store.
-func (d *stored) writer() *adminapi.StoreWriter {
+func (d *stored) writer() *api.StoreWriter {
 	at := d.feed.State()
-	w := &adminapi.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.elected(context.Background(), false).ID}
+	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.elected(context.Background(), false).ID}
 	if at.Err != nil {
 		w.Error = clipped(problemsOf(at.Err))
 	}
@@ -79,9 +79,9 @@ func (d *stored) writer() *adminapi.StoreWriter {
 }
 
 // elected is the other server that writes, as was known a few seconds ago or is now; the zero value: none is known.
-func (d *stored) elected(ctx context.Context, now bool) replicas.About {
+func (d *stored) elected(ctx context.Context, now bool) peers.About {
 	if d.replicas.all == nil || d.feed.State().Writes {
-		return replicas.About{}
+		return peers.About{}
 	}
 	return d.replicas.all.Writer(ctx, now)
 }
@@ -95,7 +95,7 @@ func (d *stored) standsBy(ctx context.Context) string {
 	if w.ID == "" {
 		return standbyReload + ": ask that one"
 	}
-	return fmt.Sprintf("%s, %s: ask that one%s", standbyReload, printable.Line(w.ID), after(", by --admin ", printable.Line(w.Admin)))
+	return fmt.Sprintf("%s, %s: ask that one%s", standbyReload, text.Line(w.ID), after(", by --admin ", text.Line(w.Admin)))
 }
 
 // writes says for who asks about readiness who writes the directory to the store.
@@ -106,7 +106,7 @@ func (d *stored) writes() string {
 	if d.feed.State().Writes {
 		return "; this server writes to it what " + d.root + " says"
 	}
-	return "; " + cmp.Or(printable.Line(d.elected(context.Background(), false).ID), "another server") + " writes to it what its directory says"
+	return "; " + cmp.Or(text.Line(d.elected(context.Background(), false).ID), "another server") + " writes to it what its directory says"
 }
 
 // writing is since when this server writes; zero: it does not.

@@ -16,7 +16,7 @@ import (
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A server of a store serves each revision as it is committed, waits for the first, and serves the last good when

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A storing says how a command comes to a store: by itself, or through a server of it.
@@ -52,18 +52,18 @@ func (s *storing) name() string { return cmp.Or(s.flag, "admin") }
 func askSteering[T any](cmd *cobra.Command, s *storing, timeout time.Duration, ask func(context.Context, admin.Steering) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
 		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
-	}, func(ctx context.Context, d *adminapi.Daemon) (T, error) { return ask(ctx, d) })
+	}, func(ctx context.Context, d *api.Daemon) (T, error) { return ask(ctx, d) })
 }
 
 // askStore asks a store, or the server of one.
-func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (T, error) {
+func askStore[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
 		return local(ctx, r)
 	}, remote)
 }
 
 // askEngine is askStore, with what the store is kept in.
-func askEngine[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *adminapi.Daemon) (T, error)) (answer T, err error) {
+func askEngine[T any](cmd *cobra.Command, s *storing, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (answer T, err error) {
 	through, err := s.through(cmd)
 	if err != nil {
 		return answer, err
@@ -82,7 +82,7 @@ func askEngine[T any](cmd *cobra.Command, s *storing, timeout time.Duration, loc
 	ctx, cancel := context.WithTimeoutCause(contextOf(cmd), timeout, fmt.Errorf("no answer for %v", timeout))
 	defer cancel()
 	answer, err = remote(ctx, d)
-	if p, is := errors.AsType[*ledger.Problem](err); is {
+	if p, is := errors.AsType[*revisionapi.Problem](err); is {
 		return answer, ofProblem(p)
 	}
 	return answer, s.asked(cmd, err)
@@ -90,18 +90,18 @@ func askEngine[T any](cmd *cobra.Command, s *storing, timeout time.Duration, loc
 
 // asked is asked for what a server says of its store.
 func (s *storing) asked(cmd *cobra.Command, err error) error {
-	r, is := errors.AsType[*adminapi.Refused](err)
+	r, is := errors.AsType[*api.Refused](err)
 	switch {
 	case is && r.Code == http.StatusConflict:
-		return outcome{failure{printed(r), printable.Line(r.Said.Hint)}, conflicted}
+		return outcome{failure{printed(r), text.Line(r.Said.Hint)}, conflicted}
 	case is && len(r.Said.Errors) > 0:
 		for _, e := range r.Said.Errors {
-			fmt.Fprintln(cmd.ErrOrStderr(), printable.Line(e))
+			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
 		}
 		return outcome{failure{fmt.Errorf("%w: nothing is committed", printed(r)), ""}, failed}
 	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
-		return outcome{failure{printed(r), printable.Line(r.Said.Hint)}, noServer}
-	case errors.Is(err, adminapi.ErrTooLarge):
+		return outcome{failure{printed(r), text.Line(r.Said.Hint)}, noServer}
+	case errors.Is(err, api.ErrTooLarge):
 		return failure{err, "give --store: then it goes to the store itself"}
 	}
 	err = asked(err)
@@ -117,8 +117,8 @@ func (s *storing) asked(cmd *cobra.Command, err error) error {
 // revision returns one of the store, 0 being the newest, and whether something in it is not shown.
 func (s *storing) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
 	at, err = askStore(cmd, s, storeTime, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
-		return ledger.At(ctx, r, n)
-	}, func(ctx context.Context, d *adminapi.Daemon) (*revisions.Snapshot, error) {
+		return revisionapi.At(ctx, r, n)
+	}, func(ctx context.Context, d *api.Daemon) (*revisions.Snapshot, error) {
 		rev := "head"
 		if n > 0 {
 			rev = n.String()
@@ -132,8 +132,8 @@ func (s *storing) revision(cmd *cobra.Command, n revisions.Number) (at *revision
 			if l.Redacted {
 				hidden++
 			}
-			if items[i], err = ledger.Item(l); err != nil {
-				return nil, fmt.Errorf("%s: %w", ledger.Place(l), err)
+			if items[i], err = revisionapi.Item(l); err != nil {
+				return nil, fmt.Errorf("%s: %w", revisionapi.Place(l), err)
 			}
 		}
 		at, err := revisions.Of(items)

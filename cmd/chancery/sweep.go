@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 const (
@@ -59,7 +59,7 @@ Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read
 						fmt.Fprintf(cmd.ErrOrStderr(), "and %d more\n", len(s.Foreign)-i)
 						break
 					}
-					fmt.Fprintf(cmd.ErrOrStderr(), "left alone, since it is no key of Chancery: %s\n", printable.Line(key))
+					fmt.Fprintf(cmd.ErrOrStderr(), "left alone, since it is no key of Chancery: %s\n", text.Line(key))
 				}
 				return err
 			})

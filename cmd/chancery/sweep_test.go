@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/logtest"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Whatever is printed fits a terminal, and nothing of it is lost.
@@ -23,11 +23,11 @@ func TestPageFits(t *testing.T) {
 	events[3].Text = long
 	prints := map[string]func(io.Writer){
 		"status": func(w io.Writer) {
-			overview{Status: &seen, list: &adminapi.ClientList{Items: cannedClients()}}.print(w, o, adminapi.Filter{})
+			overview{Status: &seen, list: &api.ClientList{Items: cannedClients()}}.print(w, o, api.Filter{})
 		},
 		"client": func(w io.Writer) { card(w, o, sick) },
 		"explain": func(w io.Writer) {
-			printChain(w, &adminapi.Explanation{Links: []adminapi.Link{{Name: "subscribed", Known: true, OK: true, Text: long, Place: "a.yaml:1:1"}}, Advice: long})
+			printChain(w, &api.Explanation{Links: []api.Link{{Name: "subscribed", Known: true, OK: true, Text: long, Place: "a.yaml:1:1"}}, Advice: long})
 		},
 		"events": func(w io.Writer) {
 			for _, e := range events {

@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/chancery-xds/chancery/internal/traces"
+	"github.com/chancery-xds/chancery/internal/daemon/trace"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -15,14 +15,14 @@ import (
 const lastTraces = 2 * time.Second
 
 // openTraces returns the traces that the environment asks for (OTEL_*), nil if it asks for none.
-func openTraces(log *slog.Logger, st *store.Store) (*traces.Traces, error) {
-	if !traces.Enabled() {
+func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
+	if !trace.Enabled() {
 		return nil, nil
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces could not be sent", "error", err)
 	}))
-	t, err := traces.Open(context.Background(), version(), st.Newest)
+	t, err := trace.Open(context.Background(), version(), st.Newest)
 	if err != nil {
 		return nil, failure{err, "unset OTEL_EXPORTER_OTLP_ENDPOINT to send no traces"}
 	}
@@ -31,7 +31,7 @@ func openTraces(log *slog.Logger, st *store.Store) (*traces.Traces, error) {
 }
 
 // closeTraces sends what is left.
-func closeTraces(log *slog.Logger, t *traces.Traces) {
+func closeTraces(log *slog.Logger, t *trace.Traces) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTraces)
 	defer cancel()
 	t.Close(ctx, log)

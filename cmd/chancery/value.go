@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // wrongFlag tells on behalf of cobra what is wrong with a flag.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is {
-		near := protofile.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
+		near := protoyaml.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
 			goOn := true
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { goOn = goOn && yield(f.Name) })
 		})
@@ -72,10 +72,10 @@ func setFlag(f *pflag.FlagSet, to *[]string) {
 }
 
 // readSets returns the messages that files may have.
-func readSets(paths []string) (*envoyapi.Types, error) {
-	types, err := envoyapi.Load(paths...)
+func readSets(paths []string) (*envoy.Types, error) {
+	types, err := envoy.Load(paths...)
 	switch {
-	case errors.Is(err, envoyapi.ErrNoSet), errors.Is(err, envoyapi.ErrMissing):
+	case errors.Is(err, envoy.ErrNoSet), errors.Is(err, envoy.ErrMissing):
 		return nil, failure{fmt.Errorf("--proto-set: %w", err), "make one with protoc --include_imports --descriptor_set_out=FILE, or with buf build -o FILE"}
 	case err != nil:
 		return nil, failure{fmt.Errorf("--proto-set: %w", err), ""}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
 // release and commit are set by the linker where a release is built. Other builds know both
@@ -73,7 +73,7 @@ func versionLine() string {
 	if r := revision(); r != "" {
 		of = "commit " + r[:min(len(r), 12)] + ", "
 	}
-	return fmt.Sprintf("chancery %s (%sEnvoy API %s, %s %s/%s)", version(), of, envoyapi.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("chancery %s (%sEnvoy API %s, %s %s/%s)", version(), of, envoy.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // identifier is what responses say as control_plane.identifier: which replica, of which

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // slice is how long one question of wait may take: proxies end what says nothing for longer.
@@ -22,7 +22,7 @@ const slice = 30 * time.Second
 func waitCommand() *cobra.Command {
 	var a asking
 	var o output
-	var f adminapi.Filter
+	var f api.Filter
 	var what, typ string
 	var revision string
 	var timeout time.Duration
@@ -107,7 +107,7 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 }
 
 // waitAccepted returns what came of waiting, and the number in the server of what was waited for. An error has a result if there is one.
-func waitAccepted(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*adminapi.WaitResult, uint64, error) {
+func waitAccepted(cmd *cobra.Command, a *asking, dir string, f api.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*api.WaitResult, uint64, error) {
 	if err := thereYet(cmd, a, number, stored); err != nil {
 		return nil, 0, err
 	}
@@ -146,28 +146,28 @@ func waitAccepted(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, 
 
 // A waitAnswer is a result with the reason why there is none, if the command has found that out by itself.
 type waitAnswer struct {
-	*adminapi.WaitResult
+	*api.WaitResult
 	Why string `json:"why"`
 }
 
 // unsynced prints for programs why the answer is no. Of who has wrong usage, or nobody to ask, there is no answer.
-func unsynced(cmd *cobra.Command, o *output, r *adminapi.WaitResult, err error) error {
+func unsynced(cmd *cobra.Command, o *output, r *api.WaitResult, err error) error {
 	no, is := errors.AsType[outcome](err)
 	if !is || o.people() || !slices.Contains([]int{failed, notFound, timedOut}, no.code) {
 		return err
 	}
 	if r == nil {
-		r = &adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Clients: adminapi.Counts{By: map[adminapi.State]int{}}}
+		r = &api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Clients: api.Counts{By: map[api.State]int{}}}
 	}
 	r.Done = false
-	if err := data(o, o.page(cmd), waitAnswer{r, printable.Line(no.Error())}, r.Pending, nil); err != nil {
+	if err := data(o, o.page(cmd), waitAnswer{r, textutil.Line(no.Error())}, r.Pending, nil); err != nil {
 		return err
 	}
 	return err
 }
 
 // waitOnce waits at all servers of the store, or at one, and returns the number there of what it has waited for.
-func waitOnce(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *adminapi.WaitResult, own uint64, err error) {
+func waitOnce(cmd *cobra.Command, a *asking, dir string, f api.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *api.WaitResult, own uint64, err error) {
 	if !local && number == 0 {
 		if r, err = waitAll(cmd, a, dir, f, stored, end); r != nil || err != nil {
 			return r, 0, err
@@ -205,12 +205,12 @@ func thereYet(cmd *cobra.Command, a *asking, own uint64, want revisions.Number) 
 	if own > 0 {
 		return nil
 	}
-	h, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.History, error) {
+	h, err := ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.History, error) {
 		ctx, cancel := context.WithTimeout(ctx, thereTime)
 		defer cancel()
 		return d.Revisions(ctx, "", "", 1)
 	})
-	if err != nil || h.Kind != adminapi.KindHistory {
+	if err != nil || h.Kind != api.KindHistory {
 		return nil //nolint:nilerr // it has no store, or what is asked next says why
 	}
 	if len(h.Items) == 0 {
@@ -250,7 +250,7 @@ func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.T
 }
 
 // waitFor asks until there is a result, or the time is over.
-func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revision uint64, end time.Time) (*adminapi.WaitResult, error) {
+func waitFor(cmd *cobra.Command, a *asking, dir string, f api.Filter, revision uint64, end time.Time) (*api.WaitResult, error) {
 	d, err := a.dial()
 	if err != nil {
 		return nil, err
@@ -278,14 +278,14 @@ func waitFor(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, revis
 }
 
 // waited prints what came of it.
-func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, f adminapi.Filter, revision uint64, timeout time.Duration) error {
+func waited(cmd *cobra.Command, o *output, r *api.WaitResult, f api.Filter, revision uint64, timeout time.Duration) error {
 	w := o.page(cmd)
 	if !o.people() {
 		if err := data(o, w, r, r.Pending, nil); err != nil {
 			return err
 		}
 	}
-	synced := r.Clients.By[adminapi.Synced]
+	synced := r.Clients.By[api.Synced]
 	switch {
 	case r.Done:
 		if o.people() {
@@ -298,14 +298,14 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, f adminapi.Fi
 		}
 		text := "its errors are not known"
 		if all := r.Rejected.Errors; len(all) > 0 {
-			text = printable.Line(all[0])
+			text = textutil.Line(all[0])
 			if more := len(all) - 1; more > 0 {
 				text += fmt.Sprintf(" (and %s more)", number(more))
 			}
 		}
 		of := ""
 		if r.Rejected.Group != "" {
-			of = "group " + printable.Line(r.Rejected.Group) + " "
+			of = "group " + textutil.Line(r.Rejected.Group) + " "
 		}
 		return outcome{failure{fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
 	case len(r.Refusals) > 0:
@@ -322,16 +322,16 @@ func waited(cmd *cobra.Command, o *output, r *adminapi.WaitResult, f adminapi.Fi
 	case r.Revision > 0 && r.Revision < revision:
 		why = fmt.Sprintf("revision %d is not served yet: %d is", revision, r.Revision)
 	case r.Clients.Connected == 0 && f.Node != "":
-		why = fmt.Sprintf("no client with node id %s is connected", printable.Line(f.Node))
+		why = fmt.Sprintf("no client with node id %s is connected", textutil.Line(f.Node))
 	case r.Clients.Connected == 0 && f.Group != "":
-		why = fmt.Sprintf("no client of group %s is connected", printable.Line(f.Group))
+		why = fmt.Sprintf("no client of group %s is connected", textutil.Line(f.Group))
 	}
 	if why != "" {
 		return outcome{failure{fmt.Errorf("not synced after %v: %s", timeout, why), ""}, timedOut}
 	}
 	var names []string
 	for _, n := range r.Pending {
-		names = append(names, printable.Line(n))
+		names = append(names, textutil.Line(n))
 	}
 	if more := r.Clients.Connected - synced - len(names); more > 0 && len(names) > 0 {
 		names = append(names, number(more)+" more")

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // settles is for how long a group must be seen frozen: a server hears of a rollout that was begun just now within that time.
@@ -50,10 +50,10 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 		hint := ""
 		for _, h := range earlier(of.Holds, group, want) {
 			if next, err := revisions.ParseNumber(h.Next); err == nil && next >= want {
-				goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", printable.Line(h.Rollout), printable.Line(h.Group), next))
+				goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", textutil.Line(h.Rollout), textutil.Line(h.Group), next))
 			} else {
-				text := fmt.Sprintf("group %s is frozen at %s", printable.Line(h.Group), printable.Line(h.Revision))
-				hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served; -g GROUP waits for another group", printable.Line(h.Group), want)
+				text := fmt.Sprintf("group %s is frozen at %s", textutil.Line(h.Group), textutil.Line(h.Revision))
+				hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served; -g GROUP waits for another group", textutil.Line(h.Group), want)
 				if why := rolledBack(of.RolledBack, h.Group, want); why != "" {
 					text += ", as " + why
 					hint = "chancery rollout status says more; -g GROUP waits for another group"
@@ -84,18 +84,18 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 }
 
 // rolledBack says of a group why a rollout to a revision, or to a later one, was taken back; "": none was.
-func rolledBack(all []adminapi.RolledBack, group string, want revisions.Number) string {
+func rolledBack(all []api.RolledBack, group string, want revisions.Number) string {
 	for _, x := range all {
 		if n, err := revisions.ParseNumber(x.Revision); err == nil && n >= want && slices.Contains(x.Groups, group) {
-			return fmt.Sprintf("rollout %s to %s was rolled back: %s", printable.Line(x.Rollout), n, printable.Line(x.Why))
+			return fmt.Sprintf("rollout %s to %s was rolled back: %s", textutil.Line(x.Rollout), n, textutil.Line(x.Why))
 		}
 	}
 	return ""
 }
 
 // earlier are the groups that are served of an earlier revision.
-func earlier(holds []adminapi.Hold, group string, than revisions.Number) []adminapi.Hold {
-	return slices.DeleteFunc(slices.Clone(holds), func(h adminapi.Hold) bool {
+func earlier(holds []api.Hold, group string, than revisions.Number) []api.Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h api.Hold) bool {
 		n, err := revisions.ParseNumber(h.Revision)
 		return err != nil || n >= than || group != "" && h.Group != group
 	})

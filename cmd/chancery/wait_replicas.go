@@ -13,14 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // waitAll asks until the clients of all servers of a store have accepted a revision (0: that which the server asked serves), or there is another
 // result, or the time is over. The result is nil if the server has no store, or is of a version that cannot ask others.
-func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want revisions.Number, end time.Time) (*adminapi.WaitResult, error) {
+func waitAll(cmd *cobra.Command, a *asking, dir string, f api.Filter, want revisions.Number, end time.Time) (*api.WaitResult, error) {
 	d, err := a.dial()
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want 
 		ctx, cancel := context.WithTimeoutCause(contextOf(cmd), askTime, fmt.Errorf("no answer for %v", askTime))
 		r, err := d.WaitAll(ctx, f, stored)
 		cancel()
-		refused, is := errors.AsType[*adminapi.Refused](err)
+		refused, is := errors.AsType[*api.Refused](err)
 		over := time.Until(end) <= 0
 		switch busy := is && refused.Code == http.StatusServiceUnavailable && !over; {
 		case is && refused.Code == http.StatusBadRequest && refused.Said.Field == "replicas":
@@ -76,7 +76,7 @@ func waitAll(cmd *cobra.Command, a *asking, dir string, f adminapi.Filter, want 
 // untaken is an error that says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
 // the newest revision, was rejected. With local only that of the server that is asked counts.
 func untaken(cmd *cobra.Command, a *asking, local bool) error {
-	s, err := ask(cmd, a, func(ctx context.Context, d *adminapi.Daemon) (*adminapi.Status, error) {
+	s, err := ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.Status, error) {
 		s, err := d.Status(ctx, "")
 		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
 			if all, err := d.StatusOfAll(ctx, ""); err == nil {
@@ -90,7 +90,7 @@ func untaken(cmd *cobra.Command, a *asking, local bool) error {
 	}
 	all := s.Replicas
 	if len(all) == 0 {
-		all = []adminapi.Replica{{ID: cmp.Or(s.Server.ID, s.Server.Replica), Revision: s.Config.Store.Revision, Rejected: s.Config.Rejected}}
+		all = []api.Replica{{ID: cmp.Or(s.Server.ID, s.Server.Replica), Revision: s.Config.Store.Revision, Rejected: s.Config.Rejected}}
 		if w := s.Config.Store.Writer; w != nil {
 			all[0].Unwritten = w.Error
 		}
@@ -100,9 +100,9 @@ func untaken(cmd *cobra.Command, a *asking, local bool) error {
 		switch {
 		case r.Error != "":
 		case r.Unwritten != "":
-			why = fmt.Sprintf("server %s does not commit what its directory says: %s", printable.Line(r.ID), printable.Line(r.Unwritten))
+			why = fmt.Sprintf("server %s does not commit what its directory says: %s", text.Line(r.ID), text.Line(r.Unwritten))
 		case r.Rejected != nil:
-			why = fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", printable.Line(r.ID), cmp.Or(printable.Line(r.Revision), "nothing"), printable.Line(strings.Join(r.Rejected.Errors, "; ")))
+			why = fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", text.Line(r.ID), cmp.Or(text.Line(r.Revision), "nothing"), text.Line(strings.Join(r.Rejected.Errors, "; ")))
 		}
 		if why != "" {
 			return outcome{failure{errors.New("not synced: " + why), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
@@ -113,21 +113,21 @@ func untaken(cmd *cobra.Command, a *asking, local bool) error {
 
 // notServed is the error of a server that does not serve a revision in time.
 func notServed(want, is, trouble string) error {
-	return outcome{failure{fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", printable.Line(trouble))), ""}, timedOut}
+	return outcome{failure{fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", text.Line(trouble))), ""}, timedOut}
 }
 
 // behind says which servers do not serve what is waited for.
-func behind(r *adminapi.WaitResult) (all []string) {
+func behind(r *api.WaitResult) (all []string) {
 	for _, x := range r.Replicas {
 		switch {
 		case x.Error != "":
-			all = append(all, fmt.Sprintf("server %s does not answer%s: %s", printable.Line(x.ID), lastSeen(x), printable.Line(x.Error)))
+			all = append(all, fmt.Sprintf("server %s does not answer%s: %s", text.Line(x.ID), lastSeen(x), text.Line(x.Error)))
 		case !x.Served:
-			all = append(all, fmt.Sprintf("server %s serves %s", printable.Line(x.ID), cmp.Or(printable.Line(x.Revision), "nothing")))
+			all = append(all, fmt.Sprintf("server %s serves %s", text.Line(x.ID), cmp.Or(text.Line(x.Revision), "nothing")))
 		}
 	}
 	if r.Unsure != "" {
-		all = append(all, "there may be other servers: "+printable.Line(r.Unsure))
+		all = append(all, "there may be other servers: "+text.Line(r.Unsure))
 	}
 	return all
 }
@@ -152,15 +152,15 @@ func newProgress(w io.Writer, what string) *progress {
 }
 
 // spread counts the clients of servers by how they stand with what spreads.
-func spread(r *adminapi.WaitResult) (acked, refused, waiting, serving int) {
+func spread(r *api.WaitResult) (acked, refused, waiting, serving int) {
 	for _, x := range r.Replicas {
 		if x.Clients == nil {
 			continue
 		}
 		if x.Served {
 			serving++
-			acked += x.Clients.By[adminapi.Synced] + x.Clients.By[adminapi.Idle]
-			refused += x.Clients.By[adminapi.Nacked]
+			acked += x.Clients.By[api.Synced] + x.Clients.By[api.Idle]
+			refused += x.Clients.By[api.Nacked]
 		}
 		waiting += x.Clients.Connected
 	}
@@ -169,7 +169,7 @@ func spread(r *adminapi.WaitResult) (acked, refused, waiting, serving int) {
 
 const barWidth = 20
 
-func (p *progress) show(r *adminapi.WaitResult) {
+func (p *progress) show(r *api.WaitResult) {
 	acked, refused, waiting, serving := spread(r)
 	text := fmt.Sprintf("%s: %s acked, %s refused, %s waiting; served by %d of %s", p.what, number(acked), number(refused), number(waiting), serving, amount(len(r.Replicas), "server"))
 	if p.columns == 0 {

@@ -12,15 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // A watching is what watch was asked for.
 type watching struct {
 	asking
 	output
-	filter adminapi.EventFilter
+	filter api.EventFilter
 	typ    string
 	during time.Duration // 0: until it is interrupted
 	xds    watchingXDS
@@ -120,7 +120,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 	out := w.page(cmd)
 	ctx, cancel := w.ends(contextOf(cmd))
 	defer cancel()
-	all := []adminapi.Event{} // of json and yaml, which are one document
+	all := []api.Event{} // of json and yaml, which are one document
 	for e, err := range d.Events(ctx, w.filter) {
 		if err != nil && ctx.Err() != nil {
 			return nil
@@ -141,7 +141,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 		}
 	}
 	if w.format == "json" || w.format == "yaml" {
-		return data(&w.output, cmd.OutOrStdout(), answered[adminapi.Event]{adminapi.Version, "EventList", all}, all, nil)
+		return data(&w.output, cmd.OutOrStdout(), answered[api.Event]{api.Version, "EventList", all}, all, nil)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (w *watching) ends(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // printEvent prints an event as one line: when, who, what.
-func printEvent(w io.Writer, e adminapi.Event) {
+func printEvent(w io.Writer, e api.Event) {
 	if e.Missed > 0 {
 		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", amount(e.Missed, "event"))
 	}
@@ -208,5 +208,5 @@ func printEvent(w io.Writer, e adminapi.Event) {
 			add("", r.Place)
 		}
 	}
-	fmt.Fprintln(w, printable.Line(strings.Join(words, " ")))
+	fmt.Fprintln(w, textutil.Line(strings.Join(words, " ")))
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // The time of --for ends a watch of a running server, too, in which nothing happens.
@@ -34,7 +34,7 @@ func TestDenyLine(t *testing.T) {
 		7: ` deny      vm 127.0.0.1:5 7 times a connection that proves no identity may not be node "vm"`,
 	} {
 		var b strings.Builder
-		printEvent(&b, adminapi.Event{At: time.Now(), Kind: "deny", Node: "vm", Peer: "127.0.0.1:5", Count: times, Text: `a connection that proves no identity may not be node "vm"`})
+		printEvent(&b, api.Event{At: time.Now(), Kind: "deny", Node: "vm", Peer: "127.0.0.1:5", Count: times, Text: `a connection that proves no identity may not be node "vm"`})
 		if got := strings.TrimSpace(b.String()); !strings.HasSuffix(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}

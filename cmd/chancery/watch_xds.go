@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/fetch"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
 )
 
 // A watchingXDS is what watch was asked for of a server that is any.

@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/fetch"
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	internalrefs "github.com/chancery-xds/chancery/internal/envoy/refs"
 	"github.com/chancery-xds/chancery/internal/listen"
-	internalrefs "github.com/chancery-xds/chancery/internal/refs"
-	"github.com/chancery-xds/chancery/internal/tlsfiles"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -39,7 +39,7 @@ type xdsFlags struct {
 	nodeFlags
 	delta, ads, perType, rest bool
 	secure                    bool
-	files                     tlsfiles.ClientFiles
+	files                     certs.ClientFiles
 	serverName                string
 	timeout, settle           time.Duration // zero: of a command that does not wait
 }
@@ -186,7 +186,7 @@ func (s *xdsServer) check() error {
 
 // tls returns how the connection is encrypted; nil: it is not.
 func (s *xdsServer) tls() (*tls.Config, error) {
-	if !s.secure && s.files == (tlsfiles.ClientFiles{}) && s.serverName == "" {
+	if !s.secure && s.files == (certs.ClientFiles{}) && s.serverName == "" {
 		return nil, nil
 	}
 	c, err := s.files.Config()
@@ -201,7 +201,7 @@ func (s *xdsServer) tls() (*tls.Config, error) {
 }
 
 // node returns who asks. A server may give nothing to who has no name.
-func (s *xdsServer) node(stdin io.Reader, types *envoyapi.Types) (*xds.Node, error) {
+func (s *xdsServer) node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	n, err := s.nodeFlags.node(stdin, types)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (s *xdsServer) node(stdin io.Reader, types *envoyapi.Types) (*xds.Node, err
 }
 
 // options returns how to ask it.
-func (s *xdsServer) options(cmd *cobra.Command, types *envoyapi.Types) (fetch.Options, error) {
+func (s *xdsServer) options(cmd *cobra.Command, types *envoy.Types) (fetch.Options, error) {
 	o := fetch.Options{Timeout: s.timeout, Settle: s.settle}
 	var err error
 	if o.Node, err = s.node(cmd.InOrStdin(), types); err != nil {
@@ -227,7 +227,7 @@ func (s *xdsServer) options(cmd *cobra.Command, types *envoyapi.Types) (fetch.Op
 }
 
 // references returns what a resource refers to, as far as its messages are known.
-func references(types *envoyapi.Types) func(*xds.Resource) []xds.Ref {
+func references(types *envoy.Types) func(*xds.Resource) []xds.Ref {
 	return func(r *xds.Resource) []xds.Ref {
 		m, err := message(types, r)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/fetch"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A cause says why a server gives nothing, and what to do about it.
@@ -77,21 +77,21 @@ var symptoms = []symptom{
 
 // why says why a stream has ended.
 func (s *xdsServer) why(err error) cause {
-	c := cause{text: printable.Lines(err.Error()), code: noServer}
+	c := cause{text: text.Lines(err.Error()), code: noServer}
 	if errors.Is(err, io.EOF) {
 		c.text, c.hint, c.code = "the server has ended the stream", "it may not know the type, or the node", failed
 		return c
 	}
 	st, is := errors.AsType[*client.StatusError](err)
 	if is {
-		c.text = printable.Line(st.Code.String() + ": " + st.Cause)
+		c.text = text.Line(st.Code.String() + ": " + st.Cause)
 	}
 	on := "no"
 	if conf, err := s.tls(); err != nil || conf != nil {
 		on = "yes"
 	}
 	for _, y := range symptoms {
-		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && (containsOne(err.Error(), y.texts) || y.noHTTP1 && adminapi.NoHTTP1(err)) {
+		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && (containsOne(err.Error(), y.texts) || y.noHTTP1 && api.NoHTTP1(err)) {
 			if y.says != "" {
 				c.text = y.says
 			}

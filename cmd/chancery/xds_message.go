@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/fetch"
-	"github.com/chancery-xds/chancery/internal/printable"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -114,7 +114,7 @@ func (m *xdsMessage) event(e *client.Event) {
 // print prints the message: when, what, of what.
 func (m *xdsMessage) print(w io.Writer, jsonl bool) {
 	if jsonl {
-		_ = printable.WriteJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
+		_ = textutil.WriteJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}
@@ -135,7 +135,7 @@ func (m *xdsMessage) print(w io.Writer, jsonl bool) {
 		add("", bytesText(m.Bytes))
 	}
 	add("", strings.TrimSpace(m.Error))
-	fmt.Fprintln(w, printable.Line(strings.Join(words, " ")))
+	fmt.Fprintln(w, textutil.Line(strings.Join(words, " ")))
 }
 
 // namesText has the first of some names.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/rest"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // transport returns how the server is reached.
-func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
+func (s *xdsServer) transport(types *envoy.Types) (client.Transport, error) {
 	conf, err := s.tls()
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *xdsServer) transport(types *envoyapi.Types) (client.Transport, error) {
 }
 
 // polls returns how the server is polled. Commands use no proxy.
-func (s *xdsServer) polls(conf *tls.Config, types *envoyapi.Types) (client.Transport, error) {
+func (s *xdsServer) polls(conf *tls.Config, types *envoy.Types) (client.Transport, error) {
 	scheme := "http://"
 	if conf != nil {
 		scheme = "https://"
@@ -56,7 +56,7 @@ const refresh = time.Second
 
 // nameIn returns the name in a message of a type that xDS does not know, such as of --proto-set:
 // nearly all that have one call it name.
-func nameIn(types *envoyapi.Types) func(*xds.Type, []byte) string {
+func nameIn(types *envoy.Types) func(*xds.Type, []byte) string {
 	return func(t *xds.Type, body []byte) string {
 		m, err := message(types, &xds.Resource{Type: t, Body: body})
 		if err != nil {

@@ -12,10 +12,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	endpointsetcd "github.com/chancery-xds/chancery/endpoints/etcd"
-	"github.com/chancery-xds/chancery/internal/logtest"
-	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	endpointsetcd "github.com/chancery-xds/chancery/internal/endpoints/etcd"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )

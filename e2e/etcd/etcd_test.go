@@ -15,9 +15,9 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/enginetest"
-	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/enginetest"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 )
 
 func TestMain(m *testing.M) {

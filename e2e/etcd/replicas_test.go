@@ -22,8 +22,8 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/etcd/history"
 	"github.com/chancery-xds/chancery/e2e/harness"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/xds"
 )
 

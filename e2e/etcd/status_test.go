@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/chancery-xds/chancery/e2e/harness"
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/tlsfiles/tlstest"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -106,7 +106,7 @@ func (s *show) command(server int, args ...string) (stdout, stderr string, code 
 }
 
 // status returns that of all servers, as one of them tells it.
-func (s *show) status(server int) (st adminapi.Status, code int, err error) {
+func (s *show) status(server int) (st api.Status, code int, err error) {
 	out, said, code := s.command(server, "status", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &st); err != nil {
 		return st, code, fmt.Errorf("%w: %s%s", err, out, said)
@@ -165,7 +165,7 @@ func TestStatusOfAll(t *testing.T) {
 	}
 	for i := range s.servers {
 		harness.Eventually(t, 10*time.Second, "a status of three clients", func() error {
-			if st, code, err := s.status(i); err != nil || code != 0 || st.Clients.By[adminapi.Synced] != 3 {
+			if st, code, err := s.status(i); err != nil || code != 0 || st.Clients.By[api.Synced] != 3 {
 				return fmt.Errorf("%w: exit code %d, %+v, %+v", err, code, st.Clients, st.Replicas)
 			}
 			return nil

@@ -13,9 +13,9 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/enginetest"
-	"github.com/chancery-xds/chancery/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/enginetest"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 )
 
 // free returns an address that nobody listens on: members must know each other's before they start.

@@ -16,18 +16,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
 // A Server is what answers. All that has no comment of what nil means is needed. Its fields must
 // not change once it serves.
 type Server struct {
-	About   adminapi.Server      // what the process is; the same for each answer
-	Version adminapi.VersionInfo // the answer of /version
+	About   api.Server      // what the process is; the same for each answer
+	Version api.VersionInfo // the answer of /version
 
-	Config func() adminapi.Config  // what is served now
-	Groups func() []adminapi.Group // sorted by name, without Clients
+	Config func() api.Config  // what is served now
+	Groups func() []api.Group // sorted by name, without Clients
 
 	Tracker   Tracker
 	Explainer Explainer

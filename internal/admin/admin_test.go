@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -34,39 +34,39 @@ var (
 // A fleet is a tracker of clients that are made up.
 type fleet struct {
 	mu      sync.Mutex
-	all     []adminapi.Client
-	refused []adminapi.Refusal
+	all     []api.Client
+	refused []api.Refusal
 	streams []*server.Stream
-	past    []adminapi.Event
+	past    []api.Event
 	changed chan struct{}
-	asked   status.Filter // last
+	asked   clients.Filter // last
 }
 
 func newFleet() *fleet {
-	return &fleet{changed: make(chan struct{}), all: []adminapi.Client{
-		{Node: "edge/1", Groups: []string{"edge"}, State: adminapi.Nacked, Types: []adminapi.TypeStatus{{Type: "CDS", URL: xds.Cluster.URL, Stream: 1, State: adminapi.Nacked, Nacked: &adminapi.NackedStatus{Error: "no"}}}},
-		{Node: "edge-2", Groups: []string{"edge", "default"}, State: adminapi.Synced},
-	}, refused: []adminapi.Refusal{{Type: "CDS", Error: "no", Clients: 1, Nodes: []string{"edge/1"}}}}
+	return &fleet{changed: make(chan struct{}), all: []api.Client{
+		{Node: "edge/1", Groups: []string{"edge"}, State: api.Nacked, Types: []api.TypeStatus{{Type: "CDS", URL: xds.Cluster.URL, Stream: 1, State: api.Nacked, Nacked: &api.NackedStatus{Error: "no"}}}},
+		{Node: "edge-2", Groups: []string{"edge", "default"}, State: api.Synced},
+	}, refused: []api.Refusal{{Type: "CDS", Error: "no", Clients: 1, Nodes: []string{"edge/1"}}}}
 }
 
-func (f *fleet) SummaryOf(status.Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
-	return adminapi.Counts{Connected: 2, By: map[adminapi.State]int{adminapi.Nacked: 1, adminapi.Synced: 1}}, f.refused, nil
+func (f *fleet) SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.Trouble) {
+	return api.Counts{Connected: 2, By: map[api.State]int{api.Nacked: 1, api.Synced: 1}}, f.refused, nil
 }
 
-func (f *fleet) Clients(by status.Filter) adminapi.ClientList {
+func (f *fleet) Clients(by clients.Filter) api.ClientList {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = by
-	return adminapi.ClientList{Total: len(f.all), Items: f.all}
+	return api.ClientList{Total: len(f.all), Items: f.all}
 }
 
-func (f *fleet) TurnedAway(string) []adminapi.TurnedAway { return nil }
+func (f *fleet) TurnedAway(string) []api.TurnedAway { return nil }
 
-func (f *fleet) GroupCounts() map[string]adminapi.Counts {
-	return map[string]adminapi.Counts{"edge": {Connected: 2, By: map[adminapi.State]int{adminapi.Nacked: 1, adminapi.Synced: 1}}, "default": {Connected: 1, By: map[adminapi.State]int{adminapi.Synced: 1}}}
+func (f *fleet) GroupCounts() map[string]api.Counts {
+	return map[string]api.Counts{"edge": {Connected: 2, By: map[api.State]int{api.Nacked: 1, api.Synced: 1}}, "default": {Connected: 1, By: map[api.State]int{api.Synced: 1}}}
 }
 
-func (f *fleet) Client(node string) (found []adminapi.Client) {
+func (f *fleet) Client(node string) (found []api.Client) {
 	for _, c := range f.all {
 		if c.Node == node {
 			found = append(found, c)
@@ -84,13 +84,13 @@ func (f *fleet) Nodes(prefix string, most int) (found []string) {
 	return found
 }
 
-func (f *fleet) Selected(status.Filter) []*server.Stream {
+func (f *fleet) Selected(clients.Filter) []*server.Stream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.streams
 }
 
-func (f *fleet) Events(after uint64) (all []adminapi.Event) {
+func (f *fleet) Events(after uint64) (all []api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.past {
@@ -101,7 +101,7 @@ func (f *fleet) Events(after uint64) (all []adminapi.Event) {
 	return all
 }
 
-func (f *fleet) Await(ctx context.Context, after uint64) ([]adminapi.Event, error) {
+func (f *fleet) Await(ctx context.Context, after uint64) ([]api.Event, error) {
 	for {
 		c := f.Changed()
 		if all := f.Events(after); len(all) > 0 {
@@ -122,7 +122,7 @@ func (f *fleet) Changed() <-chan struct{} {
 }
 
 // happens tells of an event.
-func (f *fleet) happens(e adminapi.Event) {
+func (f *fleet) happens(e api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.ID = uint64(len(f.past)) + 1
@@ -134,52 +134,52 @@ func (f *fleet) happens(e adminapi.Event) {
 // An oracle knows one client and one resource.
 type oracle struct{}
 
-func (oracle) Explain(_ context.Context, node, typ, name string) (adminapi.Explanation, error) {
+func (oracle) Explain(_ context.Context, node, typ, name string) (api.Explanation, error) {
 	if typ == "panic" {
 		panic("of an explainer")
 	}
-	return adminapi.Explanation{Node: node, Type: typ, Name: name}, nil
+	return api.Explanation{Node: node, Type: typ, Name: name}, nil
 }
 
-func (oracle) ClientResources(_ context.Context, node, typ, name string, _ int) (adminapi.ClientResources, error) {
+func (oracle) ClientResources(_ context.Context, node, typ, name string, _ int) (api.ClientResources, error) {
 	if node != "edge/1" {
-		return adminapi.ClientResources{}, &NotFound{"node", "no client has the node id " + node, "did you mean edge/1?"}
+		return api.ClientResources{}, &NotFound{"node", "no client has the node id " + node, "did you mean edge/1?"}
 	}
-	r := adminapi.ClientResources{Node: node}
-	r.Items = []adminapi.ClientResource{{Resource: adminapi.Resource{Type: typ, Name: name}}}
+	r := api.ClientResources{Node: node}
+	r.Items = []api.ClientResource{{Resource: api.Resource{Type: typ, Name: name}}}
 	return r, nil
 }
 
-func (oracle) Served(_ context.Context, q ResourceQuery) (adminapi.ResourceList, error) {
+func (oracle) Served(_ context.Context, q ResourceQuery) (api.ResourceList, error) {
 	if q.Type != "" && typeOf(q.Type) == nil {
-		return adminapi.ResourceList{}, &NotFound{"type", "there is no type", ""}
+		return api.ResourceList{}, &NotFound{"type", "there is no type", ""}
 	}
-	return adminapi.ResourceList{Items: []adminapi.ServedResource{{Resource: adminapi.Resource{Type: q.Type, Name: q.Name}}}}, nil
+	return api.ResourceList{Items: []api.ServedResource{{Resource: api.Resource{Type: q.Type, Name: q.Name}}}}, nil
 }
 
-func (oracle) Node(node string) (adminapi.NodeInfo, error) {
+func (oracle) Node(node string) (api.NodeInfo, error) {
 	if node != "edge/1" {
-		return adminapi.NodeInfo{}, &NotFound{"node", "no client has the node id " + node, ""}
+		return api.NodeInfo{}, &NotFound{"node", "no client has the node id " + node, ""}
 	}
-	return adminapi.NodeInfo{Node: adminapi.Node{ID: node, Metadata: json.RawMessage(`{"rack": "7"}`)}}, nil
+	return api.NodeInfo{Node: api.Node{ID: node, Metadata: json.RawMessage(`{"rack": "7"}`)}}, nil
 }
 
-func (oracle) Impact(_ context.Context, q adminapi.ImpactRequest) (adminapi.Impact, error) {
-	return adminapi.Impact{Connected: 2, Clients: len(q.Changes)}, nil
+func (oracle) Impact(_ context.Context, q api.ImpactRequest) (api.Impact, error) {
+	return api.Impact{Connected: 2, Clients: len(q.Changes)}, nil
 }
 
-func (oracle) Wait(context.Context, []adminapi.Client) {}
+func (oracle) Wait(context.Context, []api.Client) {}
 
-func (oracle) Blame(_ context.Context, all []adminapi.Refusal) []adminapi.Refusal { return all }
+func (oracle) Blame(_ context.Context, all []api.Refusal) []api.Refusal { return all }
 
 func newServer(f *fleet) *Server {
 	return &Server{
-		About: adminapi.Server{Version: "v1"}, Version: adminapi.VersionInfo{Version: "v1"},
-		Config:  func() adminapi.Config { return adminapi.Config{Revision: 7} },
-		Groups:  func() []adminapi.Group { return []adminapi.Group{{Name: "default"}, {Name: "edge"}} },
+		About: api.Server{Version: "v1"}, Version: api.VersionInfo{Version: "v1"},
+		Config:  func() api.Config { return api.Config{Revision: 7} },
+		Groups:  func() []api.Group { return []api.Group{{Name: "default"}, {Name: "edge"}} },
 		Tracker: f, Explainer: oracle{}, Level: new(slog.LevelVar),
-		Reload: func(_ context.Context, approve bool) adminapi.Reload {
-			r := adminapi.Reload{Files: 3}
+		Reload: func(_ context.Context, approve bool) api.Reload {
+			r := api.Reload{Files: 3}
 			if approve {
 				r.Removed = 5
 			}
@@ -325,7 +325,7 @@ func TestRoutes(t *testing.T) {
 		{"GET /config_dump", "", 404, "no such path"},
 	} {
 		f := newFleet()
-		f.happens(adminapi.Event{Kind: "commit"})
+		f.happens(api.Event{Kind: "commit"})
 		w := ask(newServer(f).Handler(loopback), q.what, q.body)
 		if w.Code != q.code || !strings.Contains(w.Body.String(), q.answer) {
 			t.Errorf("%.80s: %d %.300s; want %d, %s", q.what, w.Code, w.Body, q.code, q.answer)
@@ -346,7 +346,7 @@ func TestRoutes(t *testing.T) {
 func TestFilter(t *testing.T) {
 	f := newFleet()
 	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e*&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
-	want := status.Filter{Node: "e*", Group: "edge", Type: xds.Endpoint, States: []adminapi.State{adminapi.Stale}, All: true, Left: true, Limit: 5}
+	want := clients.Filter{Node: "e*", Group: "edge", Type: xds.Endpoint, States: []api.State{api.Stale}, All: true, Left: true, Limit: 5}
 	if fmt.Sprint(f.asked) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", f.asked, want)
 	}
@@ -366,7 +366,7 @@ func TestUnknownGroup(t *testing.T) {
 // No lists are null: programs would fall over it.
 func TestEmptyLists(t *testing.T) {
 	s := newServer(&fleet{changed: make(chan struct{})})
-	s.Groups = func() []adminapi.Group { return nil }
+	s.Groups = func() []api.Group { return nil }
 	for _, path := range []string{"/api/v1/status", "/api/v1/clients", "/api/v1/refusals", "/api/v1/groups", "/api/v1/clients/x/explain", "/api/v1/resources"} {
 		if w := ask(s.Handler(loopback), "GET "+path, ""); w.Code != 200 || strings.Contains(w.Body.String(), "null") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -426,8 +426,8 @@ func TestEvents(t *testing.T) {
 	f := newFleet()
 	srv := httptest.NewServer(newServer(f).Handler(loopback))
 	defer srv.Close()
-	f.happens(adminapi.Event{Kind: "connect", Node: "a"})
-	f.happens(adminapi.Event{Kind: "ack", Node: "edge-1", Type: "CDS", Text: "two\nlines"})
+	f.happens(api.Event{Kind: "connect", Node: "a"})
+	f.happens(api.Event{Kind: "ack", Node: "edge-1", Type: "CDS", Text: "two\nlines"})
 	next, end := reads(t, srv.URL+"/api/v1/events?node=edge-*")
 	defer end()
 	if got := next(); got != ": events of Chancery\n" {
@@ -436,8 +436,8 @@ func TestEvents(t *testing.T) {
 	if got := next(); !strings.HasPrefix(got, "id: 2\nevent: ack\ndata: {\"id\":2,") || !strings.Contains(got, `two\nlines`) {
 		t.Errorf("%q", got)
 	}
-	f.happens(adminapi.Event{Kind: "ack", Node: "b", Missed: 3}) // of those before it, whoever wanted them
-	f.happens(adminapi.Event{Kind: "nack", Node: "edge-9"})
+	f.happens(api.Event{Kind: "ack", Node: "b", Missed: 3}) // of those before it, whoever wanted them
+	f.happens(api.Event{Kind: "nack", Node: "edge-9"})
 	for got := next(); ; got = next() {
 		if got == ":\n" {
 			continue
@@ -457,7 +457,7 @@ func TestEvents(t *testing.T) {
 	fresh, end := reads(t, srv.URL+"/api/v1/events?new&kind=commit&kind=reject")
 	defer end()
 	fresh()
-	f.happens(adminapi.Event{Kind: "commit"})
+	f.happens(api.Event{Kind: "commit"})
 	if got := fresh(); !strings.HasPrefix(got, "id: 5\n") {
 		t.Errorf("%q", got)
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A problem is why a request is not done: an answer that is an error.
@@ -46,7 +46,7 @@ func answer(w http.ResponseWriter, code int, v any) {
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil { // a value of ours that JSON does not have
 		code, b = http.StatusInternalServerError, bytes.Buffer{}
-		_ = e.Encode(adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Message: "the answer cannot be written as JSON"})
+		_ = e.Encode(api.Error{APIVersion: api.Version, Kind: api.KindError, Message: "the answer cannot be written as JSON"})
 	}
 	headers(w, "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
@@ -69,7 +69,7 @@ func refuse(w http.ResponseWriter, err error) {
 	if !ok {
 		p = &problem{code: http.StatusInternalServerError, message: err.Error()}
 	}
-	said := adminapi.Error{APIVersion: adminapi.Version, Kind: adminapi.KindError, Field: p.field, Message: p.message, Hint: p.hint}
+	said := api.Error{APIVersion: api.Version, Kind: api.KindError, Field: p.field, Message: p.message, Hint: p.hint}
 	if m, ok := errors.AsType[*mistakes](err); ok {
 		said.Errors = m.all[:min(len(m.all), mistakesMost)]
 	}

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // crowd is a tracker of n clients with five types each, of which one in a hundred refuses one.
-func crowd(n int) *status.Tracker {
-	tr := status.New(status.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
+func crowd(n int) *clients.Tracker {
+	tr := clients.New(clients.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
 	for i := range n {
 		st := &server.Stream{ID: uint64(i + 1), Node: &xds.Node{ID: fmt.Sprintf("node-%05d", i), Cluster: fmt.Sprintf("c%d", i%20), UserAgentName: "envoy", UserAgentVersion: "1.40.0"}, Since: time.Now()}
 		tr.Opened(st)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
@@ -28,7 +28,7 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
 }
 
 // clientsNow are those of this server.
-func (s *Server) clientsNow(ctx context.Context, f status.Filter) (adminapi.ClientList, error) {
+func (s *Server) clientsNow(ctx context.Context, f clients.Filter) (api.ClientList, error) {
 	list := s.Tracker.Clients(f)
 	if list.Total == 0 {
 		if err := s.knownGroup(f.Group); err != nil {
@@ -36,7 +36,7 @@ func (s *Server) clientsNow(ctx context.Context, f status.Filter) (adminapi.Clie
 		}
 	}
 	s.waits(ctx, list.Items)
-	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientList, some(list.Items)
+	list.APIVersion, list.Kind, list.Items = api.Version, api.KindClientList, some(list.Items)
 	return list, nil
 }
 
@@ -54,38 +54,38 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 }
 
 // clientNow lists the clients of this server that have a node id.
-func (s *Server) clientNow(ctx context.Context, node string, all []adminapi.Client) adminapi.ClientList {
+func (s *Server) clientNow(ctx context.Context, node string, all []api.Client) api.ClientList {
 	s.waits(ctx, all)
 	s.blameIn(ctx, node, all)
-	return adminapi.ClientList{APIVersion: adminapi.Version, Kind: adminapi.KindClientList, Total: len(all), Items: some(all)}
+	return api.ClientList{APIVersion: api.Version, Kind: api.KindClientList, Total: len(all), Items: some(all)}
 }
 
 // maxBlamed is of how many resources, or events, it is asked at once what is at fault in them.
 const maxBlamed = 50
 
 // blameResources gives what a client refuses the line at fault, as far as it is found soon.
-func (s *Server) blameResources(ctx context.Context, node string, all []adminapi.ClientResource) {
+func (s *Server) blameResources(ctx context.Context, node string, all []api.ClientResource) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
 	left := maxBlamed
 	for i := range all {
 		r := &all[i]
-		if r.State != adminapi.Nacked || left == 0 {
+		if r.State != api.Nacked || left == 0 {
 			continue
 		}
 		left--
-		s.faults(ctx, node, r.Type, r.Error, []*adminapi.Resource{&r.Resource})
+		s.faults(ctx, node, r.Type, r.Error, []*api.Resource{&r.Resource})
 	}
 }
 
 // faults gives resources that a node has refused the line and the reason, of those for which they
 // are known.
-func (s *Server) faults(ctx context.Context, node, typ, text string, all []*adminapi.Resource) {
-	refused := adminapi.Refusal{Type: typ, Error: text, Nodes: []string{node}}
+func (s *Server) faults(ctx context.Context, node, typ, text string, all []*api.Resource) {
+	refused := api.Refusal{Type: typ, Error: text, Nodes: []string{node}}
 	for _, r := range all {
 		refused.Resources = append(refused.Resources, *r)
 	}
-	for _, found := range s.blamed(ctx, []adminapi.Refusal{refused})[0].Resources {
+	for _, found := range s.blamed(ctx, []api.Refusal{refused})[0].Resources {
 		for _, r := range all {
 			if r.Name == found.Name && found.Reason != "" {
 				r.Place, r.Reason = found.Place, found.Reason
@@ -99,14 +99,14 @@ const maxWaits = 100
 
 // waits says of clients for what they wait, as far as is found soon. Who waits owes an answer
 // for something else, so it is among those that are not well.
-func (s *Server) waits(ctx context.Context, all []adminapi.Client) {
+func (s *Server) waits(ctx context.Context, all []api.Client) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
 	s.Explainer.Wait(ctx, all[:min(len(all), maxWaits)])
 }
 
 // blameIn gives what clients refuse the resources at fault, with the lines, as the status does.
-func (s *Server) blameIn(ctx context.Context, node string, all []adminapi.Client) {
+func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 	for i := range all {
 		for j := range all[i].Types {
 			t := &all[i].Types[j]
@@ -114,7 +114,7 @@ func (s *Server) blameIn(ctx context.Context, node string, all []adminapi.Client
 				continue
 			}
 			n := *t.Nacked
-			n.Resources = s.blamed(ctx, []adminapi.Refusal{{Type: t.Type, Error: n.Error, Nodes: []string{node}, Resources: n.Resources}})[0].Resources
+			n.Resources = s.blamed(ctx, []api.Refusal{{Type: t.Type, Error: n.Error, Nodes: []string{node}, Resources: n.Resources}})[0].Resources
 			t.Nacked = &n
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Server) clientResources(w http.ResponseWriter, r *http.Request) error {
 		return asked(err)
 	}
 	s.blameResources(r.Context(), r.PathValue("node"), list.Items)
-	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindClientResources, some(list.Items)
+	list.APIVersion, list.Kind, list.Items = api.Version, api.KindClientResources, some(list.Items)
 	answer(w, http.StatusOK, list)
 	return nil
 }
@@ -161,7 +161,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 }
 
 // explainNow is what this server knows.
-func (s *Server) explainNow(r *http.Request) (e adminapi.Explanation, err error) {
+func (s *Server) explainNow(r *http.Request) (e api.Explanation, err error) {
 	q := queryOf(r)
 	typ, name := q.text("type"), q.text("name")
 	if name != "" && typ == "" {
@@ -175,7 +175,7 @@ func (s *Server) explainNow(r *http.Request) (e adminapi.Explanation, err error)
 	if e, err = s.Explainer.Explain(ctx, r.PathValue("node"), typ, name); err != nil {
 		return e, asked(err)
 	}
-	e.APIVersion, e.Kind, e.Links = adminapi.Version, adminapi.KindExplanation, some(e.Links)
+	e.APIVersion, e.Kind, e.Links = api.Version, api.KindExplanation, some(e.Links)
 	return e, nil
 }
 
@@ -187,7 +187,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return asked(err)
 	}
-	n.APIVersion, n.Kind, n.Groups = adminapi.Version, adminapi.KindNodeInfo, some(n.Groups)
+	n.APIVersion, n.Kind, n.Groups = api.Version, api.KindNodeInfo, some(n.Groups)
 	answer(w, http.StatusOK, n)
 	return nil
 }
@@ -199,7 +199,7 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	var in adminapi.ImpactRequest
+	var in api.ImpactRequest
 	if err := body(w, r, maxAsked, &in); err != nil {
 		return err
 	}
@@ -215,13 +215,13 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return asked(err)
 	}
-	out.APIVersion, out.Kind, out.Groups, out.Types = adminapi.Version, adminapi.KindImpact, some(out.Groups), some(out.Types)
+	out.APIVersion, out.Kind, out.Groups, out.Types = api.Version, api.KindImpact, some(out.Groups), some(out.Types)
 	answer(w, http.StatusOK, out)
 	return nil
 }
 
 // checkChanges returns an error that names the field of the first change that is wrong.
-func (s *Server) checkChanges(all []adminapi.ImpactChange) error {
+func (s *Server) checkChanges(all []api.ImpactChange) error {
 	known := map[string]bool{"": true}
 	for _, g := range s.Groups() {
 		known[g.Name] = true
@@ -256,7 +256,7 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return asked(err)
 	}
-	list.APIVersion, list.Kind, list.Items = adminapi.Version, adminapi.KindResourceList, some(list.Items)
+	list.APIVersion, list.Kind, list.Items = api.Version, api.KindResourceList, some(list.Items)
 	answer(w, http.StatusOK, list)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // levels are those of the log, the least urgent first.
@@ -23,14 +23,14 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) answerLevel(w http.ResponseWriter) {
-	answer(w, http.StatusOK, adminapi.LogLevel{APIVersion: adminapi.Version, Kind: adminapi.KindLogLevel, Level: strings.ToLower(s.Level.Level().String())})
+	answer(w, http.StatusOK, api.LogLevel{APIVersion: api.Version, Kind: api.KindLogLevel, Level: strings.ToLower(s.Level.Level().String())})
 }
 
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	var in adminapi.LogLevel
+	var in api.LogLevel
 	if err := body(w, r, maxBody, &in); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	var in adminapi.ReloadRequest
+	var in api.ReloadRequest
 	if err := body(w, r, maxBody, &in); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 	if r.Context().Err() != nil { // who asked has left, or the server ends
 		return errEnding
 	}
-	out.APIVersion, out.Kind = adminapi.Version, adminapi.KindReload
+	out.APIVersion, out.Kind = api.Version, api.KindReload
 	answer(w, http.StatusOK, out)
 	return nil
 }

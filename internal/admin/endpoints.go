@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
 // Whoever registers endpoints says where requests go. So it is for those who show who they are, and a port
@@ -37,7 +37,7 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayRegister(r); err != nil {
 		return err
 	}
-	var in adminapi.Endpoint
+	var in api.Endpoint
 	if err := body(w, r, maxBody, &in); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayRegister(r); err != nil {
 		return err
 	}
-	var in adminapi.EndpointsRequest
+	var in api.EndpointsRequest
 	b, err := sent(w, r, maxAsked)
 	if err != nil {
 		return err
@@ -138,10 +138,10 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if id != "" && group == "" {
 		group = "default"
 	}
-	list := adminapi.EndpointList{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointList, Items: []adminapi.RegisteredCluster{}}
+	list := api.EndpointList{APIVersion: api.Version, Kind: api.KindEndpointList, Items: []api.RegisteredCluster{}}
 	found := 0
 	for _, l := range s.Endpoints.List(group, name) {
-		item := adminapi.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: l.Total}
+		item := api.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: l.Total}
 		for _, e := range l.Endpoints {
 			if id == "" || id == e.ID {
 				item.Endpoints = append(item.Endpoints, shown(e))
@@ -168,7 +168,7 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	if res.Set+res.Removed > 0 { // a renewal is none
 		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
 	}
-	answer(w, http.StatusOK, adminapi.EndpointsResult{APIVersion: adminapi.Version, Kind: adminapi.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
+	answer(w, http.StatusOK, api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
 	return nil
 }
 
@@ -218,7 +218,7 @@ func ttlOf(field, text string) (time.Duration, error) {
 }
 
 // registered is an endpoint of the API as one of the registry.
-func registered(in adminapi.Endpoint) (endpoints.Registered, error) {
+func registered(in api.Endpoint) (endpoints.Registered, error) {
 	e := endpoints.Registered{ID: in.ID, Endpoint: endpoints.Endpoint{
 		Address: in.Address, Port: in.Port, Hostname: in.Hostname, Weight: in.Weight, Priority: in.Priority, Health: in.Health,
 	}}
@@ -243,7 +243,7 @@ func registered(in adminapi.Endpoint) (endpoints.Registered, error) {
 }
 
 // registeredAll are all endpoints of a cluster. None has a lease of its own: whose says of which it is.
-func registeredAll(in []adminapi.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
+func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
 	all = make([]endpoints.Registered, len(in))
 	for i, one := range in {
 		field := fmt.Sprintf("endpoints[%d].", i)
@@ -261,12 +261,12 @@ func registeredAll(in []adminapi.Endpoint, whose, hint string) (all []endpoints.
 }
 
 // shown is an endpoint of the registry as one of the API.
-func shown(e endpoints.ListedEndpoint) adminapi.Endpoint {
-	out := adminapi.Endpoint{
+func shown(e endpoints.ListedEndpoint) api.Endpoint {
+	out := api.Endpoint{
 		ID: e.ID, Address: e.Address, Port: e.Port, Hostname: e.Hostname, Weight: e.Weight, Priority: e.Priority, Health: e.Health,
 	}
 	if e.Locality != (endpoints.Locality{}) {
-		out.Locality = new(adminapi.Locality(e.Locality))
+		out.Locality = new(api.Locality(e.Locality))
 	}
 	if e.TTL > 0 {
 		out.TTL = e.TTL.String()

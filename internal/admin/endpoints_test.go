@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/store"
 )
 
@@ -226,11 +226,11 @@ func TestEndpointLines(t *testing.T) {
 				if _, err := io.WriteString(out, send); err != nil {
 					t.Fatal(err)
 				}
-				var all []adminapi.LineError
-				var a adminapi.EndpointLines
+				var all []api.LineError
+				var a api.EndpointLines
 				for last := strings.Count(send, "\n"); a.Line < last; {
 					line, err := in.ReadBytes('\n')
-					a = adminapi.EndpointLines{}
+					a = api.EndpointLines{}
 					if err != nil || json.Unmarshal(line, &a) != nil {
 						t.Fatalf("%s %v", line, err)
 					}

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -29,8 +29,8 @@ type eventFilter struct {
 	kinds []string
 }
 
-func (f eventFilter) keeps(e adminapi.Event) bool {
-	return (f.node == "" || status.Glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
+func (f eventFilter) keeps(e api.Event) bool {
+	return (f.node == "" || clients.Glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
 }
 
 // events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
@@ -85,7 +85,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 			}
 			if e.Kind == "nack" && len(e.Resources) > 0 && left > 0 {
 				left--
-				var of []*adminapi.Resource
+				var of []*api.Resource
 				for i := range e.Resources {
 					of = append(of, &e.Resources[i])
 				}
@@ -105,7 +105,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 
 // nextEvents returns events after one: those that there are if the reader wants no others,
 // or the next ones; none for a while is DeadlineExceeded.
-func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]adminapi.Event, error) {
+func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]api.Event, error) {
 	if stop {
 		return s.Tracker.Events(after), nil
 	}
@@ -125,7 +125,7 @@ type eventWriter struct {
 // idle reports whether nothing was written for a while, and nothing is to be.
 func (o *eventWriter) idle() bool { return o.pending.Len() == 0 && time.Since(o.last) >= beat }
 
-func (o *eventWriter) add(event adminapi.Event) {
+func (o *eventWriter) add(event api.Event) {
 	b, err := json.Marshal(event) // without line breaks, also those in texts
 	if err != nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // maxLinks is how many links an explanation of another server may have: there are 10.
@@ -18,13 +18,13 @@ const connectedLink = "connected"
 
 // explainOfAll answers with the explanation of the server at which the client is.
 func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
-	var said []adminapi.Explanation // of this server first
-	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *adminapi.Replica) error {
+	var said []api.Explanation // of this server first
+	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *api.Replica) error {
 		e, err := s.explainNow(r)
 		e.Replica = me.ID
 		said = append(said, e)
 		return err
-	}, func(of *adminapi.Replica, body []byte) error {
+	}, func(of *api.Replica, body []byte) error {
 		if body == nil { // of a version that cannot explain
 			return errOther
 		}
@@ -48,17 +48,17 @@ func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readExplanation reads that of another server, which is not trusted.
-func readExplanation(body []byte) (adminapi.Explanation, error) {
-	var is adminapi.Explanation
-	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindExplanation || len(is.Links) > maxLinks {
+func readExplanation(body []byte) (api.Explanation, error) {
+	var is api.Explanation
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != api.KindExplanation || len(is.Links) > maxLinks {
 		return is, errOther
 	}
-	e := adminapi.Explanation{
-		APIVersion: adminapi.Version, Kind: adminapi.KindExplanation, Node: cut(is.Node), Type: cut(is.Type), Name: cut(is.Name),
-		Broken: cut(is.Broken), Advice: cut(is.Advice), Clients: counted(is.Clients), Last: is.Last, Links: []adminapi.Link{},
+	e := api.Explanation{
+		APIVersion: api.Version, Kind: api.KindExplanation, Node: cut(is.Node), Type: cut(is.Type), Name: cut(is.Name),
+		Broken: cut(is.Broken), Advice: cut(is.Advice), Clients: counted(is.Clients), Last: is.Last, Links: []api.Link{},
 	}
 	for _, l := range is.Links {
-		e.Links = append(e.Links, adminapi.Link{Name: cut(l.Name), OK: l.OK, Known: l.Known, Text: cut(l.Text), Place: cut(l.Place)})
+		e.Links = append(e.Links, api.Link{Name: cut(l.Name), OK: l.OK, Known: l.Known, Text: cut(l.Text), Place: cut(l.Place)})
 		if l.Name == connectedLink && l.OK { // one of an older version counts nobody
 			e.Clients = max(e.Clients, 1)
 		}
@@ -68,7 +68,7 @@ func readExplanation(body []byte) (adminapi.Explanation, error) {
 
 // theirs is the explanation of the server at which the client is. If clients at several servers have the node id, that
 // counts whose chain is broken; if none has one, that of the server that had one last.
-func theirs(said []adminapi.Explanation) adminapi.Explanation {
+func theirs(said []api.Explanation) api.Explanation {
 	best := 0
 	for i := range said {
 		if better(&said[i], &said[best]) {
@@ -86,7 +86,7 @@ func theirs(said []adminapi.Explanation) adminapi.Explanation {
 	return e
 }
 
-func better(a, b *adminapi.Explanation) bool {
+func better(a, b *api.Explanation) bool {
 	switch {
 	case (a.Clients > 0) != (b.Clients > 0):
 		return a.Clients > 0
@@ -96,7 +96,7 @@ func better(a, b *adminapi.Explanation) bool {
 	return last(a).After(last(b))
 }
 
-func last(e *adminapi.Explanation) time.Time {
+func last(e *api.Explanation) time.Time {
 	if e.Last == nil {
 		return time.Time{}
 	}
@@ -104,7 +104,7 @@ func last(e *adminapi.Explanation) time.Time {
 }
 
 // say adds to what an explanation says of the connection.
-func say(e *adminapi.Explanation, format string, args ...any) {
+func say(e *api.Explanation, format string, args ...any) {
 	e.Links = slices.Clone(e.Links)
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Name == connectedLink {
@@ -114,7 +114,7 @@ func say(e *adminapi.Explanation, format string, args ...any) {
 }
 
 // nowhere says of how many servers it is known that the client is not there: it may be where nobody answers.
-func nowhere(e *adminapi.Explanation) {
+func nowhere(e *api.Explanation) {
 	silent := 0
 	for _, r := range e.Replicas {
 		if r.Error != "" {

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A saying explains everything by one answer.
 type saying struct {
 	oracle
-	answer adminapi.Explanation
+	answer api.Explanation
 }
 
-func (s saying) Explain(context.Context, string, string, string) (adminapi.Explanation, error) {
+func (s saying) Explain(context.Context, string, string, string) (api.Explanation, error) {
 	return s.answer, nil
 }
 
@@ -31,9 +31,9 @@ func chainOf(clients int, broken, text, last string) string {
 	return fmt.Sprintf(`{"kind": "Explanation", "clients": %d, "broken": %q, "advice": "look", "links": [{"name": "loaded", "ok": true, "known": true, "text": "l"}, {"name": "connected", "ok": %t, "known": true, "text": %q}]%s}`, clients, broken, clients > 0, text, at)
 }
 
-func explains(t *testing.T, me string, o *others) (e adminapi.Explanation, code int) {
+func explains(t *testing.T, me string, o *others) (e api.Explanation, code int) {
 	t.Helper()
-	var answer adminapi.Explanation
+	var answer api.Explanation
 	if err := json.Unmarshal([]byte(me), &answer); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
 // What is the same for each stream of endpoints.

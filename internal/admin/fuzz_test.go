@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 // Whatever is asked, the answer is one of the API, and nothing panics.
@@ -21,7 +21,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(uint8(2), target, `{"allow_mass_delete":true}`, "-1")
 	}
 	fl := newFleet()
-	fl.happens(adminapi.Event{Kind: "ack", Node: "\x00\u202e"})
+	fl.happens(api.Event{Kind: "ack", Node: "\x00\u202e"})
 	s := newServer(fl)
 	h := s.Handler(loopback)
 	f.Fuzz(func(t *testing.T, method uint8, target, body, last string) {
@@ -49,7 +49,7 @@ func FuzzRequest(f *testing.F) {
 		switch {
 		case w.Code >= 300 && w.Code < 400: // a path that is written in another way
 		case w.Code != 200:
-			var e adminapi.Error
+			var e api.Error
 			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Kind != "Error" || e.Message == "" || w.Code == 500 {
 				t.Errorf("%d %q", w.Code, w.Body)
 			}
@@ -78,10 +78,10 @@ func FuzzGlob(f *testing.F) {
 	f.Add("**?", "é")
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		if len(pattern) > 8 || len(text) > 12 {
-			status.Glob(pattern, text)
+			clients.Glob(pattern, text)
 			return
 		}
-		if got, want := status.Glob(pattern, text), globs([]rune(pattern), []rune(text)); got != want {
+		if got, want := clients.Glob(pattern, text), globs([]rune(pattern), []rune(text)); got != want {
 			t.Errorf("glob(%q, %q) = %v", pattern, text, got)
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
 // linesOfJSON is the content type of a stream of lines, each of which is an object.
@@ -89,7 +89,7 @@ func (l *lines) unpack(one *said) {
 }
 
 func parseLine(line []byte) (endpoints.Op, error) {
-	var in adminapi.EndpointLine
+	var in api.EndpointLine
 	err := decode(line, &in)
 	if err != nil {
 		return endpoints.Op{}, unread(err, maxLine)
@@ -118,9 +118,9 @@ func parseLine(line []byte) (endpoints.Op, error) {
 }
 
 func (l *lines) answer(n int, lost bool, wrong []refused) error {
-	out := adminapi.EndpointLines{Line: n, Lost: lost}
+	out := api.EndpointLines{Line: n, Lost: lost}
 	for _, one := range wrong {
-		out.Errors = append(out.Errors, adminapi.LineError{Line: one.n, Field: one.field, Message: one.message})
+		out.Errors = append(out.Errors, api.LineError{Line: one.n, Field: one.field, Message: one.message})
 	}
 	b, _ := json.Marshal(out)
 	_, err := l.w.Write(append(b, '\n'))

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 // A throng is a fleet that is slow to tell, and counts who asks at once.
@@ -35,22 +35,22 @@ func (c *throng) slowly() {
 	c.now.Add(-1)
 }
 
-func (c *throng) SummaryOf(f status.Filter) (adminapi.Counts, []adminapi.Refusal, []adminapi.Trouble) {
+func (c *throng) SummaryOf(f clients.Filter) (api.Counts, []api.Refusal, []api.Trouble) {
 	c.slowly()
 	return c.fleet.SummaryOf(f)
 }
 
-func (c *throng) GroupCounts() map[string]adminapi.Counts {
+func (c *throng) GroupCounts() map[string]api.Counts {
 	c.slowly()
 	return c.fleet.GroupCounts()
 }
 
-func (c *throng) Clients(f status.Filter) adminapi.ClientList {
+func (c *throng) Clients(f clients.Filter) api.ClientList {
 	c.slowly()
 	return c.fleet.Clients(f)
 }
 
-func (c *throng) Client(node string) []adminapi.Client {
+func (c *throng) Client(node string) []api.Client {
 	c.slowly()
 	return c.fleet.Client(node)
 }

@@ -21,12 +21,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 var update = flag.Bool("update", false, "write the OpenAPI document")
 
-const openAPIFile = "../adminapi/openapi.yaml"
+const openAPIFile = "api/openapi.yaml"
 
 // The OpenAPI document is made of the routes, their parameters and the types of their answers:
 // each is in it, and nothing else is.
@@ -39,7 +39,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		return
 	}
-	if !bytes.Equal(want, adminapi.OpenAPI) {
+	if !bytes.Equal(want, api.OpenAPI) {
 		t.Errorf("%s is not of the present routes and types: go test ./internal/admin -run TestOpenAPI -update", openAPIFile)
 	}
 	var read struct {
@@ -95,7 +95,7 @@ func (d *document) write(t *testing.T) []byte {
 	d.line(0, "openapi: 3.1.0")
 	d.line(0, "info:")
 	d.line(1, "title: The admin API of Chancery")
-	d.line(1, "version: %s", adminapi.Version)
+	d.line(1, "version: %s", api.Version)
 	d.line(1, "description: Who is connected, what each client has, and what is wrong. See docs/admin-api.md.")
 	d.line(0, "security: [{}, {token: []}]")
 	d.line(0, "paths:")
@@ -113,7 +113,7 @@ func (d *document) write(t *testing.T) []byte {
 			d.line(3, "requestBody:")
 			in := "application/json"
 			switch rt.in.(type) {
-			case adminapi.EndpointLine, adminapi.RevisionLine:
+			case api.EndpointLine, api.RevisionLine:
 				in = linesOfJSON
 			}
 			d.line(4, "content: {%s: {schema: %s}}", in, d.schema(reflect.TypeOf(rt.in)))
@@ -123,15 +123,15 @@ func (d *document) write(t *testing.T) []byte {
 		switch out := rt.out.(type) {
 		case string:
 			content = out
-		case adminapi.Event:
+		case api.Event:
 			content, schema = "text/event-stream", d.schema(reflect.TypeOf(out))
-		case adminapi.EndpointLines, adminapi.RevisionLine:
+		case api.EndpointLines, api.RevisionLine:
 			content, schema = linesOfJSON, d.schema(reflect.TypeOf(out))
 		default:
 			schema = d.schema(reflect.TypeOf(out))
 		}
 		d.line(4, `"200": {description: the answer, content: {%s: {schema: %s}}}`, content, schema)
-		d.line(4, `default: {description: why there is none, content: {application/json: {schema: %s}}}`, d.schema(reflect.TypeFor[adminapi.Error]()))
+		d.line(4, `default: {description: why there is none, content: {application/json: {schema: %s}}}`, d.schema(reflect.TypeFor[api.Error]()))
 	}
 	d.line(0, "components:")
 	d.line(1, "securitySchemes:")
@@ -189,7 +189,7 @@ func (d *document) schema(t reflect.Type) string {
 		return "{type: string, format: date-time}"
 	case t.PkgPath() == "encoding/json":
 		return "{}"
-	case t == reflect.TypeFor[adminapi.State]() || t.Kind() == reflect.Struct:
+	case t == reflect.TypeFor[api.State]() || t.Kind() == reflect.Struct:
 		d.types[t.Name()] = t
 		return `{$ref: "#/components/schemas/` + t.Name() + `"}`
 	}
@@ -270,7 +270,7 @@ func comments(t *testing.T) apiComments {
 	c := apiComments{types: map[string]string{}, fields: map[string]string{}}
 	var decls []ast.Decl
 	for _, file := range []string{"api.go", "revisions.go", "rollouts.go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), "../adminapi/"+file, nil, parser.ParseComments)
+		f, err := parser.ParseFile(token.NewFileSet(), "api/"+file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}

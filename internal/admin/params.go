@@ -1,6 +1,6 @@
 package admin
 
-import "github.com/chancery-xds/chancery/internal/adminapi"
+import "github.com/chancery-xds/chancery/internal/admin/api"
 
 // A param is a parameter of a query.
 type param struct {
@@ -64,7 +64,7 @@ var listParams = []param{paramGroup,
 	paramLimit}
 
 // states are those of clients.
-var states = []adminapi.State{adminapi.Nacked, adminapi.Stale, adminapi.Waiting, adminapi.Sent, adminapi.NotSent, adminapi.Synced, adminapi.Idle}
+var states = []api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle}
 
 // kinds are those of events.
 var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}

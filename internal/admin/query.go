@@ -17,8 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -135,10 +135,10 @@ func (q *query) typ(name string) *xds.Type {
 	return t
 }
 
-func (q *query) filter() status.Filter {
-	f := status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
+func (q *query) filter() clients.Filter {
+	f := clients.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
 	for _, v := range q.values["state"] {
-		s := adminapi.State(strings.ToUpper(v))
+		s := api.State(strings.ToUpper(v))
 		if !slices.Contains(states, s) {
 			names := make([]string, 0, len(states))
 			for _, s := range states {

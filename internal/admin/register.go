@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/endpoints"
-	"github.com/chancery-xds/chancery/internal/encoded"
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/panics"
+	"github.com/chancery-xds/chancery/internal/protoscan"
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
@@ -38,7 +38,7 @@ const (
 // into memory, however slowly it is done.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	var err error
-	if p := guard.Do(func() { err = s.registerMessages(w, r) }); p != nil {
+	if p := panics.Do(func() { err = s.registerMessages(w, r) }); p != nil {
 		p.Log(s.log(), "gRPC "+r.URL.Path)
 		panic(http.ErrAbortHandler) // something may be written already
 	}
@@ -160,7 +160,7 @@ func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	if depth == maxDepth {
 		return n
 	}
-	for part, err := range encoded.Fields(b) {
+	for part, err := range protoscan.Fields(b) {
 		if err != nil || n > maxParts {
 			break
 		}

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/chancery-xds/chancery/endpoints"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 

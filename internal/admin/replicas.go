@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // What other servers may say, and how much of it is told. None of it is trusted: one that lies tells lies of its own clients.
@@ -61,19 +61,19 @@ func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) f
 
 // A survey is what all servers say.
 type survey struct {
-	replicas []adminapi.Replica
+	replicas []api.Replica
 	unsure   string
 }
 
 // survey asks the others what they answer to a request, with what set changes of its query (nil: nothing), and this server itself, as one of few who
 // enter the doors: here tells what it knows, and is called before read is with what another says.
-func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *adminapi.Replica) error, read func(of *adminapi.Replica, body []byte) error) (survey, error) {
+func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *api.Replica) error, read func(of *api.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
 	if set != nil {
 		set(query)
 	}
-	me := adminapi.Replica{ID: s.About.ID, Host: s.About.Host, Version: s.About.Version, Since: s.About.Since, Asked: true}
+	me := api.Replica{ID: s.About.ID, Host: s.About.Host, Version: s.About.Version, Since: s.About.Since, Asked: true}
 	served(&me, new(s.Config()))
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -83,13 +83,13 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		var unsure error
-		of.replicas, unsure = s.Replicas.Ask(ctx, r.URL.EscapedPath(), query, size, func(x *adminapi.Replica, body []byte) {
+		of.replicas, unsure = s.Replicas.Ask(ctx, r.URL.EscapedPath(), query, size, func(x *api.Replica, body []byte) {
 			<-known
 			if failed != nil {
 				return
 			}
 			err := errOther
-			if p := guard.Do(func() { err = read(x, body) }); p != nil {
+			if p := panics.Do(func() { err = read(x, body) }); p != nil {
 				p.Log(s.log(), "admin API, of what another server says")
 			}
 			if err != nil {
@@ -118,7 +118,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 }
 
 // served notes what a server serves.
-func served(of *adminapi.Replica, c *adminapi.Config) {
+func served(of *api.Replica, c *api.Config) {
 	if c.Store != nil {
 		of.Revision, of.Trouble = cut(c.Store.Revision), cut(c.Store.Error)
 		of.StoreRevision = of.Revision
@@ -134,21 +134,21 @@ func served(of *adminapi.Replica, c *adminapi.Config) {
 }
 
 func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
-	f := status.Filter{Group: queryOf(r).text("group")}
+	f := clients.Filter{Group: queryOf(r).text("group")}
 	if err := s.knownGroup(f.Group); err != nil {
 		return err
 	}
-	var st adminapi.Status
-	all, err := s.survey(r, &s.making, statusSize, nil, func(me *adminapi.Replica) error {
+	var st api.Status
+	all, err := s.survey(r, &s.making, statusSize, nil, func(me *api.Replica) error {
 		st = s.statusNow(r.Context(), f)
 		me.Clients = new(sane(st.Clients))
 		return nil
-	}, func(of *adminapi.Replica, body []byte) error { return addStatus(&st, f.Group, of, body) })
+	}, func(of *api.Replica, body []byte) error { return addStatus(&st, f.Group, of, body) })
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(st.Refusals, func(a, b adminapi.Refusal) int { return cmp.Compare(b.Clients, a.Clients) })
-	slices.SortStableFunc(st.TurnedAway, func(a, b adminapi.TurnedAway) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(st.Refusals, func(a, b api.Refusal) int { return cmp.Compare(b.Clients, a.Clients) })
+	slices.SortStableFunc(st.TurnedAway, func(a, b api.TurnedAway) int { return b.At.Compare(a.At) })
 	st.Refusals, st.Troubles, st.TurnedAway = few(st.Refusals, maxTold), few(st.Troubles, maxTold), few(st.TurnedAway, maxTold)
 	st.Replicas, st.Unsure = all.replicas, all.unsure
 	answer(w, http.StatusOK, st)
@@ -156,16 +156,16 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 }
 
 // addStatus adds to a status what another server says of its clients; a server that has no such group has none, and each has a status.
-func addStatus(st *adminapi.Status, group string, of *adminapi.Replica, body []byte) error {
+func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error {
 	if body == nil {
 		if group == "" {
 			return errOther
 		}
-		of.Clients = new(sane(adminapi.Counts{}))
+		of.Clients = new(sane(api.Counts{}))
 		return nil
 	}
-	var is adminapi.Status
-	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindStatus {
+	var is api.Status
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != api.KindStatus {
 		return errOther
 	}
 	of.Clients = new(sane(is.Clients))
@@ -176,25 +176,25 @@ func addStatus(st *adminapi.Status, group string, of *adminapi.Replica, body []b
 	}
 	st.Refusals = addRefusals(st.Refusals, is.Refusals)
 	for _, x := range few(is.Troubles, maxTold) {
-		st.Troubles = append(st.Troubles, adminapi.Trouble{Code: cut(x.Code), Node: cut(x.Node), Type: cut(x.Type), Since: x.Since, Text: cut(x.Text)})
+		st.Troubles = append(st.Troubles, api.Trouble{Code: cut(x.Code), Node: cut(x.Node), Type: cut(x.Type), Since: x.Since, Text: cut(x.Text)})
 	}
 	for _, x := range few(is.TurnedAway, maxTold) {
-		st.TurnedAway = append(st.TurnedAway, adminapi.TurnedAway{Kind: cut(x.Kind), Node: cut(x.Node), From: cut(x.From), Text: cut(x.Text), Times: x.Times, Since: x.Since, At: x.At})
+		st.TurnedAway = append(st.TurnedAway, api.TurnedAway{Kind: cut(x.Kind), Node: cut(x.Node), From: cut(x.From), Text: cut(x.Text), Times: x.Times, Since: x.Since, At: x.At})
 	}
 	return nil
 }
 
 // addRefusals counts the clients of another server that refuse something with those here that do for the same reason.
-func addRefusals(all, more []adminapi.Refusal) []adminapi.Refusal {
+func addRefusals(all, more []api.Refusal) []api.Refusal {
 	for _, r := range few(more, maxTold) {
 		all = addRefusal(all, r)
 	}
 	return all
 }
 
-func addRefusal(all []adminapi.Refusal, r adminapi.Refusal) []adminapi.Refusal {
+func addRefusal(all []api.Refusal, r api.Refusal) []api.Refusal {
 	r.Error, r.Type, r.Clients = cut(r.Error), cut(r.Type), counted(r.Clients)
-	i := slices.IndexFunc(all, func(x adminapi.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
+	i := slices.IndexFunc(all, func(x api.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
 	if i < 0 {
 		if len(all) < 10*maxTold {
 			r.Nodes, r.Resources = cutAll(r.Nodes, named), cutResources(r.Resources)
@@ -212,17 +212,17 @@ func addRefusal(all []adminapi.Refusal, r adminapi.Refusal) []adminapi.Refusal {
 	return all
 }
 
-func cutResources(all []adminapi.Resource) []adminapi.Resource {
-	some := make([]adminapi.Resource, 0, named)
+func cutResources(all []api.Resource) []api.Resource {
+	some := make([]api.Resource, 0, named)
 	for _, r := range few(all, named) {
-		some = append(some, adminapi.Resource{Type: cut(r.Type), Name: cut(r.Name), Place: cut(r.Place), Reason: cut(r.Reason)})
+		some = append(some, api.Resource{Type: cut(r.Type), Name: cut(r.Name), Place: cut(r.Place), Reason: cut(r.Reason)})
 	}
 	return some
 }
 
 // sane are counts that can be: of states that there are, and none below 0.
-func sane(c adminapi.Counts) adminapi.Counts {
-	is := adminapi.Counts{Connected: counted(c.Connected), By: map[adminapi.State]int{}}
+func sane(c api.Counts) api.Counts {
+	is := api.Counts{Connected: counted(c.Connected), By: map[api.State]int{}}
 	for _, state := range states {
 		if n := counted(c.By[state]); n > 0 {
 			is.By[state] = n
@@ -256,38 +256,38 @@ func (s *Server) clientsOfAll(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	return s.listOfAll(w, r, f.Limit, func() (adminapi.ClientList, error) { return s.clientsNow(r.Context(), f) })
+	return s.listOfAll(w, r, f.Limit, func() (api.ClientList, error) { return s.clientsNow(r.Context(), f) })
 }
 
 func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 	node := r.PathValue("node")
-	return s.listOfAll(w, r, 0, func() (adminapi.ClientList, error) {
+	return s.listOfAll(w, r, 0, func() (api.ClientList, error) {
 		return s.clientNow(r.Context(), node, s.Tracker.Client(node)), nil
 	})
 }
 
 // listOfAll answers with the clients of all servers, the worst first; of most if that is not 0.
-func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (adminapi.ClientList, error)) error {
-	var list adminapi.ClientList
+func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (api.ClientList, error)) error {
+	var list api.ClientList
 	var set func(url.Values)
 	if most > 0 {
 		set = func(query url.Values) { query.Set(paramLimit.name, strconv.Itoa(min(most, listItems))) }
 	}
-	all, err := s.survey(r, &s.heavy, listSize, set, func(me *adminapi.Replica) (err error) {
+	all, err := s.survey(r, &s.heavy, listSize, set, func(me *api.Replica) (err error) {
 		list, err = here()
 		for i := range list.Items {
 			list.Items[i].Replica = me.ID
 		}
 		return err
-	}, func(of *adminapi.Replica, body []byte) error { return addClients(&list, of, body) })
+	}, func(of *api.Replica, body []byte) error { return addClients(&list, of, body) })
 	if err != nil {
 		return err
 	}
-	silent := func(r adminapi.Replica) bool { return r.Error != "" } // the node may be there
+	silent := func(r api.Replica) bool { return r.Error != "" } // the node may be there
 	if most == 0 && len(list.Items) == 0 && all.unsure == "" && !slices.ContainsFunc(all.replicas, silent) {
 		return s.unknownNode(r.PathValue("node"))
 	}
-	slices.SortStableFunc(list.Items, func(a, b adminapi.Client) int {
+	slices.SortStableFunc(list.Items, func(a, b api.Client) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Node, b.Node))
 	})
 	if most > 0 {
@@ -299,7 +299,7 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 }
 
 // rank is how bad a client stands; those that have left are last.
-func rank(c adminapi.Client) int {
+func rank(c api.Client) int {
 	if c.Left != nil {
 		return len(states)
 	}
@@ -307,7 +307,7 @@ func rank(c adminapi.Client) int {
 }
 
 // addClients adds those of another server to a list. They are read one by one: much may be made of few bytes.
-func addClients(list *adminapi.ClientList, of *adminapi.Replica, body []byte) error {
+func addClients(list *api.ClientList, of *api.Replica, body []byte) error {
 	if body == nil { // no such node, or group
 		return nil
 	}
@@ -315,7 +315,7 @@ func addClients(list *adminapi.ClientList, of *adminapi.Replica, body []byte) er
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return errOther
 	}
-	var all []adminapi.Client
+	var all []api.Client
 	total, hidden := 0, 0
 	for d.More() {
 		name, err := d.Token()
@@ -341,7 +341,7 @@ func addClients(list *adminapi.ClientList, of *adminapi.Replica, body []byte) er
 	return nil
 }
 
-func readClients(d *json.Decoder, replica string) (all []adminapi.Client, err error) {
+func readClients(d *json.Decoder, replica string) (all []api.Client, err error) {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return nil, errOther
 	}
@@ -350,7 +350,7 @@ func readClients(d *json.Decoder, replica string) (all []adminapi.Client, err er
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		var c adminapi.Client
+		var c api.Client
 		if len(raw) > clientSize || len(all) == listItems || json.Unmarshal(raw, &c) != nil || len(c.Types) > 2*maxTold {
 			return nil, errOther
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Others are servers that say what they say.
@@ -22,13 +22,13 @@ type others struct {
 	size int64
 }
 
-func (o *others) Ask(_ context.Context, path string, query url.Values, size int64, read func(*adminapi.Replica, []byte)) (all []adminapi.Replica, unsure error) {
+func (o *others) Ask(_ context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) (all []api.Replica, unsure error) {
 	o.path, o.size = path+"?"+query.Encode(), size
 	if query.Has("replicas") {
 		o.t.Error("others are asked to ask others")
 	}
 	for _, id := range []string{"a", "b"} {
-		r := adminapi.Replica{ID: id, Revision: "r9", StoreRevision: "r9"}
+		r := api.Replica{ID: id, Revision: "r9", StoreRevision: "r9"}
 		switch body := o.says[id]; body {
 		case "":
 			r.Error = "no answer within 1s"
@@ -54,7 +54,7 @@ func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 	r.Host = "localhost"
 	s.Handler(loopback).ServeHTTP(w, r)
-	if id := w.Header().Get(adminapi.ReplicaHeader); id != "me" {
+	if id := w.Header().Get(api.ReplicaHeader); id != "me" {
 		t.Errorf("%s: the answer is of %q", path, id)
 	}
 	_ = json.Unmarshal(w.Body.Bytes(), &answer)
@@ -68,7 +68,7 @@ func TestStatusOfAll(t *testing.T) {
 		"clients": {"connected": 5, "by": {"SYNCED": 3, "NACKED": 2, "MADE_UP": 9, "SENT": -4}},
 		"refusals": [{"type": "CDS", "error": "no", "clients": 2, "nodes": ["x"], "since": "` + at + `"}, {"type": "LDS", "error": "other", "clients": 7}],
 		"troubles": [{"code": "flaps", "text": "t"}], "turned_away": [{"kind": "denied"}]}`}}
-	st, code := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1&group=edge")
+	st, code := asks[api.Status](t, o, "/api/v1/status?replicas=1&group=edge")
 	if code != http.StatusOK || o.path != "/api/v1/status?group=edge" {
 		t.Error(code, o.path)
 	}
@@ -85,20 +85,20 @@ func TestStatusOfAll(t *testing.T) {
 	// Who has not the group has no clients of it; who has no status is none of the servers.
 	o.says["b"] = "404"
 	for group, none := range map[string]bool{"": false, "&group=edge": true} {
-		st, _ := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1"+group)
+		st, _ := asks[api.Status](t, o, "/api/v1/status?replicas=1"+group)
 		if b := st.Replicas[2]; (b.Error == "") != none || (b.Clients != nil) != none {
 			t.Errorf("%q: %+v", group, b)
 		}
 	}
 	// Without a store there is nobody to ask, and without the parameter nobody is asked.
-	if st, code := asks[adminapi.Status](t, nil, "/api/v1/status?replicas=1"); code != http.StatusOK || st.Replicas != nil || st.Clients.Connected != 2 {
+	if st, code := asks[api.Status](t, nil, "/api/v1/status?replicas=1"); code != http.StatusOK || st.Replicas != nil || st.Clients.Connected != 2 {
 		t.Error(code, st)
 	}
 	o.path = ""
-	if st, code := asks[adminapi.Status](t, o, "/api/v1/status"); code != http.StatusOK || st.Replicas != nil || o.path != "" {
+	if st, code := asks[api.Status](t, o, "/api/v1/status"); code != http.StatusOK || st.Replicas != nil || o.path != "" {
 		t.Error(code, st, o.path)
 	}
-	if _, code := asks[adminapi.Status](t, o, "/api/v1/status?replicas=1&group=none"); code != http.StatusNotFound || o.path != "" {
+	if _, code := asks[api.Status](t, o, "/api/v1/status?replicas=1&group=none"); code != http.StatusNotFound || o.path != "" {
 		t.Error(code, o.path)
 	}
 }
@@ -108,7 +108,7 @@ func TestClientsOfAll(t *testing.T) {
 		"a": `{"apiVersion": "v1", "total": 9, "hidden": 1, "items": [{"node": "a-1", "state": "SYNCED", "replica": "lies"}, {"node": "a-2", "state": "STALE"}], "later": {"x": [1]}}`,
 		"b": "404",
 	}}
-	list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients?replicas=1&all=1&limit=3")
+	list, code := asks[api.ClientList](t, o, "/api/v1/clients?replicas=1&all=1&limit=3")
 	var got []string
 	for _, c := range list.Items {
 		got = append(got, c.Node+"@"+c.Replica)
@@ -116,16 +116,16 @@ func TestClientsOfAll(t *testing.T) {
 	if code != http.StatusOK || list.Total != 11 || fmt.Sprint(got) != "[edge/1@me a-2@a a-1@a]" || len(list.Replicas) != 3 || o.path != "/api/v1/clients?all=1&limit=3" {
 		t.Error(code, list.Total, got, o.path)
 	}
-	if list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/edge%2F1?replicas=1"); code != http.StatusOK || len(list.Items) != 3 || o.path != "/api/v1/clients/edge%2F1?" {
+	if list, code := asks[api.ClientList](t, o, "/api/v1/clients/edge%2F1?replicas=1"); code != http.StatusOK || len(list.Items) != 3 || o.path != "/api/v1/clients/edge%2F1?" {
 		t.Error(code, list, o.path)
 	}
 	o.says["a"] = "404"
-	if _, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
+	if _, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
 		t.Error(code)
 	}
 	// Nobody knows of a node whose server may be the one that does not answer.
 	delete(o.says, "b")
-	if list, code := asks[adminapi.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusOK || list.Items == nil || len(list.Items) > 0 || list.Replicas[2].Error == "" {
+	if list, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusOK || list.Items == nil || len(list.Items) > 0 || list.Replicas[2].Error == "" {
 		t.Error(code, list)
 	}
 }
@@ -150,7 +150,7 @@ func TestHostileReplicas(t *testing.T) {
 			if code != http.StatusOK || len(answer) > 1<<16 || !strings.Contains(string(answer), `"id":"b"`) {
 				t.Errorf("%s of %.60s: %d, %d bytes", path, body, code, len(answer))
 			}
-			var of struct{ Clients adminapi.Counts }
+			var of struct{ Clients api.Counts }
 			if err := json.Unmarshal(answer, &of); err != nil || of.Clients.Connected < 0 || of.Clients.Connected > 2*maxCounted {
 				t.Errorf("%s of %.60s: %v %+v", path, body, err, of)
 			}
@@ -174,17 +174,17 @@ func TestWaitOfAll(t *testing.T) {
 		{`{"kind": "WaitResult", "served": true, "clients": {"connected": 2}, "pending": ["x"]}`, there, false},
 	} {
 		o := &others{t: t, says: map[string]string{"a": tt.a, "b": tt.b}}
-		r, code := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1&timeout=1m")
+		r, code := asks[api.WaitResult](t, o, "/api/v1/wait?replicas=1&timeout=1m")
 		if code != http.StatusOK || r.Done != tt.done || len(r.Replicas) != 3 || !r.Replicas[0].Served || o.path != "/api/v1/wait?timeout=600ms" {
 			t.Errorf("%s and %s: %d %+v %s", tt.a, tt.b, code, r, o.path)
 		}
 	}
 	o := &others{t: t, says: map[string]string{"a": there, "b": `{"kind": "WaitResult", "store_revision": "r10", "rejected": {"errors": ["e"]}, "refusals": [{"type": "CDS", "error": "no", "clients": 1}]}`}}
-	if r, _ := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1"); r.Done || r.Rejected == nil || len(r.Refusals) != 1 || r.Replicas[1].StoreRevision != r.Replicas[1].Revision || r.Replicas[2].StoreRevision != "r10" || r.Replicas[2].Revision != "r10" {
+	if r, _ := asks[api.WaitResult](t, o, "/api/v1/wait?replicas=1"); r.Done || r.Rejected == nil || len(r.Refusals) != 1 || r.Replicas[1].StoreRevision != r.Replicas[1].Revision || r.Replicas[2].StoreRevision != "r10" || r.Replicas[2].Revision != "r10" {
 		t.Errorf("%+v", r)
 	}
 	for _, bad := range []string{"stored=x", "stored=r0", "revision=3", "timeout=x"} {
-		if _, code := asks[adminapi.WaitResult](t, o, "/api/v1/wait?replicas=1&"+bad); code != http.StatusBadRequest {
+		if _, code := asks[api.WaitResult](t, o, "/api/v1/wait?replicas=1&"+bad); code != http.StatusBadRequest {
 			t.Error(bad, code)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/ledger"
-	"github.com/chancery-xds/chancery/revisions"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -70,7 +70,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if t != nil {
 		url = t.URL
 	}
-	h, err := ledger.History(r.Context(), s.Revisions.Repo, url, name, limit)
+	h, err := revisionapi.History(r.Context(), s.Revisions.Repo, url, name, limit)
 	if err != nil {
 		return ofRepository(err)
 	}
@@ -110,7 +110,7 @@ func (s *Server) revision(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return ofRepository(err)
 	}
-	answer(w, http.StatusOK, adminapi.History{APIVersion: adminapi.Version, Kind: adminapi.KindHistory, Items: []adminapi.Revision{ledger.Revision(*rev)}})
+	answer(w, http.StatusOK, api.History{APIVersion: api.Version, Kind: api.KindHistory, Items: []api.Revision{revisionapi.Revision(*rev)}})
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (s *Server) blame(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b, err := ledger.Blame(r.Context(), s.Revisions.Repo, t.URL, r.PathValue("name"))
+	b, err := revisionapi.Blame(r.Context(), s.Revisions.Repo, t.URL, r.PathValue("name"))
 	if err != nil {
 		return ofRepository(err)
 	}
@@ -148,21 +148,21 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, err := ledger.At(r.Context(), s.Revisions.Repo, n)
+	at, err := revisionapi.At(r.Context(), s.Revisions.Repo, n)
 	if err != nil {
 		return ofRepository(err)
 	}
 	headers(w, linesOfJSON)
 	out := json.NewEncoder(&slowly{w, http.NewResponseController(w)})
 	out.SetEscapeHTML(false)
-	rev := ledger.Revision(at.Revision)
-	err = out.Encode(adminapi.RevisionLine{Revision: &rev})
+	rev := revisionapi.Revision(at.Revision)
+	err = out.Encode(api.RevisionLine{Revision: &rev})
 	for it := range at.All {
 		if err != nil {
 			break // the connection has ended, which who reads knows: there is no last chunk
 		}
-		l := ledger.Shown(it, s.Revisions.Show)
-		err = out.Encode(adminapi.RevisionLine{Item: &l})
+		l := revisionapi.Shown(it, s.Revisions.Show)
+		err = out.Encode(api.RevisionLine{Item: &l})
 	}
 	return nil
 }
@@ -180,14 +180,14 @@ func (o *slowly) Write(b []byte) (int, error) {
 
 // ofRepository is an error of a repository as an answer.
 func ofRepository(err error) error {
-	if p, is := errors.AsType[*ledger.Problem](err); is {
+	if p, is := errors.AsType[*revisionapi.Problem](err); is {
 		code := http.StatusBadRequest
 		switch {
 		case errors.Is(p, revisions.ErrNotFound):
 			code = http.StatusNotFound
 		case errors.Is(p, revisions.ErrConflict):
 			code = http.StatusConflict
-		case errors.Is(p, ledger.ErrCannot):
+		case errors.Is(p, revisionapi.ErrCannot):
 			code = http.StatusUnprocessableEntity
 		}
 		return &problem{code: code, field: p.Field, message: p.Text, hint: p.Hint}
@@ -262,7 +262,7 @@ func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message
 	if err == nil {
 		err = check(*message, *author)
 	}
-	*author = ledger.Claimed(who, *author)
+	*author = revisionapi.Claimed(who, *author)
 	return err
 }
 
@@ -282,7 +282,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers have one
 	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
-	req, items, err := readCommit(w, in, adminapi.MaxCommit)
+	req, items, err := readCommit(w, in, api.MaxCommit)
 	if in.stalled {
 		return errStalled
 	}
@@ -290,8 +290,8 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	_ = control.SetReadDeadline(in.since.Add(commitTime)) // a connection that ends means that nobody waits for the commit
-	who = ledger.Claimed(who, req.Author)
-	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
+	who = revisionapi.Claimed(who, req.Author)
+	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
 	return s.changed(w, "commit", who, req.Message, c, err)
 }
 
@@ -305,10 +305,10 @@ func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 }
 
 // readCommit reads the lines of a commit, of so many bytes at most.
-func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.CommitRequest, []*revisions.Item, error) {
+func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitRequest, []*revisions.Item, error) {
 	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()
-	var first adminapi.RevisionLine
+	var first api.RevisionLine
 	if err := d.Decode(&first); err != nil {
 		return nil, nil, unread(err, most)
 	}
@@ -319,7 +319,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.Comm
 	if err := checkNote(req.Message, req.Author, req.Source); err != nil {
 		return nil, nil, err
 	}
-	if err := ledger.Forged(req.Source); err != nil {
+	if err := revisionapi.Forged(req.Source); err != nil {
 		return nil, nil, wrong("commit.source", err.Error(), "")
 	}
 	if req.IfHead != "" {
@@ -331,14 +331,14 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.Comm
 	have := map[revisions.Key]bool{}
 	p := &mistakes{problem: problem{http.StatusBadRequest, "item", "there are items that cannot be committed", ""}}
 	for d.More() {
-		var l adminapi.RevisionLine
+		var l api.RevisionLine
 		if err := d.Decode(&l); err != nil {
 			return nil, nil, unread(err, most)
 		}
 		if l.Item == nil || l.Commit != nil || l.Revision != nil {
 			return nil, nil, wrong("item", "each line but the first must have one", "")
 		}
-		it, err := ledger.Item(*l.Item)
+		it, err := revisionapi.Item(*l.Item)
 		if err == nil && l.Item.Redacted {
 			err = errors.New("it is without what may not be shown, and cannot be committed")
 		}
@@ -349,7 +349,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*adminapi.Comm
 			err = errors.New(it.Key().String() + " is there twice")
 		}
 		if err != nil {
-			p.all = append(p.all, ledger.Place(*l.Item)+": "+err.Error())
+			p.all = append(p.all, revisionapi.Place(*l.Item)+": "+err.Error())
 			if len(p.all) == mistakesMost {
 				break
 			}
@@ -393,7 +393,7 @@ func checkTexts(message string, others ...string) error {
 }
 
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
-	var in adminapi.NoteRequest
+	var in api.NoteRequest
 	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
@@ -404,7 +404,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	if n == 0 {
 		return wrong("rev", "must be a number: the newest is served already", "")
 	}
-	c, err := (&ledger.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
+	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
 	return s.changed(w, "commit", in.Author, in.Message, c, err)
 }
 

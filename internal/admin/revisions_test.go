@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -157,7 +157,7 @@ func TestHostile(t *testing.T) {
 	text := strings.Repeat("x", 10_000)
 	began := time.Now()
 	for range 2000 {
-		f.happens(adminapi.Event{Kind: "ack", Text: text})
+		f.happens(api.Event{Kind: "ack", Text: text})
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("who tells of events waited %v", took)
@@ -200,7 +200,7 @@ func TestTogether(t *testing.T) {
 		}
 	}
 	for range 100 {
-		f.happens(adminapi.Event{Kind: "ack"})
+		f.happens(api.Event{Kind: "ack"})
 	}
 	all.Wait()
 }
@@ -240,7 +240,7 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("%d readers after 5 minutes", len(s.readers.other))
 		}
 		for range 30 {
-			f.happens(adminapi.Event{Kind: "ack", Text: strings.Repeat("x", 10_000)})
+			f.happens(api.Event{Kind: "ack", Text: strings.Repeat("x", 10_000)})
 			time.Sleep(2 * time.Second)
 		}
 		if len(s.readers.other) != 1 {

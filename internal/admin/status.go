@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 // maxRejected is how many rejected groups are told.
@@ -16,7 +16,7 @@ const maxRejected = 100
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	f := status.Filter{Group: q.text("group")}
+	f := clients.Filter{Group: q.text("group")}
 	if q.err != nil {
 		return q.err
 	}
@@ -28,8 +28,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 }
 
 // statusNow is that of this server.
-func (s *Server) statusNow(ctx context.Context, f status.Filter) adminapi.Status {
-	st := adminapi.Status{APIVersion: adminapi.Version, Kind: adminapi.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
+func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
+	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
 	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(st.Troubles)
@@ -43,7 +43,7 @@ func (s *Server) statusNow(ctx context.Context, f status.Filter) adminapi.Status
 
 // knownGroup returns an error if there is no group of a name; "" is none in particular.
 func (s *Server) knownGroup(name string) error {
-	if name == "" || slices.ContainsFunc(s.Groups(), func(g adminapi.Group) bool { return g.Name == name }) {
+	if name == "" || slices.ContainsFunc(s.Groups(), func(g api.Group) bool { return g.Name == name }) {
 		return nil
 	}
 	return s.unknownGroup(name)
@@ -63,17 +63,17 @@ func (s *Server) unknownGroup(name string) *problem {
 }
 
 // counts have a map, which is {} if there is nothing to count.
-func counts(c adminapi.Counts) adminapi.Counts {
+func counts(c api.Counts) api.Counts {
 	if c.By == nil {
-		c.By = map[adminapi.State]int{}
+		c.By = map[api.State]int{}
 	}
 	return c
 }
 
 // blamed returns refusals with the resources at fault, as far as these are found soon.
-func (s *Server) blamed(ctx context.Context, all []adminapi.Refusal) []adminapi.Refusal {
+func (s *Server) blamed(ctx context.Context, all []api.Refusal) []api.Refusal {
 	if len(all) == 0 {
-		return []adminapi.Refusal{}
+		return []api.Refusal{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
@@ -84,8 +84,8 @@ func (s *Server) refusals(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	_, all, _ := s.Tracker.SummaryOf(status.Filter{})
-	answer(w, http.StatusOK, adminapi.RefusalList{APIVersion: adminapi.Version, Kind: adminapi.KindRefusalList, Items: s.blamed(r.Context(), all)})
+	_, all, _ := s.Tracker.SummaryOf(clients.Filter{})
+	answer(w, http.StatusOK, api.RefusalList{APIVersion: api.Version, Kind: api.KindRefusalList, Items: s.blamed(r.Context(), all)})
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	by := s.Tracker.GroupCounts()
-	list := adminapi.GroupList{APIVersion: adminapi.Version, Kind: adminapi.KindGroupList, Items: some(s.Groups())}
+	list := api.GroupList{APIVersion: api.Version, Kind: api.KindGroupList, Items: some(s.Groups())}
 	for i, g := range list.Items {
 		list.Items[i].Clients = counts(by[g.Name])
 	}
@@ -107,7 +107,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	v := s.Version
-	v.APIVersion, v.Kind, v.Server = adminapi.Version, adminapi.KindVersion, s.About
+	v.APIVersion, v.Kind, v.Server = api.Version, api.KindVersion, s.About
 	answer(w, http.StatusOK, v)
 	return nil
 }

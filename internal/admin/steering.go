@@ -4,21 +4,21 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // A Steering says which revision is served of a group of the store: freezes and rollouts. The author of a request is one who is known. What
 // cannot be done as it is asked for is a [ledger.Problem]; other errors are those of the store.
 type Steering interface {
-	Freeze(ctx context.Context, group string, req adminapi.FreezeRequest) (*adminapi.Freeze, error)
-	Unfreeze(ctx context.Context, group string, note adminapi.NoteRequest) (*adminapi.Freeze, error)
-	Rollouts(ctx context.Context, id string) (*adminapi.RolloutList, error) // "": all that are remembered
-	StartRollout(ctx context.Context, req adminapi.RolloutRequest) (*adminapi.RolloutList, error)
-	ChangeRollout(ctx context.Context, id, change string, note adminapi.NoteRequest) (*adminapi.RolloutList, error)
+	Freeze(ctx context.Context, group string, req api.FreezeRequest) (*api.Freeze, error)
+	Unfreeze(ctx context.Context, group string, note api.NoteRequest) (*api.Freeze, error)
+	Rollouts(ctx context.Context, id string) (*api.RolloutList, error) // "": all that are remembered
+	StartRollout(ctx context.Context, req api.RolloutRequest) (*api.RolloutList, error)
+	ChangeRollout(ctx context.Context, id, change string, note api.NoteRequest) (*api.RolloutList, error)
 }
 
 func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
-	var in adminapi.FreezeRequest
+	var in api.FreezeRequest
 	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
-	var in adminapi.NoteRequest
+	var in api.NoteRequest
 	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkTexts); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
-	var in adminapi.RolloutRequest
+	var in api.RolloutRequest
 	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 		check = checkNote
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		var in adminapi.NoteRequest
+		var in api.NoteRequest
 		if err := s.asksFor(w, r, &in, &in.Message, &in.Author, check); err != nil {
 			return err
 		}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/rollout"
-	"github.com/chancery-xds/chancery/revisions"
-	"github.com/chancery-xds/chancery/revisions/file"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
 // steering returns a server of a store in a directory, which has r1 and r2, and where what it tells of changes is noted.
@@ -93,7 +93,7 @@ func TestRollouts(t *testing.T) {
 	} {
 		withToken(t, h, q)
 	}
-	var list adminapi.RolloutList
+	var list api.RolloutList
 	if err := json.Unmarshal(ask(h, "GET /api/v1/rollouts", "", "Authorization", "Bearer secret").Body.Bytes(), &list); err != nil || len(list.Items) != 1 {
 		t.Fatal(list, err)
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -56,7 +56,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 }
 
 // waited waits for a time at most.
-func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) adminapi.WaitResult {
+func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.WaitResult {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	result := a.result(a.run(ctx))
@@ -69,7 +69,7 @@ func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) admi
 // waiter reads what a request wants to wait for, and how long.
 func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	q := queryOf(r)
-	a := waiting{s: s, asked: status.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
+	a := waiting{s: s, asked: clients.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
 	timeout := q.duration("timeout", 30*time.Second, maxWait)
 	if f := q.text("for"); f != "" && f != "synced" {
 		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
@@ -87,7 +87,7 @@ func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 // waiting is one who waits.
 type waiting struct {
 	s        *Server
-	asked    status.Filter
+	asked    clients.Filter
 	revision uint64
 	stored   uint64 // the revision of the store; 0: any
 	patient  bool   // with what is refused
@@ -95,7 +95,7 @@ type waiting struct {
 	served   uint64                   // the revision
 	of       string                   // the same of the store
 	reached  bool                     // what is to be served is
-	rejected *adminapi.Rejected       // the last load; nil: it was taken, or does not matter
+	rejected *api.Rejected            // the last load; nil: it was taken, or does not matter
 	stands   map[*server.Stream]Stand // of those that were asked since revision was there
 }
 
@@ -161,7 +161,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 		at.Go(func() {
 			for _, st := range some {
 				stand := Pending
-				if p := guard.Do(func() { stand = a.s.settles(ctx, st, a.asked.Type) }); p != nil {
+				if p := panics.Do(func() { stand = a.s.settles(ctx, st, a.asked.Type) }); p != nil {
 					p.Log(a.s.log(), "admin API wait")
 				}
 				mu.Lock()
@@ -183,8 +183,8 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 
 // rejectedGroup returns the rejected load of a group that is alone with its errors, if it is asked about or one
 // of the clients has it.
-func (a *waiting) rejectedGroup() *adminapi.Rejected {
-	var all []adminapi.Group
+func (a *waiting) rejectedGroup() *api.Rejected {
+	var all []api.Group
 	for _, g := range a.s.Groups() {
 		if g.Rejected != nil {
 			if g.Name == a.asked.Group {
@@ -198,22 +198,22 @@ func (a *waiting) rejectedGroup() *adminapi.Rejected {
 	}
 	clients := a.s.Tracker.Clients(a.asked).Items
 	for _, g := range all {
-		if slices.ContainsFunc(clients, func(c adminapi.Client) bool { return slices.Contains(c.Groups, g.Name) }) {
+		if slices.ContainsFunc(clients, func(c api.Client) bool { return slices.Contains(c.Groups, g.Name) }) {
 			return g.Rejected
 		}
 	}
 	return nil
 }
 
-func (a *waiting) result(done bool) adminapi.WaitResult {
-	r := adminapi.WaitResult{APIVersion: adminapi.Version, Kind: adminapi.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
+func (a *waiting) result(done bool) api.WaitResult {
+	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
 	// What a client has refused before is no answer while it is sent something else.
 	refusing := map[uint64]bool{}
 	for st, stand := range a.stands {
 		refusing[st.ID] = stand == Refuses
 	}
-	why := map[[2]string]*adminapi.Refusal{}
+	why := map[[2]string]*api.Refusal{}
 	for _, c := range a.s.Tracker.Clients(a.asked).Items {
 		r.Clients.Connected++
 		r.Clients.By[c.State]++
@@ -226,7 +226,7 @@ func (a *waiting) result(done bool) adminapi.WaitResult {
 	for _, one := range why {
 		r.Refusals = append(r.Refusals, *one)
 	}
-	slices.SortFunc(r.Refusals, func(x, y adminapi.Refusal) int {
+	slices.SortFunc(r.Refusals, func(x, y api.Refusal) int {
 		return cmp.Or(-cmp.Compare(x.Clients, y.Clients), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Error, y.Error))
 	})
 	r.Refusals = r.Refusals[:min(len(r.Refusals), 100)]
@@ -241,10 +241,10 @@ func (a *waiting) result(done bool) adminapi.WaitResult {
 }
 
 // refuses counts a client among those that refuse a type for one reason.
-func refuses(why map[[2]string]*adminapi.Refusal, node, typ string, n *adminapi.NackedStatus) {
+func refuses(why map[[2]string]*api.Refusal, node, typ string, n *api.NackedStatus) {
 	one := why[[2]string{typ, n.Error}]
 	if one == nil {
-		one = &adminapi.Refusal{Type: typ, Error: n.Error, Since: n.Since, Resources: some(n.Resources)}
+		one = &api.Refusal{Type: typ, Error: n.Error, Since: n.Since, Resources: some(n.Resources)}
 		why[[2]string{typ, n.Error}] = one
 	}
 	one.Clients++

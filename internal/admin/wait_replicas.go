@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // waitTime is how long each of several servers waits at most: who asks all of them asks again.
@@ -47,14 +47,14 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	}
 	timeout = min(timeout, waitTime)
 	set := func(query url.Values) { query.Set("timeout", timeout.String()) }
-	var sum adminapi.WaitResult
+	var sum api.WaitResult
 	selects := a.asked.Node != "" || a.asked.Group != "" || a.asked.Type != nil
-	all, err := s.survey(r, &s.waiters, statusSize, set, func(me *adminapi.Replica) error {
+	all, err := s.survey(r, &s.waiters, statusSize, set, func(me *api.Replica) error {
 		sum = s.waited(r, a, timeout)
 		sum.Done = arrived(&sum)
 		me.Served, me.Clients = sum.Served, new(sane(sum.Clients))
 		return nil
-	}, func(of *adminapi.Replica, body []byte) error { return addWaited(&sum, of, body) })
+	}, func(of *api.Replica, body []byte) error { return addWaited(&sum, of, body) })
 	if err != nil {
 		return err
 	}
@@ -71,19 +71,19 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 }
 
 // arrived reports whether a server has nothing left to wait for: also if none of its clients is asked about.
-func arrived(r *adminapi.WaitResult) bool {
+func arrived(r *api.WaitResult) bool {
 	return r.Done || r.Served && r.Clients.Connected == 0
 }
 
 // addWaited adds what another server says of its clients; one that has no such group does not serve what is waited for.
-func addWaited(sum *adminapi.WaitResult, of *adminapi.Replica, body []byte) error {
-	of.Clients = new(sane(adminapi.Counts{}))
+func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
+	of.Clients = new(sane(api.Counts{}))
 	if body == nil {
 		sum.Done = false
 		return nil
 	}
-	var is adminapi.WaitResult
-	if err := json.Unmarshal(body, &is); err != nil || is.Kind != adminapi.KindWaitResult {
+	var is api.WaitResult
+	if err := json.Unmarshal(body, &is); err != nil || is.Kind != api.KindWaitResult {
 		of.Clients = nil
 		return errOther
 	}
@@ -98,7 +98,7 @@ func addWaited(sum *adminapi.WaitResult, of *adminapi.Replica, body []byte) erro
 		sum.Clients.By[state] += n
 	}
 	if is.Rejected != nil && sum.Rejected == nil {
-		sum.Rejected = &adminapi.Rejected{Group: cut(is.Rejected.Group), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
+		sum.Rejected = &api.Rejected{Group: cut(is.Rejected.Group), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
 	}
 	sum.Refusals = addRefusals(sum.Refusals, is.Refusals)
 	sum.Pending = few(append(sum.Pending, cutAll(is.Pending, named)...), named)

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -26,23 +26,23 @@ type town struct {
 	open  func(node, cluster string) *xdstest.Client
 	admin *Server
 
-	rejected atomic.Pointer[adminapi.Rejected]
-	mesh     atomic.Pointer[adminapi.Rejected] // of the group
+	rejected atomic.Pointer[api.Rejected]
+	mesh     atomic.Pointer[api.Rejected] // of the group
 }
 
 func within(t *testing.T, name string, f func(w *town)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := store.New()
-			tracker := status.New(status.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
+			tracker := clients.New(clients.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
 			srv := server.New(st, server.WithObserver(tracker), server.WithLogger(slog.New(slog.DiscardHandler)))
 			w := &town{T: t, Store: st, admin: newServer(nil)}
 			w.admin.Tracker = tracker
-			w.admin.Config = func() adminapi.Config {
-				return adminapi.Config{Revision: st.Snapshot().Seq(), Rejected: w.rejected.Load()}
+			w.admin.Config = func() api.Config {
+				return api.Config{Revision: st.Snapshot().Seq(), Rejected: w.rejected.Load()}
 			}
-			w.admin.Groups = func() []adminapi.Group {
-				return []adminapi.Group{{Name: "edge"}, {Name: "mesh", Rejected: w.mesh.Load()}}
+			w.admin.Groups = func() []api.Group {
+				return []api.Group{{Name: "edge"}, {Name: "mesh", Rejected: w.mesh.Load()}}
 			}
 			w.open = func(node, cluster string) *xdstest.Client {
 				return xdstest.Delta(t, xdstest.Serve(t, srv), xdstest.WithNode(xds.Node{ID: node, Cluster: cluster}))
@@ -61,12 +61,12 @@ func (w *town) put(t *xds.Type, name, content string) {
 }
 
 // wait asks with a query, and tells the answer and when it came.
-func (w *town) wait(query string) (result func() adminapi.WaitResult, came func() time.Duration) {
+func (w *town) wait(query string) (result func() api.WaitResult, came func() time.Duration) {
 	began, out, took := time.Now(), make(chan *httptest.ResponseRecorder, 1), time.Duration(0)
 	h := w.admin.Handler(loopback)
 	go func() { out <- ask(h, "GET /api/v1/wait?"+query, "") }()
 	synctest.Wait()
-	return func() (r adminapi.WaitResult) {
+	return func() (r api.WaitResult) {
 		w.Helper()
 		rec := <-out
 		took = time.Since(began)
@@ -88,7 +88,7 @@ func TestWait(t *testing.T) {
 		one.ACK(of1)
 		time.Sleep(4 * time.Second)
 		two.ACK(of2)
-		if r := result(); !r.Done || r.Clients.Connected != 2 || r.Clients.By[adminapi.Synced] != 2 || len(r.Pending)+len(r.Refusals) > 0 {
+		if r := result(); !r.Done || r.Clients.Connected != 2 || r.Clients.By[api.Synced] != 2 || len(r.Pending)+len(r.Refusals) > 0 {
 			w.Errorf("%+v", r)
 		}
 		if took() < 7*time.Second || took() > 7*time.Second+100*time.Millisecond {
@@ -247,7 +247,7 @@ func TestWait(t *testing.T) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")
 		one.ACK(one.Next(xds.Cluster))
-		no := &adminapi.Rejected{Since: time.Now(), Errors: []string{"a.yaml:1:1: clutser"}}
+		no := &api.Rejected{Since: time.Now(), Errors: []string{"a.yaml:1:1: clutser"}}
 		w.rejected.Store(no)
 		for query, done := range map[string]bool{"": false, "&group=edge": false, fmt.Sprintf("&revision=%d", w.Snapshot().Seq()): true} {
 			result, took := w.wait("timeout=1m" + query)
@@ -276,7 +276,7 @@ func TestWait(t *testing.T) {
 			c.Subscribe(xds.Cluster, "*")
 			c.ACK(c.Next(xds.Cluster))
 		}
-		w.mesh.Store(&adminapi.Rejected{Group: "mesh", Since: time.Now(), Errors: []string{"mesh/a.yaml:1:1: clutser"}})
+		w.mesh.Store(&api.Rejected{Group: "mesh", Since: time.Now(), Errors: []string{"mesh/a.yaml:1:1: clutser"}})
 		for query, done := range map[string]bool{"": false, "&group=mesh": false, "&node=two": false, "&group=edge": true, "&node=one": true, fmt.Sprintf("&revision=%d", w.Snapshot().Seq()): true} {
 			result, took := w.wait("timeout=1m" + query)
 			if r := result(); r.Done != done || (r.Rejected != nil) == done || took() > time.Second {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // A Limit is how many connections several listeners may have at once, together. When
@@ -22,13 +22,13 @@ type Limit struct {
 	Closed func(peer net.Addr)
 
 	mu     sync.Mutex // held for memory only
-	shares shares.Shares[net.Conn]
+	shares fair.Shares[net.Conn]
 	open   map[*placed]bool
 }
 
 // NewLimit returns a limit of max connections; 0: any number.
 func NewLimit(max int) *Limit {
-	return &Limit{shares: shares.Shares[net.Conn]{Max: max}, open: map[*placed]bool{}}
+	return &Limit{shares: fair.Shares[net.Conn]{Max: max}, open: map[*placed]bool{}}
 }
 
 // Cut closes all connections that are open, also those on which nothing has come yet and
@@ -99,7 +99,7 @@ func (l limited) Accept() (net.Conn, error) {
 // guarded calls f: a panic in it is logged, and ends neither the loop that accepts nor the
 // process.
 func guarded(f func()) {
-	if p := guard.Do(f); p != nil {
+	if p := panics.Do(f); p != nil {
 		p.Log(slog.Default(), "connection")
 	}
 }
@@ -109,7 +109,7 @@ func guarded(f func()) {
 func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, last := l.shares.Enter(shares.Owner(c.RemoteAddr()), c)
+	p, last := l.shares.Enter(fair.Owner(c.RemoteAddr()), c)
 	if p == nil {
 		return nil, c
 	}
@@ -129,7 +129,7 @@ func (l *Limit) close(c net.Conn) {
 type placed struct {
 	net.Conn
 	limit *Limit
-	place *shares.Place[net.Conn]
+	place *fair.Place[net.Conn]
 }
 
 // Close implements [net.Conn].

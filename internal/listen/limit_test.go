@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // A caller comes from an address.
@@ -111,7 +111,7 @@ func TestPanics(t *testing.T) {
 	}
 	calls <- nameless{<-calls}
 	close(calls)
-	on, before := l.On(calls), guard.Count()
+	on, before := l.On(calls), panics.Count()
 	for range 2 {
 		c, err := on.Accept()
 		if err != nil {
@@ -127,7 +127,7 @@ func TestPanics(t *testing.T) {
 			t.Errorf("it is not closed: %v", err)
 		}
 	}
-	if n := guard.Count() - before; n != 3 || l.Open() != 2 { // one when it comes, and when either is refused
+	if n := panics.Count() - before; n != 3 || l.Open() != 2 { // one when it comes, and when either is refused
 		t.Errorf("%d panics, %d are open", n, l.Open())
 	}
 }

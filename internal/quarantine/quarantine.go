@@ -23,8 +23,8 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -238,7 +238,7 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 	}
 	w := &Watch{of: of, source: s, node: node}
 	if p, ok := peer.FromContext(ctx); ok {
-		w.owner = shares.Owner(p.Addr)
+		w.owner = fair.Owner(p.Addr)
 	}
 	if node != nil { // else nobody knows which stream it is
 		if s.opts.Scope != nil {
@@ -367,7 +367,7 @@ func (s *Source) work(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p := guard.Do(func() { s.look(ctx, w, w.firstAsk()) }); p != nil {
+		if p := panics.Do(func() { s.look(ctx, w, w.firstAsk()) }); p != nil {
 			p.Log(s.opts.Log, "quarantine")
 		}
 		if w.askedMore() { // which others come before

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/shares"
+	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -284,7 +284,7 @@ func (ss *searches) of(peer string) (n int) {
 }
 
 // peerOf is whose a stream is.
-func peerOf(st *server.Stream) string { return shares.Owner(st.Peer) }
+func peerOf(st *server.Stream) string { return fair.Owner(st.Peer) }
 
 // end forgets a search, and returns who is to be looked at: those that waited for it, and whose turn it is.
 func (ss *searches) end(x *search, whole bool) (all []waiting) {

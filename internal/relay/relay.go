@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -136,7 +136,7 @@ func (s *Source) Run(ctx context.Context) {
 		case <-s.follow.C():
 		case <-timer.C:
 		}
-		if p := guard.Do(s.step); p != nil {
+		if p := panics.Do(s.step); p != nil {
 			p.Log(s.opts.Log, "relay")
 		}
 		next := time.Hour

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
 )
 
 // What clients have from their bootstraps is not missed, and what these refer to is used.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
 )
 
 // envoy reads what is in Envoy's API, and shows what check does.

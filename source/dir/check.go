@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/files"
-	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -103,11 +103,11 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 func shows(types *envoyapi.Types) func(src []byte) bool {
 	names := sync.OnceValue(func() (names []protoreflect.Name) {
 		for md := range types.Added() {
-			names = append(names, secret.MarkedNames(md)...)
+			names = append(names, secrets.MarkedNames(md)...)
 		}
 		return names
 	})
-	return func(src []byte) bool { return secret.ShowsLines(src, names()) }
+	return func(src []byte) bool { return secrets.ShowsLines(src, names()) }
 }
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.
@@ -187,11 +187,11 @@ func distinct(files []found) (once []found) {
 func (s *scanner) one(path string, info fs.FileInfo) {
 	switch {
 	case !info.Mode().IsRegular():
-		s.fail(path, files.NotRegular(info.Mode()))
+		s.fail(path, watch.NotRegular(info.Mode()))
 	case form(path) == nil:
 		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:
-		s.files = append(s.files, found{path, files.StampOf(info)})
+		s.files = append(s.files, found{path, watch.StampOf(info)})
 	}
 }
 
@@ -199,7 +199,7 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 func (s *Source) pipe(stdin io.Reader) *file {
 	data, err := io.ReadAll(io.LimitReader(stdin, s.opts.MaxFile+1))
 	if err == nil && int64(len(data)) > s.opts.MaxFile {
-		err = fmt.Errorf("%w of %d bytes", files.ErrTooLarge, s.opts.MaxFile)
+		err = fmt.Errorf("%w of %d bytes", watch.ErrTooLarge, s.opts.MaxFile)
 	}
 	f := &file{}
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *Source) text(path string) ([]byte, error) {
 	if path == stdinName {
 		return s.stdin, nil
 	}
-	data, _, err := files.Read(path, s.opts.MaxFile)
+	data, _, err := watch.Read(path, s.opts.MaxFile)
 	return data, err
 }
 

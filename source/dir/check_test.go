@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
 // findings prints what a check found, a line each, with relative names.
@@ -68,7 +68,7 @@ func TestWarnOnce(t *testing.T) {
 	b := newBench(t, "a.yaml", clusterURL+"\nname: 12\n", "b.yaml", clusters("b"))
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+	w := watch.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
 	defer w.Close()
 	reload := func(force bool) int {
 		log.Reset()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -65,7 +65,7 @@ func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (fou
 		if names[at] == nil {
 			names[at] = slices.Sorted(maps.Keys(c.at))
 		}
-		if near := protofile.Nearest(d.to.Name, slices.Values(names[at])); near != "" {
+		if near := protoyaml.Nearest(d.to.Name, slices.Values(names[at])); near != "" {
 			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}

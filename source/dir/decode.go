@@ -15,11 +15,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/secret"
-	"github.com/chancery-xds/chancery/internal/validate"
+	"github.com/chancery-xds/chancery/internal/check/validate"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	envoysecrets "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
@@ -34,8 +34,8 @@ type Loaded struct {
 	// "generic_secret.secret"; "" if it has none.
 	Secret string
 
-	certificates []secret.Certificate
-	v2           []secret.V2
+	certificates []envoysecrets.Certificate
+	v2           []envoysecrets.V2
 	sockets      []socket // of a listener, if they are asked for
 	refused      bool     // Envoy would refuse it, as far as that was looked for
 
@@ -87,17 +87,17 @@ func form(path string) func(*decoder) {
 
 // A decoder turns a file into resources, and collects all its mistakes.
 type decoder struct {
-	protofile.Decoder
+	protoyaml.Decoder
 	*reader
 	doc    int
 	loaded []Loaded
-	died   *guard.Panic // of what read the file; nil: it did not
+	died   *panics.Panic // of what read the file; nil: it did not
 }
 
 // A reader has what is needed to read files, of whatever source.
 type reader struct {
 	types   *envoyapi.Types
-	secrets *secret.Finder
+	secrets *envoysecrets.Finder
 	most    int             // how many mistakes of a file are told, as Options have it
 	ignore  []findings.Code // what is not told
 
@@ -106,7 +106,7 @@ type reader struct {
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
-	return &reader{types: types, secrets: secret.NewFinder(types), most: most}
+	return &reader{types: types, secrets: envoysecrets.NewFinder(types), most: most}
 }
 
 // words are what the protocol calls the types: some write CDS.
@@ -120,9 +120,9 @@ var words = sync.OnceValue(func() map[string]string {
 
 // decode returns a decoder that is done with a file.
 func (rd *reader) decode(path string, data []byte) *decoder {
-	d := &decoder{Decoder: protofile.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
+	d := &decoder{Decoder: protoyaml.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
 	// A file must not end the program, whatever it finds in its readers.
-	if p := guard.Do(d.decode); p != nil {
+	if p := panics.Do(d.decode); p != nil {
 		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
 		d.died = p
 	}
@@ -143,7 +143,7 @@ func (d *decoder) yaml() {
 	if !d.IsText() {
 		return
 	}
-	docs, err := protofile.ParseYAML(d.File, d.Source)
+	docs, err := protoyaml.ParseYAML(d.File, d.Source)
 	d.syntax(err)
 	for _, n := range docs {
 		d.document(n)
@@ -155,7 +155,7 @@ func (d *decoder) json() {
 	if !d.IsText() {
 		return
 	}
-	n, err := protofile.ParseJSON(d.File, d.Source)
+	n, err := protoyaml.ParseJSON(d.File, d.Source)
 	if err != nil {
 		d.syntax(err)
 		return
@@ -175,8 +175,8 @@ func (d *decoder) document(n *yaml.Node) {
 	if flat == nil {
 		return
 	}
-	has := func(key string) bool { return protofile.Get(flat, key) != nil }
-	url := protofile.Get(flat, "@type")
+	has := func(key string) bool { return protoyaml.Get(flat, key) != nil }
+	url := protoyaml.Get(flat, "@type")
 	switch {
 	case url != nil && url.Value == response, url == nil && has("resources"):
 		d.response(flat)
@@ -190,7 +190,7 @@ func (d *decoder) document(n *yaml.Node) {
 		hint := "it must be a resource, a DiscoveryResponse or the protocol's Resource"
 		if has("apiVersion") && has("kind") {
 			hint = "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
-		} else if meant := protofile.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+		} else if meant := protoyaml.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
 		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)
@@ -212,8 +212,8 @@ func shellWord(path string) string {
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
-	in := d.of(m, cmp.Or(protofile.Get(flat, "type_url"), protofile.Get(flat, "typeUrl")))
-	list := protofile.Get(flat, "resources")
+	in := d.of(m, cmp.Or(protoyaml.Get(flat, "type_url"), protoyaml.Get(flat, "typeUrl")))
+	list := protoyaml.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
 	case list.Kind == yaml.MappingNode:
@@ -238,13 +238,13 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 	before := d.Errors()
 	var w wrapped
 	inner, at := flat, path
-	if url := protofile.Get(flat, "@type"); url != nil && url.Value == wrapper {
+	if url := protoyaml.Get(flat, "@type"); url != nil && url.Value == wrapper {
 		m := d.types.New(wrapperName)
 		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), m.Interface(), path)
 		w.says(m)
-		w.nameAt, w.ttlAt = protofile.Get(flat, "name"), protofile.Get(flat, "ttl")
+		w.nameAt, w.ttlAt = protoyaml.Get(flat, "name"), protoyaml.Get(flat, "ttl")
 		at = strings.TrimPrefix(path+".resource", ".")
-		r := protofile.Get(flat, "resource")
+		r := protoyaml.Get(flat, "resource")
 		if r == nil || r.ShortTag() == "!!null" {
 			d.Report(n, path, "", "the Resource has no field \"resource\"")
 			return
@@ -261,9 +261,9 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 // single reads a resource that is not wrapped.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
-	switch url := protofile.Get(flat, "@type"); {
+	switch url := protoyaml.Get(flat, "@type"); {
 	case url == nil:
-		d.ReportAs(findings.NoMessage, flat, path, protofile.MeantKey(flat), `no "@type"`)
+		d.ReportAs(findings.NoMessage, flat, path, protoyaml.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
 		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.ReportAs(findings.NoType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
@@ -279,7 +279,7 @@ const extension = "x-chancery"
 
 // extras reads the extension and returns the mapping without it.
 func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
-	n := protofile.Get(flat, extension)
+	n := protoyaml.Get(flat, extension)
 	if n == nil {
 		return flat
 	}
@@ -341,7 +341,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"%s has no field for its name", protofile.Spoken(string(name.Name())))
+			"%s has no field for its name", protoyaml.Spoken(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {

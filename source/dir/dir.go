@@ -9,8 +9,8 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/guard"
-	"github.com/chancery-xds/chancery/internal/validate"
+	"github.com/chancery-xds/chancery/internal/check/validate"
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -126,7 +126,7 @@ func (s *Source) done(r Report, err error) {
 	s.sees(time.Now(), err)
 	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
 	if s.loaded = err == nil; news && s.opts.Done != nil {
-		if p := guard.Do(func() { s.opts.Done(time.Now(), err) }); p != nil {
+		if p := panics.Do(func() { s.opts.Done(time.Now(), err) }); p != nil {
 			p.Log(s.opts.Log, "done")
 		}
 	}

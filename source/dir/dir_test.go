@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -322,7 +322,7 @@ func TestOddFiles(t *testing.T) {
 		if err := syscall.Mkfifo(path, 0o666); err != nil {
 			t.Skip(err)
 		}
-		if _, _, err := files.Read(path, 1); err == nil || err.Error() != "a named pipe, not a regular file" {
+		if _, _, err := watch.Read(path, 1); err == nil || err.Error() != "a named pipe, not a regular file" {
 			t.Error(err)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // groups reads the names of the groups that a resource is put into. Which there are is
@@ -31,7 +31,7 @@ func (d *decoder) groups(n *yaml.Node, path string, in *elsewhere) *elsewhere {
 			d.Report(item, at, "", "the name of a group is needed")
 			continue
 		}
-		keep := protofile.Decoder{File: d.File, Source: d.Source}
+		keep := protoyaml.Decoder{File: d.File, Source: d.Source}
 		keep.Report(item, at, "", "")
 		in.names, in.at = append(in.names, item.Value), append(in.at, keep.Problems[0])
 	}

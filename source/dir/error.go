@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/files"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // Errors is what keeps a directory from being loaded, sorted by place. Of more
@@ -42,7 +42,7 @@ func (s *Source) shown(n int) int {
 	if s.opts.Most < 0 {
 		return n
 	}
-	return min(n, cmp.Or(s.opts.Most, protofile.MaxProblems))
+	return min(n, cmp.Or(s.opts.Most, protoyaml.MaxProblems))
 }
 
 // summary sorts problems and leaves the first of them, with a last one that
@@ -82,7 +82,7 @@ func unread(path string, err error) findings.Problem {
 // unread is the problem of a file that cannot be read, with the option that may help.
 func (s *Source) unread(path string, err error) findings.Problem {
 	p := unread(path, err)
-	if errors.Is(err, files.ErrTooLarge) {
+	if errors.Is(err, watch.ErrTooLarge) {
 		p.Hint = s.opts.called("MaxFile")
 	}
 	return p

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
-	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -380,7 +380,7 @@ func TestAlone(t *testing.T) {
 		var log bytes.Buffer
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		b.write("edge/x.yaml", bad)
-		w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+		w := watch.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
 		defer w.Close()
 		b.src.reload(order{}, w)
 		if got := log.String(); strings.Count(got, `group rejected, keeping its previous configuration`) != 1 || !strings.Contains(got, "group=edge") || !strings.Contains(got, "edge/x.yaml:1:") {

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
 // inspect notes which secrets and certificates are in a resource. It returns what is
@@ -22,12 +22,12 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	}
 	l.certificates, l.v2 = found.Certificates, found.V2
 	if found.TooDeep != "" {
-		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secret.Deepest)}
+		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secrets.Deepest)}
 	}
 	// No client can use it, and nobody find its secrets.
 	if len(found.Unread) > 0 {
 		u := found.Unread[0]
-		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, protofile.Unprefixed(u.Err))}
+		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, protoyaml.Unprefixed(u.Err))}
 	}
 	for _, c := range found.Certificates {
 		if c.Err != nil {
@@ -60,7 +60,7 @@ func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 	for _, l := range f.loaded {
 		for _, c := range l.certificates {
-			if c.Ends.IsZero() || c.Ends.Sub(now) > secret.Soon {
+			if c.Ends.IsZero() || c.Ends.Sub(now) > secrets.Soon {
 				continue
 			}
 			what := "expires at"

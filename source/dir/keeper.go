@@ -1,6 +1,6 @@
 package dir
 
-import "github.com/chancery-xds/chancery/internal/lastgood"
+import "github.com/chancery-xds/chancery/internal/disk/lastgood"
 
 // A LastGood is what a source has committed, as it is kept for the next start: what
 // [Options.Keep] is given, and [Source.Restore] takes. What is in it may change.

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/chancery-xds/chancery/internal/envoyapi"
-	"github.com/chancery-xds/chancery/internal/secret"
-	"github.com/chancery-xds/chancery/internal/secret/secrettest"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/testkit/secrettest"
 )
 
 // Of a file that nobody can read check shows the line, with a caret below.
@@ -84,7 +84,7 @@ func TestLineOfSecrets(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	base := base64.StdEncoding.EncodeToString([]byte(secrettest.Canary))
 	broken := 0
-	n := secrettest.Every(t, "SAFE-6", secret.Marked, func(t *testing.T, m proto.Message, _ protoreflect.FieldDescriptor) {
+	n := secrettest.Every(t, "SAFE-6", secrets.Marked, func(t *testing.T, m proto.Message, _ protoreflect.FieldDescriptor) {
 		t.Helper()
 		in, err := anypb.New(m)
 		if err != nil {

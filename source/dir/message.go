@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // whole stands for a file where nothing tells lines.
@@ -22,7 +22,7 @@ func (d *decoder) text() {
 	if !d.IsText() {
 		return
 	}
-	d.Source = protofile.WithoutMark(d.Source)
+	d.Source = protoyaml.WithoutMark(d.Source)
 	name, line := header(d.Source)
 	hint := ""
 	if name == "" {
@@ -68,7 +68,7 @@ func (d *decoder) binary() {
 	d.Source = nil // nothing to quote
 	switch {
 	case err != nil:
-		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", protofile.Unprefixed(err))
+		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", protoyaml.Unprefixed(err))
 	case len(m.GetUnknown()) > 0:
 		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: it has unknown fields")
 	default:
@@ -122,7 +122,7 @@ func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Messa
 	}
 	m := typ.New()
 	if err := (proto.UnmarshalOptions{Resolver: d.types}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
-		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), protofile.Unprefixed(err))
+		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), protoyaml.Unprefixed(err))
 		return nil
 	}
 	return m

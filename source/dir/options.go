@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/envoyapi"
+	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/store"
 )
 

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 // guarded is load. A panic, such as one of Review, is an error: nothing is
 // committed, and the next load tries again.
 func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
-	if p := guard.Do(func() { report, err = s.load(o, sc) }); p != nil {
+	if p := panics.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.opts.Log, "load")
 		s.err, err = p, p
 		report = Report{}
@@ -22,13 +22,13 @@ func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 
 // safely is file. A panic is a mistake of that file.
 func (s *Source) safely(f found, old *file, force bool) (now *file) {
-	if p := guard.Do(func() { now = s.file(f, old, force) }); p != nil {
+	if p := panics.Do(func() { now = s.file(f, old, force) }); p != nil {
 		s.panicked(f.path, p)
 		return &file{emptied: had(old), errs: []findings.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
 	}
 	return now
 }
 
-func (s *Source) panicked(path string, p *guard.Panic) {
+func (s *Source) panicked(path string, p *panics.Panic) {
 	p.Log(s.opts.Log, "file", slog.String("file", path))
 }

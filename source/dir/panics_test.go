@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/guard"
+	"github.com/chancery-xds/chancery/internal/panics"
 )
 
 func TestPanics(t *testing.T) {
@@ -20,9 +20,9 @@ func TestPanics(t *testing.T) {
 	logged := func(t *testing.T, b *bench) *strings.Builder {
 		var log strings.Builder
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
-		before := guard.Count()
+		before := panics.Count()
 		t.Cleanup(func() {
-			if n := guard.Count() - before; n != 1 || strings.Count(log.String(), "msg=panic") != 1 || !strings.Contains(log.String(), "panics_test.go") {
+			if n := panics.Count() - before; n != 1 || strings.Count(log.String(), "msg=panic") != 1 || !strings.Contains(log.String(), "panics_test.go") {
 				t.Errorf("%d panics: %s", n, log.String())
 			}
 		})

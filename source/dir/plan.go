@@ -10,7 +10,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // A plan is what a load would make of the groups. What is wrong with one that is alone with
@@ -261,7 +261,7 @@ func (p *plan) in(l Loaded, home string) (in []string) {
 		if !p.layout.some && !p.layout.knows(name) {
 			q := l.elsewhere.at[i]
 			q.Code, q.Message, q.Hint = findings.NoGroup, fmt.Sprintf("there is no group %q", name), "groups are directories with a "+GroupFile
-			if near := protofile.Nearest(name, maps.Keys(p.layout.named)); near != "" {
+			if near := protoyaml.Nearest(name, maps.Keys(p.layout.named)); near != "" {
 				q.Hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			p.blame(home, q)

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
 // A file is what was found in a file when it was last read.
 type file struct {
-	files.Stamp
+	watch.Stamp
 	settled bool // the stamp alone tells that it has not changed
 	sum     [sha256.Size]byte
 	emptied bool
@@ -82,7 +82,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 		return old
 	}
 	at := time.Now()
-	data, stamp, err := files.Read(f.path, s.opts.MaxFile)
+	data, stamp, err := watch.Read(f.path, s.opts.MaxFile)
 	if err == nil && len(data) == 0 && (had(old) || s.defines(f.path)) {
 		err = errors.New("has become empty, which may be an unfinished write: delete the file, or leave a comment in it")
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/secret"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -103,5 +103,5 @@ func (s *Source) Redacted(t *xds.Type, text string) (shown string, ok bool) {
 	if !all {
 		return "", false
 	}
-	return secret.Hide(text, texts), true
+	return secrets.Hide(text, texts), true
 }

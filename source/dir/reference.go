@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
-	"github.com/chancery-xds/chancery/internal/refs"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/envoy/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -55,7 +55,7 @@ func (p *placer) reference(d dangling) dangling {
 		d.Path = strings.Trim(d.from.Pos.Path+"."+path, ".")
 		return d
 	}
-	dec := &decoder{Decoder: protofile.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
+	dec := &decoder{Decoder: protoyaml.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
 	at, whole := dec.place(n, d.from.Pos.Path, p.md, path)
 	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
 	group := d.Group
@@ -83,9 +83,9 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	n := docs[l.doc]
 	var i int
 	if l.Pos.Path == "resources" { // one for a list
-		n = protofile.Get(n, "resources")
+		n = protoyaml.Get(n, "resources")
 	} else if _, err := fmt.Sscanf(l.Pos.Path, "resources[%d]", &i); err == nil {
-		list := protofile.Get(n, "resources")
+		list := protoyaml.Get(n, "resources")
 		if list == nil || i >= len(list.Content) {
 			return nil
 		}
@@ -102,12 +102,12 @@ func (p *placer) node(l Loaded) *yaml.Node {
 
 func documents(path string, data []byte) []*yaml.Node {
 	if strings.HasSuffix(strings.ToLower(path), ".json") {
-		if n, err := protofile.ParseJSON(path, data); err == nil {
+		if n, err := protoyaml.ParseJSON(path, data); err == nil {
 			return []*yaml.Node{n}
 		}
 		return nil
 	}
-	docs, err := protofile.ParseYAML(path, data)
+	docs, err := protoyaml.ParseYAML(path, data)
 	if err != nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 )
 
 // A directory that loses much may be one whose files are not there now: an

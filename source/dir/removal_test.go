@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
-	"github.com/chancery-xds/chancery/internal/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -336,7 +336,7 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	b.src.home.removals.confirm = time.Hour
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 	defer w.Close()
 	look := func(o order, again bool, told string) {
 		t.Helper()

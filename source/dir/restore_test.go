@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/lastgood"
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )

@@ -5,23 +5,23 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
 // Run reloads the directory whenever it has changed, until ctx is done. It is
 // called after Load, also if that has failed: then it loads as soon as the files are good.
 func (s *Source) Run(ctx context.Context) {
-	w := files.NewWatcher(s.opts.Log, s.opts.Poll)
+	w := watch.NewWatcher(s.opts.Log, s.opts.Poll)
 	defer w.Close()
-	pace := files.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
+	pace := watch.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
 	for o, ok := (order{}), true; ok; { // at first what changed since Load, and to watch
-		o, ok = files.Wait(ctx, pace, w.Bell(), s.force, s.reload(o, w))
+		o, ok = watch.Wait(ctx, pace, w.Bell(), s.force, s.reload(o, w))
 	}
 }
 
 // reload loads, and returns when to load again though nothing hints at a change;
 // the zero time if it need not be sooner than usual.
-func (s *Source) reload(o order, w *files.Watcher) time.Time {
+func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	was := s.err
 	s.failing.moved = false
 	w.Begin()

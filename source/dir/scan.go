@@ -9,13 +9,13 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
 // A found file is one whose name says that it holds resources.
 type found struct {
 	path string // under the root as it was given
-	files.Stamp
+	watch.Stamp
 }
 
 // A scanner finds the files under a directory. It follows symbolic links, to what is
@@ -33,7 +33,7 @@ type scanner struct {
 
 	files []found
 	errs  []findings.Problem
-	seen  map[files.ID]string
+	seen  map[watch.ID]string
 	root  string // its path without links
 }
 
@@ -41,7 +41,7 @@ type scanner struct {
 const maxNesting = 64
 
 func (s *scanner) scan(root string) {
-	s.seen = map[files.ID]string{}
+	s.seen = map[watch.ID]string{}
 	info, err := os.Stat(root)
 	switch {
 	case root == "":
@@ -70,7 +70,7 @@ func (s *scanner) still(root string) bool {
 
 // dir finds the files in a directory whose path without links is real.
 func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
-	if id := files.IDOf(info); id.Known() {
+	if id := watch.IDOf(info); id.Known() {
 		if first, ok := s.seen[id]; ok {
 			s.fail(path, fmt.Errorf("the same directory as %s, through a symbolic link", first))
 			return
@@ -119,9 +119,9 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():
-		s.fail(path, files.NotRegular(info.Mode()))
+		s.fail(path, watch.NotRegular(info.Mode()))
 	case wanted:
-		s.files = append(s.files, found{path, files.StampOf(info)})
+		s.files = append(s.files, found{path, watch.StampOf(info)})
 	}
 }
 
@@ -136,4 +136,4 @@ func (s *scanner) fail(path string, err error) {
 }
 
 // follow touches every link on the way to a path and where it ends, and returns that.
-func (s *scanner) follow(path string) string { return files.Follow(path, s.touch) }
+func (s *scanner) follow(path string) string { return watch.Follow(path, s.touch) }

@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
 // section returns the node of a resource, of which only the lines are read where it stands: a
@@ -20,7 +20,7 @@ func section(l Loaded, data []byte) *yaml.Node {
 	if text == nil {
 		return nil
 	}
-	docs, err := protofile.ParseYAML(l.File, text)
+	docs, err := protoyaml.ParseYAML(l.File, text)
 	if err != nil || len(docs) != 1 || docs[0].Line != 1 || docs[0].Column != l.Col || docs[0].Kind != yaml.MappingNode {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -136,7 +136,7 @@ func (s *Source) Near(t *xds.Type, name string) string {
 		return ""
 	}
 	budget := maxCompared
-	return protofile.Nearest(name, func(yield func(string) bool) {
+	return protoyaml.Nearest(name, func(yield func(string) bool) {
 		for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
 			c := now.worlds[group].types[t.URL]
 			if c == nil || len(c.at) > budget {
@@ -249,7 +249,7 @@ func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
 		return reopened{}, false
 	}
 	open := func(n *yaml.Node) (reopened, bool) {
-		d := reopened{&decoder{Decoder: protofile.Decoder{File: l.File, Source: data, Types: rd.types, Words: words()}, reader: rd}, n}
+		d := reopened{&decoder{Decoder: protoyaml.Decoder{File: l.File, Source: data, Types: rd.types, Words: words()}, reader: rd}, n}
 		return d, d.again(l)
 	}
 	if d, ok := open(section(l, data)); ok {

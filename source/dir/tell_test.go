@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -16,7 +16,7 @@ import (
 func (b *bench) reloads(t *testing.T) func(force bool) string {
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w := files.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
+	w := watch.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
 	t.Cleanup(w.Close)
 	return func(force bool) string {
 		log.Reset()

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
-	"github.com/chancery-xds/chancery/internal/protofile"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -41,10 +41,10 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 
 // place returns where a field of a resource stands, and its path in the document. The
 // node and the path are those of the resource, or of what it is wrapped in.
-func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescriptor, below string) (at protofile.Place, whole string) {
-	if url := protofile.Get(n, "@type"); url != nil && url.Value == wrapper {
+func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescriptor, below string) (at protoyaml.Place, whole string) {
+	if url := protoyaml.Get(n, "@type"); url != nil && url.Value == wrapper {
 		path = strings.TrimPrefix(path+".resource", ".")
-		if n = protofile.Get(n, "resource"); n == nil {
+		if n = protoyaml.Get(n, "resource"); n == nil {
 			n = &yaml.Node{}
 		}
 	}

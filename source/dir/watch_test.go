@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/files"
-	"github.com/chancery-xds/chancery/internal/watchtest"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -212,7 +212,7 @@ func TestTold(t *testing.T) {
 	b := newBench(t, "a.yaml", "{")
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
-	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 	defer w.Close()
 	for i, tt := range []struct {
 		write string
@@ -244,7 +244,7 @@ func TestWatchedInPart(t *testing.T) {
 	b := newBench(t)
 	b.src.opts.FollowLinksOutside = true
 	b.link(other.dir+"/a", "a.yaml")
-	w := files.NewWatcher(b.src.opts.Log, time.Hour)
+	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 	defer w.Close()
 	w.Begin()
 	if _, err := b.src.load(order{}, &scanner{enter: w.Enter, touch: w.Touch}); err != nil {
@@ -267,8 +267,8 @@ func TestWatchedInPart(t *testing.T) {
 
 func TestUnheard(t *testing.T) {
 	b := newBench(t, "a.yaml", clusters("a"))
-	w := files.NewWatcher(b.src.opts.Log, time.Hour)
-	look := func(want bool, w *files.Watcher) {
+	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
+	look := func(want bool, w *watch.Watcher) {
 		t.Helper()
 		b.src.reload(order{}, w)
 		if b.src.Deaf() != want {
@@ -276,7 +276,7 @@ func TestUnheard(t *testing.T) {
 		}
 	}
 	look(false, w)
-	look(true, new(files.Watcher)) // the system has none to give
+	look(true, new(watch.Watcher)) // the system has none to give
 	look(false, w)
 	w.Close()
 	look(true, w) // nothing can be added any more

@@ -9,7 +9,7 @@ import (
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // What of a slice is used.
@@ -23,8 +23,8 @@ const (
 // "Clients of the EndpointSlice API must iterate through all the existing EndpointSlices associated to a Service and build
 // a complete list of unique network endpoints. It is important to mention that endpoints may be duplicated in different EndpointSlices."
 // https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#duplicate-endpoints
-func endpointsOf(all []*discovery.EndpointSlice, port, region string, families Families) []adminapi.Endpoint {
-	by := map[netip.AddrPort]adminapi.Endpoint{}
+func endpointsOf(all []*discovery.EndpointSlice, port, region string, families Families) []api.Endpoint {
+	by := map[netip.AddrPort]api.Endpoint{}
 	for _, s := range all {
 		if s.AddressType == discovery.AddressTypeFQDN || !families.has(s.AddressType) {
 			continue
@@ -47,20 +47,20 @@ func endpointsOf(all []*discovery.EndpointSlice, port, region string, families F
 			if old, twice := by[key]; twice && (old.Health == healthy || health == draining) {
 				continue
 			}
-			one := adminapi.Endpoint{Address: addr.String(), Port: int(at), Health: health}
+			one := api.Endpoint{Address: addr.String(), Port: int(at), Health: health}
 			if e.Zone != nil && *e.Zone != "" {
-				one.Locality = &adminapi.Locality{Region: region, Zone: *e.Zone}
+				one.Locality = &api.Locality{Region: region, Zone: *e.Zone}
 			} else if region != "" {
-				one.Locality = &adminapi.Locality{Region: region}
+				one.Locality = &api.Locality{Region: region}
 			}
 			by[key] = one
 		}
 	}
-	out := make([]adminapi.Endpoint, 0, len(by))
+	out := make([]api.Endpoint, 0, len(by))
 	for _, e := range by {
 		out = append(out, e)
 	}
-	slices.SortFunc(out, func(a, b adminapi.Endpoint) int {
+	slices.SortFunc(out, func(a, b api.Endpoint) int {
 		return cmp.Or(netip.MustParseAddr(a.Address).Compare(netip.MustParseAddr(b.Address)), cmp.Compare(a.Port, b.Port))
 	})
 	return out

@@ -9,7 +9,7 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // slice makes one of service b: ports as NAME:NUMBER, endpoints as ADDRESS[@ZONE][!STATE], where a state has the letters of
@@ -48,7 +48,7 @@ func slice(name, ports string, all ...string) *discovery.EndpointSlice {
 }
 
 // shown is what endpoints are as text.
-func shown(all []adminapi.Endpoint) string {
+func shown(all []api.Endpoint) string {
 	var out []string
 	for _, e := range all {
 		s := fmt.Sprintf("%s:%d", e.Address, e.Port)

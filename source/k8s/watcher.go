@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Options of a watcher. Mappings or All say what is followed.
@@ -44,13 +44,13 @@ type Options struct {
 type Watcher struct {
 	opts     Options
 	informer cache.SharedIndexInformer
-	tell     func(cluster string, all []adminapi.Endpoint)
+	tell     func(cluster string, all []api.Endpoint)
 	of       map[string][]Service // the services of a cluster, by the mappings
 	by       map[string][]string  // clusters of the mappings, by NAMESPACE/SERVICE
 	bell     chan struct{}
 
-	told  map[string][]adminapi.Endpoint // of Run's goroutine
-	named map[string][]string            // the same: clusters that a service had by Options.All
+	told  map[string][]api.Endpoint // of Run's goroutine
+	named map[string][]string       // the same: clusters that a service had by Options.All
 
 	mu      sync.Mutex      // guards what follows; held for memory only
 	changed map[string]bool // services
@@ -60,7 +60,7 @@ const byService = "service"
 
 // New returns a watcher. It tells all endpoints of a cluster, in order: once all slices have been read, and
 // whenever they are others. A cluster of a mapping is told though it has none.
-func New(client kubernetes.Interface, tell func(cluster string, all []adminapi.Endpoint), o Options) (*Watcher, error) {
+func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoint), o Options) (*Watcher, error) {
 	o.Names, o.Every, o.Log = cmp.Or(o.Names, DefaultNames), cmp.Or(o.Every, 20*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	if len(o.Mappings) == 0 && !o.All {
 		return nil, errors.New("nothing is followed")
@@ -75,7 +75,7 @@ func New(client kubernetes.Interface, tell func(cluster string, all []adminapi.E
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{opts: o, tell: tell, of: map[string][]Service{}, by: map[string][]string{}, bell: make(chan struct{}, 1), told: map[string][]adminapi.Endpoint{}, named: map[string][]string{}, changed: map[string]bool{}}
+	w := &Watcher{opts: o, tell: tell, of: map[string][]Service{}, by: map[string][]string{}, bell: make(chan struct{}, 1), told: map[string][]api.Endpoint{}, named: map[string][]string{}, changed: map[string]bool{}}
 	for _, m := range o.Mappings {
 		if o.Namespace != "" && m.Namespace != o.Namespace {
 			return nil, fmt.Errorf("%s=%s/%s: only namespace %s is watched", m.Cluster, m.Namespace, m.Name, o.Namespace)
@@ -164,7 +164,7 @@ func (w *Watcher) take() {
 	w.changed = map[string]bool{}
 	w.mu.Unlock()
 	clusters := map[string]bool{}
-	others := map[string][]adminapi.Endpoint{} // by Options.All
+	others := map[string][]api.Endpoint{} // by Options.All
 	for key := range changed {
 		for _, c := range w.by[key] {
 			clusters[c] = true
@@ -184,7 +184,7 @@ func (w *Watcher) take() {
 }
 
 // all adds the clusters of a service, one for each port, and those that it had and has no more.
-func (w *Watcher) all(key string, to map[string][]adminapi.Endpoint) {
+func (w *Watcher) all(key string, to map[string][]api.Endpoint) {
 	slicesOf := w.slices(key)
 	var has []string
 	for _, port := range portNames(slicesOf) {
@@ -195,15 +195,15 @@ func (w *Watcher) all(key string, to map[string][]adminapi.Endpoint) {
 	}
 	for _, c := range w.named[key] {
 		if !slices.Contains(has, c) {
-			to[c] = append(to[c], []adminapi.Endpoint{}...)
+			to[c] = append(to[c], []api.Endpoint{}...)
 		}
 	}
 	w.named[key] = has
 }
 
 // mapped are the endpoints of a cluster of the mappings.
-func (w *Watcher) mapped(cluster string) []adminapi.Endpoint {
-	by := map[string]adminapi.Endpoint{}
+func (w *Watcher) mapped(cluster string) []api.Endpoint {
+	by := map[string]api.Endpoint{}
 	for _, s := range w.of[cluster] {
 		for _, e := range endpointsOf(w.slices(s.Namespace+"/"+s.Name), s.Port, w.opts.Region, w.opts.Families) {
 			key := fmt.Sprint(e.Address, " ", e.Port)
@@ -212,7 +212,7 @@ func (w *Watcher) mapped(cluster string) []adminapi.Endpoint {
 			}
 		}
 	}
-	all := make([]adminapi.Endpoint, 0, len(by))
+	all := make([]api.Endpoint, 0, len(by))
 	for _, key := range slices.Sorted(maps.Keys(by)) {
 		all = append(all, by[key])
 	}
@@ -231,8 +231,8 @@ func (w *Watcher) slices(key string) (all []*discovery.EndpointSlice) {
 }
 
 // say tells of a cluster, if that is new.
-func (w *Watcher) say(cluster string, all []adminapi.Endpoint) {
-	if old, told := w.told[cluster]; told && slices.EqualFunc(old, all, func(a, b adminapi.Endpoint) bool { return reflect.DeepEqual(a, b) }) {
+func (w *Watcher) say(cluster string, all []api.Endpoint) {
+	if old, told := w.told[cluster]; told && slices.EqualFunc(old, all, func(a, b api.Endpoint) bool { return reflect.DeepEqual(a, b) }) {
 		return
 	}
 	w.told[cluster] = all

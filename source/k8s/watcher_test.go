@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 )
 
@@ -36,7 +36,7 @@ func listen(t *testing.T, client kubernetes.Interface, o Options) *heard {
 	t.Helper()
 	h := &heard{T: t, has: map[string]string{}, times: map[string]int{}}
 	o.Log, o.Every = slog.New(slog.NewTextHandler(h, nil)), time.Millisecond
-	w, err := New(client, func(cluster string, all []adminapi.Endpoint) {
+	w, err := New(client, func(cluster string, all []api.Endpoint) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.has[cluster] = shown(all)

@@ -1,5 +1,5 @@
 // What Envoy's API is made of: the versions of the descriptor set in
-// internal/envoyapi. The versions of what the main module links, too, are the same
+// internal/envoy. The versions of what the main module links, too, are the same
 // there. Contrib has no tags: it is a commit shortly before the release of envoy.
 module github.com/chancery-xds/chancery/tools/descriptors
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/chancery-xds/chancery/bench/ctl"
-	"github.com/chancery-xds/chancery/internal/status"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/store"
@@ -71,7 +71,7 @@ func main() {
 	var opts []server.Option
 	if *observed {
 		m := metrics.New(metrics.Options{Snapshot: st.Snapshot, Newest: st.Newest})
-		opts = append(opts, server.WithObserver(server.Observers(m, status.New(status.Options{}))))
+		opts = append(opts, server.WithObserver(server.Observers(m, clients.New(clients.Options{}))))
 	}
 	ctl.Main(&adapter{store: st, server: server.New(st, opts...)})
 }

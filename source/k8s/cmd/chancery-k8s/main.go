@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/chancery-xds/chancery/internal/adminapi"
-	"github.com/chancery-xds/chancery/internal/registrar"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints/register"
 	"github.com/chancery-xds/chancery/source/k8s"
 )
 
@@ -41,7 +41,7 @@ func main() {
 
 // What is asked for.
 type flags struct {
-	target     adminapi.Target
+	target     api.Target
 	kubeconfig string
 	group      string
 	owner      string
@@ -73,7 +73,7 @@ func (f *flags) set(w io.Writer) *pflag.FlagSet {
 	s := pflag.NewFlagSet("chancery-k8s", pflag.ContinueOnError)
 	s.SortFlags = false
 	s.SetOutput(w)
-	s.StringVar(&f.target.URL, "admin", adminapi.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+	s.StringVar(&f.target.URL, "admin", api.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
 	s.StringVar(&f.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server wants")
 	s.StringVar(&f.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
 	s.StringVar(&f.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
@@ -131,7 +131,7 @@ func say(stderr io.Writer, code int, err error) int {
 
 // follow follows slices until ctx is done.
 func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
-	daemon, err := adminapi.Dial(f.target)
+	daemon, err := api.Dial(f.target)
 	if err != nil {
 		return say(stderr, misuse, err)
 	}
@@ -144,12 +144,12 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	if err != nil {
 		return say(stderr, failed, err)
 	}
-	reg := registrar.New(daemon, registrar.Options{TTL: f.ttl, Log: f.options.Log})
-	part := func(cluster string) registrar.Part {
-		return registrar.Part{Group: f.group, Cluster: cluster, Owner: f.owner}
+	reg := register.New(daemon, register.Options{TTL: f.ttl, Log: f.options.Log})
+	part := func(cluster string) register.Part {
+		return register.Part{Group: f.group, Cluster: cluster, Owner: f.owner}
 	}
 	told := map[string]bool{} // of the watcher's goroutine
-	w, err := k8s.New(client, func(cluster string, all []adminapi.Endpoint) {
+	w, err := k8s.New(client, func(cluster string, all []api.Endpoint) {
 		told[cluster] = true
 		f.options.Log.Info("a cluster has other endpoints", "cluster", cluster, "endpoints", len(all))
 		reg.Set(part(cluster), all)

@@ -15,9 +15,9 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/chancery-xds/chancery/endpoints"
 	"github.com/chancery-xds/chancery/internal/admin"
-	"github.com/chancery-xds/chancery/internal/adminapi"
+	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 	"github.com/chancery-xds/chancery/store"
 )

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// An EventFilter selects events. The zero value selects all.
+type EventFilter struct {
+	Node  string   // a glob of node ids: ?node=
+	Type  string   // a short name or a URL: ?type=
+	Kinds []string // ?kind=, repeated
+	After uint64   // those after that one, as far as the server remembers: Last-Event-ID; 0: what it remembers
+	New   bool     // only what happens from now on: ?new=1
+	Stop  bool     // what the server remembers, and then the end: ?stop=1
+}
+
+// errStreamEnded says that there will be no more events: the daemon ends.
+var errStreamEnded = errors.New("the server has ended the stream of events")
+
+// maxEvent is how long a line of the stream may be.
+const maxEvent = 1 << 20
+
+// Events asks GET /api/v1/events (SSE) and returns events until ctx is done, the caller has
+// enough, or an error, which comes last. With Stop the end of the stream is no error.
+func (d *Daemon) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		q := url.Values{}
+		set(q, "node", f.Node)
+		set(q, "type", f.Type)
+		for _, k := range f.Kinds {
+			q.Add("kind", k)
+		}
+		setBool(q, "new", f.New)
+		setBool(q, "stop", f.Stop)
+		h := http.Header{"Accept": {"text/event-stream"}}
+		if f.After > 0 {
+			h.Set("Last-Event-ID", strconv.FormatUint(f.After, 10))
+		}
+		resp, err := d.open(ctx, http.MethodGet, root+"/events", q, nil, h)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer resp.Body.Close()
+		err = readEvents(resp.Body, func(e Event) bool { return yield(e, nil) })
+		switch {
+		case errors.Is(err, errEnough), err == nil && f.Stop:
+			return
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case err == nil:
+			err = errStreamEnded
+		}
+		yield(Event{}, &Unreachable{d.shown, err})
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// readEvents reads a stream of events: of each, what its lines "data:" say. Other lines are
+// comments, which keep the connection, or repeat what is in data.
+func readEvents(r io.Reader, f func(Event) bool) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxEvent)
+	var data []byte
+	for lines.Scan() {
+		line := lines.Bytes()
+		if more, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(data, bytes.TrimPrefix(more, []byte(" "))...)
+			continue
+		}
+		if len(line) > 0 || len(data) == 0 {
+			continue
+		}
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("an event that is none: %w", err)
+		}
+		data = data[:0]
+		if !f(e) {
+			return errEnough
+		}
+	}
+	return lines.Err()
+}

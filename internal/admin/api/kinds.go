@@ -1,0 +1,26 @@
+package api
+
+// Kinds of answers.
+const (
+	KindStatus          = "Status"
+	KindClientList      = "ClientList"
+	KindClientResources = "ClientResourceList"
+	KindResourceList    = "ResourceList"
+	KindRefusalList     = "RefusalList"
+	KindGroupList       = "GroupList"
+	KindExplanation     = "Explanation"
+	KindWaitResult      = "WaitResult"
+	KindReload          = "Reload"
+	KindImpact          = "Impact"
+	KindNodeInfo        = "NodeInfo"
+	KindEndpointList    = "EndpointList"
+	KindEndpointsResult = "EndpointsResult"
+	KindHistory         = "History"
+	KindBlame           = "Blame"
+	KindCommit          = "Commit"
+	KindFreeze          = "Freeze"
+	KindRolloutList     = "RolloutList"
+	KindLogLevel        = "LogLevel"
+	KindVersion         = "Version"
+	KindError           = "Error"
+)

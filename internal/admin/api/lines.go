@@ -1,0 +1,68 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// An EndpointStream registers endpoints line by line, as long as it lasts. One goroutine may send while another one receives.
+type EndpointStream struct {
+	out  *io.PipeWriter
+	body io.ReadCloser
+	in   *bufio.Reader
+	sent int
+}
+
+// EndpointStream asks POST /api/v1/endpoints, with a lease of a time unless that is 0. The stream ends with ctx.
+func (d *Daemon) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
+	q := url.Values{}
+	if ttl > 0 {
+		q.Set("ttl", ttl.String())
+	}
+	in, out := io.Pipe()
+	resp, err := d.open(ctx, http.MethodPost, root+"/endpoints", q, in, nil) //nolint:bodyclose // Close closes it
+	if err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	return &EndpointStream{out: out, body: resp.Body, in: bufio.NewReader(resp.Body)}, nil
+}
+
+// Send sends lines, or an empty one if there are none, which renews the lease. It returns the number of the last one.
+func (s *EndpointStream) Send(all []EndpointLine) (int, error) {
+	var b bytes.Buffer
+	for _, l := range all {
+		text, err := json.Marshal(l)
+		if err != nil {
+			return 0, err
+		}
+		b.Write(append(text, '\n'))
+	}
+	if len(all) == 0 {
+		b.WriteByte('\n')
+	}
+	s.sent += max(len(all), 1)
+	_, err := s.out.Write(b.Bytes())
+	return s.sent, err
+}
+
+// Receive waits for what became of lines. The error is io.EOF when the server has ended the stream.
+func (s *EndpointStream) Receive() (a EndpointLines, err error) {
+	text, err := s.in.ReadBytes('\n')
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(text, &a)
+}
+
+// Close ends the stream. Leases last their time.
+func (s *EndpointStream) Close() {
+	_ = s.out.Close()
+	s.body.Close()
+}

@@ -1,0 +1,301 @@
+package clients
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Clients lists the clients that f selects, the worst first, then by node. Total is how many
+// it selects, were all shown.
+func (t *Tracker) Clients(f Filter) api.ClientList {
+	all := t.selected(f)
+	list := api.ClientList{APIVersion: api.Version, Kind: "ClientList", Total: len(all), Items: []api.Client{}}
+	if !f.All && len(f.States) == 0 {
+		all = slices.DeleteFunc(all, func(s standing) bool { return s.healthy() && s.departed == nil })
+		list.Hidden = list.Total - len(all)
+	}
+	sorted := make([]*standing, len(all)) // which are smaller than what they point to
+	for i := range all {
+		sorted[i] = &all[i]
+	}
+	slices.SortFunc(sorted, func(a, b *standing) int {
+		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
+	})
+	if f.Limit > 0 && len(sorted) > f.Limit {
+		sorted = sorted[:f.Limit]
+	}
+	list.Items = make([]api.Client, len(sorted))
+	p := t.places()
+	for i, s := range sorted {
+		list.Items[i] = t.client(s, p)
+	}
+	return list
+}
+
+// rank orders clients, the worst first: those that have left last.
+func (s *standing) rank() int {
+	n := 2 * int(s.state)
+	if s.departed != nil {
+		return n + 2*len(states)
+	}
+	if len(s.troubles) > 0 {
+		n = min(n, 2*int(synced)-1)
+	}
+	return n
+}
+
+// selected returns the clients that f selects, healthy or not.
+func (t *Tracker) selected(f Filter) []standing {
+	return t.gather(f.Type, f.Left).selected(t, f)
+}
+
+func (p *presence) selected(t *Tracker, f Filter) []standing {
+	if f.Node == "" && f.Group == "" && f.Type == nil && len(f.States) == 0 {
+		return p.all
+	}
+	return slices.DeleteFunc(p.all, func(s standing) bool {
+		state := s.state
+		if f.Type != nil {
+			state = s.of
+		}
+		switch {
+		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.told()):
+			return true
+		case f.Node != "" && !Glob(f.Node, s.node):
+			return true
+		}
+		return f.Group != "" && !slices.Contains(t.grouped(&s).groups, f.Group)
+	})
+}
+
+// Client returns all clients with a node id: those that are connected at each address, and
+// after them those that left lately, the last first.
+//
+// A client without a node id is found by its stream: "stream:41" ([adminapi.Client.Path]).
+func (t *Tracker) Client(node string) []api.Client {
+	id := ""
+	stream, unnamed := t.unnamed(node)
+	if !unnamed {
+		id = node
+	}
+	here := t.present(true, &id)
+	if unnamed {
+		here.all = slices.DeleteFunc(here.all, func(s standing) bool { return s.key.stream != stream })
+	}
+	all := t.looked(here, nil).all
+	slices.SortStableFunc(all, func(a, b standing) int {
+		switch {
+		case a.departed == nil && b.departed == nil:
+			return cmp.Or(a.rank()-b.rank(), strings.Compare(a.peer, b.peer))
+		case a.departed == nil:
+			return -1
+		case b.departed == nil:
+			return 1
+		}
+		return cmp.Compare(b.now, a.now)
+	})
+	var clients []api.Client
+	p := t.places()
+	for i := range all {
+		clients = append(clients, t.client(&all[i], p))
+	}
+	return clients
+}
+
+// streamPath is how a client without a node id is called: by the number of its stream.
+const streamPath = "stream:"
+
+// unnamed returns the stream that a path means, unless a node is called so.
+func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
+	number, is := strings.CutPrefix(path, streamPath)
+	if !is {
+		return 0, false
+	}
+	t.mu.RLock()
+	named := t.nodes[path] != nil
+	t.mu.RUnlock()
+	stream, err := strconv.ParseUint(number, 10, 64)
+	return stream, err == nil && stream != 0 && !named
+}
+
+// Streams returns the open streams of a node id, to ask each ([server.Stream]). A stream may
+// have ended by then.
+func (t *Tracker) Streams(node string) (streams []*server.Stream) {
+	stream, unnamed := t.unnamed(node)
+	if unnamed {
+		node = ""
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n := t.nodes[node]; n != nil {
+		for _, c := range n.clients {
+			if unnamed && c.key.stream != stream {
+				continue
+			}
+			for _, r := range c.streams {
+				streams = append(streams, r.stream)
+			}
+		}
+	}
+	return streams
+}
+
+// Selected returns the open streams of all clients that f selects; healthy ones too. A stream
+// may have ended by then.
+func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
+	f.Left = false
+	all := t.selected(f)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, s := range all {
+		for _, r := range s.client.streams {
+			streams = append(streams, r.stream)
+		}
+	}
+	return streams
+}
+
+// Nodes returns the ids of connected nodes that begin with prefix, in order, at most so many.
+func (t *Tracker) Nodes(prefix string, most int) []string {
+	t.mu.RLock()
+	var ids []string
+	for id, n := range t.nodes {
+		if len(n.clients) > 0 && strings.HasPrefix(id, prefix) {
+			ids = append(ids, id)
+		}
+	}
+	t.mu.RUnlock()
+	slices.Sort(ids)
+	return ids[:min(len(ids), max(most, 0))]
+}
+
+// client says how a client stands now, which may be another way than it was when it was chosen.
+func (t *Tracker) client(s *standing, p *places) api.Client {
+	g := t.grouped(s)
+	c := api.Client{
+		Node: s.node, Cluster: s.cluster, Agent: s.agent, Peer: s.peer, Identity: g.identity, Groups: g.groups,
+		Since: time.Unix(0, s.since), State: s.state.told(), Streams: make([]api.Stream, 0, len(s.rows)), Types: []api.TypeStatus{}, Troubles: s.troubles,
+	}
+	if s.key.stream != 0 {
+		c.Path = streamPath + strconv.FormatUint(s.key.stream, 10)
+	}
+	if d := s.departed; d != nil {
+		c.Left = &api.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
+	}
+	type refused struct {
+		at     int // in Types
+		cause  *cause
+		stream *server.Stream
+	}
+	var nacked []refused
+	for _, r := range s.rows {
+		c.Streams = append(c.Streams, r.about)
+		r.mu.Lock()
+		c.Types = slices.Grow(c.Types, len(r.types))
+		messages := make([]api.Message, 2*len(r.types)) // at once, for there may be many clients
+		for i := range r.types {
+			u := &r.types[i]
+			if u.refusal != nil {
+				nacked = append(nacked, refused{len(c.Types), u.refusal.cause, r.stream})
+			}
+			c.Types = append(c.Types, u.status(r.about.ID, s.now, messages[2*i:]))
+		}
+		r.mu.Unlock()
+	}
+	for _, n := range nacked {
+		nacked := c.Types[n.at].Nacked
+		nacked.Resources = p.resources(p.nodeOf(s), n.cause)
+		if t.opts.Kept != nil && n.stream != nil {
+			nacked.Kept = clipKept(t.opts.Kept(n.stream, n.cause.typ))
+		}
+	}
+	if len(s.rows) > 1 {
+		rank := func(u api.TypeStatus) int { return xds.TypeOf(u.URL).Rank() }
+		slices.SortStableFunc(c.Types, func(a, b api.TypeStatus) int { return rank(a) - rank(b) })
+	}
+	return c
+}
+
+// maxKept is how many resources in quarantine are told of one type.
+const maxKept = 10
+
+func clipKept(all []api.Kept) []api.Kept {
+	all = all[:min(len(all), maxKept)]
+	for i := range all {
+		k := &all[i]
+		k.Name, k.Refused, k.Kept = clip(k.Name, maxName), clip(k.Refused, maxName), clip(k.Kept, maxName)
+	}
+	return all
+}
+
+func (u *typeRow) status(stream uint64, now int64, room []api.Message) api.TypeStatus {
+	s := api.TypeStatus{
+		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now).told(), Wildcard: u.wildcard, Names: int(u.names),
+		Sent: u.sent.told(&room[0]), Acked: u.acked.told(&room[1]),
+	}
+	if f := u.refusal; f != nil {
+		s.Nacked = &api.NackedStatus{
+			Since: time.Unix(0, f.since), At: time.Unix(0, f.at), Nonce: nonceOf(f.nonce), Version: f.version, Error: f.text, Resources: []api.Resource{},
+		}
+	}
+	return s
+}
+
+func (m *message) told(into *api.Message) *api.Message {
+	if m.at == 0 {
+		return nil
+	}
+	*into = api.Message{At: time.Unix(0, m.at), Version: m.version, Nonce: nonceOf(m.nonce), Resources: int(m.count), Removed: int(m.removed), Bytes: int(m.bytes)}
+	return into
+}
+
+var none = &grouping{groups: []string{}}
+
+// grouped says which groups a client has, and who it is. It asks once in an epoch.
+func (t *Tracker) grouped(s *standing) *grouping {
+	was, epoch := s.groups.Load(), t.epoch.Load()
+	if s.first == nil || was != nil && was.epoch == epoch {
+		return cmp.Or(was, none)
+	}
+	g := &grouping{epoch: epoch, groups: []string{}}
+	if t.opts.Groups != nil {
+		g.groups = append(g.groups, t.opts.Groups(s.first.Node)...)
+	}
+	if t.opts.Identity != nil {
+		g.identity = clip(t.opts.Identity(s.first), maxName)
+	}
+	s.groups.Store(g)
+	return g
+}
+
+// Glob reports whether a text is as a pattern says: "*" is any text, "?" any character.
+func Glob(pattern, text string) bool {
+	p, s := []rune(pattern), []rune(text)
+	star, from := -1, 0 // the last "*", and where what it stands for ends
+	i, j := 0, 0
+	for j < len(s) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == s[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package clients
+
+func init() { raceEnabled = true }

@@ -1,0 +1,305 @@
+package clients
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is a server that a tracker is told of.
+type world struct {
+	*testing.T
+	*Tracker
+	*store.Store
+	server *server.Server
+}
+
+// within runs a test in a bubble, where time passes when nobody has anything to do.
+func within(t *testing.T, name string, f func(w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{T: t, Store: store.New()}
+			w.Tracker = New(Options{
+				Groups: func(n *xds.Node) []string { return []string{n.Cluster} },
+				Place: func(n *xds.Node, t *xds.Type, name string) string {
+					return n.Cluster + "/" + strings.ToLower(t.Short) + ".yaml:" + name
+				},
+			})
+			w.server = server.New(w.Store, server.WithObserver(w.Tracker), server.WithLogger(slog.New(slog.DiscardHandler)))
+			f(w)
+		})
+	})
+}
+
+func (w *world) put(t *xds.Type, names ...string) {
+	w.Helper()
+	if _, err := w.Store.Update(func(tx *store.Tx) error {
+		for _, n := range names {
+			name, content, _ := strings.Cut(n, "=")
+			tx.Set(xds.NewResource(t, name, []byte(content)))
+		}
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func envoy(id string) xds.Node {
+	return xds.Node{ID: id, Cluster: "edge", UserAgentName: "envoy", UserAgentVersion: "1.40.0"}
+}
+
+func (w *world) client(v xds.Variant, n xds.Node, opts ...xdstest.Option) *xdstest.Client {
+	conn := xdstest.Serve(w.T, w.server)
+	opts = append(opts, xdstest.WithNode(n), xdstest.WithTimeout(time.Hour))
+	if v == xds.Delta {
+		return xdstest.Delta(w.T, conn, opts...)
+	}
+	return xdstest.SotW(w.T, conn, opts...)
+}
+
+// states says how all clients stand, each with its types, and what looks wrong.
+func (w *world) states() string {
+	synctest.Wait()
+	var lines []string
+	for _, c := range w.Clients(Filter{All: true, Left: true}).Items {
+		line := c.Node + " " + string(c.State)
+		for _, u := range c.Types {
+			line += fmt.Sprintf(" %s:%s", u.Type, u.State)
+		}
+		for _, t := range c.Troubles {
+			line += " " + t.Code + "!"
+		}
+		if c.Left != nil {
+			line += " left"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+func (w *world) want(want string) {
+	w.Helper()
+	if got := w.states(); got != want {
+		w.Fatalf("%s\nnot %s", got, want)
+	}
+}
+
+var variants = []xds.Variant{xds.SotW, xds.Delta}
+
+func TestStates(t *testing.T) {
+	for _, v := range variants {
+		within(t, v.String()+" from nothing to in step, and back", func(w *world) {
+			c := w.client(v, envoy("a"))
+			c.Subscribe(xds.Cluster, "*")
+			w.want("a WAITING") // nobody has said what there is
+			w.put(xds.Cluster, "one")
+			w.want("a SENT CDS:SENT")
+			r := c.Next(xds.Cluster)
+			time.Sleep(29 * time.Second)
+			w.want("a SENT CDS:SENT")
+			time.Sleep(time.Second)
+			w.want("a STALE CDS:STALE unanswered!")
+			c.ACK(r)
+			w.want("a SYNCED CDS:SYNCED")
+			c.Subscribe(xds.Endpoint, "one")
+			synctest.Wait()
+			if got := w.states(); v == xds.SotW && got != "a NOT_SENT CDS:SYNCED EDS:NOT_SENT" { // it can be told nothing of what is not there
+				t.Error(got)
+			}
+			w.put(xds.Endpoint, "one")
+			if v == xds.Delta {
+				c.ACK(c.Next(xds.Endpoint)) // it is not there
+			}
+			c.ACK(c.Next(xds.Endpoint))
+			w.want("a SYNCED CDS:SYNCED EDS:SYNCED")
+			c.Unsubscribe(xds.Endpoint, "one")
+			w.want("a SYNCED CDS:SYNCED EDS:IDLE")
+			c.Close()
+			w.want("a SYNCED CDS:SYNCED EDS:IDLE left")
+		})
+		within(t, v.String()+" refused, and made up for", func(w *world) {
+			w.put(xds.Cluster, "one", "two")
+			c := w.client(v, envoy("a"))
+			c.Subscribe(xds.Cluster, "*")
+			c.NACK(c.Next(xds.Cluster), "Error adding/updating cluster(s) two: no such thing")
+			w.want("a NACKED CDS:NACKED")
+			got := w.Client("a")[0].Types[0]
+			if n := got.Nacked; n == nil || n.Error != "Error adding/updating cluster(s) two: no such thing" || got.Acked != nil || got.Sent.Resources != 2 ||
+				fmt.Sprint(n.Resources) != "[{CDS two edge/cds.yaml:two }]" || n.Nonce != got.Sent.Nonce {
+				t.Errorf("%+v %+v", got, got.Nacked)
+			}
+			if _, refusals, _ := w.Summary(); len(refusals) != 1 || !refusals[0].Partly || refusals[0].Clients != 1 || refusals[0].Nodes[0] != "a" {
+				t.Errorf("%+v", refusals)
+			}
+			w.put(xds.Cluster, "two=mended")
+			w.want("a NACKED CDS:NACKED") // until it has accepted that
+			c.ACK(c.Next(xds.Cluster))
+			w.want("a SYNCED CDS:SYNCED")
+			if _, refusals, _ := w.Summary(); len(refusals) != 0 || len(w.causes.known) != 0 || w.causes.bytes != 0 {
+				t.Errorf("%+v %+v", refusals, w.causes.known)
+			}
+		})
+		within(t, v.String()+" refused, and not wanted any more", func(w *world) {
+			w.put(xds.Endpoint, "one", "two")
+			c := w.client(v, envoy("a"))
+			c.Subscribe(xds.Endpoint, "one")
+			c.ACK(c.Next(xds.Endpoint))
+			c.Subscribe(xds.Endpoint, "two")
+			c.NACK(c.Next(xds.Endpoint), "two is bad")
+			w.want("a NACKED EDS:NACKED")
+			c.Unsubscribe(xds.Endpoint, "two")
+			w.want("a SYNCED EDS:SYNCED")
+		})
+	}
+	within(t, "a delta client that comes back with all that there is, is told nothing", func(w *world) {
+		w.put(xds.Endpoint, "one")
+		c := w.client(xds.Delta, envoy("a"))
+		c.Subscribe(xds.Endpoint, "one")
+		c.ACK(c.Next(xds.Endpoint))
+		synctest.Wait()
+		c.Close()
+		synctest.Wait() // or both are one client
+		w.client(xds.Delta, envoy("a")).Resume(xds.Endpoint, c)
+		w.want("a SYNCED EDS:SYNCED; a SYNCED EDS:SYNCED left")
+	})
+	within(t, "several responses are under way", func(w *world) {
+		w.put(xds.Endpoint, "one=1", "two=1")
+		c := w.client(xds.Delta, envoy("a"))
+		c.Subscribe(xds.Endpoint, "one")
+		first := c.Next(xds.Endpoint)
+		c.Subscribe(xds.Endpoint, "two")
+		synctest.Wait()
+		c.ACK(c.Next(xds.Endpoint))
+		w.want("a SENT EDS:SENT")
+		c.ACK(first)
+		w.want("a SYNCED EDS:SYNCED")
+	})
+}
+
+// A client whose streams are of one type each is one, also when it leaves.
+func TestSeveralStreams(t *testing.T) {
+	within(t, "streams of single types", func(w *world) {
+		w.put(xds.Cluster, "one")
+		w.put(xds.Listener, "in")
+		conn := xdstest.Serve(w.T, w.server)
+		var clients []*xdstest.Client
+		for _, u := range []*xds.Type{xds.Listener, xds.Cluster} {
+			c := xdstest.SotW(w.T, conn, xdstest.WithNode(envoy("a")), xdstest.WithType(u))
+			c.Subscribe(u)
+			c.ACK(c.Next(u))
+			clients = append(clients, c)
+		}
+		w.want("a SYNCED CDS:SYNCED LDS:SYNCED")
+		if c := w.Client("a")[0]; len(c.Streams) != 2 || c.Streams[0].API != "LDS" || c.Streams[0].Variant != "sotw" || c.Agent != "envoy 1.40.0" || !slices.Equal(c.Groups, []string{"edge"}) {
+			t.Errorf("%+v", c)
+		}
+		if got := w.Streams("a"); len(got) != 2 || len(w.Streams("b")) != 0 || len(w.Selected(Filter{Type: xds.Cluster})) != 2 || len(w.Selected(Filter{Type: xds.Route})) != 0 {
+			t.Errorf("%+v", got)
+		}
+		for _, c := range clients {
+			c.Close()
+		}
+		w.want("a SYNCED CDS:SYNCED LDS:SYNCED left")
+		if c := w.Client("a")[0]; c.Left == nil || c.Left.Code == "" || c.Left.Why == "" {
+			t.Errorf("%+v", c.Left)
+		}
+	})
+}
+
+func TestFilter(t *testing.T) {
+	within(t, "who is selected", func(w *world) {
+		w.put(xds.Cluster, "one")
+		for i, id := range []string{"b/2", "a/1", "c"} {
+			n := envoy(id)
+			n.Cluster = []string{"edge", "core", "edge"}[i]
+			c := w.client(xds.Delta, n)
+			c.Subscribe(xds.Cluster, "*")
+			c.ACK(c.Next(xds.Cluster))
+			if id == "c" {
+				w.put(xds.Cluster, "one=bad")
+				c.NACK(c.Next(xds.Cluster), "bad")
+			}
+			synctest.Wait()
+		}
+		for _, x := range []struct {
+			f    Filter
+			want string
+		}{
+			{Filter{}, "3 hides 0: c a/1 b/2"}, // the others owe an answer
+			{Filter{Limit: 1}, "3 hides 0: c"},
+			{Filter{All: true, Group: "edge"}, "2 hides 0: c b/2"},
+			{Filter{All: true, Node: "?/*"}, "2 hides 0: a/1 b/2"},
+			{Filter{States: []api.State{api.Sent}}, "2 hides 0: a/1 b/2"},
+			{Filter{Type: xds.Route}, "0 hides 0:"},
+			{Filter{Type: xds.Cluster, States: []api.State{api.Nacked}}, "1 hides 0: c"},
+		} {
+			l := w.Clients(x.f)
+			got := fmt.Sprintf("%d hides %d:", l.Total, l.Hidden)
+			for _, c := range l.Items {
+				got += " " + c.Node
+			}
+			if got != x.want {
+				t.Errorf("%+v: %s, not %s", x.f, got, x.want)
+			}
+		}
+		if got := w.Nodes("a", 5); !slices.Equal(got, []string{"a/1"}) {
+			t.Error(got)
+		}
+	})
+}
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"a*c", "abbc", true}, {"a*c", "abb", false}, {"?", "ü", true}, {"?", "", false},
+		{"*a*b", "xaxxb", true}, {"**", "x/y", true}, {"", "a", false},
+	} {
+		if got := Glob(c.pattern, c.text); got != c.want {
+			t.Errorf("%q %q: %v", c.pattern, c.text, got)
+		}
+	}
+}
+
+// A client without a node id is found by its stream, unless a node is called so.
+func TestUnnamed(t *testing.T) {
+	tr := New(Options{})
+	a, b := &server.Stream{ID: 7, Node: &xds.Node{}}, &server.Stream{ID: 8, Node: &xds.Node{}}
+	tr.Opened(a)
+	tr.Opened(b)
+	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Path != "stream:8" || all[0].Node != "" {
+		t.Errorf("%+v", all)
+	}
+	if all := tr.Streams("stream:7"); len(all) != 1 || all[0] != a {
+		t.Error(all)
+	}
+	tr.Closed(b, nil)
+	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Left == nil {
+		t.Errorf("that has left: %+v", all)
+	}
+	tr.Opened(&server.Stream{ID: 9, Node: &xds.Node{ID: "stream:7"}})
+	if all := tr.Client("stream:7"); len(all) != 1 || all[0].Node != "stream:7" {
+		t.Errorf("a node that is called so: %+v", all)
+	}
+	for _, path := range []string{"stream:", "stream:0", "stream:x", "stream:99", "7"} {
+		if all := tr.Client(path); len(all) != 0 {
+			t.Errorf("%s: %+v", path, all)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package clients
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Summary counts the clients that are connected, groups what they refuse by its cause (the
+// most clients first, 100 at most), and says what looks wrong (100 at most).
+func (t *Tracker) Summary() (api.Counts, []api.Refusal, []api.Trouble) {
+	return t.SummaryOf(Filter{})
+}
+
+// SummaryOf is [Tracker.Summary] of the clients that f selects, healthy ones too.
+func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble) {
+	p := t.gather(f.Type, false)
+	whole := len(p.all)
+	all := p.selected(t, f)
+	counts := api.Counts{Connected: len(all), By: map[api.State]int{}}
+	troubles := []api.Trouble{}
+	for i := range all {
+		counts.By[all[i].state.told()]++
+		troubles = append(troubles, all[i].troubles...)
+	}
+	if len(all) == whole { // also of nodes that are not there
+		troubles = append(troubles, p.roam...)
+	}
+	slices.SortFunc(troubles, func(a, b api.Trouble) int {
+		return cmp.Or(strings.Compare(a.Code, b.Code), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node), strings.Compare(a.Type, b.Type))
+	})
+	return counts, t.refusals(all, f.Type), troubles[:min(len(troubles), maxShown)]
+}
+
+// A group is what clients refuse for one reason.
+type group struct {
+	api.Refusal
+	typ    *xds.Type
+	nodes  map[string]bool // the first by name, and some more
+	causes []*cause
+	one    *standing // any of them
+	last   *client   // counted last
+}
+
+const (
+	maxNodes     = 10 // of a refusal
+	maxResources = 10 // the same
+)
+
+// refusals groups what clients refuse: of a type, if one is given.
+func (t *Tracker) refusals(all []standing, of *xds.Type) []api.Refusal {
+	type key struct{ url, text string }
+	groups := map[key]*group{}
+	for i := range all {
+		s := &all[i]
+		for _, f := range s.refusals {
+			if of != nil && !of.Is(f.typ) {
+				continue
+			}
+			k := key{f.typ.URL, f.text}
+			g := groups[k]
+			if g == nil {
+				g = &group{Refusal: api.Refusal{Type: f.typ.Short, Error: f.text}, typ: f.typ, nodes: map[string]bool{}, one: s}
+				groups[k] = g
+			}
+			g.add(s, &f)
+		}
+	}
+	sorted := make([]*group, 0, len(groups))
+	for _, g := range groups {
+		sorted = append(sorted, g)
+	}
+	slices.SortFunc(sorted, func(a, b *group) int {
+		return cmp.Or(b.Clients-a.Clients, a.Since.Compare(b.Since), a.typ.Rank()-b.typ.Rank(), strings.Compare(a.Error, b.Error))
+	})
+	refusals, p := []api.Refusal{}, t.places()
+	for _, g := range sorted[:min(len(sorted), maxShown)] {
+		for id := range g.nodes {
+			g.Nodes = append(g.Nodes, id)
+		}
+		slices.Sort(g.Nodes)
+		g.Nodes = g.Nodes[:min(len(g.Nodes), maxNodes)]
+		g.Resources = []api.Resource{}
+		for _, c := range g.causes {
+			for _, r := range p.resources(p.nodeOf(g.one), c) {
+				if !slices.Contains(g.Resources, r) {
+					g.Resources = append(g.Resources, r)
+				}
+			}
+		}
+		g.Resources = g.Resources[:min(len(g.Resources), maxResources)]
+		refusals = append(refusals, g.Refusal)
+	}
+	return refusals
+}
+
+// add counts a client that refuses.
+func (g *group) add(s *standing, f *refusal) {
+	if g.last != s.client { // it may refuse the same on several streams
+		g.last = s.client
+		g.Clients++
+	}
+	if since := time.Unix(0, f.since); g.Since.IsZero() || since.Before(g.Since) {
+		g.Since = since
+	}
+	g.Partly = g.Partly || f.partly
+	if g.nodes[s.node] = true; len(g.nodes) > 2*maxNodes { // which node is the last by name, is not known in a map: some go at once
+		ids := make([]string, 0, len(g.nodes))
+		for id := range g.nodes {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		for _, id := range ids[maxNodes:] {
+			delete(g.nodes, id)
+		}
+	}
+	if len(g.causes) < maxResources && !slices.Contains(g.causes, f.cause) {
+		g.causes = append(g.causes, f.cause)
+	}
+}
+
+// GroupCounts counts the clients that are connected of each group that one has.
+func (t *Tracker) GroupCounts() map[string]api.Counts {
+	by := map[string]api.Counts{}
+	for s := range t.Census() {
+		for _, g := range s.Groups {
+			n, ok := by[g]
+			if !ok {
+				n.By = map[api.State]int{}
+			}
+			n.Connected++
+			n.By[s.State]++
+			by[g] = n
+		}
+	}
+	return by
+}
+
+// A Standing is how a connected client stands, for who counts all.
+type Standing struct {
+	Groups []string // that its node sees
+	State  api.State
+	Stale  []*xds.Type // that it has not answered for 30 s
+}
+
+// Census yields how each connected client stands.
+func (t *Tracker) Census() iter.Seq[Standing] {
+	return func(yield func(Standing) bool) {
+		all := t.gather(nil, false).all
+		for i := range all {
+			s := Standing{Groups: t.grouped(&all[i]).groups, State: all[i].state.told()}
+			for _, o := range all[i].late {
+				s.Stale = append(s.Stale, o.typ)
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// places finds where resources stand, once for all that are asked for together.
+type places struct {
+	t     *Tracker
+	known map[placeKey]string
+}
+
+type placeKey struct{ groups, url, name string }
+
+func (t *Tracker) places() *places { return &places{t: t, known: map[placeKey]string{}} }
+
+// A viewer is a node that sees resources; nil if that is not known any more.
+type viewer struct {
+	node   *xds.Node
+	groups string // nodes with the same ones see the same; "": nobody knows
+}
+
+func (p *places) nodeOf(s *standing) viewer {
+	if s == nil || s.first == nil || p.t.opts.Place == nil {
+		return viewer{}
+	}
+	v := viewer{node: s.first.Node}
+	if p.t.opts.Groups != nil {
+		v.groups = strings.Join(p.t.grouped(s).groups, "\x00") + "\x00"
+	}
+	return v
+}
+
+// node is that of a client that is connected.
+func (p *places) node(a *about) viewer {
+	if a == nil || a.node == "" || p.t.opts.Place == nil {
+		return viewer{}
+	}
+	p.t.mu.RLock()
+	c := p.t.clients[clientKey{node: a.node, peer: a.peer}]
+	var s standing
+	if c != nil {
+		s = standing{client: c, first: c.streams[0].stream}
+	}
+	p.t.mu.RUnlock()
+	return p.nodeOf(&s)
+}
+
+// resources are those of a cause, with where they stand.
+func (p *places) resources(v viewer, c *cause) []api.Resource {
+	resources := make([]api.Resource, len(c.names))
+	for i, name := range c.names {
+		resources[i] = api.Resource{Type: c.typ.Short, Name: name}
+		if v.node == nil {
+			continue
+		}
+		k := placeKey{v.groups, c.typ.URL, name}
+		at, ok := p.known[k]
+		if !ok || v.groups == "" {
+			at = clip(p.t.opts.Place(v.node, c.typ, name), maxName)
+			p.known[k] = at
+		}
+		resources[i].Place = at
+	}
+	return resources
+}
+
+// nonceOf is a nonce as clients see it; "" if it was none of this server's.
+func nonceOf(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}

@@ -1,0 +1,165 @@
+package clients
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Only who has something of the type, and refuses it since the time that is asked for, has fallen.
+func TestTaken(t *testing.T) {
+	for _, v := range variants {
+		within(t, v.String(), func(w *world) {
+			w.put(xds.Cluster, "one")
+			healthy, sick := w.client(v, envoy("healthy")), w.client(v, envoy("sick"))
+			healthy.Subscribe(xds.Cluster, "*")
+			sick.Subscribe(xds.Cluster, "*")
+			healthy.ACK(healthy.Next(xds.Cluster))
+			sick.NACK(sick.Next(xds.Cluster), "no")
+			want := func(groups []string, since time.Time, clients, acked, refused, waiting int, fallen ...string) {
+				t.Helper()
+				synctest.Wait()
+				k := w.Taken(groups, since)
+				if k.Clients != clients || k.Acked != acked || k.Refused != refused || k.Waiting != waiting || len(k.Fallen) != len(fallen) {
+					t.Fatalf("%+v", k)
+				}
+				for i, f := range k.Fallen {
+					if f.Node != fallen[i] || f.Type != xds.Cluster || f.Text != "cluster two is bad" || len(f.Names) != 1 || f.Names[0] != "two" {
+						t.Errorf("%+v", f)
+					}
+				}
+			}
+			edge := []string{"other", "edge"}
+			want(edge, time.Time{}, 2, 1, 1, 0)
+			want([]string{"other"}, time.Time{}, 0, 0, 0, 0)
+			time.Sleep(time.Second)
+			since := time.Now()
+			w.put(xds.Cluster, "two")
+			want(edge, since, 2, 0, 1, 1)
+			r := healthy.Next(xds.Cluster)
+			sick.NACK(sick.Next(xds.Cluster), "cluster two is bad")
+			time.Sleep(time.Second)
+			healthy.NACK(r, "cluster two is bad")
+			want(edge, since, 2, 0, 2, 0, "healthy")
+			want(edge, time.Now().Add(time.Second), 2, 0, 2, 0)
+			healthy.Close() // what it has said stands
+			want(edge, since, 1, 0, 1, 0, "healthy")
+		})
+	}
+}
+
+// Who says what it has, refuses something and is gone at once has fallen, however often it comes back. Who refused already has not,
+// when it comes back either; nor has a client that accepts what is told without what it has refused.
+func TestTakenOfThoseThatLeave(t *testing.T) {
+	typ := xds.Cluster
+	var now time.Time
+	group := "edge"
+	world := func() (*Tracker, func(node string, stated bool) (func(protocol.Event), func())) {
+		now = time.Unix(1000, 0)
+		tr := New(Options{Now: func() time.Time { return now }, Groups: func(*xds.Node) []string { return []string{group} }})
+		id := uint64(0)
+		group = "edge"
+		return tr, func(node string, stated bool) (func(protocol.Event), func()) {
+			id++
+			st := &server.Stream{ID: id, Node: &xds.Node{ID: node}, Since: now}
+			tr.Opened(st)
+			e := protocol.Event{Kind: protocol.Opened, Type: typ}
+			if stated {
+				e.Version = "1"
+			}
+			tr.Event(st, e)
+			return func(e protocol.Event) {
+				e.Type, e.Nonce = typ, "1"
+				tr.Event(st, protocol.Event{Kind: protocol.Sent, Type: typ, Nonce: "1", Count: 1})
+				tr.Event(st, e)
+			}, func() { tr.Closed(st, nil) }
+		}
+	}
+	ack, nack := protocol.Event{Kind: protocol.Acked}, protocol.Event{Kind: protocol.Nacked, Refuses: true, Error: &xds.Status{Message: "no"}}
+	part := protocol.Event{Kind: protocol.Acked, Refuses: true} // without what is in quarantine
+	type client = func(node string, stated bool) (func(protocol.Event), func())
+	for _, c := range []struct {
+		name   string
+		before func(client) func(protocol.Event) // a client that is picked, or nil
+		fallen bool
+		after  []protocol.Event
+	}{
+		{"states, refuses, leaves", nil, true, []protocol.Event{nack}},
+		{"has nothing", func(come client) func(protocol.Event) { say, _ := come("n", false); return say }, false, []protocol.Event{nack}},
+		{"has nothing, and takes a part", func(come client) func(protocol.Event) { say, _ := come("n", false); return say }, false, []protocol.Event{nack, part, ack, nack}},
+		{"was well", func(come client) func(protocol.Event) { say, _ := come("n", false); say(ack); return say }, true, []protocol.Event{nack}},
+		{"refuses already, and something else", func(come client) func(protocol.Event) { say, _ := come("n", false); say(ack); say(nack); return say }, false, []protocol.Event{nack, ack, nack}},
+		{"is in quarantine", func(come client) func(protocol.Event) { say, _ := come("n", false); say(nack); say(part); return say }, false, []protocol.Event{ack, nack}},
+		{"refused already, and comes back", func(come client) func(protocol.Event) {
+			say, leave := come("n", true)
+			say(nack)
+			leave()
+			return nil
+		}, false, []protocol.Event{nack}},
+		{"refused, and was well again", func(come client) func(protocol.Event) {
+			say, _ := come("n", true)
+			say(nack)
+			say(ack)
+			return say
+		}, true, []protocol.Event{nack}},
+		{"fell before, came back, and was content", func(come client) func(protocol.Event) {
+			group = "edge@next"
+			say, leave := come("n", true)
+			say(nack)
+			leave()
+			group = "edge"
+			say, _ = come("n", true)
+			now = now.Add(time.Minute)
+			return say
+		}, true, []protocol.Event{nack}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr, come := world()
+			var say func(protocol.Event)
+			if c.before != nil {
+				say = c.before(come)
+			}
+			now = now.Add(time.Second)
+			since := now
+			group = "edge@next"
+			leave := func() {}
+			for _, e := range c.after {
+				now = now.Add(time.Second)
+				if say == nil {
+					say, leave = come("n", true)
+				}
+				say(e)
+			}
+			leave()
+			if k := tr.Taken([]string{"edge@next"}, since); len(k.Fallen) > 0 != c.fallen {
+				t.Errorf("%+v", k)
+			}
+		})
+	}
+}
+
+// What is remembered of refusals has a bound.
+func TestSpellsBound(t *testing.T) {
+	tr := New(Options{Groups: func(*xds.Node) []string { return []string{"edge"} }})
+	for i := range maxSpells + 10 {
+		r := &row{client: &client{about: about{node: fmt.Sprint(i % (maxSpells + 5))}}}
+		st := &server.Stream{Node: &xds.Node{}}
+		for j := range 1 + i/maxSpells*2*maxOfSpell {
+			tr.begin(r, st, newCause(xds.Cluster, fmt.Sprint(i, j), nil), true, int64(j+1))
+			tr.well(r, xds.Cluster, int64(j+1))
+		}
+	}
+	d := &tr.spells
+	most := 0
+	for _, p := range d.all {
+		most = max(most, len(p.spells))
+	}
+	if len(d.all) != maxSpells || len(d.come) != maxSpells || most != maxOfSpell || d.open.Load() != 0 {
+		t.Error(len(d.all), len(d.come), most, d.open.Load())
+	}
+}

@@ -1,0 +1,201 @@
+// Package live knows clients by the streams of a server.
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/admin/csds"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Tracker knows the streams of all clients: a [status.Tracker].
+type Tracker interface {
+	Selected(clients.Filter) []*server.Stream
+	Client(node string) []api.Client
+}
+
+// Held is what a client refuses, or is not told because of that, while its session is shown something else.
+type Held struct {
+	Name    string
+	Version string        // of what is held
+	Body    *xds.Resource // the same; nil: it is not known
+	Waits   bool          // it is not refused, but refers to what is
+}
+
+// Clients returns the clients of a tracker, for [csds.Options]: in the order of their node ids, and of
+// those with one id the last to come last. What one has is asked of its streams; held says what of a type is
+// held, and is called by the stream's goroutine. Nil: nothing is.
+func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []csds.Client {
+	return func() []csds.Client {
+		type key struct {
+			node, host string
+			stream     uint64 // of a client that does not say which node it is: it is its stream
+		}
+		streams := map[key][]*server.Stream{}
+		var order []key
+		for _, st := range t.Selected(clients.Filter{All: true}) {
+			k := key{node: st.Node.ID, host: host(st.Peer)}
+			if k.node == "" {
+				k.stream = st.ID
+			}
+			if streams[k] == nil {
+				order = append(order, k)
+			}
+			streams[k] = append(streams[k], st)
+		}
+		all := make([]csds.Client, 0, len(order))
+		for _, k := range order {
+			of := streams[k]
+			slices.SortFunc(of, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
+			all = append(all, csds.Client{
+				Node: of[0].Node, Since: of[len(of)-1].Since,
+				Config: func(ctx context.Context) ([]csds.TypeConfig, error) {
+					return (&live{t: t, held: held, streams: of}).config(ctx)
+				},
+			})
+		}
+		slices.SortStableFunc(all, func(a, b csds.Client) int {
+			return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), a.Since.Compare(b.Since))
+		})
+		return all
+	}
+}
+
+// host is the address of a peer without its port: the streams of a client may have several.
+func host(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	h, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return h
+}
+
+// live asks the streams of one client.
+type live struct {
+	t       Tracker
+	held    func(*server.Stream, *xds.Type) []Held
+	streams []*server.Stream
+	status  []api.Client // of its node; nil: not asked for yet
+}
+
+// config asks each stream. Of a type that several have it is the newest that counts: an older one
+// is about to end.
+func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
+	var all []csds.TypeConfig
+	var last error
+	ok := false
+	for _, st := range l.streams {
+		var some []csds.TypeConfig
+		err := st.Inspect(ctx, func(s *protocol.Session) { some = l.look(st, s) })
+		if err != nil && !errors.Is(err, server.ErrNotBegun) {
+			if last = err; ctx.Err() != nil {
+				return all, err
+			}
+			continue
+		}
+		ok = true
+		for _, t := range some {
+			l.explain(st, &t)
+			all = slices.DeleteFunc(all, func(o csds.TypeConfig) bool { return o.Type.Is(t.Type) })
+			all = append(all, t)
+		}
+	}
+	if ok {
+		last = nil
+	}
+	return all, last
+}
+
+// look says what a session knows. Its stream waits meanwhile.
+func (l *live) look(st *server.Stream, s *protocol.Session) (all []csds.TypeConfig) {
+	for _, is := range s.States() {
+		t := csds.TypeConfig{Type: is.Type, Version: is.Version}
+		for n := range s.NameStates(is.Type) {
+			if n.State == protocol.StateUnwanted || n.Finds > 0 {
+				continue
+			}
+			t.Resources = append(t.Resources, one(s, is.Type, &n))
+		}
+		if l.held != nil {
+			for _, h := range l.held(st, is.Type) {
+				h.into(&t)
+			}
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+var states = map[protocol.NameStatus]csds.State{
+	protocol.StateSynced: csds.Synced, protocol.StateAbsent: csds.Absent, protocol.StateSent: csds.Sent, protocol.StateRefused: csds.Refused,
+	protocol.StateWaiting: csds.NotSent, protocol.StateDue: csds.NotSent, protocol.StateLingering: csds.Leaving, protocol.StateUnknown: csds.Unknown,
+}
+
+func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource {
+	r := csds.Resource{Name: n.Name, State: states[n.State], Has: n.Held != nil}
+	if n.View != nil {
+		r.Body = s.Resource(t, n.Name)
+	}
+	if n.Held != nil {
+		r.Version = n.Held.Version
+	}
+	if n.State == protocol.StateSent {
+		r.Updated = n.Since
+	}
+	if n.RefusedIn != "" || r.State == csds.Refused {
+		r.Failure = &csds.Failure{}
+		if r.State == csds.Refused && n.View != nil {
+			r.Failure.Version = n.View.Version
+		}
+	}
+	return r
+}
+
+// into has it told how a client stands with what is held, which the session does not see.
+func (h *Held) into(t *csds.TypeConfig) {
+	i := slices.IndexFunc(t.Resources, func(r csds.Resource) bool { return r.Name == h.Name })
+	if i < 0 {
+		i = len(t.Resources)
+		t.Resources = append(t.Resources, csds.Resource{Name: h.Name})
+	}
+	r := &t.Resources[i]
+	if r.Updated = (time.Time{}); h.Waits {
+		r.State, r.Body = csds.NotSent, h.Body
+		return
+	}
+	r.State, r.Failure = csds.Refused, &csds.Failure{Version: h.Version, Body: h.Body}
+}
+
+// explain adds what the client said of what it refused.
+func (l *live) explain(st *server.Stream, t *csds.TypeConfig) {
+	if !slices.ContainsFunc(t.Resources, func(r csds.Resource) bool { return r.Failure != nil }) {
+		return
+	}
+	if l.status == nil {
+		l.status = l.t.Client(st.Node.ID)
+	}
+	for _, c := range l.status {
+		for _, is := range c.Types {
+			if is.Nacked == nil || is.URL != t.Type.URL || is.Stream != st.ID {
+				continue
+			}
+			for i := range t.Resources {
+				if f := t.Resources[i].Failure; f != nil {
+					f.At, f.Text = is.Nacked.At, is.Nacked.Error
+				}
+			}
+		}
+	}
+}

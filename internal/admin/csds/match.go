@@ -1,0 +1,368 @@
+package csds
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Limits of what a request may ask for.
+const (
+	maxMatchers = 64   // of nodes, of metadata in one of these, and of alternatives
+	maxSegments = 64   // of a path
+	maxDeep     = 16   // matchers inside each other
+	maxText     = 4096 // bytes of a text
+	maxRegex    = 1024 // bytes of all regular expressions
+	maxSteps    = 2000 // instructions of one: what matching takes is this times the text
+)
+
+// A nodeMatcher says whether it means a node.
+type nodeMatcher struct {
+	id       func(string) bool // nil: any
+	metadata []structMatcher
+}
+
+// A structMatcher looks at one value of a google.protobuf.Struct.
+type structMatcher struct {
+	path  []string
+	value func(protoreflect.Message) bool // of a google.protobuf.Value; nil: there is none
+}
+
+// matchers are those of a request: "The match follows OR semantics." Without any, all nodes match.
+type matchers struct {
+	types *envoy.Types
+	any   []nodeMatcher
+}
+
+// match reports whether a node is meant.
+func (m *matchers) match(n *xds.Node) bool {
+	if len(m.any) == 0 {
+		return true
+	}
+	var metadata protoreflect.Message // decoded if somebody asks
+	for i := range m.any {
+		one := &m.any[i]
+		if one.id != nil && !one.id(n.ID) {
+			continue
+		}
+		if len(one.metadata) > 0 && metadata == nil {
+			metadata = m.types.New("google.protobuf.Struct")
+			_ = proto.Unmarshal(n.Metadata, metadata.Interface()) // what cannot be read is not there
+		}
+		if one.matches(metadata) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether all of a matcher holds: "The match follows AND semantics."
+func (m *nodeMatcher) matches(metadata protoreflect.Message) bool {
+	for _, s := range m.metadata {
+		if !s.value(valueAt(metadata, s.path)) {
+			return false
+		}
+	}
+	return true
+}
+
+// valueAt returns the value at the end of a path, nil if there is none.
+func valueAt(s protoreflect.Message, path []string) protoreflect.Message {
+	for i, key := range path {
+		fields := s.Get(s.Descriptor().Fields().ByName("fields")).Map()
+		k := protoreflect.ValueOfString(key).MapKey()
+		if !fields.Has(k) {
+			return nil
+		}
+		v := fields.Get(k).Message()
+		if i == len(path)-1 {
+			return v
+		}
+		fd := v.Descriptor().Fields().ByName("struct_value")
+		if !v.Has(fd) {
+			return nil
+		}
+		s = v.Get(fd).Message()
+	}
+	return nil
+}
+
+// A compiler makes matchers of messages.
+type compiler struct {
+	regexes int // bytes of them
+}
+
+// compile makes the matchers of a ClientStatusRequest. An error says which field is wrong.
+func compile(types *envoy.Types, request protoreflect.Message) (*matchers, error) {
+	c := compiler{}
+	m := &matchers{types: types}
+	all := list(request, "node_matchers")
+	if all.Len() > maxMatchers {
+		return nil, fmt.Errorf("node_matchers: %d matchers, at most %d may be asked for", all.Len(), maxMatchers)
+	}
+	for i := range all.Len() {
+		one, err := c.node(all.Get(i).Message(), fmt.Sprintf("node_matchers[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		m.any = append(m.any, one)
+	}
+	return m, nil
+}
+
+func (c *compiler) node(m protoreflect.Message, at string) (n nodeMatcher, err error) {
+	if id := sub(m, "node_id"); id != nil {
+		if n.id, err = c.text(id, at+".node_id"); err != nil {
+			return n, err
+		}
+	}
+	all := list(m, "node_metadatas")
+	if all.Len() > maxMatchers {
+		return n, fmt.Errorf("%s.node_metadatas: %d matchers, at most %d may be asked for", at, all.Len(), maxMatchers)
+	}
+	for i := range all.Len() {
+		s, err := c.structure(all.Get(i).Message(), fmt.Sprintf("%s.node_metadatas[%d]", at, i))
+		if err != nil {
+			return n, err
+		}
+		n.metadata = append(n.metadata, s)
+	}
+	return n, nil
+}
+
+func (c *compiler) structure(m protoreflect.Message, at string) (s structMatcher, err error) {
+	path := list(m, "path")
+	if n := path.Len(); n == 0 || n > maxSegments {
+		return s, fmt.Errorf("%s.path: %d segments, there must be 1 to %d", at, n, maxSegments)
+	}
+	for i := range path.Len() {
+		key := str(path.Get(i).Message(), "key")
+		if key == "" || len(key) > maxText {
+			return s, fmt.Errorf("%s.path[%d].key: must have 1 to %d bytes", at, i, maxText)
+		}
+		s.path = append(s.path, key)
+	}
+	value := sub(m, "value")
+	if value == nil {
+		return s, fmt.Errorf("%s.value: must be set", at)
+	}
+	s.value, err = c.value(value, at+".value", 0)
+	return s, err
+}
+
+// value makes a function of a ValueMatcher.
+func (c *compiler) value(m protoreflect.Message, at string, deep int) (func(protoreflect.Message) bool, error) {
+	if deep == maxDeep {
+		return nil, fmt.Errorf("%s: more than %d matchers inside each other", at, maxDeep)
+	}
+	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
+	if set == nil {
+		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+	}
+	v := m.Get(set)
+	at += "." + string(set.Name())
+	switch set.Name() {
+	case "null_match":
+		return func(v protoreflect.Message) bool { k, _ := kind(v); return k == "null_value" }, nil
+	case "double_match":
+		match, err := number(v.Message(), at)
+		return func(v protoreflect.Message) bool {
+			k, v2 := kind(v)
+			return k == "number_value" && match(v2.Float())
+		}, err
+	case "string_match":
+		match, err := c.text(v.Message(), at)
+		return func(v protoreflect.Message) bool {
+			k, v2 := kind(v)
+			return k == "string_value" && match(v2.String())
+		}, err
+	case "bool_match":
+		want := v.Bool()
+		return func(v protoreflect.Message) bool { k, v2 := kind(v); return k == "bool_value" && v2.Bool() == want }, nil
+	case "present_match":
+		want := v.Bool()
+		return func(v protoreflect.Message) bool { return want && primitive(v) }, nil
+	case "list_match":
+		one := sub(v.Message(), "one_of")
+		if one == nil {
+			return nil, fmt.Errorf("%s.one_of: must be set", at)
+		}
+		match, err := c.value(one, at+".one_of", deep+1)
+		return func(v protoreflect.Message) bool { return anyOf(v, match) }, err
+	case "or_match":
+		return c.or(v.Message(), at, deep)
+	}
+	return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+}
+
+func (c *compiler) or(m protoreflect.Message, at string, deep int) (func(protoreflect.Message) bool, error) {
+	all := list(m, "value_matchers")
+	if n := all.Len(); n < 2 || n > maxMatchers {
+		return nil, fmt.Errorf("%s.value_matchers: %d matchers, there must be 2 to %d", at, n, maxMatchers)
+	}
+	var some []func(protoreflect.Message) bool
+	for i := range all.Len() {
+		match, err := c.value(all.Get(i).Message(), fmt.Sprintf("%s.value_matchers[%d]", at, i), deep+1)
+		if err != nil {
+			return nil, err
+		}
+		some = append(some, match)
+	}
+	return func(v protoreflect.Message) bool {
+		for _, match := range some {
+			if match(v) {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// text makes a function of a StringMatcher.
+func (c *compiler) text(m protoreflect.Message, at string) (func(string) bool, error) {
+	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
+	if set == nil {
+		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+	}
+	at += "." + string(set.Name())
+	switch set.Name() {
+	case "safe_regex":
+		return c.regex(m.Get(set).Message(), at)
+	case "custom":
+		return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+	}
+	want, fold := m.Get(set).String(), m.Get(m.Descriptor().Fields().ByName("ignore_case")).Bool()
+	if len(want) > maxText || want == "" && set.Name() != "exact" {
+		return nil, fmt.Errorf("%s: must have 1 to %d bytes", at, maxText)
+	}
+	if fold {
+		want = lower(want)
+	}
+	match := map[protoreflect.Name]func(s, want string) bool{
+		"exact": func(s, want string) bool { return s == want }, "prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "contains": strings.Contains,
+	}[set.Name()]
+	if match == nil {
+		return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+	}
+	return func(s string) bool {
+		if fold {
+			s = lower(s)
+		}
+		return match(s, want)
+	}, nil
+}
+
+// regex makes a function of a RegexMatcher: "The regex is matched against the full string".
+func (c *compiler) regex(m protoreflect.Message, at string) (func(string) bool, error) {
+	text := str(m, "regex")
+	if c.regexes += len(text); text == "" || c.regexes > maxRegex {
+		return nil, fmt.Errorf("%s.regex: must have a byte, and all of a request %d at most", at, maxRegex)
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl) // by itself: ")|(" is none
+	if err != nil {
+		return nil, fmt.Errorf("%s.regex: %w", at, err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("%s.regex: %w", at, err)
+	}
+	if n := len(program.Inst); n > maxSteps {
+		return nil, fmt.Errorf("%s.regex: is too complex: a program of %d instructions, at most %d are allowed", at, n, maxSteps)
+	}
+	re, err := regexp.Compile(`\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil, fmt.Errorf("%s.regex: %w", at, err)
+	}
+	return re.MatchString, nil
+}
+
+// number makes a function of a DoubleMatcher. A range is half open: its end is not in it.
+func number(m protoreflect.Message, at string) (func(float64) bool, error) {
+	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
+	if set == nil {
+		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+	}
+	if set.Name() == "exact" {
+		want := m.Get(set).Float()
+		return func(n float64) bool { return n == want }, nil
+	}
+	r := m.Get(set).Message()
+	fields := r.Descriptor().Fields()
+	start, end := r.Get(fields.ByName("start")).Float(), r.Get(fields.ByName("end")).Float()
+	if math.IsNaN(start) || math.IsNaN(end) {
+		return nil, fmt.Errorf("%s.%s: is no range", at, set.Name())
+	}
+	return func(n float64) bool { return n >= start && n < end }, nil
+}
+
+// lower ignores the case of ASCII only, as Envoy does.
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}
+
+// kind returns what is in a google.protobuf.Value, "" of nil.
+func kind(v protoreflect.Message) (protoreflect.Name, protoreflect.Value) {
+	if v == nil {
+		return "", protoreflect.Value{}
+	}
+	fd := v.WhichOneof(v.Descriptor().Oneofs().ByName("kind"))
+	if fd == nil {
+		return "", protoreflect.Value{}
+	}
+	return fd.Name(), v.Get(fd)
+}
+
+// primitive reports whether a value is one: "If the path is referring to a non-primitive value,
+// the result is always not matched."
+func primitive(v protoreflect.Message) bool {
+	switch k, _ := kind(v); k {
+	case "null_value", "number_value", "string_value", "bool_value":
+		return true
+	}
+	return false
+}
+
+// anyOf reports whether a value is a list, and one in it matches.
+func anyOf(v protoreflect.Message, match func(protoreflect.Message) bool) bool {
+	k, in := kind(v)
+	if k != "list_value" {
+		return false
+	}
+	values := list(in.Message(), "values")
+	for i := range values.Len() {
+		if match(values.Get(i).Message()) {
+			return true
+		}
+	}
+	return false
+}
+
+// list, sub and str return what a field has: a list, a message or nil, a text.
+func list(m protoreflect.Message, field protoreflect.Name) protoreflect.List {
+	return m.Get(m.Descriptor().Fields().ByName(field)).List()
+}
+
+func sub(m protoreflect.Message, field protoreflect.Name) protoreflect.Message {
+	fd := m.Descriptor().Fields().ByName(field)
+	if !m.Has(fd) {
+		return nil
+	}
+	return m.Get(fd).Message()
+}
+
+func str(m protoreflect.Message, field protoreflect.Name) string {
+	return m.Get(m.Descriptor().Fields().ByName(field)).String()
+}

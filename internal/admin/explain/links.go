@@ -1,0 +1,488 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// The links from the file to the client: what the source and the store know.
+
+// loaded says whether what is served is what the files say of the resource.
+func (c *chain) loaded() {
+	if c.e.d.Upstream != nil {
+		if text, ok := c.e.d.Upstream(); ok {
+			c.ok(loaded, "", "the relay serves %s", text)
+		} else {
+			c.breaks(loaded, "", "look at the upstream, and at the relay's log", "the upstream is %s", text)
+		}
+		return
+	}
+	if c.e.d.Store != nil {
+		if text, ok := c.e.d.Store(); ok {
+			c.ok(loaded, "", "the server serves %s", text)
+		} else {
+			c.breaks(loaded, "", "look at the store, and at the server's log", "the server has nothing yet of %s", text)
+		}
+		return
+	}
+	since, err := c.e.d.Source.Unloaded()
+	at := c.at
+	if at == nil && len(c.all) > 0 && c.all[0].Served {
+		at = &c.all[0]
+	}
+	i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return !s.Served })
+	switch {
+	case err == nil && c.before.Seq() == 0:
+		c.breaks(loaded, "", "wait for the first load, and look at the server's log", "nothing was loaded yet")
+	case err == nil:
+		c.ok(loaded, "", "the files are loaded (revision %d)", c.before.Seq())
+	case at != nil && at.NoRule != "":
+		text, _ := mistake(err, *at)
+		c.breaks(loaded, "", back(at.NoRule), "the load was rejected %s, and what was before is served: %s", c.e.since(since), text)
+	case i >= 0 || at != nil && at.Older:
+		of := at
+		if i >= 0 {
+			of = &c.all[i]
+		}
+		text, place := mistake(err, *of)
+		what := "its file was read, but that load was rejected"
+		if at != nil {
+			what = "what is served is older than its file: the load was rejected"
+		}
+		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself", "%s %s: %s", what, c.e.since(since), text)
+	case at == nil:
+		if all := c.e.d.Source.Suspects(c.name); len(all) > 0 {
+			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; a load follows by itself",
+				"a file that may have %s cannot be loaded, since %s: %s", c.here(), c.e.ago(since), wrongText(all[0]))
+			return
+		}
+		fallthrough
+	default:
+		text, place := mistake(err, dir.Standing{})
+		c.ok(loaded, place, "the last load was rejected %s (%s), but that changes nothing here", c.e.since(since), text)
+	}
+}
+
+// back says what to do about the file of a group that is gone.
+func back(file string) string {
+	return fmt.Sprintf("bring %s back; or, if its group is to go, chancery reload --allow-mass-delete", file)
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// mistake returns what a load was rejected for, and its place: that of the file or the group of
+// a resource, if there is one.
+func mistake(err error, of dir.Standing) (text, place string) {
+	var all []findings.Problem
+	if errs, ok := errors.AsType[dir.Errors](err); ok {
+		all = errs
+	} else if kept, ok := errors.AsType[dir.Kept](err); ok {
+		for _, g := range kept {
+			errs, ok := errors.AsType[dir.Errors](g.Err)
+			if !ok && (text == "" || g.Group == of.Group) {
+				text = fmt.Sprintf("group %q: %v", g.Group, g.Err)
+			}
+			all = append(all, errs...)
+		}
+	}
+	if len(all) == 0 {
+		if text == "" {
+			text = err.Error()
+		}
+		return cut(text, maxText), ""
+	}
+	at := slices.IndexFunc(all, func(p findings.Problem) bool { return of.Resource != nil && p.File == of.File })
+	if at < 0 {
+		at = slices.IndexFunc(all, func(p findings.Problem) bool { return p.Group != "" && p.Group == of.Group })
+	}
+	p := all[max(at, 0)]
+	text = wrongText(p)
+	if n := findings.Count(all); n > 1 {
+		text += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	return text, placeOf(p)
+}
+
+// placeOf is where a problem is.
+func placeOf(p findings.Problem) string {
+	return dir.Pos{File: p.File, Line: p.Pos.Line, Col: p.Pos.Column, Path: p.Path}.String()
+}
+
+// wrongText is what is wrong, without the place.
+func wrongText(p findings.Problem) string {
+	text := p.Message
+	if p.Path != "" {
+		text = p.Path + ": " + text
+	}
+	if p.Hint != "" {
+		text += " (" + p.Hint + ")"
+	}
+	return cut(text, maxText)
+}
+
+// defined says which file has the resource.
+func (c *chain) defined() {
+	at := c.at
+	if at == nil && len(c.all) > 0 {
+		at = &c.all[0]
+	}
+	switch {
+	case at != nil:
+		what := c.here()
+		if at.Name != c.name {
+			what = fmt.Sprintf("%s, which is an alias of %s,", what, quote(at.Name))
+		}
+		if !at.Served {
+			c.ok(defined, at.Pos.String(), "%s stands in a file that is not served", what)
+			return
+		}
+		c.ok(defined, at.Pos.String(), "%s is of group %s", what, quote(at.Group))
+	case c.has(c.before) && c.e.d.Upstream != nil:
+		c.ok(defined, "", "the relay has %s of its upstream", c.here())
+	case c.e.d.Upstream != nil:
+		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.here())
+	case c.has(c.before):
+		c.ok(defined, "", "%s is served, and stands in no file", c.here())
+	case c.broken == loaded:
+		c.unknown(defined, "nobody knows before the file can be loaded")
+	default:
+		advice := "put it into a file of the directory"
+		text, place := "no file has "+c.here(), ""
+		if c.e.d.Store != nil {
+			text, advice = "no revision that is served has "+c.here(), "commit it by chancery apply"
+		}
+		if c.e.d.Frozen != nil {
+			if text, advice := c.e.d.Frozen(c.t, c.name); text != "" {
+				c.breaks(defined, "", advice, "%s", text)
+				return
+			}
+		}
+		if all := c.e.registeredIn(c.t, c.name); len(all) > 0 && len(c.decision.Groups) > 0 {
+			c.breaks(defined, "", fmt.Sprintf("register them for a group of the node: chancery endpoints put %s -g %s", c.name, groups.BaseOf(c.decision.Groups[0])),
+				"endpoints of %s are registered in group %s, which the node does not get", quote(c.name), list(all, 5))
+			return
+		}
+		if near := c.e.d.Source.Near(c.t, c.name); near != "" {
+			advice = fmt.Sprintf("did you mean %s?", quote(near))
+		}
+		if p := c.mainParent(); p != nil {
+			text, place = fmt.Sprintf("%s, to which %s refers", text, called(p.Type, p.Name)), p.place
+			if advice[:3] != "did" {
+				advice += ", or mend the reference"
+			}
+		}
+		c.breaks(defined, place, advice, "%s", text)
+	}
+}
+
+// valid says whether anything is known to be wrong with it. What a client has accepted, or was
+// never told, is not broken by that.
+func (c *chain) valid() {
+	switch {
+	case c.at == nil && len(c.all) == 0:
+		c.unknown(valid, "there is nothing to look at")
+	case c.at == nil:
+		c.ok(valid, "", "not looked at: the node does not get it")
+	case len(c.wrong) == 0:
+		c.ok(valid, "", "nothing is known to be wrong with it")
+	default:
+		f := c.wrong[0]
+		text := f.text
+		if len(c.wrong) > 1 {
+			text += fmt.Sprintf(" (and %d more)", len(c.wrong)-1)
+		}
+		switch {
+		case f.code == findings.Dangling:
+			c.breaks(valid, f.place, "define what is missing, or mend the reference at "+f.place, "%s", text)
+		case c.refused():
+			c.breaks(valid, f.place, "mend "+f.place, "%s", text)
+		default:
+			c.ok(valid, f.place, "Envoy is known to refuse this: %s", text)
+		}
+	}
+}
+
+// selected says whether the node gets a group that has the resource, and by which rule.
+func (c *chain) selected() {
+	var in []string
+	for _, s := range c.all {
+		if s.Served {
+			in = append(in, s.Group)
+		}
+	}
+	switch {
+	case c.e.d.Upstream != nil:
+		c.ok(selected, "", "a relay has no groups: all nodes get what its upstream gives")
+	case c.decision.Groups == nil:
+		c.breaks(selected, "", `give the node another id or cluster, or say what such nodes get by "otherwise" in the group.yaml of the root`,
+			"no group matches %s, and nodes that match none are refused%s", c.says(), notes(c.decision))
+	case c.at != nil:
+		text, place := c.reason(c.at.Group)
+		if len(in) > 1 {
+			text += fmt.Sprintf("; the resource stands in groups %s, and the first that the node gets counts", list(quoted(in), 5))
+		}
+		c.ok(selected, place, "%s", text)
+	case len(in) > 0:
+		rule, place := c.e.d.Source.Rule(in[0])
+		advice := fmt.Sprintf("put the resource into a group of the node's, or include group %s there", quote(in[0]))
+		if rule != "" {
+			advice = fmt.Sprintf("group %s is for nodes of which this holds: %s (%s). Mend the node's id, cluster or metadata, or the rule; or put the resource into a group of the node's", quote(in[0]), rule, place)
+		}
+		if gone := c.all[0].NoRule; gone != "" {
+			place, advice = "", back(gone)
+		}
+		c.breaks(selected, place, advice, "%s is of group %s, and %s gets %s%s", c.here(), list(quoted(in), 5), c.says(), c.reasons(), notes(c.decision))
+	case c.has(c.before):
+		c.ok(selected, "", "the node gets it: %s", c.reasons())
+	default:
+		c.unknown(selected, "no group has it; the node gets %s", c.reasons())
+	}
+}
+
+// says is what the node says of itself.
+func (c *chain) says() string {
+	text := fmt.Sprintf("the node (id %s, cluster %s)", quote(c.node.ID), quote(c.node.Cluster))
+	if !c.connected() {
+		text = fmt.Sprintf("a node with id %s", quote(c.id))
+		if c.node.Cluster != "" {
+			text += fmt.Sprintf(" and cluster %s", quote(c.node.Cluster))
+		}
+	}
+	return text
+}
+
+func notes(d groups.Decision) string {
+	if len(d.Notes) == 0 {
+		return ""
+	}
+	return "; " + cut(strings.Join(d.Notes, "; "), maxText)
+}
+
+// reason says why the node gets a group, and where the rule is.
+func (c *chain) reason(group string) (text, place string) {
+	for _, r := range c.decision.Reasons {
+		if r.Group == group {
+			place = r.Place.String()
+			r.Place = groups.Place{}
+			return "the node gets " + r.String(), place
+		}
+	}
+	return "the node gets group " + quote(group), ""
+}
+
+// reasons lists the groups that the node gets.
+func (c *chain) reasons() string {
+	var all []string
+	for _, r := range c.decision.Reasons {
+		if r.Group != "" {
+			r.Place = groups.Place{}
+			all = append(all, r.String())
+		}
+	}
+	return list(all, 5)
+}
+
+func quoted(names []string) (all []string) {
+	for _, name := range names {
+		all = append(all, quote(name))
+	}
+	return all
+}
+
+// denied is what a status says of a client that may not be what it says it is.
+var denied = map[string]bool{"PermissionDenied": true, "Unauthenticated": true, "PERMISSION_DENIED": true, "UNAUTHENTICATED": true}
+
+// allowed says whether rules of access keep it from the client.
+func (c *chain) allowed() {
+	const advice = "look at the rules of access (--access), and at what the client's certificate or token says of it"
+	if !c.connected() && len(c.clients) > 0 {
+		if left := c.clients[0].Left; left != nil && denied[left.Code] {
+			c.breaks(allowed, "", advice, "the client was refused %s: %s", c.e.since(left.At), cut(left.Why, maxText))
+			return
+		}
+	}
+	if e, was := c.deniedBefore(); was {
+		c.breaks(allowed, "", advice, "the client at %s was refused %s: %s", e.Peer, c.e.since(e.At), cut(e.Text, maxText))
+		return
+	}
+	if c.e.d.Allowed != nil {
+		name := c.name // rules are about a resource's own
+		if c.at != nil {
+			name = c.at.Name
+		} else if len(c.all) > 0 {
+			name = c.all[0].Name
+		}
+		var st *server.Stream
+		if c.on != nil {
+			st = c.on.Stream
+		} else if c.connected() {
+			st = c.streams[0].Stream
+		}
+		ok, why := c.e.d.Allowed(st, c.node, c.t, name)
+		if !ok {
+			c.breaks(allowed, "", advice, "the client may not have it: %s", why)
+			return
+		}
+		c.ok(allowed, "", "%s", orElse(why, "the client may have it"))
+		return
+	}
+	if c.is != nil && c.is.View == nil && c.is.Finds == 0 && c.has(c.before) && c.has(c.e.d.Snapshot()) {
+		c.breaks(allowed, "", advice, "the node's groups have %s, and the client does not see it", c.here())
+		return
+	}
+	c.ok(allowed, "", "no rule of access keeps it from the client")
+}
+
+// deniedBefore returns how a client was refused that never got as far as to be known. If one is
+// connected with this node id, another that was refused is not the one that is asked about.
+func (c *chain) deniedBefore() (api.Event, bool) {
+	if c.e.d.Denied == nil || c.connected() {
+		return api.Event{}, false
+	}
+	e, was := c.e.d.Denied(c.id)
+	if was && len(c.clients) > 0 && c.clients[0].Left != nil && c.clients[0].Left.At.After(e.At) {
+		return api.Event{}, false
+	}
+	return e, was
+}
+
+// connectedLink says who the client is, or why there is none.
+func (c *chain) connectedLink() {
+	if c.connected() {
+		l := c.on
+		if l == nil {
+			l = &c.streams[0]
+		}
+		text := fmt.Sprintf("%s, connected %s%s", orElse(c.agent(), "a client"), c.e.since(l.Since), from(l))
+		if others := c.peers(); others > 1 {
+			text += fmt.Sprintf("; clients at %d addresses call themselves so", others)
+		}
+		if l.err != nil {
+			c.breaks(connected, "", "wait for the first load of what its groups have", "%s, but %v", text, l.err)
+			return
+		}
+		c.ok(connected, "", "%s", text)
+		return
+	}
+	if len(c.clients) > 0 && c.clients[0].Left != nil {
+		left := c.clients[0].Left
+		c.breaks(connected, "", "look at the client's log: whether it runs, and whether it can reach the server", "it left %s: %s", c.e.since(left.At), orElse(cut(left.Why, maxText), orElse(left.Code, "it ended its stream")))
+		return
+	}
+	if e, was := c.deniedBefore(); was {
+		c.breaks(connected, "", "", "the server ended its stream %s: see allowed", c.e.since(e.At))
+		return
+	}
+	advice := "look at the node id in the client's bootstrap, and at its log: whether it can reach the server"
+	if near := c.e.nearNode(c.id); near != "" {
+		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
+	}
+	c.breaks(connected, "", advice, "no client with node id %s is connected, and none was lately", quote(c.id))
+}
+
+func from(l *look) string {
+	if l.Peer == nil {
+		return ""
+	}
+	return " from " + l.Peer.String()
+}
+
+// peers counts the addresses from which clients of this node id come.
+func (c *chain) peers() int {
+	n := 0
+	for i := range c.clients {
+		if c.clients[i].Left == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// last is when a client of the node id left, or was refused; nil: none did that is remembered.
+func (c *chain) last() *time.Time {
+	var at time.Time
+	for i := range c.clients {
+		if left := c.clients[i].Left; left != nil && left.At.After(at) {
+			at = left.At
+		}
+	}
+	if e, was := c.deniedBefore(); was && e.At.After(at) {
+		at = e.At
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// subscribed says whether the client asks for the resource.
+func (c *chain) subscribed() {
+	switch {
+	case !c.connected():
+		c.unknown(subscribed, "the client is not connected")
+	case c.is == nil:
+		if c.streams[0].err != nil {
+			c.unknown(subscribed, "its stream has not begun")
+			return
+		}
+		c.breaks(subscribed, "", c.whyAsk(), "the client has not asked for any %s; it has asked for %s", c.t, orElse(c.opened(), "nothing"))
+	case c.is.Why == protocol.NotWanted:
+		how := count(c.of.Names, "name")
+		if c.of.Wildcard {
+			how = "all that is not on demand, and " + how
+		}
+		c.breaks(subscribed, "", c.whyAsk(), "the client asks for %s of %s, and not for this", how, c.t)
+	case c.is.Why == protocol.ByWildcard:
+		c.ok(subscribed, "", "the client asks for all %s", c.t)
+	case c.is.Why == protocol.ByName:
+		c.ok(subscribed, "", "the client asks for it by its name")
+	default:
+		c.ok(subscribed, "", "the client asks for %s, the %s of it", quote(c.is.By), c.is.Why)
+	}
+}
+
+// whyAsk says why a client might not ask.
+func (c *chain) whyAsk() string {
+	switch {
+	case c.t.Implicit:
+		return fmt.Sprintf("the client's bootstrap must ask for %s: look at its dynamic_resources or its xDS authorities", c.t)
+	case len(c.parents) > 0:
+		return fmt.Sprintf("the client has %s, and should ask: look at its log, and at the source (config_source) that is named there: it must be this server", called(c.parents[0].Type, c.parents[0].Name))
+	}
+	return "clients ask for what their configuration refers to: refer to it, or ask for it in the bootstrap"
+}
+
+// opened lists the types that the client has opened.
+func (c *chain) opened() string {
+	var all []string
+	for i := range c.streams {
+		for _, is := range c.streams[i].types {
+			all = append(all, is.Type.String())
+		}
+	}
+	return list(all, 12)
+}
+
+// nack is what the client says of the type it refuses.
+func (c *chain) nack() *api.NackedStatus {
+	id := uint64(0)
+	if c.on != nil {
+		id = c.on.ID
+	}
+	return c.nacked(c.t, id)
+}

@@ -1,0 +1,186 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoy/refs"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A parent is a resource of the node's that refers to the one in question: clients ask for
+// what their configuration refers to.
+type parent struct {
+	xds.Ref
+	place string // of the reference
+	state *protocol.NameState
+}
+
+// maxParents is how many are looked at.
+const maxParents = 20
+
+// referrers returns what the node gets that refers to the resource by its name.
+func (c *chain) referrers() (all []parent) {
+	for _, t := range c.t.ReferredBy() {
+		for i, group := range c.decision.Groups {
+			for r := range c.before.View(group).Table(t).All() {
+				if !refersTo(r, c.t, c.name) || c.hidden(i, t, r.Name) {
+					continue
+				}
+				if all = append(all, parent{Ref: xds.Ref{Type: t, Name: r.Name}}); len(all) == maxParents {
+					return all
+				}
+			}
+		}
+	}
+	return all
+}
+
+func refersTo(r *xds.Resource, t *xds.Type, name string) bool {
+	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Name == name && ref.Type.Is(t) })
+}
+
+// hidden reports whether a resource of one of the node's groups is hidden by that of one before.
+func (c *chain) hidden(group int, t *xds.Type, name string) bool {
+	return slices.ContainsFunc(c.decision.Groups[:group], func(g string) bool { return c.before.View(g).Table(t).Lookup(name) != nil })
+}
+
+// place finds where the first of the parents refers to the resource.
+func (c *chain) place() {
+	for i := range c.parents[:min(len(c.parents), 1)] {
+		p := &c.parents[i]
+		for _, group := range c.decision.Groups {
+			if s, ok := c.e.d.Source.Within(group, p.Type, p.Name); ok {
+				p.place = c.e.reference(s.Loaded, xds.Ref{Type: c.t, Name: c.name})
+				break
+			}
+		}
+	}
+}
+
+// reference returns where a resource refers to another.
+func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
+	m := e.message(l.Resource)
+	if m == nil {
+		return l.Pos.String()
+	}
+	if path := refs.Places(e.d.Source.Types(), m)[to]; path != "" {
+		return e.d.Source.FieldAt(l, path)
+	}
+	return l.Pos.String()
+}
+
+// message returns a resource's message; nil if it cannot be read.
+func (e *Explainer) message(r *xds.Resource) proto.Message {
+	types := e.d.Source.Types()
+	typ, err := types.FindMessageByURL(r.Type.URL)
+	if err != nil {
+		return nil
+	}
+	m := typ.New().Interface()
+	if (proto.UnmarshalOptions{Resolver: types}).Unmarshal(r.Body, m) != nil {
+		return nil
+	}
+	return m
+}
+
+// mainParent returns the first; nil if there is none.
+func (c *chain) mainParent() *parent {
+	if len(c.parents) == 0 {
+		return nil
+	}
+	return &c.parents[0]
+}
+
+// referenced says what leads the client to the resource. Of what clients ask for as a whole
+// there is nothing to say.
+func (c *chain) referenced() {
+	p := c.mainParent()
+	wanted := c.is != nil && c.is.Why != protocol.NotWanted
+	switch {
+	case p == nil && (c.t.Implicit || c.is != nil && c.is.Why == protocol.ByWildcard):
+	case p == nil && wanted:
+		c.ok(referenced, "", "nothing that the node gets refers to it by its name; the client asks for it all the same")
+	case p == nil && (c.at == nil && !c.has(c.before) || !c.connected()):
+		c.unknown(referenced, "nothing that the node gets refers to it by its name")
+	case p == nil:
+		c.breaks(referenced, "", fmt.Sprintf("refer to %s in a resource that the node gets (%s), or have the client ask for it in its bootstrap", c.here(), c.referrersOf()),
+			"nothing that the node gets refers to it by its name, so the client does not ask for it")
+	case wanted || !c.connected() || p.state != nil && p.state.State == protocol.StateSynced:
+		c.ok(referenced, p.place, "%s refers to it", c.parentList())
+	case p.state == nil || p.state.State == protocol.StateUnwanted:
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: explain that", called(p.Type, p.Name)),
+			"%s refers to it, and the client does not ask for that either", called(p.Type, p.Name))
+	default:
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: explain that", called(p.Type, p.Name)),
+			"%s refers to it, and the client has not accepted that (%s), so it does not ask", called(p.Type, p.Name), c.e.stateOf(p.state))
+	}
+}
+
+func (c *chain) parentList() string {
+	var all []string
+	for _, p := range c.parents {
+		all = append(all, called(p.Type, p.Name))
+	}
+	return list(all, 3)
+}
+
+// referrersOf lists the types whose resources may refer to the resource.
+func (c *chain) referrersOf() string {
+	var all []string
+	for _, t := range c.t.ReferredBy() {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// A fault is something that is known to be wrong with a resource.
+type fault struct {
+	code        findings.Code
+	path        string
+	place, text string
+}
+
+// examine returns what is wrong with a resource of the node's: what Envoy is known to refuse, and
+// what is missing that it refers to.
+func (c *chain) examine(l dir.Loaded) (all []fault) {
+	for _, p := range c.e.d.Source.Examine(l) {
+		all = append(all, faultOf(p))
+	}
+	for _, ref := range l.Refs {
+		if ref.Name == xds.Wildcard || ref.Type.V2 || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
+			continue
+		}
+		text := fmt.Sprintf("it refers to %s, which no file has", called(ref.Type, ref.Name))
+		if others := c.e.d.Source.Standings(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
+			text = fmt.Sprintf("it refers to %s, which only group %s has", called(ref.Type, ref.Name), quote(others[0].Group))
+		} else if len(others) > 0 {
+			text = fmt.Sprintf("it refers to %s, which is not loaded", called(ref.Type, ref.Name))
+		} else if near := c.e.d.Source.Near(ref.Type, ref.Name); near != "" {
+			text += fmt.Sprintf(" (did you mean %s?)", quote(near))
+		}
+		all = append(all, fault{code: findings.Dangling, place: c.e.reference(l, ref), text: text + unlessBootstrap(ref.Type)})
+		if len(all) >= maxParents {
+			break
+		}
+	}
+	return all
+}
+
+// unlessBootstrap tells of resources that a client may have from elsewhere.
+func unlessBootstrap(t *xds.Type) string {
+	if t.Is(xds.Cluster) || t.Is(xds.Secret) {
+		return ", unless the client has it from its bootstrap"
+	}
+	return ""
+}
+
+func faultOf(p findings.Problem) fault {
+	return fault{p.Coded(), p.Path, placeOf(p), wrongText(p)}
+}

@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Query says which resources [Explainer.Served] lists. The zero value lists all.
+type Query struct {
+	Type        string
+	Name        string // needs a Type
+	Group       string
+	Limit       int  // 1000 if zero
+	Subscribers bool // count the clients of each, of at most 100
+	Body        bool // of one: needs a Name
+}
+
+// maxCounted is of how many resources the clients are counted at once.
+const maxCounted = 100
+
+// Served returns what is served, of each group. The error is a [*NotFound] if there is no
+// such type, group or name.
+func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, error) {
+	out := api.ResourceList{APIVersion: api.Version, Kind: "ResourceList", Items: []api.ServedResource{}}
+	t, err := typeNamed(q.Type)
+	if err != nil {
+		return out, err
+	}
+	if t == nil && q.Name != "" {
+		return out, &NotFound{Field: "type", Message: "a name needs its type", Hint: "such as CDS"}
+	}
+	all, err := e.served(t, q)
+	if err != nil {
+		return out, err
+	}
+	out.Total = len(all)
+	all = all[:min(len(all), cmp.Or(max(q.Limit, 0), most))]
+	for _, r := range all {
+		item := api.ServedResource{
+			Resource: api.Resource{Type: r.Type.String(), Name: r.Name, Place: e.placeIn([]string{r.group}, r.Type, r.Name)},
+			Group:    r.group, Version: r.Version, Bytes: len(r.Body),
+		}
+		if r.TTL > 0 {
+			item.TTL = r.TTL.String()
+		}
+		if q.Body && q.Name != "" {
+			item.Body = e.body(r.Resource)
+			for _, ref := range r.Refs {
+				item.Refs = append(item.Refs, api.Resource{Type: ref.Type.String(), Name: ref.Name})
+			}
+		}
+		out.Items = append(out.Items, item)
+	}
+	if q.Subscribers && e.d.Selected != nil {
+		return out, e.count(ctx, all, out.Items)
+	}
+	return out, nil
+}
+
+// A grouped is a resource of a group.
+type grouped struct {
+	*xds.Resource
+	group string
+}
+
+// served returns what a query asks for, by type, name and group.
+func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
+	now := e.d.Snapshot()
+	groups := now.Groups()
+	if q.Group != "" {
+		if now.View(q.Group) == nil {
+			err := &NotFound{Field: "group", Message: fmt.Sprintf("there is no group %s", quote(q.Group))}
+			if near := protoyaml.Nearest(q.Group, slices.Values(groups)); near != "" {
+				err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
+			}
+			return nil, err
+		}
+		groups = []string{q.Group}
+	}
+	name := xds.CanonicalName(q.Name)
+	for _, group := range groups {
+		for _, table := range now.Seen(group).All() {
+			switch {
+			case table.Type() == nil || t != nil && !table.Type().Is(t):
+			case q.Name == "":
+				for r := range table.All() {
+					all = append(all, grouped{r, group})
+				}
+			default:
+				if r := table.Lookup(name); r != nil {
+					all = append(all, grouped{r, group})
+				}
+				for r := range table.Aliased(name).All() {
+					all = append(all, grouped{r, group})
+				}
+			}
+		}
+	}
+	if q.Name != "" && len(all) == 0 {
+		err := &NotFound{Field: "name", Message: fmt.Sprintf("no group has %s", called(t, name))}
+		if near := e.d.Source.Near(t, name); near != "" {
+			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
+		}
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b grouped) int {
+		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.group, b.group))
+	})
+	return all, nil
+}
+
+// body is the JSON of a resource, without secrets; nil if nothing may be shown.
+func (e *Explainer) body(r *xds.Resource) json.RawMessage {
+	types := e.d.Source.Types()
+	m, _ := secrets.NewFinder(types).Shown(r.Type.URL, r.Body)
+	if m == nil {
+		return nil
+	}
+	b, err := protojson.MarshalOptions{Resolver: types, UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// count counts the clients of resources by how they stand with it.
+func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedResource) error {
+	of = of[:min(len(of), maxCounted)]
+	for i := range of {
+		items[i].Clients = &api.Subscribers{By: map[api.State]int{}}
+	}
+	states, now := make([]*protocol.NameState, len(of)), e.d.Snapshot()
+	for _, st := range e.d.Selected() {
+		clear(states)
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left or has not begun has nothing
+			for i, r := range of {
+				if st.Type == nil || st.Type.Is(r.Type) {
+					n := e.state(st, s, r.Type, r.Name)
+					states[i] = &n
+				}
+			}
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		groups := e.d.Source.Decide(st.Node).Groups
+		for i, n := range states {
+			if n != nil && n.State != protocol.StateUnwanted && of[i].group == owner(now, groups, of[i].Type, of[i].Name) {
+				items[i].Clients.Total++
+				items[i].Clients.By[e.stateOf(n)]++
+			}
+		}
+	}
+	return nil
+}
+
+// owner returns the first of some groups that has a resource: the one whose resource is seen.
+func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
+	for _, group := range groups {
+		if now.Seen(group).Table(t).Lookup(name) != nil {
+			return group
+		}
+	}
+	return ""
+}

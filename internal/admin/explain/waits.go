@@ -1,0 +1,57 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/protocol"
+)
+
+// Wait notes of clients which of their types wait for others, and for what: only their streams
+// know. It asks those that are not well, while the context lasts.
+func (e *Explainer) Wait(ctx context.Context, clients []api.Client) {
+	for i := range clients {
+		if c := &clients[i]; c.Left == nil && c.State != api.Synced && c.State != api.Idle && ctx.Err() == nil {
+			e.wait(ctx, c)
+		}
+	}
+}
+
+func (e *Explainer) wait(ctx context.Context, c *api.Client) {
+	ids := map[uint64]bool{}
+	for _, s := range c.Streams {
+		ids[s.ID] = true
+	}
+	for _, st := range e.d.Tracker.Streams(cmp.Or(c.Path, c.Node)) {
+		if !ids[st.ID] {
+			continue
+		}
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left waits for nothing
+			for _, is := range s.States() {
+				if is.Waiting == 0 {
+					continue
+				}
+				for i := range c.Types {
+					if u := &c.Types[i]; u.Stream == st.ID && u.URL == is.Type.URL && (u.State == api.Synced || u.State == api.NotSent) {
+						u.State, u.WaitsFor = api.Waiting, waitsFor(s, is)
+					}
+				}
+			}
+		})
+	}
+}
+
+// waitsFor is what the first name waits for of a type of which some do.
+func waitsFor(s *protocol.Session, is protocol.TypeState) (all []api.Resource) {
+	for n := range s.NameStates(is.Type) {
+		if n.State != protocol.StateWaiting || len(n.WaitsFor) == 0 {
+			continue
+		}
+		for _, ref := range n.WaitsFor[:min(len(n.WaitsFor), 3)] {
+			all = append(all, api.Resource{Type: ref.Type.String(), Name: ref.Name})
+		}
+		return all
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package access_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// many returns streams of n identities, each of which sees its own of n secrets.
+func many(b *testing.B, n int, rule string) (*store.Store, []*access.View) {
+	st := store.New()
+	src := access.New(st, policy(b, rule), access.Options{Identity: identity})
+	_, err := st.Update(func(tx *store.Tx) error {
+		for i := range n {
+			tx.Set(secret(i, 0))
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	views := make([]*access.View, n)
+	for i := range views {
+		name := fmt.Sprintf("n%d", i)
+		if views[i], err = src.Watch(called(access.Identity{Kind: access.MTLS, DNS: []string{name}}), &xds.Node{ID: name}); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(views[i].Close)
+		views[i].Interested(xds.Secret, true, nil, nil)
+		if view, _, err := views[i].Next(); err != nil || view.Table(xds.Secret).Len() != 1 {
+			b.Fatal("it does not see its own")
+		}
+	}
+	return st, views
+}
+
+func secret(i, n int) *xds.Resource {
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: fmt.Sprintf("n%d/cert", i)}, Type: xds.Secret, Body: []byte(fmt.Sprint(n))}
+	r.Seal("")
+	return r
+}
+
+// BenchmarkUpdate: one of 10,000 secrets changes, and 10,000 streams that each see one of them look
+// what is new, all of the wildcard. The time is that of one stream.
+func BenchmarkUpdate(b *testing.B) {
+	for name, rule := range map[string]string{
+		"pattern": `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/*"]}]`,
+		"name":    `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/cert"]}]`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			const n = 10_000
+			st, views := many(b, n, rule)
+			b.ResetTimer()
+			b.ReportAllocs()
+			for i := range b.N {
+				if i%n == 0 {
+					if _, err := st.Update(func(tx *store.Tx) error { tx.Set(secret(i/n%n, 1+i)); return nil }); err != nil {
+						b.Fatal(err)
+					}
+				}
+				view, _, err := views[i%n].Next()
+				if err != nil || view.Table(xds.Secret).Len() != 1 {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpen: a stream opens, and sees one of 10,000 secrets.
+func BenchmarkOpen(b *testing.B) {
+	for name, rule := range map[string]string{
+		"pattern": `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/*"]}]`,
+		"name":    `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/cert"]}]`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			st := store.New()
+			src := access.New(st, policy(b, rule), access.Options{Identity: identity})
+			if _, err := st.Update(func(tx *store.Tx) error {
+				for i := range 10_000 {
+					tx.Set(secret(i, 0))
+				}
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+			ctx := called(access.Identity{Kind: access.MTLS, DNS: []string{"n7"}})
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := src.Watch(ctx, &xds.Node{ID: "n7"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				view, _, _ := v.Next()
+				view.Table(xds.Secret)
+				v.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkDecide: one of 1,000 rules is for an identity.
+func BenchmarkDecide(b *testing.B) {
+	rules := "rules:\n"
+	for i := range 1000 {
+		rules += fmt.Sprintf("- {identity: {uri: \"spiffe://prod/ns/n%d/sa/{sa}\"}, node: {id: \"{sa}\"}, secrets: [\"{sa}/*\"]}\n", i)
+	}
+	p := policy(b, rules)
+	id := access.Identity{Kind: access.MTLS, URIs: []string{"spiffe://prod/ns/n500/sa/web"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		g, err := p.Decide(id, &xds.Node{ID: "web"})
+		if err == nil {
+			_, err = g.In([]string{"default"})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Error returns the reason, with the rule.
+func (d *Denied) Error() string {
+	if d.Rule == "" {
+		return d.Reason
+	}
+	return d.Reason + " (rule " + yamlkeys.Quoted(d.Rule) + ")"
+}
+
+// Told reports whether [Options.Denied] was told of it: then a server need not log it, too.
+func (d *Denied) Told() bool { return d.told }
+
+// GRPCStatus is what the client is told: PERMISSION_DENIED, or UNAUTHENTICATED.
+func (d *Denied) GRPCStatus() *status.Status {
+	code := codes.PermissionDenied
+	if d.Unauthenticated {
+		code = codes.Unauthenticated
+	}
+	return status.New(code, d.Error())
+}
+
+// denied returns a denial by a rule.
+func (r *rule) denied(reason string) *Denied {
+	return &Denied{Reason: reason, Rule: r.name, Place: r.place}
+}
+
+// A portion is what one rule lets a node see, or hides from it, with what the rule has captured.
+type portion struct {
+	rule *rule // nil: the default, which lets see all
+	with binding
+}
+
+func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
+	if from == nil {
+		from = &xds.Node{}
+	}
+	n := &nodeOf{Node: from}
+	g := &grant{id: id, node: from.ID}
+	about := false    // a rule lets this identity be some nodes
+	var named []*rule // these rules
+	names := id.names()
+	for i := range p.rules {
+		r := &p.rules[i]
+		all, tooMany := r.identity.bindings(id, names)
+		if tooMany {
+			return Grant{}, r.denied(id.called() + " has too many names to decide about")
+		}
+		if len(all) > 0 && !r.deny {
+			about = true
+			named = append(named, r)
+		}
+		for _, b := range all {
+			switch {
+			case !r.is(id, n, b):
+			case r.deny:
+				g.denials = append(g.denials, portion{r, b})
+			default:
+				g.portions = append(g.portions, portion{r, b})
+			}
+		}
+	}
+	if len(g.portions) == 0 {
+		if about || !p.otherwise {
+			return Grant{}, notNode(id, from.ID, named)
+		}
+		if !id.own(from.ID) {
+			return Grant{}, notOwn(id, from.ID)
+		}
+		g.portions = []portion{{}}
+	}
+	for _, d := range g.denials {
+		if l := &d.rule.limits; l.shown() && l.groups == nil {
+			return Grant{}, d.rule.denied(id.called() + " may not be node " + yamlkeys.Quoted(from.ID))
+		}
+	}
+	g.asks = slices.ContainsFunc(slices.Concat(g.portions, g.denials), func(p portion) bool { return p.rule != nil && p.rule.limits.groups != nil })
+	_ = g.compile(nil) // an error says that it depends on groups, of which In is told
+	return Grant{g}, nil
+}
+
+// notNode says that no rule lets an identity be a node; named are the rules that are for it.
+func notNode(id *Identity, node string, named []*rule) *Denied {
+	d := &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node)}
+	if len(named) == 0 {
+		d.Reason += ": no rule is for it"
+		return d
+	}
+	names := make([]string, 0, 3)
+	for i, r := range named {
+		if i == 3 {
+			names[2] += ", …"
+			break
+		}
+		names = append(names, r.name)
+	}
+	d.Rule, d.Place = strings.Join(names, ", "), named[0].place
+	return d
+}
+
+// notOwn says that a node has not the name of an identity.
+func notOwn(id *Identity, node string) *Denied {
+	why := ": the node's id must be one of its DNS names or URIs, or the last segment of its SPIFFE ID"
+	switch {
+	case node == "":
+		why = ": it has no id"
+	case len(id.DNS)+len(id.URIs) == 0:
+		why = ": it has neither a DNS name nor a URI"
+	case id.own(lower(node)):
+		why += " (it is, in lower case)"
+	}
+	return &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node) + why}
+}

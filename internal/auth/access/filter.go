@@ -1,0 +1,134 @@
+package access
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/tablecache"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A filter says which names of a type are seen: those of shown that are not in hidden. It never
+// changes. Nil shows nothing.
+type filter struct {
+	shown, hidden names
+	key           string // equal of filters that are made of the same
+}
+
+// Names are texts and patterns.
+type names struct {
+	every bool // all
+	exact map[string]bool
+	like  []pattern
+}
+
+// add adds what a portion says of a type, which is "" for one that no rule names.
+func (s *names) add(p portion, url string) {
+	var patterns []pattern
+	switch {
+	case p.rule == nil:
+		s.every = true
+		return
+	case url == xds.Secret.URL && (!p.rule.deny || p.rule.limits.secrets != nil):
+		patterns = p.rule.limits.secrets
+	case p.rule.limits.names[url] != nil:
+		patterns = p.rule.limits.names[url]
+	case p.rule.deny:
+		s.every = s.every || p.rule.limits.types[url]
+		return
+	default:
+		s.every = s.every || p.rule.limits.types == nil || p.rule.limits.types[url]
+		return
+	}
+	for i := range patterns {
+		with, ok := patterns[i].with(p.with)
+		if !ok {
+			continue
+		}
+		if text, plain := with.plain(); plain {
+			if s.exact == nil {
+				s.exact = map[string]bool{}
+			}
+			s.exact[xds.CanonicalName(text)] = true
+		} else if with.everything() {
+			s.every = true
+		} else {
+			s.like = append(s.like, with)
+		}
+	}
+}
+
+// finish makes the key.
+func (f *filter) finish() {
+	if f.hidden.every {
+		f.shown = names{}
+	}
+	if !f.shown.some() {
+		f.hidden = names{}
+	}
+	f.key = f.shown.key() + "-" + f.hidden.key()
+}
+
+// some reports whether there are any.
+func (s *names) some() bool { return s.every || len(s.exact) > 0 || len(s.like) > 0 }
+
+func (s *names) key() string {
+	if s.every {
+		return "*"
+	}
+	list := make([]string, 0, len(s.exact)+len(s.like))
+	for name := range s.exact {
+		list = append(list, "="+name)
+	}
+	for i := range s.like {
+		list = append(list, "~"+s.like[i].quoted())
+	}
+	slices.Sort(list)
+	return tablecache.Key(slices.Compact(list))
+}
+
+func (s *names) has(name string) bool {
+	if s.every || s.exact[name] {
+		return true
+	}
+	for i := range s.like {
+		if s.like[i].match(name, nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// allows reports whether a name is seen.
+func (f *filter) allows(name string) bool {
+	if f == nil {
+		return false
+	}
+	name = xds.CanonicalName(name)
+	return f.shown.has(name) && !f.hidden.has(name)
+}
+
+// all reports whether all names are.
+func (f *filter) all() bool { return f != nil && f.shown.every && !f.hidden.some() }
+
+// few reports whether all that is seen has a name that the filter knows.
+func (f *filter) few() bool { return f == nil || !f.shown.every && len(f.shown.like) == 0 }
+
+// of returns what is seen of a table, made of what was seen of an older one; that may be nil.
+func (f *filter) of(t, from *xds.Table) *xds.Table {
+	if f.few() {
+		return t.PartOf(f.known, f.allows, from)
+	}
+	return t.Part(f.allows, from)
+}
+
+// known yields the names of a filter with few.
+func (f *filter) known(yield func(string) bool) {
+	if f == nil {
+		return
+	}
+	for name := range f.shown.exact {
+		if !f.hidden.has(name) && !yield(name) {
+			return
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package access
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
+)
+
+// names returns its DNS names, in lower case and without a dot behind them. DNS compares them so.
+func (id *Identity) names() []string {
+	names := make([]string, 0, len(id.DNS))
+	for _, n := range id.DNS {
+		if n = lower(strings.TrimSuffix(n, ".")); n != "" {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// own reports whether a node's id is one of its names: "node.id must be a DNS or URI name of the
+// certificate, or the last segment of its SPIFFE ID". A name with a wildcard names nobody.
+func (id *Identity) own(node string) bool {
+	if node == "" {
+		return false
+	}
+	for _, n := range id.DNS {
+		if n = strings.TrimSuffix(n, "."); !strings.Contains(n, "*") && (node == n || node == lower(n)) {
+			return true
+		}
+	}
+	for _, u := range id.URIs {
+		if node == u || node == lastSegment(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastSegment returns the last segment of a SPIFFE ID; "" if it has none, or is no SPIFFE ID.
+//
+// "The trust domain name … must not contain any characters other than lowercase letters, numbers,
+// dots, dashes, and underscores"; segments of the path have capitals, too. "The path MUST NOT
+// include empty segments, . or ..": https://spiffe.io/docs/latest/spiffe-specs/spiffe-id/
+func lastSegment(uri string) string {
+	id, ok := strings.CutPrefix(uri, "spiffe://")
+	domain, path, has := strings.Cut(id, "/")
+	if !ok || !has || !consists(domain, false) {
+		return ""
+	}
+	last := ""
+	for last = range strings.SplitSeq(path, "/") {
+		if last == "." || last == ".." || !consists(last, true) {
+			return ""
+		}
+	}
+	return last
+}
+
+// consists reports whether a text has some characters, and only those of a SPIFFE ID.
+func consists(s string, capitals bool) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
+		case capitals && c >= 'A' && c <= 'Z':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// String says whose identity it is, in one line that is not long and has no claims.
+func (id Identity) String() string {
+	var b strings.Builder
+	say := func(what, text string) {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(what + " " + yamlkeys.Quoted(text))
+	}
+	const most = 3
+	for i, u := range id.URIs {
+		if i == most {
+			b.WriteString(", …")
+			break
+		}
+		say("URI", u)
+	}
+	for i, n := range id.DNS {
+		if i == most {
+			b.WriteString(", …")
+			break
+		}
+		say("DNS", n)
+	}
+	if b.Len() == 0 && id.Subject != "" {
+		say("subject", id.Subject)
+	}
+	switch {
+	case id.Kind == Unix:
+		return "uid " + strconv.Itoa(id.UID)
+	case id.Kind == None:
+		return "nobody"
+	case b.Len() == 0:
+		return id.Kind + " without a name"
+	}
+	return id.Kind + " " + b.String()
+}
+
+// called is what denials call it.
+func (id *Identity) called() string {
+	if id.Kind == None {
+		return "a connection that proves no identity"
+	}
+	return "the identity " + id.String()
+}

@@ -1,0 +1,451 @@
+package access
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxValues is how many rules, patterns and other values a file has.
+const maxValues = 50_000
+
+// Parse reads an access.yaml; file is what the problems call it. If there is an error among them
+// the policy is nil, and the one in force had better stay. A file without rules lets nobody be
+// any node.
+func Parse(file string, data []byte) (*Policy, []findings.Problem) {
+	r, doc := yamlkeys.Open("access.yaml", file, data)
+	p := parser{Reader: r, policy: &Policy{}, left: maxValues, named: map[string]bool{}}
+	if doc != nil {
+		p.file(doc)
+	}
+	if slices.ContainsFunc(p.Problems, func(f findings.Problem) bool { return !f.Warning }) || p.Errors() > 0 {
+		return nil, p.Problems
+	}
+	return p.policy, p.Problems
+}
+
+// A parser reads one file.
+type parser struct {
+	*yamlkeys.Reader
+	policy *Policy
+	left   int // values
+	named  map[string]bool
+
+	captured map[string]bool // by the identity of the rule that is read
+	uses     []use
+}
+
+// A use is a pattern that needs what was captured.
+type use struct {
+	node    *yaml.Node
+	path    string
+	pattern pattern
+}
+
+func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
+	p.ReportAs(findings.Access, n, path, hint, format, args...)
+}
+
+func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) bool {
+	return p.Each(findings.Access, n, path, of, known, func(key string) string {
+		switch {
+		case known["rules"] != nil && slices.Contains([]string{"identity", "node", "deny", "secrets"}, key):
+			return "it belongs below rules, in a list"
+		case known["identity"] != nil && slices.Contains([]string{"dns", "uri", "kind", "subject", "issuer", "claims", "uid", "gid"}, key):
+			return "it belongs below identity"
+		case known["identity"] != nil && slices.Contains([]string{"id", "cluster", "metadata"}, key):
+			return "it belongs below node"
+		}
+		return ""
+	})
+}
+
+// count counts a value and reports whether it is one too many.
+func (p *parser) count(n *yaml.Node, path string) bool {
+	if p.left--; p.left == -1 {
+		p.wrong(n, path, "", "more than %d rules and values in one file", maxValues)
+	}
+	return p.left >= 0
+}
+
+// items reads what stands in a list, or one that stands there without.
+func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string)) {
+	yamlkeys.Items(n, path, func(n *yaml.Node, path string, _ int) bool {
+		if !p.count(n, path) {
+			return false
+		}
+		take(n, path)
+		return true
+	})
+}
+
+func (p *parser) file(n *yaml.Node) {
+	p.each(n, "", "access.yaml", yamlkeys.Keys{
+		"rules": func(n *yaml.Node, path string) {
+			if n.Kind != yaml.SequenceNode {
+				p.Report(n, path, "", "a list of rules is needed, not %s", yamlkeys.What(n))
+				return
+			}
+			p.items(n, path, p.rule)
+		},
+		"otherwise": func(n *yaml.Node, path string) {
+			switch word := p.Text(n, path); word {
+			case "refuse":
+			case "default":
+				p.policy.otherwise = true
+			default:
+				p.wrong(n, path, "", "otherwise is refuse or default, not %s", yamlkeys.Quoted(word))
+			}
+		},
+	})
+}
+
+// rule reads a rule.
+func (p *parser) rule(n *yaml.Node, path string) {
+	r := rule{name: path, place: p.File + ":" + strconv.Itoa(n.Line) + ":" + strconv.Itoa(n.Column)}
+	p.captured, p.uses = map[string]bool{}, nil
+	at := map[string]*yaml.Node{} // keys that there are
+	keep := func(key string, take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
+		return func(n *yaml.Node, path string) {
+			at[key] = n
+			take(n, path)
+		}
+	}
+	if !p.each(n, path, "a rule", yamlkeys.Keys{
+		"name": func(n *yaml.Node, path string) {
+			if r.name = p.Text(n, path); r.name == "" {
+				p.wrong(n, path, "", "the name is empty")
+			} else if p.named[r.name] {
+				p.wrong(n, path, "", "two rules have the name %s", yamlkeys.Quoted(r.name))
+			}
+			p.named[r.name] = true
+		},
+		"deny": func(n *yaml.Node, path string) {
+			is, ok := scalarOf(n).(bool)
+			if !ok {
+				p.Report(n, path, "", "true or false is needed, not %s", yamlkeys.What(n))
+			}
+			r.deny = is
+		},
+		"identity": keep("identity", func(n *yaml.Node, path string) { r.identity = p.identity(n, path) }),
+		"node": func(n *yaml.Node, path string) {
+			p.each(n, path, "node", yamlkeys.Keys{
+				"id":       func(n *yaml.Node, path string) { r.node.ids = p.used(n, path) },
+				"cluster":  func(n *yaml.Node, path string) { r.node.clusters = p.used(n, path) },
+				"metadata": func(n *yaml.Node, path string) { p.entries(n, path, nil, &r.node.metadata, p.use) },
+			})
+		},
+		"groups": keep("groups", func(n *yaml.Node, path string) { r.limits.groups = p.used(n, path) }),
+		"types": keep("types", func(n *yaml.Node, path string) {
+			r.limits.types = map[string]bool{}
+			p.items(n, path, func(n *yaml.Node, path string) {
+				if t := p.typ(n, path, p.Text(n, path)); t != nil {
+					r.limits.types[t.URL] = true
+				}
+			})
+		}),
+		"names":   keep("names", func(n *yaml.Node, path string) { r.limits.names = p.names(n, path) }),
+		"secrets": keep("secrets", func(n *yaml.Node, path string) { r.limits.secrets = p.patterns(n, path, true, p.use) }),
+	}) {
+		return
+	}
+	p.together(n, path, &r, at)
+	for _, u := range p.uses {
+		p.usable(u)
+	}
+	p.policy.rules = append(p.policy.rules, r)
+}
+
+// together finds what cannot stand in one rule.
+func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yaml.Node) {
+	l := &r.limits
+	switch {
+	case r.identity == nil && !r.deny && at["identity"] == nil:
+		p.wrong(n, path, "identity: {kind: [none, mtls, jwt, unix]} is everybody", "a rule needs an identity, unless it denies")
+	case r.deny && (at["types"] != nil && len(l.types) == 0 || at["secrets"] != nil && len(l.secrets) == 0 || at["names"] != nil && len(l.names) == 0):
+		p.wrong(n, path, "", "a rule that denies nothing")
+	case !r.deny && l.types[xds.Secret.URL]:
+		p.wrong(at["types"], yamlkeys.Join(path, "types"), "secrets: [NAMES] says which", "secrets are never seen by their type, only by name")
+	case r.deny && l.types[xds.Secret.URL] && l.secrets != nil:
+		p.wrong(at["types"], yamlkeys.Join(path, "types"), "", "all secrets are denied, and some by name")
+	}
+	for url := range l.names {
+		if l.types != nil && l.types[url] == r.deny {
+			p.wrong(at["names"], yamlkeys.Join(path, "names"), "", "names of a type that types %s", map[bool]string{true: "has already: it is denied whole", false: "does not have"}[r.deny])
+			return
+		}
+	}
+}
+
+// identity reads whose rule it is.
+func (p *parser) identity(n *yaml.Node, path string) *whose {
+	var w whose
+	var kinds []string
+	sure := "" // a key that means something else for each kind
+	any := false
+	key := func(take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
+		return func(n *yaml.Node, path string) { any = true; take(n, path) }
+	}
+	numbers := func(to *[]int) func(n *yaml.Node, path string) {
+		return func(n *yaml.Node, path string) {
+			*to = []int{}
+			p.items(n, path, func(n *yaml.Node, path string) {
+				v, ok := scalarOf(n).(float64)
+				if !ok || v != math.Trunc(v) || v < 0 || v > math.MaxUint32 {
+					p.Report(n, path, "", "a number of a user or group is needed, not %s", yamlkeys.What(n))
+					return
+				}
+				*to = append(*to, int(v))
+			})
+		}
+	}
+	if !p.each(n, path, "identity", yamlkeys.Keys{
+		"kind": key(func(n *yaml.Node, path string) {
+			kinds = []string{}
+			p.items(n, path, func(n *yaml.Node, path string) {
+				switch word := p.Text(n, path); word {
+				case MTLS, JWT, Unix:
+					kinds = append(kinds, word)
+				case "none":
+					kinds = append(kinds, None)
+				default:
+					p.wrong(n, path, "", "a kind is mtls, jwt, unix or none, not %s", yamlkeys.Quoted(word))
+				}
+			})
+		}),
+		"dns": key(func(n *yaml.Node, path string) {
+			w.dns = p.bound(n, path)
+			for i := range w.dns {
+				w.dns[i].lower()
+			}
+		}),
+		"uri":     key(func(n *yaml.Node, path string) { w.uris = p.bound(n, path) }),
+		"subject": key(func(n *yaml.Node, path string) { sure, w.subject = "subject", p.bound(n, path) }),
+		"issuer":  key(func(n *yaml.Node, path string) { sure, w.issue = "issuer", p.bound(n, path) }),
+		"claims": key(func(n *yaml.Node, path string) {
+			p.entries(n, path, nil, &w.claims, nil)
+			p.boundClaims(n, path, w.claims)
+		}),
+		"uid": key(numbers(&w.uids)),
+		"gid": key(numbers(&w.gids)),
+	}) {
+		return &w
+	}
+	w.kinds = kinds
+	switch {
+	case !any:
+		p.wrong(n, path, "kind: [none, mtls, jwt, unix] is everybody", "an identity needs a condition")
+	case sure != "" && len(kinds) != 1:
+		p.wrong(n, path, "", "%s needs kind, one of them: another kind of identity may have the same by chance", sure)
+	}
+	return &w
+}
+
+// bound reads patterns that capture.
+func (p *parser) bound(n *yaml.Node, path string) []pattern {
+	list := p.patterns(n, path, false, nil)
+	p.capture(n, path, list)
+	return list
+}
+
+func (p *parser) boundClaims(n *yaml.Node, path string, claims []entry) {
+	for _, e := range claims {
+		var list []pattern
+		for _, v := range e.values {
+			list = append(list, v.pattern)
+		}
+		p.capture(n, yamlkeys.Join(path, yamlkeys.Short(strings.Join(e.path, "."))), list)
+	}
+}
+
+// capture notes what the patterns of one key capture: each the same, and each in one way only.
+func (p *parser) capture(n *yaml.Node, path string, list []pattern) {
+	for i := range list {
+		names := sorted(list[i].captures())
+		if i > 0 && !slices.Equal(names, sorted(list[0].captures())) {
+			p.wrong(n, path, "make it two rules", "all patterns here must capture the same")
+			return
+		}
+		for _, name := range names {
+			p.captured[name] = true
+		}
+		if len(names) == 0 {
+			continue
+		}
+		if pair := list[i].unclear(func(part, part) bool { return true }); pair != "" {
+			p.wrong(n, path, "only letters, digits, - and _ are captured: put another character between them", "nobody can say where %s end and begin", pair)
+		}
+	}
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// used reads patterns that use what is captured.
+func (p *parser) used(n *yaml.Node, path string) []pattern { return p.patterns(n, path, false, p.use) }
+
+func (p *parser) use(n *yaml.Node, path string, w pattern) {
+	p.uses = append(p.uses, use{n, path, w})
+}
+
+// usable finds what is wrong with a pattern that uses what is captured.
+func (p *parser) usable(u use) {
+	for _, name := range u.pattern.captures() {
+		if !p.captured[name] {
+			p.wrong(u.node, u.path, "* is any word", "{%s} is captured by nothing in identity", name)
+			return
+		}
+	}
+	pair := u.pattern.unclear(func(a, b part) bool { return a.kind == capture || b.kind == capture })
+	if pair != "" {
+		p.WarnAs(findings.Unclear, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.text))
+	}
+}
+
+// patterns reads a pattern or a list of them.
+func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.Node, string, pattern)) []pattern {
+	list := []pattern{}
+	p.items(n, path, func(n *yaml.Node, path string) {
+		if w, ok := p.pattern(n, path); ok {
+			list = append(list, w)
+			if use != nil {
+				use(n, path, w)
+			}
+		}
+	})
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 && !none {
+		p.wrong(n, path, "", "the list is empty: nothing is like it")
+	}
+	return list
+}
+
+func (p *parser) pattern(n *yaml.Node, path string) (pattern, bool) {
+	if n.Kind == yaml.MappingNode && len(n.Content) == 2 && n.Content[1].Tag == "!!null" {
+		p.Report(n, path, "put it in quotes", "a string is needed, not a mapping")
+		return pattern{}, false
+	}
+	before := p.Errors()
+	text := p.Text(n, path)
+	if p.Errors() > before {
+		return pattern{}, false
+	}
+	w, err := compile(text)
+	switch {
+	case text == "":
+		p.wrong(n, path, "** is anything", "a pattern is empty")
+	case err != nil:
+		p.wrong(n, path, "", "%s", err)
+	default:
+		return w, true
+	}
+	return pattern{}, false
+}
+
+// names reads which names are seen, by type.
+func (p *parser) names(n *yaml.Node, path string) map[string][]pattern {
+	flat := p.Flat(n, path)
+	if flat == nil {
+		return nil
+	}
+	names := map[string][]pattern{}
+	for i := 0; i+1 < len(flat.Content); i += 2 {
+		key := flat.Content[i]
+		at := yamlkeys.Join(path, yamlkeys.Short(key.Value))
+		t := p.typ(key, at, key.Value)
+		switch {
+		case t == nil:
+		case t == xds.Secret:
+			p.wrong(key, at, "", "names of secrets stand below secrets")
+		case names[t.URL] != nil:
+			p.wrong(key, at, "", "%s stands there twice", t)
+		default:
+			names[t.URL] = p.patterns(yamlkeys.Follow(flat.Content[i+1]), at, true, p.use)
+		}
+	}
+	return names
+}
+
+// typ reads a type: its short name, or its URL.
+func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
+	const prefix = "type.googleapis.com/"
+	var shorts []string
+	for _, t := range xds.Types() {
+		if strings.EqualFold(word, t.Short) || word == t.URL || prefix+word == t.URL {
+			return t
+		}
+		if l := t.Legacy(); l != nil && (strings.EqualFold(word, l.Short) || word == l.URL || prefix+word == l.URL) {
+			p.wrong(n, path, "", "what is said of %s holds for its type before v3, too", t)
+			return nil
+		}
+		shorts = append(shorts, t.Short)
+	}
+	if !strings.Contains(word, ".") {
+		p.wrong(n, path, "there are "+strings.Join(shorts, ", ")+", and URLs of types", "%s is no type of resources", yamlkeys.Quoted(word))
+		return nil
+	}
+	if !strings.Contains(word, "/") {
+		word = prefix + word
+	}
+	p.WarnAs(findings.Unclear, n, path, "", "%s is no type that the server knows: nothing but resources of exactly this URL are meant", yamlkeys.Quoted(word))
+	return xds.TypeOf(word)
+}
+
+// entries reads what is asked of metadata or claims, below some keys.
+func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry, use func(*yaml.Node, string, pattern)) {
+	if len(below) >= nodemeta.MaxDepth {
+		p.wrong(n, path, "", "nested more than %d deep", nodemeta.MaxDepth)
+		return
+	}
+	flat := p.Flat(n, path)
+	if flat == nil || !p.count(n, path) {
+		return
+	}
+	if len(flat.Content) == 0 {
+		p.wrong(n, path, "", "a key is needed")
+	}
+	for i := 0; i+1 < len(flat.Content) && p.left >= 0; i += 2 {
+		key, value := flat.Content[i].Value, yamlkeys.Follow(flat.Content[i+1])
+		at, keys := yamlkeys.Join(path, yamlkeys.Short(key)), append(slices.Clip(below), key)
+		if value.Kind == yaml.MappingNode {
+			p.entries(value, at, keys, to, use)
+		} else {
+			*to = append(*to, entry{keys, p.values(value, at, use)})
+		}
+	}
+}
+
+// values reads a pattern, a number or a bool, or a list of them.
+func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, pattern)) (list []value) {
+	p.items(n, path, func(n *yaml.Node, path string) {
+		switch v := scalarOf(n).(type) {
+		case bool, float64:
+			list = append(list, value{other: v})
+		default:
+			if w, ok := p.pattern(n, path); ok {
+				list = append(list, value{pattern: w})
+				if use != nil {
+					use(n, path, w)
+				}
+			}
+		}
+	})
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		p.wrong(n, path, "", "the list is empty: nothing is like it")
+	}
+	return list
+}
+
+func scalarOf(n *yaml.Node) any {
+	v, _ := yamlkeys.Scalar(n)
+	return v
+}

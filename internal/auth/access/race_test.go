@@ -1,0 +1,173 @@
+package access_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// A tenant is a source whose streams all prove the same.
+type tenant struct {
+	*access.Source[*store.Watch]
+	name string
+}
+
+type tenantKey struct{}
+
+func (s tenant) Watch(ctx context.Context, n *xds.Node) (*access.View, error) {
+	return s.Source.Watch(context.WithValue(ctx, tenantKey{}, s.name), n)
+}
+
+// A race has policies, commits and streams at once. Of round n a resource is committed when all
+// policies from then on hide it, so that no stream may ever be sent it, however late it learns of
+// the policy.
+type race struct {
+	*testing.T
+	st  *store.Store
+	src *access.Source[*store.Watch]
+}
+
+const (
+	raceTenants = 10
+	raceStreams = 10 // of each
+	raceRounds  = 60
+)
+
+func (r *race) policy(round int) {
+	var hidden []string
+	for n := range round + 1 {
+		hidden = append(hidden, fmt.Sprintf("round-%d/**", n))
+	}
+	now := ""
+	if round%2 == 0 {
+		now = `, "now-and-then/**"`
+	}
+	r.src.SetPolicy(policy(r.T, fmt.Sprintf(`
+rules:
+- identity: {dns: "{n}"}
+  node: {id: "**"}
+  names: {CDS: [end, shared, "{n}/**", "round-**"%s]}
+- deny: true
+  names: {CDS: ["%s"]}
+`, now, strings.Join(hidden, `", "`))))
+}
+
+func (r *race) commit(body int, names ...string) {
+	if _, err := r.st.Update(func(tx *store.Tx) error {
+		for _, name := range names {
+			if gone, is := strings.CutPrefix(name, "-"); is {
+				tx.Delete(xds.Cluster, gone)
+				continue
+			}
+			m := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+			m = protowire.AppendString(protowire.AppendTag(m, 28, protowire.BytesType), fmt.Sprint(body)) // alt_stat_name
+			tx.Set(xds.NewResource(xds.Cluster, name, m))
+		}
+		return nil
+	}); err != nil {
+		r.Error(err)
+	}
+}
+
+// stream lives until it has what is committed last, and sees to what it is sent.
+func (r *race) stream(c *xdstest.Client, tenant string, names ...string) {
+	c.Subscribe(xds.Cluster, names...)
+	for {
+		resp := c.Next(xds.Cluster)
+		end := false
+		for _, is := range resp.Resources {
+			of, _, owned := strings.Cut(is.Name, "/")
+			switch {
+			case is.Name == "end":
+				end = true
+			case strings.HasPrefix(is.Name, "round-"), owned && of != tenant && of != "now-and-then":
+				r.Errorf("SAFE-13 a stream of %s was sent %s", tenant, is.Name)
+			}
+		}
+		c.ACK(resp)
+		if end {
+			break
+		}
+	}
+	want := []string{"end", "shared", tenant + "/own"}
+	if held := c.Held(xds.Cluster); !slices.Equal(slices.Sorted(slices.Values(held)), want) {
+		r.Errorf("a stream of %s has %q in the end, want %q", tenant, held, want)
+	}
+}
+
+// Policies change while streams come and commits flow: nothing is ever sent that is forbidden, and
+// in the end each has what it may see.
+func TestPolicyRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &race{T: t, st: store.New()}
+		r.src = access.New(r.st, nil, access.Options{Identity: func(ctx context.Context) (access.Identity, error) {
+			return access.Identity{Kind: access.MTLS, DNS: []string{ctx.Value(tenantKey{}).(string)}}, nil
+		}})
+		r.policy(0)
+		var own, all []string
+		for n := range raceTenants {
+			own = append(own, fmt.Sprintf("t%d/own", n))
+		}
+		r.commit(0, append(own, "shared", "now-and-then/x")...)
+		for n := range raceRounds {
+			all = append(all, fmt.Sprintf("round-%d/x", n))
+		}
+
+		var streams, writers sync.WaitGroup
+		for n := range raceTenants {
+			name := fmt.Sprintf("t%d", n)
+			conn := xdstest.Serve(t, server.New(tenant{r.src, name}, server.WithLogger(slog.New(slog.DiscardHandler))))
+			for i := range raceStreams {
+				streams.Go(func() {
+					time.Sleep(time.Duration(i*raceRounds/raceStreams) * time.Millisecond / 2) // they come while it goes on
+					opts := []xdstest.Option{xdstest.WithNode(xds.Node{ID: fmt.Sprint(name, "-", i)}), xdstest.WithTimeout(time.Hour)}
+					open, ask := xdstest.Delta, []string{"*"}
+					if i%2 == 0 {
+						open = xdstest.SotW
+					}
+					if i%4 > 1 {
+						ask = slices.Concat(own, all, []string{"end", "shared", "now-and-then/x"})
+					}
+					r.stream(open(t, conn, opts...), name, ask...)
+				})
+			}
+		}
+		writers.Go(func() {
+			for n := range raceRounds {
+				r.policy(n)
+				r.commit(n, all[n], "now-and-then/x")
+				if n%3 == 0 { // at other times the next policy is there before any stream looks
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+		writers.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, 13))
+			for n := range 5 * raceRounds {
+				r.commit(n, own[rnd.IntN(len(own))], "shared")
+				if n%10 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+		writers.Wait()
+		r.policy(2*raceRounds + 1) // that hides now-and-then
+		r.commit(0, "end")
+		streams.Wait()
+	})
+}

@@ -1,0 +1,455 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is a source with a clock of its own and a record of what it logs.
+type world struct {
+	t      *testing.T
+	source *Source
+	config *tls.Config
+
+	mu  sync.Mutex
+	now time.Time
+	log bytes.Buffer
+}
+
+func newWorld(t *testing.T, f Files) *world {
+	t.Helper()
+	w := &world{t: t, now: time.Now().Add(time.Hour)}
+	s, err := Open(f, slog.New(slog.NewTextHandler(w, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.now
+	}
+	s.checked, s.read = w.now, w.now
+	w.source, w.config = s, s.Config()
+	return w
+}
+
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+func (w *world) sleep(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+// lines returns what was logged since it was last called.
+func (w *world) lines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.log.Reset()
+	return strings.Split(strings.TrimSuffix(w.log.String(), "\n"), "\n")
+}
+
+// logged expects one line with the text; none if it is empty.
+func (w *world) logged(text string) {
+	w.t.Helper()
+	if got := w.lines(); len(got) != 1 || !strings.Contains(got[0], text) || text == "" && got[0] != "" {
+		w.t.Errorf("logged %q, want one line with %q", got, text)
+	}
+}
+
+// shake returns what a client learns of the server, and both ends' errors.
+func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, serverErr error) {
+	a, b := net.Pipe()
+	for _, end := range []net.Conn{a, b} {
+		end.SetDeadline(time.Now().Add(10 * time.Second)) // should both write at once
+	}
+	s, c := tls.Server(a, server), tls.Client(b, client)
+	done := make(chan error, 1)
+	go func() {
+		err := s.Handshake()
+		if err == nil {
+			_, err = s.Write([]byte{1})
+		}
+		a.Close()
+		done <- err
+	}()
+	clientErr = c.Handshake()
+	if clientErr == nil {
+		_, clientErr = c.Read(make([]byte, 1)) // TLS 1.3 tells of a refused certificate here
+	}
+	state = c.ConnectionState()
+	b.Close()
+	return state, clientErr, <-done
+}
+
+// serves expects that a client gets the certificate with a common name.
+func (w *world) serves(client *tls.Config, name string) {
+	w.t.Helper()
+	state, err, serverErr := shake(w.config, client)
+	if err != nil {
+		w.t.Errorf("handshake: %v; server: %v", err, serverErr)
+		return
+	}
+	if got := state.PeerCertificates[0].Subject.CommonName; got != name {
+		w.t.Errorf("served %q, want %q", got, name)
+	}
+}
+
+func TestServes(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	w := newWorld(t, filesIn(t, t.TempDir(), ca.issue("one"), nil))
+	state, err, _ := shake(w.config, ca.client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.NegotiatedProtocol != "h2" || state.Version != tls.VersionTLS13 {
+		t.Errorf("%q, version %x", state.NegotiatedProtocol, state.Version)
+	}
+	client := ca.client()
+	client.MaxVersion = tls.VersionTLS12
+	w.serves(client, "one")
+	client.MinVersion, client.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, _, err := shake(w.config, client); err == nil || !strings.Contains(err.Error(), "unsupported versions") {
+		t.Errorf("TLS 1.1: %v", err)
+	}
+	client = ca.client()
+	client.NextProtos = []string{"spdy/1"}
+	if _, _, err := shake(w.config, client); err == nil || !strings.Contains(err.Error(), "unsupported application protocols") {
+		t.Errorf("another protocol: %v", err)
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	servers, clients, others := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "others")
+	f := filesIn(t, t.TempDir(), servers.issue("one"), clients.PEM)
+	w := newWorld(t, f)
+	refused := func(why string, client *tls.Config, want string) {
+		t.Helper()
+		_, err, serverErr := shake(w.config, client)
+		if err == nil || serverErr == nil || !strings.Contains(serverErr.Error(), want) {
+			t.Errorf("%s: %v; server: %v, want an error with %q", why, err, serverErr, want)
+		}
+	}
+	w.serves(servers.client(clients.issue("envoy")), "one")
+	refused("no certificate", servers.client(), "didn't provide a certificate")
+	refused("of another authority", servers.client(others.issue("mallory")), "unknown authority")
+
+	// Another CA takes the place of the old one, and no session outlives it.
+	kept := servers.client(clients.issue("envoy"))
+	kept.ClientSessionCache = tls.NewLRUClientSessionCache(10)
+	w.serves(kept, "one")
+	write(t, f.ClientCA, others.PEM)
+	w.sleep(every)
+	w.serves(servers.client(others.issue("envoy")), "one")
+	refused("verified before", kept, "unknown authority")
+
+	// Both, while clients move from one to the other.
+	write(t, f.ClientCA, append(bytes.Clone(others.PEM), clients.PEM...))
+	w.sleep(every)
+	w.serves(servers.client(others.issue("envoy")), "one")
+	w.serves(kept, "one")
+}
+
+func TestRotation(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	one, two := ca.issue("one"), ca.issue("two")
+	f := filesIn(t, t.TempDir(), one, nil)
+	w := newWorld(t, f)
+	client := ca.client()
+	w.serves(client, "one")
+
+	// The certificate comes before its key.
+	write(t, f.Cert, two.Cert)
+	w.sleep(every)
+	w.serves(client, "one")
+	w.logged("private key does not match public key")
+	write(t, f.Key, two.Key)
+	w.serves(client, "one") // looked less than a second ago
+	w.sleep(every)
+	w.serves(client, "two")
+	w.logged(`msg="TLS files changed" subject="CN=two" not_after=`)
+	w.sleep(every)
+	w.serves(client, "two")
+	w.logged("")
+}
+
+// A file is written in place, in the same moment and with the same size as what
+// was read before.
+func TestSameTimeAndSize(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	one := ca.issue("one")
+	two := ca.issue("two")
+	for len(two.Cert) != len(one.Cert) || len(two.Key) != len(one.Key) {
+		two = ca.issue("two")
+	}
+	f := filesIn(t, t.TempDir(), one, nil)
+	at := time.Now().Add(time.Hour)
+	touch := func() {
+		for _, path := range f.paths() {
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	touch()
+	w := newWorld(t, f)
+	w.source.read = at.Add(time.Millisecond)
+	for path, b := range map[string][]byte{f.Cert: two.Cert, f.Key: two.Key} {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch()
+	w.sleep(time.Minute)
+	w.serves(ca.client(), "two")
+	if stamps := stampsOf(f.paths()); !same(stamps, w.source.stamps, w.source.read) {
+		t.Error("files that were read long after their change are read again")
+	}
+}
+
+// Kubernetes swaps a symbolic link to the directory that all files are in.
+func TestSymlinkSwap(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	dir := t.TempDir()
+	put := func(name string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		filesIn(t, filepath.Join(dir, name), ca.issue(name), ca.PEM)
+		if err := os.Symlink(name, filepath.Join(dir, "data.new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "data.new"), filepath.Join(dir, "data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("one")
+	var f Files
+	for name, path := range map[string]*string{"tls.crt": &f.Cert, "tls.key": &f.Key, "ca.crt": &f.ClientCA} {
+		*path = filepath.Join(dir, name)
+		if err := os.Symlink(filepath.Join("data", name), *path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, f)
+	client := ca.client(ca.issue("envoy"))
+	w.serves(client, "one")
+	put("two")
+	w.sleep(every)
+	w.serves(client, "two")
+	w.logged("CN=two")
+}
+
+func TestRotationUnderUse(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	f := filesIn(t, t.TempDir(), ca.issue("0"), nil)
+	w := newWorld(t, f)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			client := ca.client()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err, serverErr := shake(w.config, client); err != nil {
+					t.Errorf("%v; server: %v", err, serverErr)
+					return
+				}
+			}
+		})
+	}
+	for name := range strings.FieldsSeq("1 2 3 4 5 6 7 8 9") {
+		p := ca.issue(name)
+		write(t, f.Cert, p.Cert)
+		w.sleep(every)
+		shake(w.config, ca.client()) // meets half of the change, as others may
+		write(t, f.Key, p.Key)
+		w.sleep(every)
+	}
+	close(stop)
+	wg.Wait()
+	w.sleep(every)
+	w.serves(ca.client(), "9")
+}
+
+func TestBrokenFiles(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	one := ca.issue("one")
+	f := filesIn(t, t.TempDir(), one, ca.PEM)
+	w := newWorld(t, f)
+	client := ca.client(ca.issue("envoy"))
+	check := func(log string) {
+		t.Helper()
+		w.sleep(every)
+		w.serves(client, "one")
+		w.logged(log)
+	}
+	write(t, f.Cert, []byte("garbage"))
+	check("keeping the previous ones")
+	for range 3 {
+		check("")
+	}
+	write(t, f.Cert, []byte("garbage"))
+	check("")
+	write(t, f.Cert, []byte("rubbish"))
+	check("keeping the previous ones")
+	if err := os.Remove(f.Cert); err != nil {
+		t.Fatal(err)
+	}
+	check("no such file or directory")
+	for range 3 {
+		check("")
+	}
+	write(t, f.Cert, one.Cert)
+	check(`msg="TLS files changed"`)
+	write(t, f.ClientCA, append(bytes.Clone(ca.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
+	check(f.ClientCA + ": certificate 2: x509")
+	write(t, f.ClientCA, one.Key)
+	check("contains a PRIVATE KEY, but only certificates are allowed")
+	write(t, f.ClientCA, nil)
+	check("contains no certificate")
+}
+
+func TestOpenErrors(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	good := filesIn(t, t.TempDir(), ca.issue("one"), ca.PEM)
+	none := filepath.Join(t.TempDir(), "none")
+	for _, c := range []struct {
+		files Files
+		want  string
+	}{
+		{Files{}, "a certificate is missing"},
+		{Files{ClientCA: good.ClientCA}, "a certificate is missing"},
+		{Files{Cert: good.Cert}, "private key is missing"},
+		{Files{Cert: none, Key: good.Key}, "TLS: open " + none + ": no such file"},
+		{Files{Cert: good.Cert, Key: good.Key, ClientCA: none}, "TLS: open " + none + ": no such file"},
+		{Files{Cert: good.Cert, Key: good.Cert}, "certificate " + good.Cert + ", key " + good.Cert},
+		{Files{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key + ": contains a PRIVATE KEY"},
+	} {
+		if _, err := Open(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error with %q", c.files, err, c.want)
+		}
+	}
+	if (Files{}).Configured() || !good.Configured() {
+		t.Error("Configured")
+	}
+}
+
+// A certificate that ends is told 30 days before, and when it has, each once, whether
+// the files change or not.
+func TestExpiry(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	dir := t.TempDir()
+	start := time.Now()
+	until := func(days int) Files {
+		pair := ca.IssueUntil(start.AddDate(0, 0, days), "server", "server")
+		return filesIn(t, dir, pair, nil)
+	}
+	w := newWorld(t, until(40))
+	ends := func(days int) {
+		t.Helper()
+		if got, want := w.source.FirstExpiry(), start.AddDate(0, 0, days); got.Sub(want).Abs() > time.Second {
+			t.Errorf("ends at %v, want %v", got, want)
+		}
+	}
+	ends(40)
+	w.source.refresh()
+	w.logged("")
+	w.sleep(10 * 24 * time.Hour)
+	w.source.refresh()
+	w.logged("the certificate of --tls-cert expires soon")
+	w.sleep(time.Hour)
+	w.source.refresh()
+	w.logged("")
+	w.sleep(30 * 24 * time.Hour)
+	w.source.refresh()
+	w.logged("the certificate of --tls-cert has expired")
+	w.sleep(time.Hour)
+	w.source.refresh()
+	w.logged("")
+	until(50)
+	ends(40) // nobody has looked
+	w.sleep(time.Hour)
+	w.source.refresh()
+	ends(50)
+	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], "TLS files changed") || !strings.Contains(got[1], "expires soon") {
+		t.Error(got)
+	}
+}
+
+// Of the certificates that the server shows, the first to end counts. That it ends soon is
+// told at the start, too.
+func TestExpiryAtStart(t *testing.T) {
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	start := time.Now()
+	pair := ca.IssueUntil(start.AddDate(0, 0, 60), "server", "server")
+	pair.Cert = append(pair.Cert, other.IssueUntil(start.AddDate(0, 0, 20), "between").Cert...)
+	var log bytes.Buffer
+	s, err := Open(filesIn(t, t.TempDir(), pair, nil), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.FirstExpiry(), start.AddDate(0, 0, 20); got.Sub(want).Abs() > time.Second {
+		t.Errorf("ends at %v, want %v", got, want)
+	}
+	if !strings.Contains(log.String(), "the certificate of --tls-cert expires soon") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+// A clock that is set back keeps no new certificate from being seen.
+func TestClockSetBack(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	f := filesIn(t, t.TempDir(), ca.issue("one"), nil)
+	w := newWorld(t, f)
+	w.serves(ca.client(), "one")
+	two := ca.issue("two")
+	write(t, f.Cert, two.Cert)
+	write(t, f.Key, two.Key)
+	w.sleep(-30 * time.Minute)
+	w.serves(ca.client(), "two")
+}
+
+// A file that was written in place long after it was read is another, though it is as large.
+func TestSameSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tls.crt")
+	state := func(content string, age time.Duration) []os.FileInfo {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		return stampsOf([]string{path})
+	}
+	old, read := state("one", time.Hour), time.Now().Add(-time.Minute)
+	if !same(stampsOf([]string{path}), old, read) {
+		t.Error("what has not changed has")
+	}
+	if same(state("two", time.Second), old, read) {
+		t.Error("what has changed has not")
+	}
+}

@@ -1,0 +1,83 @@
+package envoybinary
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+const envoyPath = "../../../.cache/envoy/envoy-1.40.0"
+
+// needEnvoy skips a test where there is no Envoy, but in CI.
+func needEnvoy(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(envoyPath); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("e2e/install.sh envoy installs one")
+	}
+}
+
+// check returns what check finds in a file, and its resources.
+func check(t *testing.T, data []byte) (codes []string, all []Resource, said string) {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "a.yaml"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := dir.Check(root, dir.Options{})
+	for _, p := range c.Errors {
+		codes = append(codes, string(p.Code))
+		said += p.Text() + "\n"
+		if p.Pos.Line == 0 {
+			t.Errorf("no place: %v", p)
+		}
+	}
+	for _, l := range c.Loaded {
+		all = append(all, Resource{l.Type, l.Name, l.Body})
+	}
+	return codes, all, said
+}
+
+// Check finds a mistake where Envoy refuses, and none where Envoy takes it.
+func TestAgreesWithEnvoy(t *testing.T) {
+	needEnvoy(t)
+	cases, err := txtar.ParseFile("testdata/cases.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range cases.Files {
+		want, name, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), " ")
+		t.Run(want+" "+name, func(t *testing.T) {
+			t.Parallel()
+			codes, all, said := check(t, f.Data)
+			answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(answer.Skipped) > 0 {
+				t.Errorf("Envoy did not validate %v", answer.Skipped)
+			}
+			if want == "good" {
+				if len(codes) > 0 || len(answer.Refused) > 0 {
+					t.Errorf("Envoy says %v, and check\n%s", answer.Refused, said)
+				}
+				return
+			}
+			if len(codes) != 1 || codes[0] != want {
+				t.Errorf("check says %v\n%s", codes, said)
+			}
+			if len(answer.Refused) == 0 {
+				t.Errorf("Envoy takes it, and check says\n%s", said)
+			}
+			t.Log(said, answer.Refused)
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package envoybinary
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// needed are the fields of a bootstrap, beside its static clusters and secrets, on which it
+// depends whether Envoy takes a resource.
+var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
+
+// with adds to a bootstrap what others have that resources may need. Of what has a name
+// the first stays, and what is asked about stays instead of a cluster of its name. Left
+// out is all that is for one machine or leads to a server: the node, the admin interface,
+// listeners, and where resources and the runtime come from.
+func (a *asking) with(boot protoreflect.Message) {
+	static := mutable(boot, "static_resources")
+	asked := map[string]bool{}
+	for _, r := range a.all {
+		asked[r.Name] = asked[r.Name] || r.Type.Is(xds.Cluster)
+	}
+	for _, b := range a.beside {
+		for _, name := range needed {
+			f := field(b, name)
+			switch {
+			case !b.Has(f):
+			case f.IsList():
+				join(boot, b, name, nil)
+			case f.IsMap():
+				b.Get(f).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+					boot.Mutable(f).Map().Set(k, v)
+					return true
+				})
+			default:
+				boot.Set(f, b.Get(f))
+			}
+		}
+		theirs := get(b, "static_resources").Message()
+		join(static, theirs, "clusters", asked)
+		join(static, theirs, "secrets", nil)
+		layers := get(get(b, "layered_runtime").Message(), "layers").List()
+		for i := range layers.Len() { // of features: some say whether a field is taken
+			if l := layers.Get(i).Message(); l.Has(field(l, "static_layer")) {
+				runtime := mutable(boot, "layered_runtime")
+				add(runtime.Mutable(field(runtime, "layers")).List(), l, nil)
+			}
+		}
+	}
+}
+
+// join adds to a list what the same list of another message has.
+func join(to, from protoreflect.Message, list protoreflect.Name, but map[string]bool) {
+	all := get(from, list).List()
+	for i := range all.Len() {
+		add(to.Mutable(field(to, list)).List(), all.Get(i).Message(), but)
+	}
+}
+
+// add adds a message to a list that has none of its name.
+func add(list protoreflect.List, m protoreflect.Message, but map[string]bool) {
+	name := get(m, "name").String()
+	for i := range list.Len() {
+		if get(list.Get(i).Message(), "name").String() == name {
+			return
+		}
+	}
+	if !but[name] {
+		list.Append(protoreflect.ValueOfMessage(m))
+	}
+}

@@ -1,0 +1,281 @@
+package envoybinary
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A place is where a resource stands in a bootstrap.
+type place int
+
+const (
+	none place = iota
+	asCluster
+	asListener
+)
+
+const (
+	bootstrapName = "envoy.config.bootstrap.v3.Bootstrap"
+	server        = "chancery-check" // the cluster of the management server, which nobody connects to
+	http          = "envoy.extensions.filters.http."
+	tlsPackage    = "envoy.extensions.transport_sockets.tls.v3."
+)
+
+// kind returns where a resource can stand.
+func (a *asking) kind(r Resource) place {
+	switch {
+	case r.Type.Is(xds.Listener) && a.forGRPC(r):
+	case r.Type.Is(xds.Cluster), r.Type.Is(xds.Endpoint) && !a.mentions(r, "leds_cluster_locality_config"):
+		return asCluster
+	case r.Type.Is(xds.Secret):
+		return a.secretKind(r)
+	case r.Type.Is(xds.Listener), r.Type.Is(xds.Route), r.Type.Is(xds.VirtualHost):
+		return asListener
+	case r.Type.Is(xds.ExtensionConfig) && strings.Contains(a.extension(r), "/"+http):
+		return asListener
+	}
+	return none
+}
+
+// secretKind returns where a secret is used in a way that Envoy looks at it. It takes
+// generic ones as they are until a filter uses them.
+func (a *asking) secretKind(r Resource) place {
+	m, err := a.message(r)
+	switch {
+	case err != nil:
+	case m.Has(field(m, "tls_certificate")), m.Has(field(m, "validation_context")):
+		return asCluster
+	case m.Has(field(m, "session_ticket_keys")): // which servers have
+		return asListener
+	}
+	return none
+}
+
+// forGRPC reports whether a listener is none of Envoy's.
+func (a *asking) forGRPC(r Resource) bool {
+	m, err := a.message(r)
+	return err == nil && (m.Has(field(m, "api_listener")) || strings.HasPrefix(r.Name, "grpc/server"))
+}
+
+// mentions reports whether an assignment has a locality with a field.
+func (a *asking) mentions(r Resource, field protoreflect.Name) bool {
+	m, err := a.message(r)
+	if err != nil {
+		return false
+	}
+	all := get(m, "endpoints").List()
+	for i := range all.Len() {
+		l := all.Get(i).Message()
+		if l.Has(l.Descriptor().Fields().ByName(field)) {
+			return true
+		}
+	}
+	return false
+}
+
+// extension returns the type URL of the settings in a TypedExtensionConfig.
+func (a *asking) extension(r Resource) string {
+	m, err := a.message(r)
+	if err != nil {
+		return ""
+	}
+	return get(get(m, "typed_config").Message(), "type_url").String()
+}
+
+func (a *asking) message(r Resource) (protoreflect.Message, error) {
+	typ, err := a.types.FindMessageByURL(r.Type.URL)
+	if err != nil {
+		return nil, err
+	}
+	m := typ.New()
+	return m, proto.UnmarshalOptions{Resolver: a.types}.Unmarshal(r.Body, m.Interface())
+}
+
+// bootstrap returns an encoded bootstrap with some of the resources, and a management
+// server that they may name as ads.
+func (a *asking) bootstrap(some []int) ([]byte, error) {
+	b := builder{types: a.types}
+	boot := a.types.New(bootstrapName)
+	node := mutable(boot, "node")
+	set(node, "id", server)
+	set(node, "cluster", server)
+	ads := mutable(mutable(boot, "dynamic_resources"), "ads_config")
+	ads.Set(field(ads, "api_type"), protoreflect.ValueOfEnum(2)) // GRPC
+	set(mutable(item(ads, "grpc_services"), "envoy_grpc"), "cluster_name", server)
+	b.static = mutable(boot, "static_resources")
+	set(item(b.static, "clusters"), "name", server)
+	a.with(boot)
+	for n, i := range some {
+		if err := a.put(&b, n, a.all[i]); err != nil {
+			return nil, err
+		}
+	}
+	if b.internal { // Envoy takes these listeners beside that extension only, which bootstraps of such Envoys have
+		e := item(boot, "bootstrap_extensions")
+		set(e, "name", "internal")
+		b.packed(mutable(e, "typed_config"), a.types.New("envoy.extensions.bootstrap.internal_listener.v3.InternalListener"))
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	return envoy.Marshal(boot)
+}
+
+// put puts a resource into a bootstrap. What is part of others over xDS is part of
+// something made up, with a number in its name.
+func (a *asking) put(b *builder, n int, r Resource) error {
+	m, err := a.message(r)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s-%d", server, n)
+	value := protoreflect.ValueOfMessage(m)
+	switch {
+	case r.Type.Is(xds.Cluster):
+		b.static.Mutable(field(b.static, "clusters")).List().Append(value)
+	case r.Type.Is(xds.Listener):
+		b.internal = b.internal || m.Has(field(m, "internal_listener"))
+		b.static.Mutable(field(b.static, "listeners")).List().Append(value)
+	case r.Type.Is(xds.Endpoint):
+		c := item(b.static, "clusters")
+		set(c, "name", name)
+		c.Set(field(c, "load_assignment"), value)
+	case r.Type.Is(xds.Secret):
+		b.secret(name, m)
+	case r.Type.Is(xds.Route):
+		if validates := field(m, "validate_clusters"); !m.Has(validates) { // as it is over xDS
+			m.Mutable(validates)
+		}
+		b.manager(name).Set(field(b.hcm, "route_config"), value)
+		b.pack()
+	case r.Type.Is(xds.VirtualHost):
+		routes := mutable(b.manager(name), "route_config")
+		routes.Mutable(field(routes, "validate_clusters"))
+		routes.Mutable(field(routes, "virtual_hosts")).List().Append(value)
+		b.pack()
+	case r.Type.Is(xds.ExtensionConfig):
+		filters := b.manager(name).Mutable(field(b.hcm, "http_filters")).List()
+		f := filters.NewElement()
+		set(f.Message(), "name", get(m, "name").String())
+		f.Message().Set(field(f.Message(), "typed_config"), get(m, "typed_config"))
+		router := filters.Get(0)
+		filters.Set(0, f)
+		filters.Append(router)
+		b.manager(name)
+		b.pack()
+	}
+	return nil
+}
+
+// A builder makes up what resources stand in.
+type builder struct {
+	types  *envoy.Types
+	static protoreflect.Message
+	hcm    protoreflect.Message // of the listener that is made now
+	into   protoreflect.Message // the Any that it comes into
+	err    error
+
+	internal bool // a listener is internal
+}
+
+// manager begins a listener, and returns its HttpConnectionManager; again until it is
+// packed.
+func (b *builder) manager(name string) protoreflect.Message {
+	if b.hcm != nil {
+		return b.hcm
+	}
+	f := item(b.chain(name), "filters")
+	set(f, "name", "http")
+	b.into = mutable(f, "typed_config")
+	b.hcm = b.types.New("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager")
+	set(b.hcm, "stat_prefix", name)
+	mutable(b.hcm, "route_config")
+	router := item(b.hcm, "http_filters")
+	set(router, "name", "router")
+	b.packed(mutable(router, "typed_config"), b.types.New(http+"router.v3.Router"))
+	return b.hcm
+}
+
+// chain makes a listener, and returns its filter chain.
+func (b *builder) chain(name string) protoreflect.Message {
+	l := item(b.static, "listeners")
+	set(l, "name", name)
+	socket := mutable(mutable(l, "address"), "socket_address")
+	set(socket, "address", "127.0.0.1")
+	socket.Set(field(socket, "port_value"), protoreflect.ValueOfUint32(0))
+	return item(l, "filter_chains")
+}
+
+func (b *builder) pack() {
+	b.packed(b.into, b.hcm)
+	b.hcm, b.into = nil, nil
+}
+
+func (b *builder) packed(a, m protoreflect.Message) {
+	body, err := envoy.Marshal(m)
+	if err != nil {
+		b.err = err
+		return
+	}
+	set(a, "type_url", "type.googleapis.com/"+string(m.Descriptor().FullName()))
+	a.Set(field(a, "value"), protoreflect.ValueOfBytes(body))
+}
+
+// secret makes a cluster or a listener that uses one: nobody looks into those that no
+// one uses.
+func (b *builder) secret(name string, m protoreflect.Message) {
+	if f := field(m, "session_ticket_keys"); m.Has(f) {
+		tls := b.types.New(tlsPackage + "DownstreamTlsContext")
+		tls.Set(field(tls, "session_ticket_keys"), m.Get(f))
+		cert := item(mutable(tls, "common_tls_context"), "tls_certificate_sds_secret_configs") // a server needs one
+		set(cert, "name", name)
+		mutable(mutable(cert, "sds_config"), "ads")
+		b.transport(b.chain(name), tls)
+		return
+	}
+	c := item(b.static, "clusters")
+	set(c, "name", name)
+	tls := b.types.New(tlsPackage + "UpstreamTlsContext")
+	common := mutable(tls, "common_tls_context")
+	switch {
+	case m.Has(field(m, "tls_certificate")):
+		common.Mutable(field(common, "tls_certificates")).List().Append(get(m, "tls_certificate"))
+	case m.Has(field(m, "validation_context")):
+		common.Set(field(common, "validation_context"), get(m, "validation_context"))
+	}
+	b.transport(c, tls)
+}
+
+// transport gives a cluster or a filter chain its TLS.
+func (b *builder) transport(m, tls protoreflect.Message) {
+	socket := mutable(m, "transport_socket")
+	set(socket, "name", "tls")
+	b.packed(mutable(socket, "typed_config"), tls)
+}
+
+func field(m protoreflect.Message, name protoreflect.Name) protoreflect.FieldDescriptor {
+	return m.Descriptor().Fields().ByName(name)
+}
+
+func get(m protoreflect.Message, name protoreflect.Name) protoreflect.Value {
+	return m.Get(field(m, name))
+}
+
+func set(m protoreflect.Message, name protoreflect.Name, v string) {
+	m.Set(field(m, name), protoreflect.ValueOfString(v))
+}
+
+func mutable(m protoreflect.Message, name protoreflect.Name) protoreflect.Message {
+	return m.Mutable(field(m, name)).Message()
+}
+
+// item appends a message to a list.
+func item(m protoreflect.Message, name protoreflect.Name) protoreflect.Message {
+	return m.Mutable(field(m, name)).List().AppendMutable().Message()
+}

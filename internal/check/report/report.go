@@ -1,0 +1,182 @@
+// Package report writes what a check has found in the formats that people, scripts and
+// build systems read. It looks for nothing itself.
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// A Report is what a check has found. Its strings are not changed by who writes it.
+type Report struct {
+	Program  string // its version
+	Files    int
+	Groups   int                // 0: there is one only
+	Counts   []Count            // of resources, by type
+	Findings []findings.Problem // errors first
+	Bad      bool               // the check fails
+}
+
+// A Count is the number of resources of a type.
+type Count struct {
+	Type string
+	N    int
+}
+
+// Formats are the ways to write a report, by name.
+var Formats = map[string]func(io.Writer, Report) error{
+	"text": Text, "json": JSON, "sarif": SARIF, "github": GitHub, "junit": JUnit,
+}
+
+// Names are those of the formats.
+const Names = "text, json, sarif, github or junit"
+
+// count returns how many errors and warnings there are, those included that are not among
+// the findings.
+func (r Report) count() (errors, warnings int) {
+	all := findings.Count(r.Findings)
+	warnings = findings.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p findings.Problem) bool { return !p.Warning }))
+	return all - warnings, warnings
+}
+
+func severity(p findings.Problem) string {
+	if p.Warning {
+		return "warning"
+	}
+	return "error"
+}
+
+// message returns a problem without its place, in one line.
+func message(p findings.Problem) string {
+	s := p.Message
+	if p.Path != "" {
+		s = p.Path + ": " + s
+	}
+	if p.Group != "" {
+		s = "group " + p.Group + ": " + s
+	}
+	if p.Hint != "" {
+		s += " (" + p.Hint + ")"
+	}
+	return s
+}
+
+// Text writes for people.
+func Text(w io.Writer, r Report) error {
+	for _, p := range r.Findings {
+		first, rest, _ := strings.Cut(p.Text(), "\n")
+		if p.Code != "" {
+			first += " [" + string(p.Code) + "]"
+		}
+		if rest != "" {
+			first += "\n" + rest
+		}
+		if _, err := fmt.Fprintln(w, first); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w, r.summary())
+	return err
+}
+
+// summary is the last line for people.
+func (r Report) summary() string {
+	errors, warnings := r.count()
+	if r.Bad {
+		return plural(errors, "error") + ", " + plural(warnings, "warning")
+	}
+	line, n := "", 0
+	for i, t := range r.Counts {
+		n += t.N
+		line += []string{": ", ", "}[min(i, 1)] + fmt.Sprint(t.Type, " ", t.N)
+	}
+	if warnings > 0 {
+		line += "; " + plural(warnings, "warning")
+	}
+	in := ""
+	if r.Groups > 0 {
+		in = " of " + plural(r.Groups, "group")
+	}
+	return "ok: " + plural(n, "resource") + " in " + plural(r.Files, "file") + in + line
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}
+
+// Version is that of the JSON format: it is raised when a field goes or changes its
+// meaning, and not when one is added.
+const Version = 1
+
+// JSON writes for scripts; docs/check.md has the table of fields.
+func JSON(w io.Writer, r Report) error {
+	type finding struct {
+		Code     findings.Code `json:"code"`
+		Severity string        `json:"severity"`
+		File     string        `json:"file"`
+		Line     int           `json:"line,omitempty"`
+		Column   int           `json:"column,omitempty"`
+		Path     string        `json:"path,omitempty"`
+		Message  string        `json:"message"`
+		Hint     string        `json:"hint,omitempty"`
+		Group    string        `json:"group,omitempty"`
+		Others   int           `json:"others,omitempty"`
+	}
+	out := struct {
+		Version   int            `json:"version"`
+		OK        bool           `json:"ok"`
+		Files     int            `json:"files"`
+		Groups    int            `json:"groups,omitempty"`
+		Resources map[string]int `json:"resources"`
+		Errors    int            `json:"errors"`
+		Warnings  int            `json:"warnings"`
+		Findings  []finding      `json:"findings"`
+	}{Version: Version, OK: !r.Bad, Files: r.Files, Groups: r.Groups, Resources: map[string]int{}, Findings: []finding{}}
+	out.Errors, out.Warnings = r.count()
+	for _, c := range r.Counts {
+		out.Resources[c.Type] = c.N
+	}
+	for _, p := range r.Findings {
+		out.Findings = append(out.Findings, finding{p.Coded(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Group, p.Others})
+	}
+	return encode(w, out)
+}
+
+func encode(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
+
+// In a command of a GitHub workflow some characters stand for themselves only so.
+var (
+	data       = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	properties = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// GitHub writes commands of a GitHub workflow, which shows them beside the lines that
+// changed.
+func GitHub(w io.Writer, r Report) error {
+	for _, p := range r.Findings {
+		at := "file=" + properties.Replace(p.File)
+		if p.Pos.Line > 0 {
+			at += fmt.Sprintf(",line=%d", p.Pos.Line)
+		}
+		if p.Pos.Column > 0 {
+			at += fmt.Sprintf(",col=%d", p.Pos.Column)
+		}
+		title := string(p.Coded())
+		if k, ok := findings.Explain(title); ok {
+			title += " " + k.Title
+		}
+		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", severity(p), at, properties.Replace(title), data.Replace(text.Lines(message(p)))); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w, r.summary())
+	return err
+}

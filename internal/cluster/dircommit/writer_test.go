@@ -1,0 +1,303 @@
+package dircommit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func write(t *testing.T, root string, names ...string) {
+	t.Helper()
+	text := ""
+	for _, name := range names {
+		text += "---\n\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: " + name + "\n"
+	}
+	put(t, filepath.Join(root, "a.yaml"), text)
+}
+
+func put(t *testing.T, at, text string) {
+	t.Helper()
+	if err := os.WriteFile(at+"~", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(at+"~", at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A place is a store, and who feeds it.
+type place struct {
+	*testing.T
+	at   string
+	repo *revisions.Repository
+	ring <-chan struct{}
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{T: t, at: filepath.Join(t.TempDir(), "store")}
+	e := p.engine()
+	p.repo = revisions.Open(e, revisions.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	p.ring = e.Watch(ctx, "head")
+	t.Cleanup(func() {
+		cancel()
+		for range p.ring {
+		}
+	})
+	return p
+}
+
+func (p *place) engine() revisions.Engine {
+	p.Helper()
+	e, err := file.Open(p.at, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return e
+}
+
+// feed feeds the store until stop is called; states tells each state.
+func (p *place) feed(name, root string, e revisions.Engine) (f *Feeder, states <-chan State, stop func()) {
+	p.Helper()
+	told := make(chan State, 1000)
+	f = New(e, revisions.Open(e, revisions.Options{}), root, Options{
+		Dir: dir.Options{Log: slog.New(slog.DiscardHandler)}, Log: slog.New(slog.DiscardHandler), Retry: 10 * time.Millisecond,
+		Note:  func() revisions.Note { return revisions.Note{Author: name, Message: "files", Source: "abc"} },
+		Noted: func(s State) { told <- s },
+	})
+	ctx, cancel := context.WithCancel(p.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	p.Cleanup(stop)
+	return f, told, stop
+}
+
+// until waits for a state.
+func (p *place) until(states <-chan State, is func(State) bool) State {
+	p.Helper()
+	late := time.After(long)
+	for {
+		select {
+		case s := <-states:
+			if is(s) {
+				return s
+			}
+		case <-late:
+			p.Fatalf("no such state within %v", long)
+		}
+	}
+}
+
+// long is how long a test waits for what comes soon.
+const long = 30 * time.Second
+
+func writes(s State) bool { return s.Writes }
+func waits(s State) bool  { return !s.Writes }
+
+// head waits until the newest revision is one, and says what it has.
+func (p *place) head(n revisions.Number, author string, items int) *revisions.Snapshot {
+	p.Helper()
+	late := time.After(long)
+	for {
+		s, err := p.repo.Head(p.Context())
+		if err != nil {
+			p.Fatal(err)
+		}
+		if r := s.Revision; r.Number >= n {
+			if r.Number != n || r.Author != author || r.Items != items {
+				p.Fatalf("%s by %s, %d items; want %s by %s, %d", r.Number, r.Author, r.Items, n, author, items)
+			}
+			return s
+		}
+		select {
+		case <-p.ring:
+		case <-late:
+			p.Fatalf("%s is the newest for %v, want %s", s.Revision.Number, long, n)
+		}
+	}
+}
+
+// Of several servers with the same directory one commits what it says; when it ends another one does, and only what is new. What
+// somebody else has committed, such as a rollback, stays until the directory changes.
+func TestOneWrites(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	write(t, root, "a")
+	f, ana, stop := p.feed("ana", root, p.engine())
+	p.until(ana, writes)
+	if f.Source() == nil {
+		t.Error("who writes has no directory")
+	}
+	if got := p.head(1, "ana", 1).Revision.Source; !strings.HasPrefix(got, "abc, files ") {
+		t.Errorf("source %q", got)
+	}
+	_, ben, _ := p.feed("ben", root, p.engine())
+	if s := p.until(ben, waits); s.Err != nil {
+		t.Error(s.Err)
+	}
+	write(t, root, "a", "b")
+	p.head(2, "ana", 2)
+	if _, err := p.repo.Restore(t.Context(), p.head(2, "ana", 2), 1, revisions.Note{Author: "eve", Message: "b is bad"}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if f.Source() != nil {
+		t.Error("who writes no more has a directory")
+	}
+	p.until(ben, writes)
+	p.head(3, "eve", 1)
+	write(t, root, "a", "b", "c")
+	p.head(4, "ben", 3)
+}
+
+// stopped is an engine whose first lease nobody else sees, and never ends: of a program that was stopped, and does not know
+// that its lease has ended.
+type stopped struct {
+	revisions.Engine
+	was atomic.Bool
+}
+
+func (s *stopped) Lease(ctx context.Context, name string) (context.Context, func(), error) {
+	if s.was.Swap(true) {
+		return s.Engine.Lease(ctx, name)
+	}
+	held, cancel := context.WithCancel(ctx)
+	return held, cancel, nil
+}
+
+// A writer whose lease has ended without its knowing overwrites nothing that its successor has committed.
+func TestStoppedWriter(t *testing.T) {
+	p, old, fresh := newPlace(t), t.TempDir(), t.TempDir()
+	write(t, old, "a")
+	_, states, stop := p.feed("old", old, &stopped{Engine: p.engine()})
+	p.until(states, writes)
+	p.head(1, "old", 1)
+	write(t, fresh, "a", "b")
+	_, next, _ := p.feed("new", fresh, p.engine())
+	p.until(next, writes)
+	p.head(2, "new", 2)
+	write(t, old, "a", "x", "y")
+	s := p.until(states, waits)
+	stop()
+	if s.Err == nil || !strings.Contains(s.Err.Error(), "another server has written meanwhile: r2, by new") {
+		t.Error(s.Err)
+	}
+	p.head(2, "new", 2)
+}
+
+// A directory with mistakes, or one in which much is missing, changes nothing in the store.
+func TestBadDirectory(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	var all []string
+	for i := range 30 {
+		all = append(all, fmt.Sprintf("c%d", i))
+	}
+	write(t, root, all...)
+	_, states, stop := p.feed("ana", root, p.engine())
+	p.until(states, writes)
+	p.head(1, "ana", 30)
+	stop()
+	write(t, root, "c1")
+	_, states, stop = p.feed("ben", root, p.engine())
+	if s := p.until(states, writes); s.Err == nil || !strings.Contains(s.Err.Error(), "c") {
+		t.Error(s.Err)
+	}
+	write(t, root, "c1\nx")
+	p.until(states, func(s State) bool { return s.Err != nil && strings.Contains(s.Err.Error(), "a.yaml:") })
+	p.head(1, "ana", 30)
+	write(t, root, append(all, "more")...)
+	p.head(2, "ben", 31)
+	stop()
+}
+
+// A directory in which nothing is left empties the store once somebody has allowed it, and not before: not after a start either.
+func TestEmptied(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	_, states, stop := p.feed("eve", root, p.engine())
+	p.until(states, writes)
+	stop()
+	write(t, root, "a", "b", "c")
+	_, states, stop = p.feed("ana", root, p.engine())
+	p.until(states, writes)
+	p.head(1, "ana", 3)
+	empty := func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(root, "a.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty()
+	p.until(states, func(s State) bool { return s.Err != nil })
+	stop()
+	f, states, stop := p.feed("ben", root, p.engine())
+	if s := p.until(states, writes); s.Err == nil {
+		t.Error("what has gone is not asked about")
+	}
+	p.head(1, "ana", 3)
+	if _, err := f.Source().Order(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	p.head(2, "ben", 0)
+	p.until(states, func(s State) bool { return s.Err == nil })
+	base := p.head(2, "ben", 0)
+	write(t, root, "a")
+	p.head(3, "ben", 1)
+	stop()
+	if _, err := p.repo.Restore(t.Context(), p.head(3, "ben", 1), base.Revision.Number, revisions.Note{Author: "eve", Message: "all is bad"}); err != nil {
+		t.Fatal(err)
+	}
+	empty()
+	_, states, stop = p.feed("ana", root, p.engine())
+	if s := p.until(states, writes); s.Err != nil {
+		t.Error(s.Err)
+	}
+	if _, err := p.repo.Restore(t.Context(), p.head(4, "eve", 0), 1, revisions.Note{Author: "eve", Message: "all is good"}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root) // it changes, and says as little as before
+	time.Sleep(100 * time.Millisecond)
+	p.head(5, "eve", 3)
+	stop()
+}
+
+// A group that is alone with its errors keeps everything from being committed: a revision has no groups of another day.
+func TestGroupAloneWithItsErrors(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
+	write(t, root, "a")
+	edge := filepath.Join(root, "edge")
+	if err := os.Mkdir(edge, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(edge, "group.yaml"), "on_error: alone\nmatch: {id: edge}\n")
+	put(t, filepath.Join(edge, "e.yaml"), cluster+"e\n")
+	_, states, stop := p.feed("ana", root, p.engine())
+	p.until(states, writes)
+	p.head(1, "ana", 3)
+	stop()
+	write(t, root, "a", "b")
+	put(t, filepath.Join(edge, "e.yaml"), "name: [")
+	_, states, _ = p.feed("ben", root, p.engine())
+	if s := p.until(states, writes); s.Err == nil || !strings.Contains(s.Err.Error(), "edge/e.yaml:") {
+		t.Error(s.Err)
+	}
+	p.head(1, "ana", 3)
+	put(t, filepath.Join(edge, "e.yaml"), cluster+"e\n")
+	p.head(2, "ben", 4)
+}

@@ -1,0 +1,171 @@
+package revisionapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// A Committer commits. The zero value needs a Repo.
+type Committer struct {
+	Repo *revisions.Repository
+
+	// Review is called with what would be committed. On an error nothing is; what is doubtful comes with the commit. Nil: nobody objects.
+	Review func(next *revisions.Snapshot) (doubts []string, err error)
+}
+
+// Commit makes a revision of what items say, as a request wants it; its author is the one given.
+// Errors are those of the repository; a [revisions.ConflictError] is a conflict.
+func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req api.CommitRequest, author string) (*api.Commit, error) {
+	if err := Forged(req.Source); err != nil {
+		return nil, err
+	}
+	base, err := c.Repo.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	commit := c.Repo.Commit
+	if req.IfHead != "" {
+		want, err := revisions.ParseNumber(req.IfHead)
+		if err != nil {
+			return nil, err
+		}
+		if head := base.Revision.Number; head != want {
+			return nil, &revisions.ConflictError{Base: want, Head: head}
+		}
+		commit = c.Repo.CommitIf
+	}
+	edit, kept := base.To(items), 0
+	if !req.Prune {
+		kept, edit.Remove = len(edit.Remove), nil
+	}
+	var doubts []string
+	if c.Review != nil && len(edit.Set)+len(edit.Remove) > 0 {
+		next, err := made(base, edit)
+		if err == nil {
+			doubts, err = c.Review(next)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if req.DryRun {
+		done := wouldBe(base, edit, doubts)
+		done.Kept = kept
+		return done, nil
+	}
+	next, err := commit(ctx, base, edit, revisions.Note{Author: author, Message: req.Message, Source: req.Source})
+	done, err := committed(base, next, doubts, err)
+	if err == nil {
+		done.Kept = kept
+	}
+	return done, err
+}
+
+// Restore makes a revision with the content of an earlier one.
+func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisions.Note) (*api.Commit, error) {
+	base, err := c.Repo.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var doubts []string
+	if c.Review != nil {
+		old, err := c.Repo.At(ctx, n)
+		if err == nil {
+			doubts, err = c.Review(old)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	next, err := c.Repo.Restore(ctx, base, n, note)
+	return committed(base, next, doubts, err)
+}
+
+// made is what an edit makes of a snapshot, if nobody commits meanwhile.
+func made(base *revisions.Snapshot, edit revisions.Edit) (*revisions.Snapshot, error) {
+	all := make(map[revisions.Key]*revisions.Item, base.Len())
+	for it := range base.All {
+		all[it.Key()] = it
+	}
+	for _, k := range edit.Remove {
+		delete(all, k)
+	}
+	for _, it := range edit.Set {
+		all[it.Key()] = it
+	}
+	return revisions.Of(slices.Collect(maps.Values(all)))
+}
+
+func committed(base, next *revisions.Snapshot, doubts []string, err error) (*api.Commit, error) {
+	if err != nil {
+		return nil, err
+	}
+	c := &api.Commit{APIVersion: api.Version, Kind: api.KindCommit, Revision: next.Revision.Number.String(), Base: base.Revision.Number.String(), Warnings: doubts}
+	if c.Revision != c.Base {
+		c.Set, c.Removed = next.Revision.Set, next.Revision.Removed
+		var keys []revisions.Key
+		next.Since(base, func(was, is *revisions.Item) bool {
+			if is == nil {
+				is = was
+			}
+			keys = append(keys, is.Key())
+			return true
+		})
+		c.Held = heldOf(keys, next.Holds())
+	}
+	return c, nil
+}
+
+// heldOf says which changes are not served.
+func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []api.HeldChanges) {
+	changed := map[string]int{}
+	for _, k := range keys {
+		changed[k.Group]++
+	}
+	for _, h := range Holds(holds) {
+		if n := changed[h.Group]; n > 0 {
+			all = append(all, api.HeldChanges{Hold: h, Changes: n})
+		}
+	}
+	return all
+}
+
+// wouldBe says what an edit would change.
+func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *api.Commit {
+	c := &api.Commit{
+		APIVersion: api.Version, Kind: api.KindCommit, DryRun: true, Revision: base.Revision.Number.String(), Base: base.Revision.Number.String(),
+		Set: len(edit.Set), Removed: len(edit.Remove), Warnings: doubts,
+	}
+	add := func(change string, k revisions.Key, place string) {
+		c.Changes = append(c.Changes, api.RevisionChange{Change: change, Group: k.Group, Type: k.Type, Name: k.Name, Place: place})
+	}
+	for _, it := range edit.Set {
+		change := "added"
+		if base.Get(it.Key()) != nil {
+			change = "changed"
+		}
+		add(change, it.Key(), stood(it))
+	}
+	for _, k := range edit.Remove {
+		add("removed", k, "")
+	}
+	keys := slices.Clone(edit.Remove)
+	for _, it := range edit.Set {
+		keys = append(keys, it.Key())
+	}
+	c.Held = heldOf(keys, base.Holds())
+	return c
+}
+
+// Claimed is the author of a commit that one program makes for another: who that is, and who it says it is.
+func Claimed(known, says string) string {
+	if says == "" {
+		return known
+	}
+	return fmt.Sprintf("%s (says %s)", known, says)
+}

@@ -1,0 +1,85 @@
+package revisionapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Line is an item in the words of the API.
+func Line(it *revisions.Item) api.RevisionItem {
+	k := it.Key()
+	l := api.RevisionItem{
+		Group: it.Group, Type: k.Type, Name: k.Name, Version: it.Version, Definition: string(it.Definition), Secret: it.Secret,
+		File: it.Place.File, Line: it.Place.Line, Col: it.Place.Col, Path: it.Place.Path,
+	}
+	if r := it.Resource; r != nil {
+		l.Version, l.Body, l.Aliases, l.OnDemand = r.Version, r.Body, r.Aliases, r.OnDemand
+		if r.TTL > 0 {
+			l.TTL = r.TTL.String()
+		}
+	}
+	return l
+}
+
+// Shown is a line without what may not be shown: show returns what of a message of a type may be, and
+// whether that is all of it.
+func Shown(it *revisions.Item, show func(url string, body []byte) ([]byte, bool)) api.RevisionItem {
+	l := Line(it)
+	if it.Resource == nil {
+		return l
+	}
+	body, whole := show(l.Type, l.Body)
+	l.Body, l.Redacted = body, !whole
+	return l
+}
+
+// Place says of a line which item it is, and where that stood.
+func Place(l api.RevisionItem) string {
+	k := revisions.Key{Group: l.Group, Type: l.Type, Name: l.Name}.String()
+	if at := stood(&revisions.Item{Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}); at != "" {
+		return at + ": " + k
+	}
+	return k
+}
+
+// Item is the item of a line.
+func Item(l api.RevisionItem) (*revisions.Item, error) {
+	it := &revisions.Item{Group: l.Group, Secret: l.Secret, Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}
+	switch {
+	case l.Group == "":
+		return nil, errors.New("group is missing")
+	case l.Name == "" && l.Type != "":
+		if it.Type, it.Version = l.Type, l.Version; len(l.Body) > 0 || l.Definition != "" {
+			return nil, errors.New("the version of a type has neither a body nor a definition")
+		}
+		return it, nil
+	case l.Type == "":
+		if it.Definition = []byte(l.Definition); l.Name != "" || len(l.Body) > 0 {
+			return nil, errors.New("type is missing")
+		}
+		return it, nil
+	case !strings.HasPrefix(l.Type, "type.googleapis.com/"):
+		return nil, fmt.Errorf("type: %q is no type URL", l.Type)
+	case l.Definition != "":
+		return nil, errors.New("a resource has no definition")
+	}
+	r := &xds.Resource{Stamp: &xds.Stamp{Name: l.Name}, Type: xds.TypeOf(l.Type), Body: l.Body, Aliases: l.Aliases, OnDemand: l.OnDemand}
+	if l.TTL != "" {
+		var err error
+		if r.TTL, err = time.ParseDuration(l.TTL); err != nil || r.TTL < 0 {
+			return nil, fmt.Errorf("ttl: %q is no duration such as 30s", l.TTL)
+		}
+	}
+	r.Seal(l.Version)
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	it.Resource = r
+	return it, nil
+}

@@ -1,0 +1,176 @@
+// Package revisionapi answers what people ask of a repository of revisions, in the words of the admin API, and
+// commits what they want. A command does it with a store itself, and a server for those who ask it, so that both
+// say the same. It opens no store, and reads no files.
+package revisionapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// History returns the revisions that are kept, the newest first, at most limit (0: all): those that changed a
+// resource, if a type is given, by its URL and name.
+func History(ctx context.Context, r *revisions.Repository, typ, name string, limit int) (*api.History, error) {
+	of := func(context.Context, revisions.Revision) (bool, error) { return true, nil }
+	if typ != "" {
+		of = changes(r, typ, name)
+	}
+	h := &api.History{APIVersion: api.Version, Kind: api.KindHistory, Items: []api.Revision{}}
+	holds, err := r.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var wrong error
+	err = r.History(ctx, func(rev revisions.Revision) bool {
+		var is bool
+		if is, wrong = of(ctx, rev); wrong != nil {
+			return false
+		}
+		if is {
+			one := Revision(rev)
+			for _, hold := range Holds(holds) {
+				if hold.Revision == one.Revision {
+					one.Holds = append(one.Holds, hold)
+				}
+			}
+			h.Items = append(h.Items, one)
+		}
+		return limit == 0 || len(h.Items) < limit
+	})
+	return h, errors.Join(err, wrong)
+}
+
+// changes returns what says whether a revision changed a resource, for revisions from the newest on.
+func changes(r *revisions.Repository, url, name string) func(context.Context, revisions.Revision) (bool, error) {
+	var is *revisions.Snapshot
+	return func(ctx context.Context, rev revisions.Revision) (changed bool, err error) {
+		if is == nil || is.Revision.Number != rev.Number {
+			if is, err = r.At(ctx, rev.Number); err != nil {
+				return false, err
+			}
+		}
+		was := &revisions.Snapshot{}
+		if rev.Number > 1 {
+			if was, err = r.At(ctx, rev.Number-1); errors.Is(err, revisions.ErrNotFound) {
+				was, err = is, nil // the oldest that is kept: nobody knows what it changed
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		is.Since(was, func(a, b *revisions.Item) bool {
+			if a == nil {
+				a = b
+			}
+			k := a.Key()
+			changed = k.Type == url && k.Name == name
+			return !changed
+		})
+		is = was
+		return changed, nil
+	}
+}
+
+// Revision is a revision in the words of the API.
+func Revision(r revisions.Revision) api.Revision {
+	h := api.Revision{Revision: r.Number.String(), Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set, Removed: r.Removed}
+	if r.Restores > 0 {
+		h.Restores = r.Restores.String()
+	}
+	return h
+}
+
+// Holds are the groups that are served of another revision than the newest, by name.
+func Holds(holds map[string]revisions.Hold) (all []api.Hold) {
+	for _, group := range slices.Sorted(maps.Keys(holds)) {
+		all = append(all, Hold(group, holds[group]))
+	}
+	return all
+}
+
+// Hold is what a group is frozen at.
+func Hold(group string, h revisions.Hold) api.Hold {
+	is := api.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
+	if n := h.Next; n != nil {
+		is.Next, is.Rollout = n.Number.String(), n.Rollout
+	}
+	return is
+}
+
+// Held says what a group is frozen at, since when, by whom and why.
+func Held(h api.Hold) string {
+	text := "at " + h.Revision + " since " + h.At.UTC().Format(time.RFC3339)
+	if h.Author != "" {
+		text += " by " + h.Author
+	}
+	if h.Message != "" {
+		text += ": " + h.Message
+	}
+	return text
+}
+
+// Blame says of a resource, by the URL of its type and its name, which revision set it in each group that has
+// it in the newest revision.
+func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api.Blame, error) {
+	s, err := r.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &api.Blame{APIVersion: api.Version, Kind: api.KindBlame, Items: []api.Blamed{}}
+	for it := range s.All {
+		if k := it.Key(); k.Type != typ || k.Name != name {
+			continue
+		}
+		b := api.Blamed{Group: it.Group, Revision: it.Since.String(), Place: stood(it)}
+		set, err := r.Revision(ctx, it.Since)
+		switch {
+		case err == nil:
+			b.Time, b.Author, b.Message, b.Source = new(set.Time.UTC()), set.Author, set.Message, set.Source
+		case !errors.Is(err, revisions.ErrNotFound):
+			return nil, err
+		}
+		all.Items = append(all.Items, b)
+	}
+	slices.SortFunc(all.Items, func(a, b api.Blamed) int { return cmp.Compare(a.Group, b.Group) })
+	return all, nil
+}
+
+// stood says where an item stood in the files of who set it; "": nobody knows.
+func stood(it *revisions.Item) string {
+	switch p := it.Place; {
+	case p.File == "":
+		return ""
+	case p.Line > 0:
+		return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	case p.Path != "":
+		return fmt.Sprintf("%s (%s)", p.File, p.Path)
+	}
+	return it.Place.File
+}
+
+// At returns a revision; 0: the newest.
+func At(ctx context.Context, r *revisions.Repository, n revisions.Number) (*revisions.Snapshot, error) {
+	if n > 0 {
+		return r.At(ctx, n)
+	}
+	s, err := r.Head(ctx)
+	if err == nil && s.Revision.Number == 0 {
+		err = noRevision{}
+	}
+	return s, err
+}
+
+// noRevision is that of a store that is empty.
+type noRevision struct{}
+
+func (noRevision) Error() string { return "the store has no revision yet" }
+
+func (noRevision) Unwrap() error { return revisions.ErrNotFound }

@@ -1,0 +1,22 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// That an etcd does not answer is said in plain words, and is an error that callers know.
+func TestSilent(t *testing.T) {
+	for _, err := range []error{status.Error(codes.Unavailable, "context deadline exceeded"), context.DeadlineExceeded} {
+		err := failed(t.Context(), "prod/head", err)
+		if want := "prod/head: the etcd does not answer (context deadline exceeded)"; !errors.Is(err, revisions.ErrUnavailable) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

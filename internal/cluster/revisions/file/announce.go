@@ -1,0 +1,75 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// announces names the lock of who has announced a key: whose program has died can be locked by others.
+func announces(key string) string { return "there-" + strings.ReplaceAll(key, "/", "_") }
+
+// Announce implements [revisions.Announcer]: the file is there as long as its program has a lock.
+func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte) error {
+	path, err := e.path(key)
+	if err != nil {
+		return err
+	}
+	unlock, err := e.hold(ctx, key, announces(key), writeTime)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		e.forget(context.WithoutCancel(ctx), key, path)
+		unlock()
+	}()
+	for {
+		select {
+		case v := <-values:
+			err := e.write(ctx, key, func(context.Context) error { return e.failed(key, e.replace(path, v)) })
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forget removes a key, and its lock, which whoever calls it has: no other program ever has the key.
+func (e *Engine) forget(ctx context.Context, key, path string) {
+	_, _ = within(ctx, e, key, readTime, func(context.Context) (struct{}, error) {
+		_ = e.disk.Remove(path) // who looks next tries again
+		return struct{}{}, e.disk.Remove(e.lockPath(announces(key)))
+	})
+}
+
+// Announced implements [revisions.Announcer]. It removes what is of programs that have died.
+func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all map[string][]byte, more bool, err error) {
+	all = map[string][]byte{}
+	for key, err := range e.List(ctx, prefix) {
+		if err != nil {
+			return nil, false, err
+		}
+		unlock, err := e.hold(ctx, key, announces(key), readTime)
+		if err == nil {
+			if path, err := e.path(key); err == nil {
+				e.forget(ctx, key, path)
+			}
+			unlock()
+			continue
+		}
+		if errors.Is(err, revisions.ErrUnavailable) {
+			return nil, false, err
+		}
+		if len(all) == most {
+			return all, true, nil
+		}
+		if b, err := e.Get(ctx, key); err == nil { // else it has just gone
+			all[key] = b
+		}
+	}
+	return all, false, nil
+}

@@ -1,0 +1,391 @@
+// Package file is an engine of package revisions in a directory: for one machine, where several
+// programs may use it at once. What it has stored outlasts a loss of power.
+//
+//	engine, err := file.Open("/var/lib/chancery/store", nil)
+//	repo := revisions.Open(engine, revisions.Options{})
+//
+// Each key is a file. The locks are those of flock(2): a directory on a network file system whose
+// machines do not see each other's locks is for one machine only, and where the system has none, for one program.
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	internaldisk "github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+)
+
+// An Engine keeps values in a directory. It is made by [Open], needs no closing, and may be used by several
+// goroutines at once.
+type Engine struct {
+	dir   string
+	locks string // where the locks are
+	disk  disk
+	log   *slog.Logger
+	poll  time.Duration
+	swap  chan struct{} // has something in it while this program swaps: one at a time, where the system has no locks
+	calls chan struct{} // the same of each call of the disk
+}
+
+// Open returns the engine in a directory, which it makes, for this user alone; its parent must be
+// there. The log is told once if the system cannot say when files change; nil: slog.Default().
+func Open(dir string, log *slog.Logger) (*Engine, error) {
+	if log == nil {
+		log = slog.Default()
+	}
+	dir = filepath.Clean(dir) // as the paths below it are
+	e := &Engine{dir: dir, locks: filepath.Join(dir, tmp), disk: system{}, log: log, poll: 2 * time.Second}
+	return e, e.prepare()
+}
+
+// Found says of a directory whether a store is in it, and if not, whether one can be made there: it is empty, or not there.
+func Found(dir string) (is, free bool, err error) {
+	all, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, true, nil
+	}
+	for _, f := range all {
+		if f.Name() == tmp || f.Name() == "head" { // the first is there before the first revision, and not in every copy
+			return true, false, nil
+		}
+	}
+	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // that of a volume that is empty
+}
+
+// tmp has what is being written, and the files that are locked.
+const tmp = ".tmp"
+
+func (e *Engine) prepare() error {
+	e.swap, e.calls = make(chan struct{}, 1), make(chan struct{}, maxCalls)
+	for _, dir := range []string{e.dir, filepath.Join(e.dir, tmp)} {
+		if err := e.mkdir(dir); err != nil {
+			return e.failed(dir, err)
+		}
+	}
+	return e.clean()
+}
+
+// mkdir makes a directory that outlasts a loss of power, if there is none.
+func (e *Engine) mkdir(dir string) error {
+	if err := e.disk.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return e.disk.SyncDir(filepath.Dir(dir))
+}
+
+// clean removes what programs have left that were killed.
+func (e *Engine) clean() error {
+	all, err := e.disk.List(filepath.Join(e.dir, tmp))
+	if err != nil {
+		return e.failed(tmp, err)
+	}
+	for _, f := range all {
+		info, err := f.Info()
+		if err == nil && strings.HasPrefix(f.Name(), "new-") && time.Since(info.ModTime()) > time.Hour {
+			_ = e.disk.Remove(filepath.Join(e.dir, tmp, f.Name())) // the next tries again
+		}
+	}
+	return nil
+}
+
+var keys = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*$`)
+
+func (e *Engine) path(key string) (string, error) {
+	if !keys.MatchString(key) {
+		return "", fmt.Errorf("%q cannot be a key", key)
+	}
+	return filepath.Join(e.dir, filepath.FromSlash(key)), nil
+}
+
+// failed returns an error of the system as one of a key.
+func (e *Engine) failed(key string, err error) error {
+	var kind error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		if kind = revisions.ErrNotFound; e.gone() {
+			return fmt.Errorf("%s: %w: the directory of the store is gone, or another is in its place: %w", key, revisions.ErrUnavailable, err)
+		}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		kind = revisions.ErrDenied
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind = revisions.ErrFull
+	default:
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return fmt.Errorf("%s: %w (%w)", key, kind, err)
+}
+
+// gone reports whether what was opened is not there, as when it was moved, or its volume is not mounted: that
+// there is nothing in it is not known then.
+func (e *Engine) gone() bool {
+	_, err := e.disk.List(filepath.Join(e.dir, tmp)) // a mount point without its volume is a directory, too
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Get implements [revisions.Engine].
+func (e *Engine) Get(ctx context.Context, key string) ([]byte, error) {
+	path, err := e.path(key)
+	if err != nil {
+		return nil, err
+	}
+	return within(ctx, e, key, readTime, func(context.Context) ([]byte, error) {
+		b, err := e.disk.Read(path)
+		return b, e.failed(key, err)
+	})
+}
+
+// PutIfAbsent implements [revisions.Engine].
+func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) error {
+	if len(value) > revisions.MaxValue {
+		return tooLarge(key, value)
+	}
+	path, err := e.path(key)
+	if err != nil {
+		return err
+	}
+	return e.write(ctx, key, func(context.Context) error { return e.put(key, path, value) })
+}
+
+func (e *Engine) put(key, path string, value []byte) error {
+	if _, err := e.disk.Read(path); err == nil {
+		// Who has put it may not have synced yet that it is there.
+		return e.failed(key, e.disk.SyncDir(filepath.Dir(path)))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return e.failed(key, err)
+	}
+	return e.failed(key, e.replace(path, value))
+}
+
+// replace puts a file with a value at a path, as a whole or not at all.
+func (e *Engine) replace(path string, value []byte) error {
+	next := filepath.Join(e.dir, tmp, "new-"+rand.Text())
+	err := e.disk.Write(next, value)
+	if err == nil {
+		err = e.disk.Rename(next, path)
+		if errors.Is(err, fs.ErrNotExist) { // the first of its kind
+			if err = e.mkdirs(filepath.Dir(path)); err == nil {
+				err = e.disk.Rename(next, path)
+			}
+		}
+	}
+	if err != nil {
+		_ = e.disk.Remove(next)
+		return err
+	}
+	return e.disk.SyncDir(filepath.Dir(path))
+}
+
+func (e *Engine) mkdirs(dir string) error {
+	if dir == e.dir {
+		return nil
+	}
+	if err := e.mkdirs(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return e.mkdir(dir)
+}
+
+// CompareAndSwap implements [revisions.Engine].
+func (e *Engine) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	path, err := e.path(key)
+	if err != nil {
+		return err
+	}
+	return e.write(ctx, key, func(ctx context.Context) error { return e.change(ctx, key, path, old, value) })
+}
+
+func (e *Engine) change(ctx context.Context, key, path string, old, value []byte) error {
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return e.failed(key, err)
+	}
+	defer unlock()
+	is, err := e.disk.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		is = nil
+	case err != nil:
+		return e.failed(key, err)
+	case is == nil:
+		is = []byte{}
+	}
+	if (is == nil) != (old == nil) || !bytes.Equal(is, old) {
+		return fmt.Errorf("%s: %w", key, revisions.ErrConflict)
+	}
+	if len(value) > max(revisions.MaxValue, len(is)) { // what is larger, from earlier versions, may get smaller
+		return tooLarge(key, value)
+	}
+	return e.failed(key, e.replace(path, value))
+}
+
+func tooLarge(key string, value []byte) error {
+	return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
+}
+
+// lock waits for the lock of whoever swaps.
+func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case e.swap <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		unlock, err := e.disk.Lock(e.lockPath("swap"))
+		if err == nil {
+			return func() { unlock(); <-e.swap }, nil
+		}
+		if !errors.Is(err, internaldisk.ErrBusy) {
+			<-e.swap
+			return nil, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			<-e.swap
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (e *Engine) lockPath(name string) string { return filepath.Join(e.locks, "lock-"+name) }
+
+// Delete implements [revisions.Engine].
+func (e *Engine) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		path, err := e.path(key)
+		if err != nil {
+			return err
+		}
+		err = e.write(ctx, key, func(context.Context) error { return e.failed(key, e.disk.Remove(path)) })
+		if err != nil && !errors.Is(err, revisions.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements [revisions.Engine].
+func (e *Engine) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		dir := prefix[:strings.LastIndex(prefix, "/")+1]
+		e.list(ctx, strings.TrimSuffix(dir, "/"), prefix, yield)
+	}
+}
+
+func (e *Engine) list(ctx context.Context, dir, prefix string, yield func(string, error) bool) bool {
+	all, err := within(ctx, e, dir, readTime, func(context.Context) ([]fs.DirEntry, error) {
+		all, err := e.disk.List(filepath.Join(e.dir, filepath.FromSlash(dir)))
+		if err == nil && dir == "" && e.gone() {
+			err = fs.ErrNotExist
+		}
+		return all, e.failed(dir, err)
+	})
+	if errors.Is(err, revisions.ErrNotFound) {
+		return true
+	}
+	if err != nil {
+		yield("", err)
+		return false
+	}
+	for _, f := range all {
+		key := f.Name()
+		if dir != "" {
+			key = dir + "/" + key
+		}
+		switch {
+		case dir == "" && f.Name() == tmp:
+		case f.IsDir():
+			if (strings.HasPrefix(key+"/", prefix) || strings.HasPrefix(prefix, key+"/")) && !e.list(ctx, key, prefix, yield) {
+				return false
+			}
+		case strings.HasPrefix(key, prefix):
+			if !yield(key, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Watch implements [revisions.Engine].
+func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
+	bell := make(chan struct{}, 1)
+	go func() {
+		defer close(bell)
+		path, err := e.path(key)
+		if err != nil {
+			return
+		}
+		w := watch.NewWatcher(e.log, e.poll)
+		using := make(chan struct{}, 1) // has something in it while w is used, by one call that may be left behind
+		hear := func(ctx context.Context) (struct{}, error) {
+			select {
+			case using <- struct{}{}:
+				e.disk.Hear(w, path)
+				<-using
+			case <-ctx.Done():
+			}
+			return struct{}{}, nil
+		}
+		defer func() {
+			closed := make(chan struct{})
+			go func() { // of a call that was left behind when the disk is back, whenever that is
+				using <- struct{}{}
+				w.Close()
+				close(closed)
+			}()
+			select {
+			case <-closed:
+			case <-time.After(readTime):
+			}
+		}()
+		tick := time.NewTicker(e.poll) // the system does not tell of all file systems
+		defer tick.Stop()
+		for {
+			_, _ = within(ctx, e, key, readTime, hear)
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+			select {
+			case <-w.Bell():
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return bell
+}
+
+// Lease implements [revisions.Engine]. The system gives it to others when the program dies.
+func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, release func(), err error) {
+	if !keys.MatchString(name) {
+		return nil, nil, fmt.Errorf("%q cannot be the name of a lease", name)
+	}
+	unlock, err := e.hold(ctx, "lease "+name, "lease-"+strings.ReplaceAll(name, "/", "_"), writeTime)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, cancel := context.WithCancel(ctx)
+	return held, sync.OnceFunc(func() { cancel(); unlock() }), nil
+}

@@ -1,0 +1,221 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+)
+
+// A hung disk does not answer until it is back.
+type hung struct {
+	disk
+	back chan struct{}
+}
+
+func (h *hung) Read(path string) ([]byte, error) {
+	<-h.back
+	return h.disk.Read(path)
+}
+
+func (h *hung) List(dir string) ([]os.DirEntry, error) {
+	<-h.back
+	return h.disk.List(dir)
+}
+
+func (h *hung) Remove(path string) error {
+	<-h.back
+	return h.disk.Remove(path)
+}
+
+func (h *hung) Lock(path string) (func(), error) {
+	<-h.back
+	return h.disk.Lock(path)
+}
+
+func (h *hung) Hear(w *watch.Watcher, path string) {
+	<-h.back
+	h.disk.Hear(w, path)
+}
+
+// Nobody waits without end for a disk that does not answer, nor any longer than he wants, however many ask. What nobody waits for any more
+// is not begun when the disk is back.
+func TestHung(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open(filepath.Join(dir, "store"), nil)
+		if err == nil {
+			err = e.CompareAndSwap(t.Context(), "head", nil, []byte("1"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &hung{e.disk, make(chan struct{})}
+		e.disk = h
+		list := func() (err error) {
+			for _, err = range e.List(t.Context(), "a/") {
+			}
+			return err
+		}
+		get := func() error { _, err := e.Get(t.Context(), "head"); return err }
+		lease := func() error {
+			_, release, err := e.Lease(t.Context(), "a")
+			if err == nil {
+				release()
+			}
+			return err
+		}
+		swap := func() error { return e.CompareAndSwap(t.Context(), "head", []byte("1"), []byte("2")) }
+		next := func() error { return e.CompareAndSwap(t.Context(), "head", []byte("2"), []byte("3")) }
+		for _, c := range []struct {
+			what string
+			f    func() error
+			most time.Duration
+		}{
+			{"get", get, readTime}, {"list", list, readTime}, {"swap", swap, writeTime}, {"the next swap", next, writeTime},
+			{"put", func() error { return e.PutIfAbsent(t.Context(), "b", nil) }, writeTime},
+			{"lease", lease, writeTime}, {"announce", func() error { return e.Announce(t.Context(), "there/a", nil) }, writeTime},
+			{"delete", func() error { return e.Delete(t.Context(), "b") }, writeTime},
+		} {
+			began := time.Now()
+			if err := c.f(); !errors.Is(err, revisions.ErrUnavailable) || time.Since(began) != c.most {
+				t.Errorf("%s: %v after %v", c.what, err, time.Since(began))
+			}
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		gone, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		began := time.Now()
+		if _, err := e.Get(soon, "head"); !errors.Is(err, revisions.ErrUnavailable) {
+			t.Error(err)
+		}
+		if _, err := e.Get(gone, "head"); !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
+			t.Error(err, time.Since(began))
+		}
+		for range 2 * maxCalls {
+			go func() { _ = get() }()
+		}
+		synctest.Wait()
+		if n := len(e.calls); n != maxCalls {
+			t.Errorf("%d calls", n)
+		}
+		if err := get(); !errors.Is(err, revisions.ErrUnavailable) {
+			t.Error(err)
+		}
+		close(h.back)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if n := len(e.calls) + len(e.swap); n != 0 {
+			t.Errorf("%d calls after the disk is back", n)
+		}
+		if err := lease(); err != nil { // nobody has what came too late
+			t.Error(err)
+		}
+		if b, err := e.Get(t.Context(), "head"); string(b) != "2" {
+			t.Errorf("%s, %v: what waited is done, though nobody waits for that any more", b, err)
+		}
+	})
+}
+
+// A slow disk takes a while to lock a file, and has something done when it is locked.
+type slow struct {
+	disk
+	lock   time.Duration
+	locked func()
+}
+
+func (s *slow) Lock(path string) (func(), error) {
+	time.Sleep(s.lock)
+	unlock, err := s.disk.Lock(path)
+	s.locked()
+	return unlock, err
+}
+
+// A lock that comes just when nobody waits for it any more is either had or let go; of a server whose lock nobody can look at it is not known whether
+// it is there, and what is said of one that ends is gone, though his time is over.
+func TestLate(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open(filepath.Join(dir, "store"), nil)
+		if err == nil {
+			err = e.PutIfAbsent(t.Context(), "there/a", nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &slow{disk: e.disk}
+		e.disk = s
+		for range 1000 {
+			ctx, leave := context.WithCancel(t.Context())
+			s.locked = func() {
+				go leave()
+				runtime.Gosched()
+			}
+			if _, release, err := e.Lease(ctx, "a"); err == nil {
+				release()
+			} else if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		s.lock, s.locked = 2*readTime, func() {}
+		if all, _, err := e.Announced(t.Context(), "there/", 9); !errors.Is(err, revisions.ErrUnavailable) {
+			t.Error(all, err)
+		}
+		time.Sleep(2 * readTime)
+		synctest.Wait()
+		s.lock = 0
+		for range 20 {
+			ctx, leave := context.WithCancel(t.Context())
+			values, ended := make(chan []byte), make(chan error)
+			go func() { ended <- e.Announce(ctx, "there/b", values) }()
+			values <- nil
+			synctest.Wait()
+			if _, err := e.Get(t.Context(), "there/b"); err != nil {
+				t.Fatal(err)
+			}
+			leave()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Get(t.Context(), "there/b"); !errors.Is(err, revisions.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Who watches ends in time, though the disk does not answer, and leaves nothing open when it is back. The time is real: the system tells of changes.
+func TestHungWatch(t *testing.T) {
+	t.Parallel()
+	e, err := Open(filepath.Join(t.TempDir(), "store"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hung{e.disk, make(chan struct{})}
+	ctx, stop := context.WithCancel(t.Context())
+	e.disk = h
+	bell := e.Watch(ctx, "head")
+	for len(e.calls) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	over := time.After(2 * readTime)
+	for open := true; open; {
+		select {
+		case _, open = <-bell:
+		case <-over:
+			t.Fatal("the watch has not ended")
+		}
+	}
+	close(h.back)
+}

@@ -1,0 +1,94 @@
+package rollout
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A rollout that was rolled back is known to all servers, also to those that start later, until somebody commits to its group, has it served
+// otherwise, or begins another one. One that somebody has aborted is none.
+func TestBack(t *testing.T) {
+	in := func(group, body string) *revisions.Item {
+		return &revisions.Item{Group: group, Resource: xds.NewResource(xds.Cluster, "a", []byte(body))}
+	}
+	for what, notice := range map[string]func(*world){
+		"a commit to the group":   func(w *world) { w.items(in("edge", "mended")) },
+		"a removal from it":       func(w *world) { w.remove(in("edge", "").Key()) },
+		"frozen at another":       func(w *world) { w.hold("edge", 2) },
+		"not frozen any more":     func(w *world) { w.thaw("edge") },
+		"another rollout":         func(w *world) { w.start(revisions.Pick{Percent: 10}) },
+		"another one, taken back": func(w *world) { w.abort(w.start(revisions.Pick{Percent: 10})) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.server("a")
+			defer func() { a.stop() }()
+			shows := func(s *server, want string) {
+				t.Helper()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				got := ""
+				for _, b := range s.runner.Back() {
+					got += b.ID
+				}
+				if got != want {
+					t.Errorf("%s: %q, want %q", what, got, want)
+				}
+			}
+			a.set(Look{Picked: 1, Acked: 1})
+			w.abort(w.start(revisions.Pick{Percent: 10}))
+			shows(a, "")
+			w.items(in("edge", "3")) // what was committed before it was rolled back is no notice
+			id := w.start(revisions.Pick{Percent: 10})
+			shows(a, "")
+			a.set(Look{Picked: 1, Refused: 1, Refusals: []Refusal{{Node: "n", Type: "CDS", Cause: "no"}}})
+			shows(a, id)
+			a.set(Look{Picked: 1, Acked: 1})
+			for _, body := range []string{"x", "y"} {
+				w.items(in("web", body))
+				shows(a, id)
+			}
+			b := w.server("b")
+			defer func() { b.stop() }()
+			shows(b, id)
+			notice(w)
+			shows(a, "")
+			shows(b, "")
+			c := w.server("c")
+			defer func() { c.stop() }()
+			shows(c, "")
+		})
+	}
+}
+
+func (w *world) remove(k revisions.Key) {
+	w.Helper()
+	base, err := w.repo.Head(w.Context())
+	if err == nil {
+		_, err = w.repo.Commit(w.Context(), base, revisions.Edit{Remove: []revisions.Key{k}}, revisions.Note{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) thaw(group string) {
+	w.Helper()
+	if err := w.repo.SetHolds(w.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		delete(holds, group)
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) abort(id string) {
+	w.Helper()
+	if _, err := Change(w.Context(), w.engine, w.repo, id, func(s *State) error { s.Turn(time.Now(), Aborted, s.Step, ""); return nil }); err != nil {
+		w.Fatal(err)
+	}
+}

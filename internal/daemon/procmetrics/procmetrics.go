@@ -1,0 +1,121 @@
+// Package procmetrics counts what the program does besides what its server does, for
+// Prometheus: package metrics has that. It starts no goroutine.
+package procmetrics
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/chancery-xds/chancery/internal/promx"
+	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// Options say what runs. The zero value is ready to use.
+type Options struct {
+	// Version and Revision are the program's; "" becomes "unknown".
+	Version, Revision string
+
+	Snapshot func() *store.Snapshot      // see [metrics.Options]
+	Newest   func() (store.Commit, bool) // the same
+}
+
+// Metrics are those of the program, and of its server. They are safe for concurrent use;
+// create them with [New].
+type Metrics struct {
+	*metrics.Metrics
+	*metrics.Loads
+	registry *prometheus.Registry
+}
+
+// New returns metrics that are all zero.
+func New(o Options) *Metrics {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(o.Version, o.Revision),
+	)
+	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest}), metrics.NewLoads(r), r}
+}
+
+// Registry is where more may be registered.
+func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
+
+// Connections adds how many connections of clients are open, and how many were closed
+// since there were too many.
+func (m *Metrics) Connections(open func() int, closed func() uint64) {
+	m.registry.MustRegister(
+		promx.Gauge("connections", "Open connections of clients.", open),
+		promx.Counter("connections_closed_total", "Connections closed because too many were open (--max-connections).", closed),
+	)
+}
+
+// Shed adds how many streams were ended since other servers have fewer.
+func (m *Metrics) Shed(n func() uint64) {
+	m.registry.MustRegister(promx.Counter("streams_shed_total", "Streams ended since this server had more than its share (--shed-surplus). Absent: it is off.", n))
+}
+
+// Quarantined adds how many resources are kept from clients that have refused them.
+// And it adds how many searches for who is at fault have ended, by result.
+func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
+	m.registry.MustRegister(
+		promx.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them; of each client one.", n),
+		promx.Labelled("quarantine_searches_total", "Searches by bisecting for the resource that a client refuses, by how they have ended.", "result", searches),
+	)
+}
+
+// Log adds how many lines of the log were lost.
+func (m *Metrics) Log(lost func() uint64) {
+	m.registry.MustRegister(promx.Counter("log_lines_lost_total", "Log lines lost because the reader of the log was too slow.", lost))
+}
+
+// Handshakes adds how many TLS handshakes have failed, by reason.
+func (m *Metrics) Handshakes(counts func() map[string]uint64) {
+	m.registry.MustRegister(promx.Labelled("tls_handshakes_failed_total", "TLS handshakes that failed, by reason. closed: the client closed the connection without a reason, as health checks of load balancers do.", "reason", counts))
+}
+
+// TLS adds when the first certificate ends of those that the server shows its clients.
+func (m *Metrics) TLS(expiry func() time.Time) {
+	m.registry.MustRegister(promx.FirstExpiry("tls_certificate_first_expiry_timestamp_seconds",
+		"When the first certificate of the server (--tls-cert) expires, in Unix time. Absent: no TLS.", expiry))
+}
+
+// LastGood adds whether what is served was restored from disk, and whether it is kept
+// there; kept is nil if that is not wanted.
+func (m *Metrics) LastGood(restored, kept func() bool) {
+	m.registry.MustRegister(promx.Flag("config_restored", "1 while the server serves the last good configuration from before its start, because the files have errors.", restored))
+	if kept != nil {
+		m.registry.MustRegister(promx.Flag("config_kept", "1 if the last good configuration is stored in --state-dir; 0: a restart with invalid files would serve an older one, or nothing. Absent: --state-dir is empty.", kept))
+	}
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		EnableOpenMetrics: true,
+		CoalesceGather:    true, // any number of scrapers costs one count of the store at a time
+		ErrorHandling:     promhttp.ContinueOnError,
+	})
+}
+
+// buildInfo is 1, and its labels are the information.
+func buildInfo(version, revision string) prometheus.Collector {
+	known := func(s string) string {
+		if s == "" {
+			return "unknown"
+		}
+		return s
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: promx.Prefix + "build_info", Help: "Version of the running program, as labels. Always 1.",
+		ConstLabels: prometheus.Labels{"version": known(version), "revision": known(revision), "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
+}

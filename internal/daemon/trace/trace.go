@@ -1,0 +1,211 @@
+// Package trace tells OpenTelemetry how a commit reaches the clients: a span for the commit
+// ("xds.commit"), and below it one for each of its first responses ("xds.push"), which ends with the
+// client's answer. What is sent to streams that began after the commit is no part of it.
+//
+// Long streams have no span: a span says when something ended, and is lost until then.
+package trace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	// maxPushes is of how many responses of a commit there are spans: a fleet says the same.
+	maxPushes = 100
+
+	// maxOpen is how many of them wait for an answer at once, of all commits.
+	maxOpen = 1000
+
+	// recent is how long after a commit a response is taken for one of it.
+	recent = time.Minute
+)
+
+// A Traces tells an exporter of commits, and of what is sent because of them. It is an observer of a
+// server. Make it by [Open] or [New].
+type Traces struct {
+	provider *trace.TracerProvider
+	tracer   api.Tracer
+	newest   func() (store.Commit, bool)
+
+	mu     sync.Mutex
+	seq    uint64 // of the commit below
+	at     time.Time
+	commit api.SpanContext
+	pushes int               // spans of it
+	open   map[push]api.Span // that wait for an answer
+}
+
+// A push is a response that was sent.
+type push struct {
+	stream uint64
+	typ    *xds.Type
+	nonce  string
+}
+
+// Enabled reports whether the environment names where to send traces to, as OpenTelemetry
+// specifies it.
+func Enabled() bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return false
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// Open returns traces that are sent as the environment says (OTEL_*). The newest commit is asked
+// for at each response, by several goroutines.
+func Open(ctx context.Context, version string, newest func() (store.Commit, bool)) (*Traces, error) {
+	var client otlptrace.Client
+	switch p := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p {
+	case "grpc":
+		client = otlptracegrpc.NewClient()
+	case "http/protobuf":
+		client = otlptracehttp.NewClient()
+	default:
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: must be grpc or http/protobuf, not %q", p)
+	}
+	exporter, err := otlptrace.New(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("traces (OTEL_*): %w", err)
+	}
+	of, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "chancery"), attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("traces (OTEL_RESOURCE_ATTRIBUTES): %w", err)
+	}
+	return New(newest, trace.WithBatcher(exporter), trace.WithResource(of)), nil
+}
+
+// New returns traces that are sent as options say.
+func New(newest func() (store.Commit, bool), opts ...trace.TracerProviderOption) *Traces {
+	p := trace.NewTracerProvider(opts...)
+	return &Traces{provider: p, tracer: p.Tracer("github.com/chancery-xds/chancery"), newest: newest, open: map[push]api.Span{}}
+}
+
+// Close sends what is left, until ctx is done.
+func (t *Traces) Close(ctx context.Context, log *slog.Logger) {
+	t.mu.Lock()
+	for k, span := range t.open {
+		span.End()
+		delete(t.open, k)
+	}
+	t.mu.Unlock()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		log.Warn("the last traces could not be sent", "error", err)
+	}
+}
+
+// Committed notes that there may be a new commit, of which nothing is sent perhaps. Of nil it notes
+// nothing.
+func (t *Traces) Committed() {
+	if t != nil {
+		t.look()
+	}
+}
+
+// look returns the span of the newest commit, and when that was.
+func (t *Traces) look() (commit api.SpanContext, at time.Time, more bool) {
+	c, ok := t.newest()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ok && c.Seq > t.seq {
+		set, removed, groups := 0, 0, map[string]bool{}
+		for _, d := range c.Changes {
+			set, removed = set+d.Set, removed+d.Removed
+			groups[d.Group] = true
+		}
+		_, span := t.tracer.Start(context.Background(), "xds.commit", api.WithTimestamp(c.Time), api.WithNewRoot(), api.WithAttributes(
+			attribute.Int64("xds.revision", int64(c.Seq)), attribute.Int("xds.resources.set", set),
+			attribute.Int("xds.resources.removed", removed), attribute.Int("xds.groups", len(groups))))
+		span.End(api.WithTimestamp(c.Time))
+		t.seq, t.at, t.commit, t.pushes = c.Seq, c.Time, span.SpanContext(), 0
+	}
+	return t.commit, t.at, t.pushes < maxPushes && len(t.open) < maxOpen
+}
+
+var _ server.Textless = (*Traces)(nil)
+
+// Textless implements [server.Textless].
+func (t *Traces) Textless() {}
+
+// Opened implements [server.Observer].
+func (t *Traces) Opened(*server.Stream) {}
+
+// Event implements [server.Observer].
+func (t *Traces) Event(s *server.Stream, e protocol.Event) {
+	switch e.Kind {
+	case protocol.Sent:
+		if e.Beats == 0 {
+			t.sent(s, e)
+		}
+	case protocol.Acked, protocol.Nacked:
+		t.answered(push{s.ID, e.Type, e.Nonce}, e)
+	}
+}
+
+// Closed implements [server.Observer]. What the stream has not answered it never does.
+func (t *Traces) Closed(s *server.Stream, _ error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, span := range t.open {
+		if k.stream == s.ID {
+			span.SetStatus(codes.Error, "the stream ended without an answer")
+			span.End()
+			delete(t.open, k)
+		}
+	}
+}
+
+func (t *Traces) sent(s *server.Stream, e protocol.Event) {
+	commit, at, more := t.look()
+	now := time.Now()
+	if !more || !commit.IsSampled() || !s.Since.Before(at) || now.Sub(at) > recent {
+		return
+	}
+	_, span := t.tracer.Start(api.ContextWithSpanContext(context.Background(), commit), "xds.push", api.WithTimestamp(now), api.WithSpanKind(api.SpanKindProducer), api.WithAttributes(
+		attribute.String("xds.node", clip(s.Node.ID)), attribute.String("xds.type", e.Type.Short), attribute.String("xds.version", clip(e.Version)),
+		attribute.String("xds.variant", s.Variant.String()), attribute.Int("xds.resources.set", e.Count), attribute.Int("xds.resources.removed", e.Removed)))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pushes++
+	t.open[push{s.ID, e.Type, e.Nonce}] = span
+}
+
+func (t *Traces) answered(k push, e protocol.Event) {
+	t.mu.Lock()
+	span := t.open[k]
+	delete(t.open, k)
+	t.mu.Unlock()
+	if span == nil {
+		return
+	}
+	if e.Kind == protocol.Nacked { // what it says may have a secret in it: the log has it without
+		span.SetStatus(codes.Error, "the client refused it (NACK)")
+		span.AddEvent("xds.nack")
+	} else {
+		span.AddEvent("xds.ack")
+	}
+	span.End()
+}
+
+// clip cuts what a client says, which may be long.
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "") }

@@ -1,0 +1,283 @@
+package lastgood
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"io"
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A change of a large configuration is appended to its file, so that it costs what it changes. Such a file
+// has parts: the first is all that a file of another format has, each of the others what has changed since. A part ends with a record that
+// says so, and the checksum of the file up to there. So a file that ends in the middle of a part says what the part before it does.
+const (
+	grows     = "chancery last good 5\n"
+	large     = 1 << 20 // bytes of bodies from which on a file grows
+	partsMost = 256     // until it is written anew: reading it goes through all resources for each part
+)
+
+// end is the kind of the record that ends a part, removed of one that names what has gone.
+const (
+	end     = "end"
+	removed = "removed"
+)
+
+var endRecord = record{kind: end}.encode()
+
+// A grown is a file that may grow.
+type grown struct {
+	says Config
+	sum  hash.Hash // of all of it
+	size int64
+	most int64 // until it is written anew
+	left int   // parts until then
+}
+
+// grow appends what has changed, and reports whether it has: else all is to be written anew, whatever kept it from that.
+func (g *grown) grow(path string, c Config) bool {
+	if g == nil || g.left == 0 {
+		return false
+	}
+	d, ok := g.says.change(c)
+	if !ok {
+		return false
+	}
+	var part bytes.Buffer
+	if err := d.part(&part, g.sum); err != nil {
+		return false
+	}
+	size := g.size + int64(part.Len())
+	if size > min(g.most, MaxBytes) {
+		return false
+	}
+	grew, _ := disk.Append(path, g.size, part.Bytes())
+	g.says, g.size, g.left = c, size, g.left-1
+	return grew
+}
+
+// part writes a part of a file that had a sum, and adds it to that.
+func (c Config) part(out io.Writer, sum hash.Hash) error {
+	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
+	if err := c.body(w); err != nil {
+		return err
+	}
+	if _, err := w.Write(endRecord); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	b := sum.Sum(nil)
+	sum.Write(b)
+	_, err := out.Write(b)
+	return err
+}
+
+// large reports whether a file of it grows.
+func (c Config) large() bool {
+	n := 0
+	for _, g := range append(c.Groups, Group{Types: c.Types}) {
+		for _, t := range g.Types {
+			for _, r := range t.Resources {
+				n += len(r.Body)
+			}
+		}
+	}
+	return n >= large
+}
+
+// change returns what is other in a configuration: of the types that have changed, in groups that have, the resources that are new or
+// others, and the names that have gone. It reports false if it is more than that, or something with a secret has gone: no file keeps that.
+func (c Config) change(is Config) (Config, bool) {
+	d := Config{At: is.At, Mark: is.Mark}
+	if (c.Mark == "") != (is.Mark == "") || len(c.Groups) != len(is.Groups) || !slices.EqualFunc(c.Definitions, is.Definitions, func(a, b Definition) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) }) {
+		return d, false
+	}
+	root, _, ok := Group{Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}.change(Group{Types: is.Types, Gone: is.Gone, Peaks: is.Peaks})
+	d.Types, d.Gone, d.Peaks = root.Types, root.Gone, root.Peaks
+	for i, g := range is.Groups {
+		if !ok || g.Name != c.Groups[i].Name {
+			return d, false
+		}
+		var next Group
+		var changed bool
+		if next, changed, ok = c.Groups[i].change(g); changed {
+			d.Groups = append(d.Groups, next)
+		}
+	}
+	return d, ok
+}
+
+func (c Group) change(is Group) (d Group, changed, ok bool) {
+	d = Group{Name: is.Name, Gone: is.Gone, Peaks: is.Peaks}
+	if len(c.Types) != len(is.Types) {
+		return d, false, false
+	}
+	for i, t := range is.Types {
+		if t.URL != c.Types[i].URL || t.Withheld != c.Types[i].Withheld {
+			return d, false, false
+		}
+		next, ok := c.Types[i].change(t)
+		if !ok {
+			return d, false, false
+		}
+		if next.Version != c.Types[i].Version || len(next.Resources)+len(next.gone) > 0 {
+			d.Types = append(d.Types, next)
+		}
+	}
+	same := slices.EqualFunc(c.Peaks, is.Peaks, func(a, b Peak) bool { return a.URL == b.URL && a.N == b.N && a.Until.Equal(b.Until) }) &&
+		slices.EqualFunc(c.Gone, is.Gone, func(a, b Type) bool {
+			return a.URL == b.URL && slices.EqualFunc(a.Resources, b.Resources, Resource.same)
+		})
+	return d, !same || d.Types != nil, !slices.ContainsFunc(c.Gone, func(t Type) bool { return !same && slices.ContainsFunc(t.Resources, hasSecret) })
+}
+
+// change goes through the resources of both, which are sorted by name.
+func (t Type) change(is Type) (Type, bool) {
+	d := Type{Type: is.Type, Version: is.Version, Withheld: is.Withheld}
+	secret := t.Is(xds.Secret) || t.Is(xds.Secret.Legacy())
+	was, next := t.Resources, is.Resources
+	for len(was)+len(next) > 0 {
+		order := 1
+		switch {
+		case len(next) == 0:
+			order = -1
+		case len(was) > 0:
+			order = cmp.Compare(was[0].Name, next[0].Name)
+		}
+		same := order == 0 && was[0].same(next[0])
+		if order <= 0 {
+			if !same && (secret || was[0].Secret) || len(was) > 1 && was[0].Name >= was[1].Name {
+				return d, false
+			}
+			if order < 0 {
+				d.gone = append(d.gone, was[0].Name)
+			}
+			was = was[1:]
+		}
+		if order >= 0 {
+			if len(next) > 1 && next[0].Name >= next[1].Name {
+				return d, false
+			}
+			if !same {
+				d.Resources = append(d.Resources, next[0])
+			}
+			next = next[1:]
+		}
+	}
+	return d, true
+}
+
+// same reports whether two resources of a name are kept alike.
+func (r Resource) same(o Resource) bool {
+	return r.Name == o.Name && (r.Resource == o.Resource || r.Sum == o.Sum && r.Version == o.Version && r.OnDemand == o.OnDemand) &&
+		r.File == o.File && r.Line == o.Line && r.Col == o.Col && r.Path == o.Path && r.Secret == o.Secret
+}
+
+// become makes of a configuration what it is after a change.
+func (c *Config) become(d Config) error {
+	c.At, c.Mark = d.At, d.Mark
+	root := Group{Types: c.Types}
+	if err := root.become(Group{Types: d.Types, Gone: d.Gone, Peaks: d.Peaks}); err != nil {
+		return err
+	}
+	c.Gone, c.Peaks = root.Gone, root.Peaks
+	for _, g := range d.Groups {
+		i := slices.IndexFunc(c.Groups, func(o Group) bool { return o.Name == g.Name })
+		if i < 0 {
+			return errCut
+		}
+		if err := c.Groups[i].become(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Group) become(d Group) error {
+	for _, t := range d.Types {
+		i := slices.IndexFunc(c.Types, func(o Type) bool { return o.URL == t.URL })
+		if i < 0 {
+			return errCut
+		}
+		c.Types[i].become(t)
+	}
+	c.Gone, c.Peaks = d.Gone, d.Peaks
+	return nil
+}
+
+func (t *Type) become(d Type) {
+	all := make([]Resource, 0, len(t.Resources)+len(d.Resources))
+	next, gone := d.Resources, d.gone
+	for _, r := range t.Resources {
+		for len(next) > 0 && next[0].Name < r.Name {
+			all, next = append(all, next[0]), next[1:]
+		}
+		switch {
+		case len(next) > 0 && next[0].Name == r.Name:
+			all, next = append(all, next[0]), next[1:]
+		case len(gone) > 0 && gone[0] == r.Name:
+			gone = gone[1:]
+		default:
+			all = append(all, r)
+		}
+	}
+	t.Version, t.Resources = d.Version, append(all, next...)
+}
+
+// parseGrown reads a file that has grown.
+func parseGrown(data []byte) (c Config, err error) {
+	sum := sha256.New()
+	at, from := len(grows), 0
+	for at < len(data) {
+		n := partSize(data[at:])
+		to := at + n
+		if n < 0 || len(data)-to < sha256.Size { // it was not written to its end
+			break
+		}
+		sum.Write(data[from:to])
+		if from = to + sha256.Size; !bytes.Equal(sum.Sum(nil), data[to:from]) {
+			if from < len(data) {
+				return Config{}, errCut
+			}
+			break
+		}
+		sum.Write(data[to:from])
+		d, err := parseBody(data[at : to-len(endRecord)])
+		if at == len(grows) {
+			c = d
+		} else if err == nil {
+			err = c.become(d)
+		}
+		if err != nil {
+			return Config{}, err
+		}
+		at = from
+	}
+	if at == len(grows) {
+		return Config{}, errCut
+	}
+	return c, nil
+}
+
+// partSize returns how long a part is without its checksum, -1 if it does not end.
+func partSize(data []byte) int {
+	for at := 0; at < len(data); {
+		if bytes.HasPrefix(data[at:], endRecord) {
+			return at + len(endRecord)
+		}
+		size, n := binary.Uvarint(data[at:])
+		if n <= 0 || size > uint64(len(data)-at-n) {
+			return -1
+		}
+		at += n + int(size)
+	}
+	return -1
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package lastgood
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/disk"
+)
+
+// What is kept has secrets, and is served: the folder is this user's alone, whoever has made
+// it before (SAFE-11).
+func TestOwn(t *testing.T) {
+	at := func(mode os.FileMode) string {
+		dir := filepath.Join(t.TempDir(), "d")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	opens := func(dir, want string) {
+		t.Helper()
+		_, err := Open(dir)
+		if want == "" && err == nil {
+			return
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	dir := at(0o777)
+	opens(dir, "")
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(at(0o700), link); err != nil {
+		t.Fatal(err)
+	}
+	opens(link, "is not a directory")
+	theirs := at(0o700)
+	if err := os.Chown(theirs, 65534, 65534); err != nil {
+		return // who is not root gives nothing away
+	}
+	opens(theirs, "belongs to another user (65534)")
+
+	// Others may have put a file there, while they could.
+	mine := at(0o700)
+	k, err := Open(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Drop()
+	if err := k.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Load(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chown(filepath.Join(mine, name), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Error(err)
+	}
+}
+
+// Who removes the folder of a keeper that runs, or makes another in its place, does not end what it keeps,
+// nor has two of them write (SAFE-10).
+func TestFolderMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
+	if _, err := k.Load(); err != nil {
+		t.Error(err)
+	}
+	other, err := Open(dir)
+	if err != nil || other.Kept() || !errors.Is(other.Save(Config{}), disk.ErrBusy) {
+		t.Error("two have the folder:", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Save(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save(Config{}); !errors.Is(err, disk.ErrBusy) {
+		t.Error("two write to the folder:", err)
+	}
+	other.Drop()
+	if err := k.Save(Config{}); err != nil {
+		t.Error(err)
+	}
+	k.Drop()
+}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package watch
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+const nonblock = syscall.O_NONBLOCK
+
+// An ID is the same for two names of one file; the zero value means not
+// known.
+type ID struct{ dev, ino uint64 }
+
+// Known reports whether the system tells files apart.
+func (id ID) Known() bool { return id != ID{} }
+
+// IDOf returns the ID of a file.
+func IDOf(info fs.FileInfo) ID {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return ID{uint64(st.Dev), st.Ino} //nolint:unconvert // Dev is smaller elsewhere
+	}
+	return ID{}
+}

@@ -1,0 +1,78 @@
+package watch
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Events may be lost: then anything may have changed. What cannot be watched is told once, and a
+// watch that was closed is no reason to tell anything.
+func TestUnheard(t *testing.T) {
+	var log bytes.Buffer
+	w := NewWatcher(slog.New(slog.NewTextHandler(&log, nil)), time.Hour)
+	w.fs.Errors <- fsnotify.ErrEventOverflow
+	select {
+	case <-w.Bell():
+	case <-time.After(10 * time.Second):
+		t.Error("silent when events were lost")
+	}
+	look := func(want int) {
+		t.Helper()
+		w.Begin()
+		w.Enter(filepath.Join(t.TempDir(), "none"))
+		w.End()
+		if n := strings.Count(log.String(), "changes of files may be noticed up to 30 s late"); n != want || !w.Deaf() {
+			t.Errorf("%d lines, want %d", n, want)
+		}
+	}
+	look(1)
+	look(1)
+	w.Close()
+	w.Close()
+	w.told = false
+	look(1)
+}
+
+// Follow comes by every link, and by where a directory is missing.
+func TestFollow(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(path string) string { return filepath.Join(root, path) }
+	if err := os.Mkdir(in("1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"data": "1", "a": "data/a", "b": in("none/b"), "loop": "loop"} {
+		if err := os.Symlink(to, in(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string][]string{
+		"c":        {"c"},
+		"1/c":      {"1/c"},
+		"a":        {"a", "data", "1/a"},
+		"data/c":   {"data", "1/c"},
+		"b":        {"b", "none"},
+		"no/such":  {"no"},
+		"data/x/y": {"data", "1/x"},
+	} {
+		var touched []string
+		Follow(in(path), func(p string) { touched = append(touched, strings.TrimPrefix(p, root+"/")) })
+		if !slices.Equal(touched, want) {
+			t.Errorf("%s: %q, want %q", path, touched, want)
+		}
+	}
+	Follow(in("loop"), nil) // ends
+}

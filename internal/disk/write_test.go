@@ -1,0 +1,110 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	is := func(want string) {
+		t.Helper()
+		all, err := os.ReadDir(dir)
+		if err != nil || len(all) != 1 {
+			t.Errorf("%v, %v", all, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	puts := func(text string, err error) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, _ = io.WriteString(w, text)
+			return err
+		}
+	}
+	if err := Replace(path, 0o600, puts("one", nil)); err != nil {
+		t.Fatal(err)
+	}
+	is("one")
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	if err := Replace(path, 0o600, puts("half", io.ErrShortWrite)); !errors.Is(err, io.ErrShortWrite) {
+		t.Error(err)
+	}
+	is("one")
+	// A program was killed while it wrote.
+	if err := os.WriteFile(filepath.Join(dir, ".new"), []byte("longer than two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, 0o600, puts("two", nil)); err != nil {
+		t.Fatal(err)
+	}
+	is("two")
+	if err := Write(path, 0o600, puts("three", nil)); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	is("two")
+	if err := SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Only a file that is as long as is known is appended to.
+func TestAppend(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if grew, err := Append(path, 0, []byte("one")); !errors.Is(err, fs.ErrNotExist) || grew {
+		t.Error(grew, err)
+	}
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int64]bool{2: false, 3: true, 4: false} {
+		if grew, err := Append(path, size, []byte(" two")); err != nil || grew != want {
+			t.Error(size, grew, err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "one two" {
+		t.Errorf("%q, %v", got, err)
+	}
+	link := filepath.Join(t.TempDir(), "l")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if grew, err := Append(link, 7, []byte("three")); err != nil || grew {
+		t.Error("a link is followed", err)
+	}
+}
+
+// What somebody else has put there is neither written to nor shared (SAFE-11).
+func TestReplaceOfOthers(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	for name, put := range map[string]func(next string) error{
+		"a link to a file": func(next string) error {
+			return errors.Join(os.WriteFile(victim, []byte("theirs"), 0o600), os.Symlink(victim, next))
+		},
+		"a file that others may read": func(next string) error { return errors.Join(os.WriteFile(next, nil, 0o600), os.Chmod(next, 0o666)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "f")
+			if err := put(filepath.Join(filepath.Dir(path), ".new")); err != nil {
+				t.Fatal(err)
+			}
+			if err := Replace(path, 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "ours"); return err }); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+				t.Error(info.Mode(), err)
+			}
+			if got, err := os.ReadFile(victim); err == nil && string(got) != "theirs" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package dns
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/chancery-xds/chancery/internal/testkit/dnstest"
+)
+
+// Records of a name that nobody asked for are none of the answer, and those of use to nobody are no addresses.
+func TestForeignRecords(t *testing.T) {
+	at := func(owner string, body dnsmessage.ResourceBody) dnsmessage.Resource {
+		return dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: host(owner), Class: dnsmessage.ClassINET, TTL: 5}, Body: body}
+	}
+	ip := func(text string) dnsmessage.ResourceBody { return dnstest.Addresses(text)[0] }
+	for _, c := range []struct {
+		typ  dnsmessage.Type
+		all  []dnsmessage.Resource
+		want string
+	}{
+		{dnsmessage.TypeA, []dnsmessage.Resource{at("evil", ip("10.6.6.6")), at("B", ip("10.0.0.1"))}, "10.0.0.1"},
+		{dnsmessage.TypeA, []dnsmessage.Resource{at("x", &dnsmessage.CNAMEResource{CNAME: host("evil")}), at("evil", ip("10.6.6.6"))}, ""},
+		{dnsmessage.TypeA, []dnsmessage.Resource{at("b", ip("224.0.0.1")), at("b", ip("0.0.0.0"))}, ""},
+		{dnsmessage.TypeSRV, []dnsmessage.Resource{at("b", &dnsmessage.SRVResource{Target: host("t")}), at("b", &dnsmessage.SRVResource{Target: host("u"), Port: 1})}, "u"},
+	} {
+		q := question{"b", c.typ}
+		_, asked, err := q.ask(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := (&dnsmessage.Message{Header: dnsmessage.Header{ID: 7, Response: true, RecursionAvailable: true}, Questions: []dnsmessage.Question{asked}, Answers: c.all}).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, h, err := answers(b, 7, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := q.read(p, h); err != nil || texts(got) != c.want {
+			t.Errorf("%v: %q, want %q; %v", c.all, texts(got), c.want, err)
+		}
+	}
+}
+
+// Less than three answers confirm nothing, however far they are apart.
+func TestTwoAnswersConfirmNothing(t *testing.T) {
+	s := tell(t, "dns:b.example:80")
+	s.asks("A b.example, AAAA b.example")
+	s.hears("A b.example", 5*time.Second, "10.0.0.1", "dns:b.example:80: 10.0.0.1:80")
+	s.fails("AAAA b.example")
+	again := func(after time.Duration) {
+		s.after(after)
+		for range 2 {
+			s.next(s.now)
+		}
+		s.fails("AAAA b.example")
+	}
+	for i, after := range []time.Duration{5 * time.Second, time.Hour, time.Hour} {
+		again(after)
+		if got := s.hears("A b.example", 0, "", "").emptied; got != (i == 2) {
+			t.Errorf("%d: %t", i+1, got)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/chancery-xds/chancery/internal/testkit/dnstest"
+)
+
+func options(servers ...string) *Options {
+	return &Options{Servers: servers, Timeout: 5 * time.Second}
+}
+
+func texts(a answer) string {
+	var out []string
+	for _, r := range a.records {
+		if r.target != "" {
+			out = append(out, r.target)
+		} else {
+			out = append(out, r.addr.String())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func host(name string) dnsmessage.Name { return dnsmessage.MustNewName(name + ".") }
+
+// What servers say over UDP and TCP is read: addresses, targets, chains of names, how long it is good, and what is no answer.
+func TestLookUp(t *testing.T) {
+	s := dnstest.Start(t)
+	const a, aaaa, srv = dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeSRV
+	many := make([]string, maxAddresses+1)
+	for i := range many {
+		many[i] = netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String()
+	}
+	tooMany := slices.Repeat([]dnsmessage.ResourceBody{&dnsmessage.SRVResource{Target: host("t"), Port: 1}}, maxTargets+1)
+	for _, c := range []struct {
+		name string
+		typ  dnsmessage.Type
+		says dnstest.Answer
+		want string // the records, or the error
+		ttl  time.Duration
+	}{
+		{"two", a, dnstest.Answer{TTL: 7, Records: dnstest.Addresses("10.0.0.2", "10.0.0.1")}, "10.0.0.2 10.0.0.1", 7 * time.Second},
+		{"six", aaaa, dnstest.Answer{TTL: 1 << 31, Records: dnstest.Addresses("2001:db8::1")}, "2001:db8::1", 0},
+		{"alias", a, dnstest.Answer{TTL: 5, Records: append([]dnsmessage.ResourceBody{&dnsmessage.CNAMEResource{CNAME: host("Other")}}, dnstest.Addresses("10.0.0.3")...)}, "10.0.0.3", 5 * time.Second},
+		{"blocked", a, dnstest.Answer{TTL: 5, Records: dnstest.Addresses("0.0.0.0")}, "", 5 * time.Second},
+		{"dangling", a, dnstest.Answer{TTL: 5, Records: []dnsmessage.ResourceBody{&dnsmessage.CNAMEResource{CNAME: host("other")}}}, "", 5 * time.Second},
+		{"empty", a, dnstest.Answer{TTL: 9}, "", 9 * time.Second},
+		{"gone", a, dnstest.Answer{TTL: 9, RCode: dnsmessage.RCodeNameError}, "", 9 * time.Second},
+		{"services", srv, dnstest.Answer{TTL: 5, Records: []dnsmessage.ResourceBody{&dnsmessage.SRVResource{Target: host("T1"), Port: 80}, &dnsmessage.SRVResource{Target: dnsmessage.MustNewName("."), Port: 80}}}, "t1", 5 * time.Second},
+		{"long", a, dnstest.Answer{TTL: 5, Long: true, Records: dnstest.Addresses(many[1:]...)}, strings.Join(many[1:], " "), 5 * time.Second},
+		{"broken", a, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure}, "the server says SERVFAIL", 0},
+		{"refused", a, dnstest.Answer{RCode: dnsmessage.RCodeRefused}, "the server says REFUSED", 0},
+		{"lame", a, dnstest.Answer{Lame: true}, "knows nothing of the name", 0},
+		{"too-many", srv, dnstest.Answer{Long: true, Records: tooMany}, "more than 1000 records", 0},
+		{"too-many-addresses", a, dnstest.Answer{Long: true, Records: dnstest.Addresses(many...)}, "more than 1000 records", 0},
+		{"forged", a, dnstest.Answer{TTL: 5, Records: dnstest.Addresses("10.0.0.4"), Before: func(b []byte) [][]byte {
+			other := slices.Clone(b)
+			other[0]++
+			other[len(other)-1]++ // of the address
+			return [][]byte{other, b[:20], {}, slices.Concat(b[:13], []byte("evil!!"), b[19:])}
+		}}, "10.0.0.4", 5 * time.Second},
+	} {
+		s.Says(c.name, c.typ, c.says)
+		got, err := options(s.Addr).lookUp(t.Context(), question{c.name, c.typ})
+		if err != nil {
+			if c.want == "" || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+		} else if texts(got) != c.want || got.ttl != c.ttl {
+			t.Errorf("%s: %q good for %v, want %q for %v", c.name, texts(got), got.ttl, c.want, c.ttl)
+		}
+	}
+	if s.TCP() == 0 || s.Asked("long", a) != 2 {
+		t.Error("nothing was asked over TCP")
+	}
+}
+
+// A server that says nothing is not waited for.
+func TestSilentServer(t *testing.T) {
+	s := dnstest.Start(t)
+	s.Says("silent", dnsmessage.TypeA, dnstest.Answer{Silent: true})
+	o := options(s.Addr)
+	o.Timeout = 50 * time.Millisecond
+	began := time.Now()
+	if _, err := o.lookUp(t.Context(), question{"silent", dnsmessage.TypeA}); err == nil || !strings.Contains(err.Error(), "no answer in time") || time.Since(began) > 3*time.Second {
+		t.Error(err, time.Since(began))
+	}
+}
+
+// An answer that is cut off is none if the whole of it cannot be had.
+func TestCutOffIsNoAnswer(t *testing.T) {
+	s := dnstest.Start(t)
+	s.Says("long", dnsmessage.TypeA, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
+	if _, err := options().over(t.Context(), "udp", s.Addr, question{"long", dnsmessage.TypeA}); !errors.Is(err, errTruncated) {
+		t.Error(err)
+	}
+}
+
+// The second server answers when the first does not; nobody is asked when the time is over.
+func TestSecondServer(t *testing.T) {
+	bad, good := dnstest.Start(t), dnstest.Start(t)
+	bad.Says("b", dnsmessage.TypeA, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})
+	good.Says("b", dnsmessage.TypeA, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")})
+	got, err := options(bad.Addr, good.Addr).lookUp(t.Context(), question{"b", dnsmessage.TypeA})
+	if err != nil || texts(got) != "10.0.0.1" {
+		t.Error(texts(got), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := options(bad.Addr).lookUp(ctx, question{"b", dnsmessage.TypeA}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestServersOfTheSystem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	for text, want := range map[string]string{
+		"# x\nsearch a b\nnameserver 10.0.0.1\nnameserver ::1\nnameserver x\noptions ndots:5\n": "10.0.0.1:53 [::1]:53",
+		"search a\n": "",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := system(path)
+		if strings.Join(got, " ") != want || (err != nil) != (want == "") {
+			t.Error(got, err)
+		}
+	}
+	if _, err := system(path + "x"); err == nil {
+		t.Error("no error of a file that is not there")
+	}
+}

@@ -1,0 +1,195 @@
+package endpoints
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// away is an engine that tells nothing until it is back.
+type away struct {
+	*Local
+	back chan struct{}
+}
+
+func (a away) Watch(ctx context.Context, tell func([]Change, bool)) {
+	select {
+	case <-a.back:
+		a.Local.Watch(ctx, tell)
+	case <-ctx.Done():
+	}
+}
+
+// A server that starts while its registrations cannot be read serves what was told last, for as long as that lasts, and
+// then what is told.
+func TestKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, x := t.TempDir(), Cluster{Name: "x"}
+		begin := func(there bool) (*rig, *Kept, *logtest.Log, func()) {
+			t.Helper()
+			r := &rig{st: store.New(store.WithOvers())}
+			r.engine, _ = Open("", nil)
+			e := away{r.engine, make(chan struct{})}
+			if there {
+				close(e.back)
+			}
+			said := &logtest.Log{}
+			log := slog.New(slog.NewTextHandler(said, nil))
+			k, err := Keep(e, dir, 3*time.Second, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Registry = New(k, r.st, Options{Log: log})
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { r.Run(ctx) })
+			r.stop = func() {
+				cancel()
+				running.Wait()
+				if err := k.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			return r, k, said, func() { close(e.back) }
+		}
+		put := func(r *rig, n int) {
+			t.Helper()
+			all := make([]Registered, n)
+			for i := range all {
+				all[i] = at(i)
+			}
+			if _, err := r.Replace(t.Context(), x, all, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		r, _, _, back := begin(false)
+		time.Sleep(time.Minute + time.Second/2) // the disk is written each second
+		select {
+		case <-r.Loaded():
+			t.Fatal("nothing was ever told, and it is served")
+		default:
+		}
+		back()
+		<-r.Loaded()
+		put(r, 3)
+		put(r, 2)
+		r.stop() // what was told is on the disk when it ends
+
+		r, k, log, back := begin(false)
+		began := time.Now()
+		<-r.Loaded()
+		synctest.Wait()
+		if since := time.Since(began); r.sees("x") != 2 || since < 3*time.Second || since > 4*time.Second || !strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("from the disk after %v: %d; %s", since, r.sees("x"), log.String())
+		}
+		time.Sleep(2 * time.Hour)
+		if n := r.sees("x"); n != 2 {
+			t.Errorf("nobody could renew its lease: %d", n)
+		}
+		back()
+		time.Sleep(time.Second)
+		if n := r.sees("x"); n != -1 {
+			t.Errorf("what is told says that there is none: %d", n)
+		}
+
+		file := func(f *os.File) (old *os.File) { return k.disk.journal.swap(k.disk, f) }
+		null, err := os.Open(os.DevNull) // which nobody can write to
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := file(null)
+		put(r, 1)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("the log says %d times that it cannot be kept", n)
+		}
+		put(r, 4)
+		time.Sleep(5 * time.Second)
+		_ = file(good).Close()
+		time.Sleep(5 * time.Second)
+		r.stop()
+
+		r, _, _, _ = begin(false)
+		<-r.Loaded()
+		if n := r.sees("x"); n != 4 {
+			t.Errorf("what the disk did not take was not tried again: %d", n)
+		}
+		r.stop()
+
+		r, _, log, _ = begin(true)
+		<-r.Loaded()
+		synctest.Wait()
+		if n := r.sees("x"); n != -1 || strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("the disk is told though the other is there: %d; %s", n, log.String())
+		}
+		put(r, 1)
+		time.Sleep(5 * time.Second)
+		if n := r.sees("x"); n != 1 || strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("the disk is told though the other was there: %d; %s", n, log.String())
+		}
+		if _, err := r.Release(t.Context(), x); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+
+		r, _, _, _ = begin(false)
+		time.Sleep(time.Minute)
+		select {
+		case <-r.Loaded():
+			t.Errorf("what has gone is on the disk still: %d", r.sees("x"))
+		default:
+		}
+		r.stop()
+	})
+}
+
+// What somebody else has written where registrations are kept, and nobody can read, keeps nothing else from the disk.
+func TestKeptBesideNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := &logtest.Log{}
+		k, err := Keep(e, t.TempDir(), time.Second, slog.New(slog.NewTextHandler(said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { k.Watch(ctx, func([]Change, bool) {}) })
+		x := Cluster{"default", "x"}
+		good := `{"address":"10.0.0.1","port":80}`
+		for _, all := range [][]Change{
+			{put(t, Key{x, "a"}, good), put(t, Key{x, "b"}, good)},
+			{put(t, Key{x, "a"}, `{`), put(t, Key{Cluster: x}, `x`), put(t, Key{x, "c"}, good), {Key: Key{x, "b"}}},
+		} {
+			if err := e.Write(ctx, all); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		cancel()
+		running.Wait()
+		has := map[string]string{}
+		for _, c := range k.disk.all() {
+			has[c.ID] = string(c.Value)
+		}
+		if len(has) != 3 || has["a"] != good || has["c"] != good || has[""] != "{}" || said.String() != "" {
+			t.Errorf("%v\n%s", has, said)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,353 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// A place is where a server can be.
+type place struct {
+	*testing.T
+	path string
+	*api.Daemon
+}
+
+func at(t *testing.T) *place {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	d, err := api.Dial(api.Target{URL: "unix://" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{t, path, d}
+}
+
+// serve starts a server that has nothing registered.
+func (p *place) serve() (stop func()) {
+	p.Helper()
+	return p.keeping(memory(p.T))
+}
+
+func memory(t *testing.T) endpoints.Engine {
+	t.Helper()
+	engine, err := endpoints.Open("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine
+}
+
+func (p *place) keeping(engine endpoints.Engine) (stop func()) {
+	p.Helper()
+	reg := endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: quiet, PerCluster: 3})
+	return p.with(&admin.Server{Log: quiet, Endpoints: reg})
+}
+
+func (p *place) with(s *admin.Server) (stop func()) {
+	p.Helper()
+	l, err := net.Listen("unix", p.path)
+	if err != nil {
+		p.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(p.Context())
+	var running sync.WaitGroup
+	if s.Endpoints != nil {
+		running.Go(func() { s.Endpoints.Run(ctx) })
+		<-s.Endpoints.Loaded()
+	}
+	running.Go(func() { _ = s.Serve(ctx, l) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	p.Cleanup(stop)
+	return stop
+}
+
+// has waits until a cluster has endpoints with these IDs.
+func (p *place) has(cluster, want string) {
+	p.Helper()
+	got := "?"
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		got = ""
+		if l, err := p.Endpoints(p.Context(), "", cluster); err == nil {
+			var ids []string
+			for _, c := range l.Items {
+				for _, e := range c.Endpoints {
+					ids = append(ids, e.ID)
+				}
+			}
+			got = strings.Join(ids, " ")
+		}
+		if got == want {
+			return
+		}
+	}
+	p.Fatalf("%s has %q, want %q", cluster, got, want)
+}
+
+func (p *place) put(cluster, id, address string) {
+	p.Helper()
+	if _, err := p.PutEndpoint(p.Context(), "", cluster, id, api.Endpoint{Address: address, Port: 80}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func run(t *testing.T, r *Registrar) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func of(addresses ...string) (all []api.Endpoint) {
+	for _, a := range addresses {
+		all = append(all, api.Endpoint{Address: a, Port: 80})
+	}
+	return all
+}
+
+// What an owner wants is registered and what it no longer wants goes: at once, after a start of the owner's, and after one of
+// the server's. What others have registered is theirs.
+func TestRegistrar(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	stopServer := p.serve()
+	p.put("b", "x/10.0.0.8:80", "10.0.0.8")
+	p.put("b", "xx/10.0.0.9:80", "10.0.0.9")
+	r := New(p.Daemon, Options{Log: quiet})
+	part := Part{Cluster: "b", Owner: "x"}
+	if all, err := r.Registered(t.Context(), part); err != nil || len(all) != 1 || all[0].Address != "10.0.0.8" {
+		t.Fatal(all, err)
+	}
+	r.Set(part, of("10.0.0.1"))
+	stop := run(t, r)
+	p.has("b", "x/10.0.0.1:80 xx/10.0.0.9:80")
+	r.Set(part, of("10.0.0.2", "10.0.0.1"))
+	p.has("b", "x/10.0.0.1:80 x/10.0.0.2:80 xx/10.0.0.9:80")
+	r.Set(part, of("10.0.0.2"))
+	r.Set(Part{"", "c/d", "x"}, of("10.0.0.3"))
+	p.has("b", "x/10.0.0.2:80 xx/10.0.0.9:80")
+	p.has("c/d", "x/10.0.0.3:80")
+	for owner, want := range map[string]string{"x": "b c/d", "xx": "b", "y": ""} {
+		if all, err := r.Clusters(t.Context(), "", owner); err != nil || strings.Join(all, " ") != want {
+			t.Error(owner, all, err)
+		}
+	}
+
+	stopServer()
+	r.Set(part, of("10.0.0.4"))
+	stopServer = p.serve() // it has lost all
+	p.has("b", "x/10.0.0.4:80")
+	p.has("c/d", "x/10.0.0.3:80")
+
+	stop()
+	p.has("b", "x/10.0.0.4:80") // it has no lease
+	r.Set(part, nil)
+	stop = run(t, r)
+	p.has("b", "")
+	stop()
+	stopServer()
+}
+
+// A leases is an engine whose leases last for a time at least, and that counts how often they are renewed, or forgets to.
+type leases struct {
+	endpoints.Engine
+	least   atomic.Int64
+	granted atomic.Int32
+	renewed atomic.Int32
+	forgets atomic.Bool
+}
+
+func (e *leases) Grant(ctx context.Context, ttl time.Duration) (endpoints.LeaseID, error) {
+	e.granted.Add(1)
+	return e.Engine.Grant(ctx, max(ttl, time.Duration(e.least.Load())))
+}
+
+func (e *leases) Renew(ctx context.Context, id endpoints.LeaseID) error {
+	e.renewed.Add(1)
+	if e.forgets.Load() {
+		return nil
+	}
+	return e.Engine.Renew(ctx, id)
+}
+
+// When the lease has ended though it was renewed in time, as that of an etcd that was away, all is registered again under another one.
+func TestRegistrarLosesItsLease(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	e := &leases{Engine: memory(t)}
+	p.keeping(e)
+	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
+	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.2"))
+	run(t, r)
+	p.has("b", "x/10.0.0.1:80")
+	p.has("c", "x/10.0.0.2:80")
+	e.forgets.Store(true)
+	p.has("b", "")
+	p.has("c", "")
+	e.forgets.Store(false)
+	p.has("b", "x/10.0.0.1:80")
+	p.has("c", "x/10.0.0.2:80")
+}
+
+// With a lease, what is registered is renewed again and again, and goes when nobody does that any more.
+func TestRegistrarWithLease(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	e := &leases{Engine: memory(t)}
+	e.least.Store(int64(time.Hour))
+	p.keeping(e)
+	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
+	stop := run(t, r)
+	p.has("b", "x/10.0.0.1:80")
+	for until := time.Now().Add(20 * time.Second); e.renewed.Load() < 3; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("renewed %d times", e.renewed.Load())
+		}
+	}
+	if n := e.granted.Load(); n != 1 {
+		t.Errorf("%d leases", n)
+	}
+	stop()
+	e.least.Store(0)
+	r = New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.1"))
+	stop = run(t, r)
+	p.has("c", "x/10.0.0.1:80")
+	stop()
+	p.has("c", "")
+}
+
+// What the server does not take is sent again until it does, and keeps nothing else waiting.
+func TestRegistrarIsRefused(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	p.serve()
+	p.put("b", "x/a", "10.0.0.8")
+	r := New(p.Daemon, Options{Log: quiet})
+	for _, ip := range []string{"10.0.0.7", "10.0.0.9"} {
+		p.put("b", "y/"+ip, ip)
+	}
+	r.Set(Part{Cluster: "a", Owner: "z"}, of("10.0.0.3"))
+	run(t, r)
+	p.has("a", "z/10.0.0.3:80") // what is refused is not the first line
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
+	r.Set(Part{Cluster: "c", Owner: "z"}, of("10.0.0.2"))
+	p.has("c", "z/10.0.0.2:80")
+	p.has("b", "x/a y/10.0.0.7 y/10.0.0.9") // there is no room for more
+	if _, err := p.RemoveEndpoints(t.Context(), "", "b", "x/a", false); err != nil {
+		t.Fatal(err)
+	}
+	p.has("b", "y/10.0.0.7 y/10.0.0.9 z/10.0.0.1:80")
+}
+
+// What is sent at once gets no more room than what is sent line by line, while the cluster is new, too.
+func TestRoomOfOneBatch(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	p.serve() // 3 endpoints of a cluster
+	r := New(p.Daemon, Options{Log: quiet})
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8"))
+	run(t, r)
+	p.has("b", "z/10.0.0.1:80 z/10.0.0.2:80 z/10.0.0.3:80")
+}
+
+// A told is a log that says that there is a line.
+type told chan struct{}
+
+func (c told) Write(b []byte) (int, error) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+// A server that is away is waited for.
+func TestRegistrarWaits(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	line := make(told, 1)
+	r := New(p.Daemon, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
+	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
+	run(t, r)
+	<-line // it has asked, and nobody was there
+	p.serve()
+	p.has("b", "z/10.0.0.1:80")
+}
+
+// A server that takes no endpoints says so, and nobody asks it for ever.
+func TestRegistrarAtTheWrongServer(t *testing.T) {
+	t.Parallel()
+	p := at(t)
+	p.with(&admin.Server{Log: quiet})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r := New(p.Daemon, Options{Log: quiet})
+	_, clusters := r.Clusters(ctx, "", "x")
+	for _, err := range []error{r.Run(ctx), clusters} {
+		if refused, is := errors.AsType[*api.Refused](err); !is || refused.Code != http.StatusForbidden || !Refusing(err) {
+			t.Error(err)
+		}
+	}
+	for code, want := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false} {
+		if Refusing(&api.Refused{Code: code}) != want {
+			t.Error(code)
+		}
+	}
+}
+
+type silent struct{}
+
+func (silent) Send([]api.EndpointLine) (int, error) { return 1, nil }
+
+// A server that takes what it is told and says nothing loses its stream after 30 s: another one may be in its place.
+func TestAnswerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{stream: silent{}, answers: make(chan api.EndpointLines)}
+		s.cancel = func(err error) { s.end = err; close(s.answers) }
+		began := time.Now()
+		if _, _, err := s.send(nil); !errors.Is(err, errLate) || time.Since(began) != 30*time.Second {
+			t.Error(err, time.Since(began))
+		}
+	})
+}
+
+// What goes, goes when what comes is there.
+func TestWhatGoesIsLast(t *testing.T) {
+	p := Part{Cluster: "b", Owner: "x"}
+	s := &session{has: map[Part]map[string]string{p: {"x/a": "", "x/b": ""}}}
+	all := s.steps(p, map[string]api.Endpoint{"x/b": {}, "x/c": {}})
+	if len(all) != 3 || all[0].line.Put == nil || all[1].line.Put == nil || all[2].line.Remove != "x/a" {
+		t.Errorf("%+v", all)
+	}
+}

@@ -1,0 +1,225 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+)
+
+// A session is a stream to the server, and what it has been told by that.
+type session struct {
+	*Registrar
+	stream interface { // of the admin API
+		Send(all []api.EndpointLine) (int, error)
+	}
+	cancel  context.CancelCauseFunc // ends the stream
+	answers chan api.EndpointLines  // closed when the stream has ended
+	end     error                   // why, once it is closed
+
+	has     map[Part]map[string]string // by ID, the endpoint as JSON; "": to be told again, whatever it is
+	refused map[Part]bool              // parts of which the server has not taken all
+	pause   time.Duration              // until those are sent again
+}
+
+var (
+	errLost = errors.New("the lease had ended")
+	errLate = errors.New("no answer in time")
+)
+
+// session registers for as long as a stream lasts, and returns why it ended. begun is called when all that
+// is wanted has been sent once.
+func (r *Registrar) session(ctx context.Context, begun func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(answerTime, func() { cancel(errLate) })
+	stream, err := r.server.EndpointStream(ctx, r.opts.TTL)
+	if late.Stop(); err != nil {
+		return err
+	}
+	s := &session{Registrar: r, stream: stream, cancel: cancel, answers: make(chan api.EndpointLines), has: map[Part]map[string]string{}, refused: map[Part]bool{}}
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer stream.Close()
+	defer cancel(nil)
+	reading.Go(func() {
+		defer close(s.answers)
+		for {
+			a, err := stream.Receive()
+			if s.end = err; errors.Is(err, io.EOF) {
+				s.end = errors.New("the server has ended the stream")
+			} else if ctx.Err() != nil {
+				s.end = context.Cause(ctx)
+			}
+			if s.end != nil {
+				return
+			}
+			select {
+			case s.answers <- a:
+			case <-ctx.Done():
+			}
+		}
+	})
+	r.mu.Lock()
+	for p := range r.want {
+		r.other[p] = true
+	}
+	r.mu.Unlock()
+	return s.run(ctx, begun)
+}
+
+// run sends what is wanted, whenever that is something else, and renews the lease.
+func (s *session) run(ctx context.Context, begun func()) error {
+	every := beatTime
+	if s.opts.TTL > 0 {
+		every = min(every, s.opts.TTL/3)
+	}
+	beat := time.NewTicker(every)
+	defer beat.Stop()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	for ; ; begun = func() {} {
+		if err := s.tell(ctx); err != nil {
+			return err
+		}
+		begun()
+		if len(s.refused) > 0 {
+			again.Reset(s.pause)
+		}
+		select {
+		case <-s.bell:
+		case <-again.C:
+			s.mu.Lock()
+			maps.Copy(s.other, s.refused)
+			s.mu.Unlock()
+			clear(s.refused)
+		case <-beat.C:
+			if _, _, err := s.send(nil); err != nil {
+				return err
+			}
+		case _, more := <-s.answers:
+			if !more {
+				return s.end
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// A step is a line, and what it is about.
+type step struct {
+	line api.EndpointLine
+	part Part
+	id   string
+	text string // of the endpoint; "": it goes
+}
+
+// tell tells the server what is wanted, where that is something else.
+func (s *session) tell(ctx context.Context) error {
+	s.mu.Lock()
+	want := make(map[Part]map[string]api.Endpoint, len(s.other))
+	for p := range s.other {
+		want[p] = s.want[p] // which is replaced, and never changed
+	}
+	clear(s.other)
+	s.mu.Unlock()
+	var steps []step
+	for p, all := range want {
+		if s.has[p] == nil {
+			there, err := s.Registered(ctx, p)
+			if err != nil {
+				return err
+			}
+			s.has[p] = map[string]string{}
+			for _, e := range there {
+				s.has[p][e.ID] = ""
+			}
+		}
+		steps = append(steps, s.steps(p, all)...)
+	}
+	var wrong []api.LineError
+	for part := range slices.Chunk(steps, batch) {
+		more, err := s.take(part)
+		if err != nil {
+			return err
+		}
+		wrong = append(wrong, more...)
+	}
+	if len(wrong) > 0 {
+		s.pause = min(max(2*s.pause, time.Second), time.Minute)
+		s.opts.Log.Warn("the server does not take endpoints: they are sent again", "count", len(wrong), "field", wrong[0].Field, "first", wrong[0].Message, "again_in", s.pause.String())
+	} else if len(s.refused) == 0 {
+		s.pause = 0
+	}
+	return nil
+}
+
+// steps are those of a part: what goes, goes after the rest is there.
+func (s *session) steps(p Part, want map[string]api.Endpoint) (all []step) {
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		e := want[id]
+		text, _ := json.Marshal(e)
+		if s.has[p][id] != string(text) {
+			all = append(all, step{api.EndpointLine{Cluster: p.Cluster, Group: p.Group, Put: &e}, p, id, string(text)})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.has[p])) {
+		if _, stays := want[id]; !stays {
+			all = append(all, step{api.EndpointLine{Cluster: p.Cluster, Group: p.Group, Remove: id}, p, id, ""})
+		}
+	}
+	return all
+}
+
+// take sends steps, notes what became of them, and returns why some were not taken.
+func (s *session) take(steps []step) ([]api.LineError, error) {
+	lines := make([]api.EndpointLine, len(steps))
+	for i, one := range steps {
+		lines[i] = one.line
+	}
+	first, wrong, err := s.send(lines)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range steps {
+		if has := s.has[one.part]; one.text == "" {
+			delete(has, one.id)
+		} else {
+			has[one.id] = one.text
+		}
+	}
+	for _, e := range wrong {
+		if i := e.Line - first; i >= 0 && i < len(steps) {
+			s.has[steps[i].part][steps[i].id] = ""
+			s.refused[steps[i].part] = true
+		}
+	}
+	return wrong, nil
+}
+
+// send sends lines, or an empty one, and waits until they are done. It returns the number of the first, and what was not taken.
+func (s *session) send(lines []api.EndpointLine) (first int, wrong []api.LineError, err error) {
+	late := time.AfterFunc(answerTime, func() { s.cancel(errLate) })
+	defer late.Stop()
+	last, err := s.stream.Send(lines)
+	if err != nil {
+		s.cancel(err)
+	}
+	for a := range s.answers {
+		if a.Lost {
+			return 0, nil, errLost
+		}
+		wrong = append(wrong, a.Errors...)
+		if a.Line >= last {
+			return last - max(len(lines), 1) + 1, wrong, nil
+		}
+	}
+	return 0, nil, s.end
+}

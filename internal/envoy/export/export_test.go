@@ -1,0 +1,502 @@
+package export
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
+	"github.com/chancery-xds/chancery/internal/testkit/tabletest"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+var with = tabletest.With
+
+// A world is resources; a VirtualHost or LbEndpoint has a name beside it.
+type world []any
+
+type named struct {
+	proto.Message
+	name string
+}
+
+func (w world) view(t testing.TB) xds.Tables {
+	t.Helper()
+	view := xds.Tables{}
+	for _, m := range w {
+		n, ok := m.(named)
+		if !ok {
+			n.Message = m.(proto.Message)
+		}
+		typ := xds.TypeOf("type.googleapis.com/" + string(n.ProtoReflect().Descriptor().FullName()))
+		r, err := wire.NewResource(typ, n.name, n.Message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if view[typ.URL] == nil {
+			view[typ.URL] = xds.NewTable(typ)
+		}
+		view[typ.URL] = with(view[typ.URL], []*xds.Resource{r})
+	}
+	return view
+}
+
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
+}
+
+func eds(name string) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
+	}
+}
+
+func assignment(name string, port uint32) *endpointv3.ClusterLoadAssignment {
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{endpoint(port)}}}}
+}
+
+func endpoint(port uint32) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{
+		Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port}}}}}}}
+}
+
+func routes(name string, clusters ...string) *routev3.RouteConfiguration {
+	h := host("all")
+	for _, c := range clusters {
+		h.Routes = append(h.Routes, &routev3.Route{
+			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/" + c}},
+			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: c}}},
+		})
+	}
+	return &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{h}}
+}
+
+func host(name string) *routev3.VirtualHost {
+	return &routev3.VirtualHost{Name: name, Domains: []string{name + ".example"}}
+}
+
+func listener(t testing.TB, name string, m *hcmv3.HttpConnectionManager) *listenerv3.Listener {
+	return &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
+		Filters: []*listenerv3.Filter{{Name: "hcm", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed(t, m)}}},
+	}}}
+}
+
+func rds(t testing.TB, name, route string) *listenerv3.Listener {
+	return listener(t, name, &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
+		Rds: &hcmv3.Rds{RouteConfigName: route, ConfigSource: ads()}}})
+}
+
+func secret(name, content string) *tlsv3.Secret {
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
+		Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: content}}}}}
+}
+
+func packed(t testing.TB, m proto.Message) *anypb.Any {
+	t.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A site is a directory of exports and its exporter.
+type site struct {
+	*Exporter
+	t    *testing.T
+	root string
+}
+
+func open(t *testing.T, root string, o Options) *site {
+	t.Helper()
+	if o.Bootstrap == nil {
+		o.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
+			return bootstrap.EnvoyFiles(bootstrap.Options{Node: "n"}, listeners, clusters, watched)
+		}
+	}
+	e, err := Open(root, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	e.grace = 0
+	return &site{e, t, root}
+}
+
+// export exports a world and returns what was done.
+func (s *site) export(w world) Report {
+	s.t.Helper()
+	r, err := s.Export(s.t.Context(), w.view(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// read returns what Envoy reads, by path.
+func (s *site) read() map[string]string {
+	s.t.Helper()
+	all := map[string]string{}
+	root, err := filepath.EvalSymlinks(filepath.Join(s.root, "current"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, path)
+		all[rel] = string(b)
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// tidy fails the test if anything is there that is no part of the export.
+func (s *site) tidy() {
+	s.t.Helper()
+	to, err := os.Readlink(filepath.Join(s.root, "current"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if got, want := names(s.t, s.root), []string{".generations", "bootstrap.json", "current"}; !slices.Equal(got, want) {
+		s.t.Errorf("there are %q, want %q", got, want)
+	}
+	if got, want := names(s.t, filepath.Join(s.root, ".generations")), []string{filepath.Base(to)}; !slices.Equal(got, want) {
+		s.t.Errorf("generations %q, want %q", got, want)
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestExport(t *testing.T) {
+	t.Run("FILE-4 a file for each of the types Envoy reads whole, and one for each other resource", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		r := s.export(world{eds("a"), eds("b"), assignment("a", 1), assignment("b", 2), rds(t, "l", "r"), routes("r", "a"), secret("s", "x"),
+			&corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, secret("any", "message"))}})
+		want := []string{"_bootstrap.json", "cds.yaml", "ecds/e.yaml", "eds/a.yaml", "eds/b.yaml", "lds.yaml", "rds/r.yaml", "sds/s.yaml", "srds.yaml"}
+		if got := slices.Sorted(maps.Keys(s.read())); !slices.Equal(got, want) {
+			t.Errorf("files %q, want %q", got, want)
+		}
+		if want := (Report{Resources: 8, Files: 9, Steps: 1, Written: 9, Watches: 5}); !cmp.Equal(r, want) {
+			t.Error(cmp.Diff(want, r))
+		}
+		s.tidy()
+	})
+
+	t.Run("FILE-5 what Envoy follows: the link is replaced by a rename, files that are the same stay", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		w := world{eds("a"), assignment("a", 1), eds("b"), assignment("b", 2)}
+		s.export(w)
+		before := map[string]os.FileInfo{}
+		for path := range s.read() {
+			info, err := os.Stat(filepath.Join(s.root, "current", path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before[path] = info
+		}
+		link, err := os.Lstat(filepath.Join(s.root, "current"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := s.export(w); r.Steps != 0 || r.Written != 0 {
+			t.Errorf("nothing had changed, and: %+v", r)
+		}
+		w[1] = assignment("a", 3)
+		if r := s.export(w); r.Steps != 1 || r.Written != 1 {
+			t.Errorf("one endpoint had moved, and: %+v", r)
+		}
+		if now, _ := os.Lstat(filepath.Join(s.root, "current")); os.SameFile(link, now) {
+			t.Error("the link was not replaced")
+		}
+		for path, was := range before {
+			now, err := os.Stat(filepath.Join(s.root, "current", path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same := os.SameFile(was, now); same != (path != "eds/a.yaml") {
+				t.Errorf("%s: the same file: %v", path, same)
+			}
+		}
+		if r := s.export(w[:2]); r.Removed != 1 || s.read()["eds/b.yaml"] != "" {
+			t.Errorf("an assignment was deleted, and: %+v", r)
+		}
+		s.tidy()
+	})
+
+	for _, f := range formats {
+		t.Run("FILE-4 the next exporter goes on from there: "+f.name, func(t *testing.T) {
+			root := t.TempDir()
+			w := world{eds("a"), assignment("a", 1), secret("s", "a\nb\n"), rds(t, "l", "r"), routes("r", "a")}
+			s := open(t, root, Options{Format: f, Settle: time.Nanosecond})
+			s.export(w)
+			was := s.read()
+			s.Close()
+			s = open(t, root, Options{Format: f, Settle: time.Nanosecond})
+			if r := s.export(w); r.Steps != 0 || r.Written != 0 {
+				t.Errorf("nothing had changed, and: %+v", r)
+			}
+			if d := cmp.Diff(was, s.read()); d != "" {
+				t.Error(d)
+			}
+			// The cluster that goes is known from the file.
+			if r := s.export(world{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 4 {
+				t.Errorf("another cluster: %+v", r)
+			}
+			s.tidy()
+		})
+	}
+
+	t.Run("FILE-4 a resource that is referred to and not there has an empty file", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		r := s.export(world{eds("a"), rds(t, "l", "r")})
+		want := []string{
+			`CDS "a" refers to EDS "a", which does not exist: its file is empty`,
+			`LDS "l" refers to RDS "r", which does not exist: its file is empty`,
+		}
+		if !slices.Equal(r.Warnings, want) {
+			t.Errorf("warnings %q, want %q", r.Warnings, want)
+		}
+		for _, path := range []string{"eds/a.yaml", "rds/r.yaml"} {
+			if got := s.read()[path]; !strings.HasSuffix(got, "resources: []\n") {
+				t.Errorf("%s: %q", path, got)
+			}
+		}
+	})
+
+	t.Run("FILE-4 the files may be read at another place", func(t *testing.T) {
+		for prefix, want := range map[string]string{"/etc/envoy": "/etc/envoy/current/", "/etc/envoy/": "/etc/envoy/current/", ".": "current/", "": ""} {
+			s := open(t, t.TempDir(), Options{Prefix: prefix})
+			if prefix == "" {
+				want = s.root + "/current/"
+			}
+			s.export(world{eds("a"), assignment("a", 1)})
+			if got := s.read(); !strings.Contains(got["cds.yaml"], "path: "+quote(want+"eds/a.yaml")+"\n") || !strings.Contains(got["_bootstrap.json"], `"`+want+`cds.yaml"`) ||
+				!strings.Contains(got["cds.yaml"], "watched_directory:\n          path: "+quote(path.Dir(path.Clean(want)))+"\n") {
+				t.Errorf("prefix %q:\n%s\n%s", prefix, got["cds.yaml"], got["_bootstrap.json"])
+			}
+		}
+	})
+}
+
+func TestOpen(t *testing.T) {
+	exported := func(t *testing.T, o Options) string {
+		root := t.TempDir()
+		s := open(t, root, o)
+		s.export(world{eds("a")})
+		s.Close()
+		return root
+	}
+	for name, tt := range map[string]struct {
+		make func(t *testing.T, root string)
+		want string
+	}{
+		"a file where the link is to be": {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
+		"a link of somebody else":        {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
+		"a bootstrap of somebody else":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
+		"clusters that cannot be read":   {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "the last export is damaged: remove "},
+		"a file that is none": {func(t *testing.T, root string) {
+			swapped(t, root, exported(t, Options{}), "", "")
+			path := filepath.Join(root, ".generations/1/eds/a.yaml")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			symlink(t, "../cds.yaml", path)
+		}, "a.yaml exists, and is not part of an export"},
+		"an export of another format":      {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export in another format than yaml"},
+		"a link that leads nowhere is one": {func(t *testing.T, root string) { symlink(t, ".generations/7", filepath.Join(root, "current")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			tt.make(t, root)
+			e, err := Open(root, Options{})
+			if err == nil {
+				defer e.Close()
+			}
+			if got := errorText(err); !strings.Contains(got, tt.want) || (tt.want == "") != (got == "") {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+
+	t.Run("SAFE-11 what is behind a link is not removed", func(t *testing.T) {
+		root, victim := t.TempDir(), t.TempDir()
+		write(t, filepath.Join(victim, "precious"), "x")
+		symlink(t, victim, filepath.Join(root, ".generations"))
+		if _, err := Open(root, Options{}); !strings.Contains(errorText(err), ".generations exists, and is not part of an export") {
+			t.Error(err)
+		}
+		if got := names(t, victim); len(got) != 1 {
+			t.Error("left:", got)
+		}
+	})
+	t.Run("SAFE-11 what no export has made is not removed", func(t *testing.T) {
+		for _, path := range []string{"precious", "0/precious", "next/precious", "zz/lds.yaml"} {
+			root := exported(t, Options{})
+			write(t, filepath.Join(root, ".generations", path), "x")
+			first, _, _ := strings.Cut(path, "/")
+			if _, err := Open(root, Options{}); !strings.Contains(errorText(err), filepath.Join(".generations", first)+" exists, and is not part of an export") {
+				t.Error(path, err)
+			}
+			if _, err := os.Stat(filepath.Join(root, ".generations", path)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("one exporter at a time", func(t *testing.T) {
+		root := t.TempDir()
+		s := open(t, root, Options{})
+		if _, err := Open(root, Options{}); err == nil || !strings.Contains(err.Error(), "lock "+root+": another program exports to this directory") {
+			t.Error(err)
+		}
+		s.Close()
+		open(t, root, Options{})
+	})
+
+	t.Run("FILE-5 who removes the directory does not have two write to it", func(t *testing.T) {
+		root := filepath.Join(t.TempDir(), "out")
+		first := open(t, root, Options{})
+		first.export(world{eds("a")})
+		gone := func() {
+			t.Helper()
+			if err := os.RemoveAll(root); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone()
+		second := open(t, root, Options{})
+		second.export(world{eds("b")})
+		was := second.read()
+		if _, err := first.Export(t.Context(), world{eds("c")}.view(t)); !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+		if !maps.Equal(second.read(), was) {
+			t.Error("both write")
+		}
+		second.Close()
+		first.export(world{eds("c")})
+		gone()
+		first.export(world{eds("c")})
+		first.tidy()
+	})
+
+	t.Run("what a killed program left is removed", func(t *testing.T) {
+		root := exported(t, Options{})
+		write(t, filepath.Join(root, ".generations", "2", "lds.yaml"), "half")
+		symlink(t, ".generations/2", filepath.Join(root, ".generations", "next"))
+		s := open(t, root, Options{})
+		s.export(world{eds("b")})
+		s.tidy()
+	})
+}
+
+// swapped makes root the directory of another's export, with a file changed.
+func swapped(t *testing.T, root, from, path, content string) {
+	t.Helper()
+	if err := os.CopyFS(filepath.Join(root, ".generations"), os.DirFS(filepath.Join(from, ".generations"))); err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, ".generations/1", filepath.Join(root, "current"))
+	if path != "" {
+		write(t, filepath.Join(root, "current", path), content)
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func symlink(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInside(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "config", "x.yaml"), "")
+	symlink(t, "config", filepath.Join(root, "link"))
+	for path, want := range map[string]bool{
+		"config": true, "config/out": true, "config/a/b/c": true, "link": true, "link/out": true, "config/../config/.out": true,
+		".": false, "out": false, "config-2": false, "config/../out": false,
+	} {
+		for _, of := range []string{"config", "link"} {
+			if got, err := Inside(filepath.Join(root, path), filepath.Join(root, of)); err != nil || got != want {
+				t.Errorf("%s in %s: %v %v", path, of, got, err)
+			}
+		}
+	}
+}
+
+func TestMode(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "a", "out")
+	s := open(t, root, Options{})
+	if s.Exposed() {
+		t.Error("a new directory can be read by everybody")
+	}
+	if err := os.Chmod(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = open(t, root, Options{})
+	s.export(world{secret("s", "x")})
+	if info, err := os.Stat(filepath.Join(root, "current", "sds", "s.yaml")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Exposed() {
+		t.Error("everybody may read it now")
+	}
+}

@@ -1,0 +1,170 @@
+package importer
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/envoy/refs"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What a part of a config_dump has, by its type: paths to resources, and before a "|"
+// those that count where the one behind it does not stand. Static ones stand in the
+// bootstrap, too.
+var dumps = map[string][]string{
+	"ClustersConfigDump":     {"dynamic_active_clusters.cluster", "dynamic_warming_clusters.cluster"},
+	"ListenersConfigDump":    {"dynamic_listeners.active_state.listener|dynamic_listeners.warming_state.listener"},
+	"RoutesConfigDump":       {"dynamic_route_configs.route_config"},
+	"ScopedRoutesConfigDump": {"dynamic_scoped_route_configs.scoped_route_configs"},
+	"EndpointsConfigDump":    {"dynamic_endpoint_configs.endpoint_config"},
+	"SecretsConfigDump":      {"dynamic_active_secrets.secret", "dynamic_warming_secrets.secret"},
+	"EcdsConfigDump":         {"ecds_filters.ecds_filter"},
+}
+
+// dump takes what an Envoy says of itself.
+func (im *importer) dump(s *source, n *yaml.Node) bool {
+	configs := protoyaml.Get(n, "configs")
+	if configs == nil || configs.Kind != yaml.SequenceNode {
+		s.Report(n, "", "", "the config_dump has no list \"configs\"")
+		return true
+	}
+	im.ofAdmin = true
+	before := len(im.entries)
+	had := map[string]bool{}
+	for _, c := range configs.Content {
+		url := protoyaml.Get(c, "@type")
+		if url == nil {
+			continue
+		}
+		kind := strings.TrimPrefix(url.Value, apis+"envoy.admin.v3.")
+		if kind == "BootstrapConfigDump" {
+			if b := protoyaml.Get(c, "bootstrap"); b != nil {
+				forget(b)
+				im.bootstrap(s, b)
+			}
+			continue
+		}
+		for _, path := range dumps[kind] {
+			listed, _, _ := strings.Cut(path, ".")
+			for _, one := range items(protoyaml.Get(c, listed)) {
+				for choice := range strings.SplitSeq(path, "|") {
+					_, below, _ := strings.Cut(choice, ".")
+					if found := items(follow(one, below)); len(found) > 0 {
+						for _, r := range found {
+							if kind == "EndpointsConfigDump" {
+								im.forgetHealth(r)
+								im.dumped = true
+							}
+							im.once(s, r, had)
+						}
+						break
+					}
+				}
+			}
+		}
+	}
+	switch {
+	case im.boot != nil:
+	case len(im.entries) > before: // as a server tells it, which knows no bootstrap
+		im.note("the config_dump has no bootstrap, and none is written: if it is an Envoy's own, request all of /config_dump, without resource= or mask=")
+	default:
+		s.Report(n, "", "request all of /config_dump, without resource= or mask=", "the config_dump has no bootstrap")
+	}
+	return true
+}
+
+// once takes a resource unless it was there: one that is warming may be active, too.
+func (im *importer) once(s *source, r *yaml.Node, had map[string]bool) {
+	before := len(im.entries)
+	im.single(s, r)
+	if len(im.entries) == before {
+		return
+	}
+	e := im.entries[before]
+	if had[key(e.typ, e.name)] {
+		im.entries = im.entries[:before]
+	}
+	had[key(e.typ, e.name)] = true
+}
+
+// follow goes down keys of mappings.
+func follow(n *yaml.Node, path string) *yaml.Node {
+	for key := range strings.SplitSeq(path, ".") {
+		if n = protoyaml.Get(n, key); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// items returns what is in a list, or the one node that is none.
+func items(n *yaml.Node) []*yaml.Node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind == yaml.SequenceNode:
+		return n.Content
+	}
+	return []*yaml.Node{n}
+}
+
+// leaveInline leaves out endpoints that no cluster asks for. Envoy tells those of all clusters
+// that came from a server, such as what it has found by DNS.
+func (im *importer) leaveInline() {
+	if !im.dumped {
+		return
+	}
+	asked := map[string]bool{}
+	for _, e := range im.entries {
+		if e.typ.Is(xds.Endpoint) {
+			continue
+		}
+		if m := e.message(); m != nil {
+			for _, r := range refs.Of(im.Types, m) {
+				if r.Type.Is(xds.Endpoint) {
+					asked[r.Name] = true
+				}
+			}
+		}
+	}
+	if !asked[xds.Wildcard] {
+		im.entries = slices.DeleteFunc(im.entries, func(e *entry) bool { return e.typ.Is(xds.Endpoint) && !asked[e.name] })
+	}
+}
+
+// forgetHealth removes from endpoints what Envoy has found out about them, and a weight
+// that it would refuse.
+func (im *importer) forgetHealth(n *yaml.Node) {
+	seen := false
+	for _, locality := range items(protoyaml.Get(n, "endpoints")) {
+		if w := protoyaml.Get(locality, "load_balancing_weight"); w != nil && w.Value == "0" {
+			*locality = *without(locality, "load_balancing_weight")
+		}
+		for _, endpoint := range items(protoyaml.Get(locality, "lb_endpoints")) {
+			seen = seen || protoyaml.Get(endpoint, "health_status") != nil
+			*endpoint = *without(endpoint, "health_status")
+		}
+	}
+	if seen && !im.forgot {
+		im.forgot = true
+		im.note("the health of endpoints is left out: it is what Envoy observed")
+	}
+}
+
+// forget removes what Envoy itself adds to its node.
+func forget(bootstrap *yaml.Node) {
+	for i := 0; i+1 < len(bootstrap.Content); i += 2 {
+		if bootstrap.Content[i].Value != "node" {
+			continue
+		}
+		n := without(bootstrap.Content[i+1], "user_agent_name", "user_agent_version", "user_agent_build_version", "extensions", "client_features", "dynamic_parameters")
+		bootstrap.Content[i+1] = n
+		if len(n.Content) == 0 {
+			bootstrap.Content = append(bootstrap.Content[:i], bootstrap.Content[i+2:]...)
+		}
+		return
+	}
+}

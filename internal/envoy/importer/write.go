@@ -1,0 +1,247 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/disk"
+)
+
+// A Write says where and how an import is written.
+type Write struct {
+	Dir   string
+	Force bool        // files that are there are replaced; else Dir has to be new or empty
+	Mode  fs.FileMode // of files without secrets; 0 is 0644
+
+	// Check, if set, is called with a directory that has what Dir is going to have, before
+	// any of it is where it belongs: an error keeps it from getting there.
+	Check func(dir string) error
+}
+
+// ErrThere is the error of a directory that has something in it.
+var ErrThere = errors.New("the directory is not empty")
+
+// Files returns all outputs.
+func (i *Import) Files() []Output {
+	all := make([]Output, 0, len(i.Resources)+1)
+	for _, r := range i.Resources {
+		all = append(all, r.Output)
+	}
+	if i.Bootstrap != nil {
+		all = append(all, *i.Bootstrap)
+	}
+	return all
+}
+
+// To writes an import. It is written beside its place first, and gets there by renames,
+// which are undone if one of them is not possible: after an error there is nothing new.
+func (i *Import) To(w Write) (err error) {
+	if w.Mode == 0 {
+		w.Mode = 0o644
+	}
+	entries, err := os.ReadDir(w.Dir)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isNew {
+		return err
+	}
+	if len(entries) > 0 && !w.Force {
+		return fmt.Errorf("%s: %w", w.Dir, ErrThere)
+	}
+	parent, pattern := w.Dir, ".import-*"
+	if isNew {
+		parent = filepath.Dir(filepath.Clean(w.Dir))
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+		pattern = "." + filepath.Base(filepath.Clean(w.Dir)) + ".import-*"
+	}
+	stage, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(stage)
+	fresh := filepath.Join(stage, "new")
+	if err := i.write(fresh, w.Mode); err != nil {
+		return err
+	}
+	if w.Check != nil {
+		all := fresh
+		if len(entries) > 0 {
+			all = filepath.Join(stage, "all")
+			if err := i.together(all, fresh, w.Dir); err != nil {
+				return err
+			}
+		}
+		if err := w.Check(all); err != nil {
+			return err
+		}
+	}
+	if isNew {
+		return os.Rename(fresh, w.Dir)
+	}
+	return i.move(fresh, filepath.Join(stage, "old"), w.Dir)
+}
+
+// write writes all files into a new directory.
+func (i *Import) write(dir string, mode fs.FileMode) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for _, o := range i.Files() {
+		path := filepath.Join(dir, filepath.FromSlash(o.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		m := mode
+		if o.Secret {
+			m = 0o600
+		}
+		if err := disk.Write(path, m, func(w io.Writer) error { _, err := w.Write(o.Data); return err }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together makes a directory of links to what is there and stays, and to what is new.
+// Symbolic links are left out: where they lead from elsewhere is not known.
+func (i *Import) together(all, fresh, dir string) error {
+	replaced := map[string]bool{}
+	for _, o := range i.Files() {
+		replaced[filepath.FromSlash(o.Path)] = true
+	}
+	link := func(root string, wanted func(rel string) bool) error {
+		return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			rel, relErr := filepath.Rel(root, path)
+			switch {
+			case err != nil || relErr != nil:
+				return errors.Join(err, relErr)
+			case d.IsDir() && rel != "." && d.Name()[0] == '.':
+				return filepath.SkipDir
+			case d.IsDir():
+				return os.MkdirAll(filepath.Join(all, rel), 0o755)
+			case !d.Type().IsRegular() || !wanted(rel):
+				return nil
+			}
+			return os.Link(path, filepath.Join(all, rel)) //nolint:gosec // a link to what others put there is read and thrown away
+		})
+	}
+	if err := link(dir, func(rel string) bool { return !replaced[rel] }); err != nil {
+		return err
+	}
+	return link(fresh, func(string) bool { return true })
+}
+
+// move brings the files to their places, and what was there to another.
+func (i *Import) move(fresh, old, dir string) (err error) {
+	var undo []func()
+	defer func() {
+		for n := len(undo) - 1; err != nil && n >= 0; n-- {
+			undo[n]()
+		}
+	}()
+	for _, o := range i.Files() {
+		path := filepath.FromSlash(o.Path)
+		to, was := filepath.Join(dir, path), filepath.Join(old, path)
+		folder := filepath.Dir(to)
+		if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				return err
+			}
+			undo = append(undo, func() { os.Remove(folder) })
+		}
+		if info, err := os.Lstat(to); err == nil {
+			if info.IsDir() {
+				return fmt.Errorf("%s is a directory", to)
+			}
+			if err := os.MkdirAll(filepath.Dir(was), 0o700); err != nil {
+				return err
+			}
+			if err := os.Rename(to, was); err != nil {
+				return err
+			}
+			undo = append(undo, func() { os.Rename(was, to) }) //nolint:errcheck // nobody could do more
+		}
+		if err := os.Rename(filepath.Join(fresh, path), to); err != nil {
+			return err
+		}
+		undo = append(undo, func() { os.Remove(to) })
+	}
+	return nil
+}
+
+// ReadDir returns the files of a directory and those below that may be Envoy's, in order.
+// Links to files are followed, such as those of a mounted ConfigMap.
+func ReadDir(dir string, most int64) ([]File, error) {
+	var all []File
+	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); filepath.Clean(path) != filepath.Clean(dir) && name[0] == '.' {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		switch strings.ToLower(filepath.Ext(path)) {
+		case ".yaml", ".yml", ".json", ".pb", ".pb_text":
+		default:
+			return nil
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		f, err := ReadFile(path, most)
+		f.Loose = true
+		all = append(all, f)
+		return err
+	})
+	return all, err
+}
+
+// ReadFile reads a file of at most so many bytes.
+func ReadFile(path string, most int64) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return File{}, err
+	}
+	file, err := Read(path, f, most)
+	file.Mode = info.Mode()
+	return file, err
+}
+
+// ModeOf returns the mode of what comes of files: who may not read one of them may not
+// read that.
+func ModeOf(files []File) fs.FileMode {
+	mode := fs.FileMode(0o644)
+	for _, f := range files {
+		if f.Mode != 0 {
+			mode &= 0o600 | f.Mode&0o044
+		}
+	}
+	return mode
+}
+
+// Read reads what is at most so many bytes.
+func Read(name string, r io.Reader, most int64) (File, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes (--max-file)", name, most)
+	}
+	return File{Name: name, Data: data}, err
+}

@@ -1,0 +1,180 @@
+package protoyaml
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+const typePrefix = "type.googleapis.com/"
+
+// meantBy returns a hint at the type that a wrong type URL means, or "". It looks at all
+// names that there are, which takes some milliseconds.
+func (d *Decoder) meantBy(url string) (hint string) {
+	word := url[strings.LastIndexByte(url, '/')+1:]
+	if word == "" {
+		return ""
+	}
+	known := func(name string) bool {
+		_, err := d.Types.FindMessageByURL(typePrefix + name)
+		return err == nil
+	}
+	if known(word) {
+		return fmt.Sprintf("did you mean %q?", typePrefix+word)
+	}
+	if url := d.Words[strings.ToUpper(word)]; url != "" {
+		return fmt.Sprintf("did you mean %q?", url)
+	}
+	if near := nearestType(word, d.Types.Names()); near != "" && known(near) {
+		return fmt.Sprintf("did you mean %q?", typePrefix+near)
+	}
+	return ""
+}
+
+// MeantType returns a hint at the type that a wrong type URL of the file means, or "". It
+// says nothing of what may be a secret.
+func (d *Decoder) MeantType(url string) (hint string) {
+	if d.secrets > 0 || !d.tells(d.errors+1) {
+		return ""
+	}
+	hint, ok := d.meant[url]
+	if !ok {
+		if d.meant == nil {
+			d.meant = map[string]string{}
+		}
+		hint = d.meantBy(url)
+		d.meant[url] = hint
+	}
+	return hint
+}
+
+// UnknownType reports a type URL that is of no type.
+func (d *Decoder) UnknownType(n *yaml.Node, url, path string) {
+	name := "…"
+	if d.secrets == 0 {
+		name = typeName(url[strings.LastIndexByte(url, '/')+1:])
+	}
+	d.ReportAs(findings.NoType, n, path, d.MeantType(url), "no message type is known as %q", name)
+}
+
+// MeantKey returns a hint at a key of a mapping without "@type" that is meant to be it,
+// or else an example.
+func MeantKey(mapping *yaml.Node) (hint string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		switch key := mapping.Content[i].Value; {
+		case key == "type_url", key == "typeUrl", key == "@type_url", slip("@type", key),
+			strings.HasPrefix(mapping.Content[i+1].Value, typePrefix):
+			return fmt.Sprintf(`did you mean "@type" and not %q?`, shorten(key))
+		}
+	}
+	return `for example "@type": ` + typePrefix + "envoy.config.cluster.v3.Cluster"
+}
+
+// typeName returns the name of a type for people, whole unless it is longer than any is.
+func typeName(name string) string {
+	const most = 200
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most/2], "") + "..." + strings.ToValidUTF8(name[len(name)-most/2:], "")
+}
+
+// nearestType returns the name that differs from a word by a slip or two. If there is
+// none, it returns one whose last part is that of the word, whatever the package: of the
+// v3 packages, if it can be, and then the nearest.
+func nearestType(word string, names iter.Seq[protoreflect.FullName]) string {
+	const slips = 3
+	last := word[strings.LastIndexByte(word, '.')+1:]
+	best, at := "", slips+1
+	same, from := "", 0
+	for n := range names {
+		name := string(n)
+		if d := distance(strings.ToLower(word), strings.ToLower(name), at); d < at || d == at && d <= slips && name < best {
+			best, at = name, d
+		}
+		if !slip(last, string(n.Name())) {
+			continue
+		}
+		d := distance(word, name, len(word)+len(name)) + 10*distance(last, string(n.Name()), len(last))
+		if !strings.Contains(name, ".v3") {
+			d += 1000
+		}
+		if same == "" || d < from || d == from && name < same {
+			same, from = name, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	return same
+}
+
+// slip reports whether two words are the same but for a slip.
+func slip(a, b string) bool {
+	most := min(2, len(a)/4)
+	return distance(strings.ToLower(a), strings.ToLower(b), most) <= most
+}
+
+// successors are fields of Envoy's API before v3 which files in use still have, and what has
+// taken their place.
+var successors = map[protoreflect.Name]protoreflect.Name{
+	"config": "typed_config", "hosts": "load_assignment", "tls_context": "transport_socket",
+	"host_rewrite": "host_rewrite_literal", "regex": "safe_regex", "regex_match": "safe_regex_match",
+}
+
+// formerly returns a hint if a message had a field once, which its names tell that are
+// reserved; else "".
+func formerly(name protoreflect.Name, md protoreflect.MessageDescriptor) string {
+	if !md.ReservedNames().Has(name) {
+		return ""
+	}
+	if next := successors[name]; md.Fields().ByName(next) != nil {
+		return fmt.Sprintf("Envoy's API no longer has it: write %q", next)
+	}
+	return "Envoy's API no longer has it"
+}
+
+// Nearest returns the candidate that is closest to a word, or "" if none is
+// close enough to be meant.
+func Nearest(word string, candidates func(func(string) bool)) string {
+	best, at := "", 1+len(word)/3
+	for c := range candidates {
+		if d := distance(strings.ToLower(word), strings.ToLower(c), at); d < at || d == at && best == "" {
+			best, at = c, d
+		}
+	}
+	return best
+}
+
+// distance is the number of edits between two words, or more than limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) > limit || len(b)-len(a) > limit {
+		return limit + 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag, least := row[0], i
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diag
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diag = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+			least = min(least, row[j])
+		}
+		if least > limit {
+			return limit + 1
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,99 @@
+package protoyaml
+
+import (
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// A pair is a key of a mapping and its value.
+type pair struct{ key, value *yaml.Node }
+
+// pairs returns the keys and values of a mapping. Duplicate keys are errors;
+// merge keys are followed.
+func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
+	d.visited += len(n.Content) / 2 // merge keys come by again and again
+	all := keyed{pairs: make([]pair, 0, len(n.Content)/2)}
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
+		if k.Kind != yaml.ScalarNode {
+			hint := ""
+			if k.Kind == yaml.MappingNode && k.Style&yaml.FlowStyle != 0 {
+				hint = TemplateHint
+			}
+			d.Report(k, path, hint, "a key must be a word")
+			continue
+		}
+		if k.Tag == "!!merge" {
+			if !d.merges[k] {
+				if d.merges == nil {
+					d.merges = map[*yaml.Node]bool{}
+				}
+				d.merges[k] = true
+				d.portable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
+			}
+			merges = append(merges, v)
+			continue
+		}
+		if first := all.add(pair{k, v}); first != nil {
+			d.ReportAs(findings.Twice, k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
+		}
+	}
+	for _, m := range merges {
+		for _, p := range d.merged(m, path, depth+1) {
+			all.add(p)
+		}
+	}
+	return all.pairs
+}
+
+// keyed are the pairs of a mapping, each key once. Most have few, which are compared.
+type keyed struct {
+	pairs []pair
+	many  map[string]*yaml.Node // nil: few
+}
+
+// add adds a pair, unless there is one with its key, which it returns.
+func (s *keyed) add(p pair) (first *yaml.Node) {
+	if s.many == nil {
+		for _, other := range s.pairs {
+			if other.key.Value == p.key.Value {
+				return other.key
+			}
+		}
+		if len(s.pairs) == 32 {
+			s.many = make(map[string]*yaml.Node, 64)
+			for _, p := range s.pairs {
+				s.many[p.key.Value] = p.key
+			}
+		}
+	} else if first := s.many[p.key.Value]; first != nil {
+		return first
+	}
+	if s.many != nil {
+		s.many[p.key.Value] = p.key
+	}
+	s.pairs = append(s.pairs, p)
+	return nil
+}
+
+// merged returns what a merge key brings in: a mapping or a list of them, of
+// which the earlier wins.
+func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
+	n = d.resolve(n, path)
+	if !d.enter(n, path, depth) {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return d.pairs(n, path, depth)
+	case yaml.SequenceNode:
+		for _, c := range n.Content {
+			out = append(out, d.merged(c, path, depth+1)...)
+		}
+		return out
+	}
+	d.misshapen(n, path, "a merge key needs a mapping")
+	return nil
+}

@@ -1,0 +1,254 @@
+package protoyaml
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+)
+
+// ParseYAML returns the documents of a YAML file. Its error is a Problem, which quotes
+// nothing of the file: nobody knows what is a secret in what cannot be read.
+func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
+	var docs []*yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	for {
+		var n yaml.Node
+		err := dec.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, syntax(file, src, err)
+		}
+		if bad := tagged(&n); bad != nil {
+			return nil, findings.Problem{File: file, Pos: findings.Pos{Line: bad.Line, Column: bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
+		}
+		if len(n.Content) > 0 && !isNull(n.Content[0]) {
+			docs = append(docs, n.Content[0])
+		}
+	}
+}
+
+// tagged returns a node with a tag that YAML itself does not know, or nil.
+func tagged(n *yaml.Node) *yaml.Node {
+	switch n.ShortTag() {
+	case "", "!!null", "!!bool", "!!int", "!!float", "!!str", "!!timestamp", "!!binary", "!!map", "!!seq", "!!merge":
+	default:
+		return n
+	}
+	for _, c := range n.Content {
+		if bad := tagged(c); bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// What begins with "!" is a tag, also where it was meant to be a password.
+const tagHint = `text that begins with "!" needs quotes`
+
+// Who names no anchor may have meant a password that begins with "*".
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
+
+// reserved finds where a key or a value begins with a character of which "The reserved
+// indicators can't start a plain scalar" (YAML 1.2.2, 5.3) or that directives have.
+var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
+
+// syntax makes a Problem of a YAML reader's error.
+func syntax(file string, src []byte, err error) findings.Problem {
+	e, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
+		return findings.Problem{File: file, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
+	}
+	p := findings.Problem{File: file, Pos: findings.Pos{Line: e.Mark.Line, Column: e.Mark.Column}, Message: e.Message}
+	from := findings.Pos{Line: e.ContextMark.Line, Column: e.ContextMark.Column}
+	line := sourceLine(src, p.Pos.Line)
+	at := reserved.FindStringSubmatchIndex(line)
+	switch {
+	case strings.HasSuffix(e.Message, "cannot start any token") && at != nil:
+		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "what begins with '"+line[at[2]:at[3]]+"' needs quotes"
+	case unknownAnchor.MatchString(e.Message):
+		p.Message, p.Hint = "this alias has no anchor", `text that begins with "*" needs quotes`
+	case strings.ContainsRune(line, '\t'):
+		p.Hint = "YAML does not allow tabs for indentation: use spaces"
+	case e.Message == "did not find expected alphabetic or numeric character" && strings.Contains(line, "*"):
+		p.Hint = starHint
+	case e.ContextMsg == "while scanning a simple key": // the reader has read on
+		p.Pos = from
+	case strings.HasPrefix(e.Message, "mapping values are not allowed"):
+		p.Hint = `text that contains ": " needs quotes; all keys of a mapping must begin in the same column`
+	default:
+		p.Hint = within(e.ContextMsg, from)
+	}
+	if end := endOf(src); p.Pos.Line > end.Line {
+		if p.Pos = end; p.Hint == "" {
+			p.Hint = "the file ends here"
+		}
+	}
+	if p.Pos.Line == 0 { // the reader says no place of characters that no text has
+		i := bytes.IndexFunc(src, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) })
+		p.Pos = placeOf(src, max(i, 0))
+	}
+	if hint, pos := cause(src, p.Pos); hint != "" {
+		p.Hint, p.Pos = hint, pos
+	}
+	return p
+}
+
+// endOf returns the place behind the last text of a file.
+func endOf(src []byte) findings.Pos {
+	return placeOf(src, len(bytes.TrimRight(src, " \t\r\n")))
+}
+
+// placeOf returns the place of a byte.
+func placeOf(src []byte, i int) findings.Pos {
+	src = src[:i]
+	return findings.Pos{Line: 1 + bytes.Count(src, []byte("\n")), Column: 1 + utf8.RuneCount(src[bytes.LastIndexByte(src, '\n')+1:])}
+}
+
+// within tells what the reader was in, and where that begins: often that is where the
+// mistake is, such as a bracket that nobody closes.
+func within(what string, from findings.Pos) string {
+	switch what {
+	case "while parsing a flow sequence":
+		what = "in the list whose [ is at %d:%d"
+	case "while parsing a flow mapping":
+		what = "in the mapping whose { is at %d:%d"
+	case "while parsing a block mapping":
+		return fmt.Sprintf("in the mapping that begins at %d:%d: each of its keys must begin in column %d", from.Line, from.Column, from.Column)
+	case "while parsing a block collection":
+		return fmt.Sprintf("in the list that begins at %d:%d: each of its - must be in column %d", from.Line, from.Column, from.Column)
+	case "while scanning a quoted scalar":
+		what = "in the text whose quotes begin at %d:%d"
+	default:
+		return ""
+	}
+	return fmt.Sprintf(what, from.Line, from.Column)
+}
+
+// ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is
+// a Problem, which quotes a character of the file at most.
+func ParseJSON(file string, src []byte) (*yaml.Node, error) {
+	src = WithoutMark(src)
+	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(src)), src: src, line: 1}
+	p.dec.UseNumber()
+	n, err := p.value(0)
+	if err == nil {
+		behind := p.next()
+		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
+			return nil, findings.Problem{File: file, Pos: behind, Message: "more after the end of the value"}
+		}
+		return n, nil
+	}
+	at := p.dec.InputOffset()
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+		// Of the offending character, or of white space before it; inside a word
+		// it may count from anywhere.
+		space := " \t\r\n"
+		if s.Offset-1 >= at {
+			at = s.Offset - 1
+		} else {
+			space += ":,"
+		}
+		for at+1 < int64(len(src)) && strings.IndexByte(space, src[at]) >= 0 {
+			at++
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file ends in the middle of a value")
+		at = int64(len(src))
+	}
+	pos := p.pos(at)
+	hint := jsonHint(src, at)
+	if why, where := cause(src, pos); why == conflictHint {
+		hint, pos = why, where
+	}
+	return nil, findings.Problem{File: file, Pos: pos, Message: err.Error(), Hint: hint}
+}
+
+type jsonParser struct {
+	dec *json.Decoder
+	src []byte
+
+	// where the last position was computed, so that all take one pass
+	offset    int64
+	line, col int // from 1 and from 0
+}
+
+func (p *jsonParser) pos(at int64) findings.Pos {
+	at = min(at, int64(len(p.src)))
+	if at < p.offset {
+		p.offset, p.line, p.col = 0, 1, 0
+	}
+	for ; p.offset < at; p.offset++ {
+		switch c := p.src[p.offset]; {
+		case c == '\n':
+			p.line, p.col = p.line+1, 0
+		case utf8.RuneStart(c):
+			p.col++
+		}
+	}
+	return findings.Pos{Line: p.line, Column: p.col + 1}
+}
+
+// next returns the position of the token that is read next.
+func (p *jsonParser) next() findings.Pos {
+	at := p.dec.InputOffset()
+	for at < int64(len(p.src)) && bytes.IndexByte([]byte(" \t\r\n:,"), p.src[at]) >= 0 {
+		at++
+	}
+	return p.pos(at)
+}
+
+func (p *jsonParser) value(depth int) (*yaml.Node, error) {
+	if depth > maxNesting {
+		return nil, fmt.Errorf("nested more than %d deep", maxNesting)
+	}
+	pos := p.next()
+	n := &yaml.Node{Line: pos.Line, Column: pos.Column}
+	tok, err := p.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		if v == '[' {
+			n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		}
+		for p.dec.More() {
+			c, err := p.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, c)
+		}
+		_, err = p.dec.Token()
+		return n, err
+	case string:
+		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!str", yaml.DoubleQuotedStyle, v
+	case json.Number:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!int", v.String()
+		if _, err := v.Int64(); err != nil {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!bool", strconv.FormatBool(v)
+	case nil:
+		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!null", "null"
+	}
+	return n, nil
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

@@ -1,0 +1,31 @@
+package protoyaml
+
+import "go.yaml.in/yaml/v4"
+
+// Plain returns a copy of a node in which everything stands where it is used: without
+// aliases, anchors and merge keys. What is wrong with these is reported.
+func (d *Decoder) Plain(n *yaml.Node) *yaml.Node { return d.plain(n, "", 0) }
+
+func (d *Decoder) plain(n *yaml.Node, path string, depth int) *yaml.Node {
+	from := d.resolve(n, path)
+	own := *from
+	own.Anchor, own.Alias, own.Content = "", nil, nil
+	if n != from { // a comment is of the place, not of what is repeated there
+		own.HeadComment, own.LineComment, own.FootComment = n.HeadComment, n.LineComment, n.FootComment
+	}
+	if !d.enter(from, path, depth) {
+		return &own
+	}
+	if from.Kind == yaml.MappingNode {
+		for _, p := range d.pairs(from, path, depth) {
+			key := *p.key
+			key.Anchor = ""
+			own.Content = append(own.Content, &key, d.plain(p.value, path, depth+1))
+		}
+		return &own
+	}
+	for _, c := range from.Content {
+		own.Content = append(own.Content, d.plain(c, path, depth+1))
+	}
+	return &own
+}

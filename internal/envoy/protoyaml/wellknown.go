@@ -1,0 +1,270 @@
+package protoyaml
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+)
+
+// wellKnown decodes the messages that protobuf's JSON mapping spells in their
+// own way, and reports whether m is one.
+func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, depth int) bool {
+	name, ok := strings.CutPrefix(string(m.Descriptor().FullName()), "google.protobuf.")
+	if !ok {
+		return false
+	}
+	fields := m.Descriptor().Fields()
+	switch name {
+	case "Any":
+		if inner := d.any(n, path, depth); inner != nil {
+			d.pack(n, inner, m, path)
+		}
+	case "Duration":
+		if n.Kind == yaml.MappingNode {
+			d.inFull(n, m, path, depth)
+			return true
+		}
+		d.duration(n, m, path)
+	case "Timestamp":
+		t, err := time.Parse(time.RFC3339Nano, n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			d.Report(n, path, "", "a time like 2006-01-02T15:04:05Z is needed, not %s", d.kind(n))
+			return true
+		}
+		m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(t.Unix()))
+		m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(t.Nanosecond())))
+	case "FieldMask":
+		if n.Kind != yaml.ScalarNode {
+			d.Report(n, path, "", "a comma-separated list of paths is needed, not %s", d.kind(n))
+			return true
+		}
+		l := m.Mutable(fields.ByName("paths")).List()
+		for p := range strings.SplitSeq(n.Value, ",") {
+			if p != "" {
+				l.Append(protoreflect.ValueOfString(snake(p)))
+			}
+		}
+	case "Struct":
+		d.mapField(n, m, fields.ByName("fields"), path, depth)
+	case "ListValue":
+		if n.Kind != yaml.SequenceNode {
+			d.unlisted(n, fields.ByName("values"), path, "a list is needed")
+			return true
+		}
+		d.field(n, m, fields.ByName("values"), path, depth)
+	case "Value":
+		d.value(n, m, path, depth)
+	case "BoolValue", "BytesValue", "DoubleValue", "FloatValue", "Int32Value", "Int64Value", "StringValue", "UInt32Value", "UInt64Value":
+		if n.Kind == yaml.MappingNode {
+			d.inFull(n, m, path, depth)
+			return true
+		}
+		fd := fields.ByName("value")
+		if v, ok := d.scalar(n, fd, path); ok {
+			m.Set(fd, v)
+		}
+	default: // Empty and the descriptors are messages like others
+		return false
+	}
+	return true
+}
+
+// inFull decodes what protobuf's JSON mapping has a short form for, and Envoy's reader
+// takes as a message, too: {seconds: 2}, {value: 5}.
+func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+	before := d.errors
+	d.fields(d.pairs(n, path, depth), m, path, depth)
+	if d.errors > before {
+		return
+	}
+	short := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column}
+	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
+		short.Value = inSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
+	} else if short = Get(n, "value"); short == nil {
+		short = n // {}: the value that is left out elsewhere
+	}
+	hint := "write the value alone: readers other than Envoy's need that"
+	if m.Descriptor().Name() == "Duration" {
+		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's need that"
+	}
+	d.portable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
+}
+
+// inSeconds returns a duration as protobuf's JSON mapping has it.
+func inSeconds(seconds, nanos int64) string {
+	sign := ""
+	if seconds < 0 || nanos < 0 { // both are, if one is
+		sign, seconds, nanos = "-", -seconds, -nanos
+	}
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%s%d.%09d", sign, seconds, nanos), "0"), ".") + "s"
+}
+
+// takesNull reports whether null is a value of the field, not its absence.
+func takesNull(fd protoreflect.FieldDescriptor) bool {
+	if m := fd.Message(); m != nil {
+		return m.FullName() == "google.protobuf.Value"
+	}
+	return fd.Enum() != nil && fd.Enum().FullName() == "google.protobuf.NullValue"
+}
+
+// duration decodes "1.5s". Go's spelling ("5m") is taken, too, with a warning.
+func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
+	var v time.Duration
+	err := errNoDuration
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		v, err = time.ParseDuration(n.Value)
+	}
+	digits, seconds := strings.CutSuffix(n.Value, "s")
+	if strings.Trim(strings.TrimPrefix(digits, "-"), "0123456789.") != "" {
+		seconds = false
+	}
+	if err != nil && !seconds {
+		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", d.kind(n))
+		return
+	}
+	if err != nil { // too long for time.Duration, or no number
+		d.Report(n, path, "", "the duration %s is out of range", d.quoted(n.Value))
+		return
+	}
+	if !seconds {
+		d.portable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
+			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
+		}, d.quoted(n.Value))
+	}
+	fields := m.Descriptor().Fields()
+	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(v/time.Second)))
+	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(v%time.Second)))
+}
+
+var errNoDuration = errors.New("not a duration")
+
+// value decodes a google.protobuf.Value: whatever stands there.
+func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+	fields := m.Descriptor().Fields()
+	if n.Kind == yaml.ScalarNode {
+		d.older(n, path)
+	}
+	switch {
+	case n.Kind == yaml.MappingNode:
+		d.message(n, m.Mutable(fields.ByName("struct_value")).Message(), path, depth+1)
+	case n.Kind == yaml.SequenceNode:
+		d.message(n, m.Mutable(fields.ByName("list_value")).Message(), path, depth+1)
+	case n.Tag == "!!null":
+		m.Set(fields.ByName("null_value"), protoreflect.ValueOfEnum(0))
+	case n.Tag == "!!bool":
+		fd := fields.ByName("bool_value")
+		if v, ok := d.scalar(n, fd, path); ok {
+			m.Set(fd, v)
+		}
+	case n.Tag == "!!int" || n.Tag == "!!float":
+		f, ok := float(n)
+		if !ok || math.IsInf(f, 0) || math.IsNaN(f) {
+			d.Report(n, path, "", "%s is not a JSON number", d.kind(n))
+			return
+		}
+		m.Set(fields.ByName("number_value"), protoreflect.ValueOfFloat64(f))
+	default:
+		m.Set(fields.ByName("string_value"), protoreflect.ValueOfString(n.Value))
+	}
+}
+
+// any decodes the message inside a google.protobuf.Any, or returns nil.
+func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message {
+	if n.Kind != yaml.MappingNode {
+		d.misshapen(n, path, `a mapping with "@type" is needed`)
+		return nil
+	}
+	pairs := d.pairs(n, path, depth)
+	var rest []pair
+	var typ *yaml.Node
+	for _, p := range pairs {
+		if p.key.Value == "@type" {
+			typ = d.resolve(p.value, path)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	if typ == nil {
+		if len(rest) > 0 {
+			d.ReportAs(findings.NoMessage, n, path, MeantKey(n), `"@type" is missing`)
+		}
+		return nil
+	}
+	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
+		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
+		return nil
+	}
+	mt, err := d.Types.FindMessageByURL(typ.Value)
+	if err != nil {
+		d.UnknownType(typ, typ.Value, path)
+		return nil
+	}
+	if d.anys > secrets.Deepest {
+		d.Report(n, shorten(path), "", "google.protobuf.Any nested more than %d deep", secrets.Deepest)
+		return nil
+	}
+	d.anys++
+	defer func() { d.anys-- }()
+	m := mt.New()
+	if special(m.Descriptor()) {
+		for _, p := range rest {
+			if p.key.Value == "value" {
+				d.message(p.value, m, join(path, "value"), depth+1)
+			} else {
+				d.Report(p.key, path, "", `%s allows only "value" beside "@type"`, Spoken(string(m.Descriptor().Name())))
+			}
+		}
+		return m
+	}
+	d.fields(rest, m, path, depth)
+	return m
+}
+
+// special reports whether a message has a spelling of its own, so that inside
+// an Any it stands under "value".
+func special(md protoreflect.MessageDescriptor) bool {
+	if md.ParentFile().Package() != "google.protobuf" {
+		return false
+	}
+	switch md.Name() {
+	case "Any", "Duration", "Timestamp", "FieldMask", "Struct", "ListValue", "Value":
+		return true
+	}
+	return strings.HasSuffix(string(md.Name()), "Value")
+}
+
+// pack sets an Any to a message, encoded once.
+func (d *Decoder) pack(n *yaml.Node, inner, m protoreflect.Message, path string) {
+	b, err := envoy.Marshal(inner)
+	if err != nil { // invalid UTF-8
+		d.Report(n, path, "", "%v", err)
+		return
+	}
+	url := "type.googleapis.com/" + string(inner.Descriptor().FullName())
+	fields := m.Descriptor().Fields()
+	m.Set(fields.ByName("type_url"), protoreflect.ValueOfString(url))
+	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(b))
+}
+
+// snake turns a field mask's lowerCamelCase into the names of the file.
+func snake(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,131 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Texts calls take with each text that a sensitive field of a message has in it, bytes in
+// base64 too. It reports whether all could be read. What is left over is in what [Finder.Find]
+// says is too deep, or is not what it says.
+func (f *Finder) Texts(m proto.Message, take func(text string)) (all bool) {
+	x := finder{Finder: f, take: func(s string) {
+		if s != "" {
+			take(s)
+		}
+	}}
+	x.message(m.ProtoReflect())
+	return !x.blind
+}
+
+// texts takes what is in a sensitive field.
+func (f *finder) texts(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch {
+	case f.take == nil:
+	case fd.IsMap():
+		v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+			f.text(fd.MapValue(), v)
+			return true
+		})
+	case fd.IsList():
+		for i := range v.List().Len() {
+			f.text(fd, v.List().Get(i))
+		}
+	default:
+		f.text(fd, v)
+	}
+}
+
+// text takes a value, and all that is in a message.
+func (f *finder) text(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		f.take(v.String())
+	case protoreflect.BytesKind:
+		f.take(string(v.Bytes()))
+		f.take(base64.StdEncoding.EncodeToString(v.Bytes()))
+	case protoreflect.DoubleKind:
+		f.number(v.Float())
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		f.textsOf(v.Message())
+	default: // a secret is no enum
+	}
+}
+
+// textsOf takes all that is in a message.
+func (f *finder) textsOf(m protoreflect.Message) {
+	if m.Descriptor().FullName() == anyName {
+		f.textAny(m)
+		return
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !place(fd) {
+			f.texts(fd, v)
+		}
+		return true
+	})
+	f.take(string(m.GetUnknown()))
+}
+
+func (f *finder) textAny(m protoreflect.Message) {
+	if f.anys == Deepest {
+		f.blind = true
+		return
+	}
+	_, inner, err := f.unpack(m)
+	if inner == nil {
+		f.blind = f.blind || err != nil
+		return
+	}
+	f.anys++
+	f.textsOf(inner)
+	f.anys--
+}
+
+// number takes a number as JSON may have it.
+func (f *finder) number(n float64) {
+	f.take(strconv.FormatFloat(n, 'f', -1, 64))
+	f.take(strconv.FormatFloat(n, 'g', -1, 64))
+}
+
+// place reports whether a field says where a value is, or what.
+func place(fd protoreflect.FieldDescriptor) bool {
+	in := fd.ContainingMessage().FullName()
+	switch fd.Name() {
+	case "filename", "environment_variable", "watched_directory":
+		return dataSources[in]
+	case "type_url":
+		return typedStructs[in]
+	}
+	return false
+}
+
+// spelledTexts takes what a google.protobuf.Value has, but for where the value of a
+// DataSource is; of is nil if it is of no known message.
+func (f *finder) spelledTexts(of protoreflect.MessageDescriptor, v protoreflect.Message) {
+	if f.take == nil {
+		return
+	}
+	switch kind, in := unwrap(v); kind {
+	case "list_value":
+		for _, v := range elements(in.Message()) {
+			f.spelledTexts(of, v)
+		}
+	case "struct_value":
+		for key, v := range entries(in.Message()) {
+			if of == nil || !dataSources[of.FullName()] || !elsewhere(of, key, v) {
+				f.spelledTexts(of, v)
+			}
+		}
+	case "string_value":
+		f.take(in.String())
+		if data := unbase64(in.String()); len(data) >= window {
+			f.take(string(data))
+		}
+	case "number_value":
+		f.number(in.Float())
+	}
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package status
-
-func init() { raceEnabled = true }

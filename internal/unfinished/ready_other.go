@@ -1,9 +1,0 @@
-//go:build !linux
-
-package unfinished
-
-const hasRaw = false
-
-func readNow(uintptr, []byte) (int, error) { panic("there is no raw connection") }
-func again(error) bool                     { return false }
-func blocks(error) bool                    { return false }

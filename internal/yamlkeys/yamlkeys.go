@@ -1,0 +1,191 @@
+// Package yamlkeys reads files of settings in YAML, such as a group.yaml: mappings of keys that
+// are known, and strict about all others. It knows none of the files.
+package yamlkeys
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+)
+
+// MaxFile is how many bytes of a file are read.
+const MaxFile = 1 << 20
+
+// Open returns the only document of a file; nil if there is none, or the file cannot be read.
+// Then a problem says so.
+func Open(kind, file string, data []byte) (*Reader, *yaml.Node) {
+	r := &Reader{Decoder: protoyaml.Decoder{File: file, Source: data, Ignore: []findings.Code{findings.Portability}}}
+	if len(data) > MaxFile {
+		r.Problems = []findings.Problem{{File: file, Code: findings.Unread, Message: fmt.Sprintf("the file has %d bytes: at most %d are allowed", len(data), MaxFile)}}
+		return r, nil
+	}
+	docs, err := protoyaml.ParseYAML(file, data)
+	switch {
+	case err != nil:
+		problem := err.(findings.Problem) //nolint:errorlint // it is no other
+		problem.Code = findings.Syntax
+		r.Problems = []findings.Problem{problem}
+		return r, nil
+	case len(docs) > 1:
+		r.Report(docs[1], "", "", "%s %s is one document", article(kind), kind)
+		return r, nil
+	case len(docs) == 0:
+		return r, nil
+	}
+	return r, docs[0]
+}
+
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an"
+	}
+	return "a"
+}
+
+// A Reader reads one file, and collects what is wrong with it.
+type Reader struct{ protoyaml.Decoder }
+
+// Keys are those of a mapping: what each takes, from the node of its value.
+type Keys map[string]func(n *yaml.Node, path string)
+
+// Each reads a mapping, and reports whether it is one. A key that is not known is an error of the
+// given kind; hint, which may be nil, says where it belongs.
+func (r *Reader) Each(code findings.Code, n *yaml.Node, path, of string, known Keys, hint func(key string) string) bool {
+	flat := r.Flat(n, path)
+	if flat == nil {
+		return false
+	}
+	for i := 0; i+1 < len(flat.Content); i += 2 {
+		key := flat.Content[i]
+		take := known[key.Value]
+		if take == nil {
+			r.ReportAs(code, key, path, meant(key.Value, known, hint), "unknown key %s in %s", Quoted(key.Value), of)
+			continue
+		}
+		take(Follow(flat.Content[i+1]), Join(path, key.Value))
+	}
+	return true
+}
+
+// meant returns a hint at what a wrong key means, or what keys there are.
+func meant(key string, known Keys, hint func(key string) string) string {
+	names := slices.Sorted(maps.Keys(known))
+	if hint != nil {
+		if h := hint(key); h != "" {
+			return h
+		}
+	}
+	if near := protoyaml.Nearest(key[:min(len(key), 100)], slices.Values(names)); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+// Items reads what stands in a list, or one that stands there without, until take returns false.
+func Items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int) bool) {
+	if n.Kind != yaml.SequenceNode {
+		take(n, path, 0)
+		return
+	}
+	for i, item := range n.Content {
+		if !take(Follow(item), path+"["+strconv.Itoa(i)+"]", i) {
+			return
+		}
+	}
+}
+
+// Text reads a string.
+func (r *Reader) Text(n *yaml.Node, path string) string {
+	if _, hint := Scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
+		r.Report(n, path, hint, "a string is needed, not %s", What(n))
+		return ""
+	}
+	return n.Value
+}
+
+// Scalar returns a string, a float64 or a bool; nil if it is none.
+func Scalar(n *yaml.Node) (v any, hint string) {
+	if n.Kind != yaml.ScalarNode {
+		return nil, ""
+	}
+	switch n.Tag {
+	case "!!str", "!!timestamp":
+		return n.Value, ""
+	case "!!bool", "!!int", "!!float":
+		hint = "put it in quotes"
+		if n.Decode(&v) != nil {
+			return nil, hint
+		}
+		switch number := v.(type) {
+		case int:
+			return float64(number), hint
+		case int64:
+			return float64(number), hint
+		case uint64:
+			return float64(number), hint
+		case float64:
+			if math.IsNaN(number) {
+				return nil, ""
+			}
+			return number, hint
+		case bool:
+			return number, hint
+		}
+	}
+	return nil, ""
+}
+
+// What names what stands there, for people.
+func What(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!null":
+		return "null"
+	case n.Tag == "!!str":
+		return "the string " + Quoted(n.Value)
+	}
+	return n.Tag[min(2, len(n.Tag)):] + " " + Short(n.Value)
+}
+
+// Short returns the beginning of a text, in one line.
+func Short(s string) string {
+	return begins(strings.Join(strings.Fields(s), " "))
+}
+
+func begins(s string) string {
+	if len(s) > 100 {
+		s = strings.ToValidUTF8(s[:97], "") + "…"
+	}
+	return s
+}
+
+// Quoted returns the beginning of a text in quotes, as it is: that two names differ by a space is
+// why one of them is denied.
+func Quoted(s string) string { return strconv.Quote(begins(s)) }
+
+// Follow returns what an alias stands for.
+func Follow(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// Join returns the path of a key below another.
+func Join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -172,7 +172,7 @@ func (c *Client) needsFallback(a *authority, i int) bool {
 // they are replaced.
 func (c *Client) subscribeActive(a *authority) {
 	s := a.activeServer()
-	c.log.Warn("fallback to another xDS server", a.logAttrs(s.Transport.String())...)
+	c.log.Warn("fell back to another xDS server", a.logAttrs(s.Transport.String())...)
 	for _, t := range a.tables {
 		if names := t.watched(); len(names) > 0 {
 			l := c.subscribe(s, t.typ, names...)
@@ -199,7 +199,7 @@ func (c *Client) responded(u *upstream) {
 		if i < 0 || !a.responded(i) {
 			continue
 		}
-		c.log.Info("back at the preferred xDS server", a.logAttrs(u.uri)...)
+		c.log.Info("preferred xDS server answers again", a.logAttrs(u.uri)...)
 		for _, s := range a.servers[i+1 : was+1] {
 			for _, t := range a.tables {
 				if names := t.watched(); len(names) > 0 {

@@ -69,10 +69,10 @@ func openDisk(c *Client, dir string) (*disk, error) {
 			}
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		c.log.Warn("what the last run has left on disk is ignored", slog.Any("error", err))
+		c.log.Warn("cannot read the stored resources, starting without them", slog.Any("error", err))
 	}
 	if !k.Kept() {
-		c.log.Warn("another program keeps its resources in the directory: this one writes none until that ends", slog.String("directory", dir))
+		c.log.Warn("resource directory is locked by another program, storing nothing", slog.String("directory", dir))
 	}
 	return d, nil
 }
@@ -84,7 +84,7 @@ func (d *disk) run() {
 		had := d.keeper.Kept()
 		err := d.keeper.Lock()
 		if err == nil && !had {
-			d.c.log.Info("the other program has ended: this one keeps its resources in the directory", slog.String("directory", d.keeper.Dir()))
+			d.c.log.Info("resource directory is unlocked, storing resources again", slog.String("directory", d.keeper.Dir()))
 		}
 		if err == nil && cfg != nil {
 			err = d.keeper.Save(*cfg)
@@ -96,7 +96,7 @@ func (d *disk) run() {
 			}
 		})
 		if err != nil && had {
-			d.c.log.Error("the last good resources are not stored", slog.Any("error", err))
+			d.c.log.Error("cannot store the last good resources", slog.Any("error", err))
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (d *disk) keepUnwatched(t *xds.Type, e *entry) {
 func (d *disk) logDropped(gone int) {
 	d.dropped += gone
 	if d.dropped > 0 && !d.c.now.Before(d.quietUntil) {
-		d.c.log.Warn("resources that nobody watches have left the disk: there are too many", slog.Int("resources", d.dropped))
+		d.c.log.Warn("too many unwatched resources, dropped the oldest from the disk", slog.Int("resources", d.dropped))
 		d.dropped, d.quietUntil = 0, d.c.now.Add(dropLogPause)
 	}
 }
@@ -132,7 +132,7 @@ func (d *disk) takeUnwatched(t *xds.Type, name string) []*xds.Resource {
 	return slices.DeleteFunc(d.unwatched.take(t, name), func(r *xds.Resource) bool {
 		err := d.c.check(r)
 		if err != nil {
-			d.c.log.Warn("a resource that the last run has left on disk cannot be used", slog.String("type", t.String()), slog.String("name", r.Name), slog.Any("error", err))
+			d.c.log.Warn("stored resource is not usable", slog.String("type", t.String()), slog.String("name", r.Name), slog.Any("error", err))
 		}
 		return err != nil
 	})

@@ -120,7 +120,7 @@ func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 	if c.now.Sub(r.at) > r.wait+time.Minute {
 		r.wait = 0
 	}
-	c.log.Warn("resources of an xDS server are refused", slog.String("server", l.up.uri), slog.String("type", resp.Type.String()),
+	c.log.Warn("refused resources of an xDS server", slog.String("server", l.up.uri), slog.String("type", resp.Type.String()),
 		slog.String("version", resp.Version), slog.Any("error", err), slog.Int("left_out", r.omitted))
 	r.at, r.omitted, r.wait = c.now, 0, min(max(2*r.wait, refusalFirst), refusalMax)
 }

@@ -265,7 +265,7 @@ func pauseAfter(bad int) time.Duration {
 func (l *link) reached() {
 	if l.outage != nil {
 		l.outage = nil
-		l.c.log.Info("the xDS server answers again", slog.String("server", l.up.uri))
+		l.c.log.Info("xDS server answers again", slog.String("server", l.up.uri))
 	}
 	l.c.connected(l.up, true)
 }
@@ -291,7 +291,7 @@ func (l *link) ended(s *stream, err error) {
 	was := l.outage
 	l.outage = &outage{server: l.up.uri, err: l.c.failure(l.up, err)}
 	if was == nil || was.err.Error() != l.outage.err.Error() {
-		l.c.log.Warn("the xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err),
+		l.c.log.Warn("xDS server cannot be reached", slog.String("server", l.up.uri), slog.Any("error", err),
 			slog.String("retry", l.retryAt.Sub(l.c.now).Round(time.Millisecond).String()))
 	}
 	l.c.connected(l.up, false)

@@ -39,7 +39,7 @@ func TestRelay(t *testing.T) {
 
 			upstream.kill()
 			eventually(t, soon, "the relay knows it", func() error {
-				if len(s.daemon.logged("the xDS server cannot be reached")) == 0 {
+				if len(s.daemon.logged("xDS server cannot be reached")) == 0 {
 					return errors.New("not logged")
 				}
 				return nil
@@ -134,7 +134,7 @@ func TestAgent(t *testing.T) {
 			eventually(t, soon, "the cluster goes", x.envoy.hasClusters("other"))
 
 			upstream.kill()
-			x.logged("the xDS server cannot be reached")
+			x.logged("xDS server cannot be reached")
 			fresh := runEnvoy(t, filepath.Join(x.out, "bootstrap.json"))
 			eventually(t, soon, "a fresh Envoy is live", fresh.Live)
 			if err := fresh.dumps("dynamic_route_configs", `"2"`)(); err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// authorities says where the resources of an xdstp name come from: "resource_authority is compared
-// against the authorities in any peer ConfigSource", which here is lds_config or cds_config, then
-// "sequentially with the authorities in each ConfigSource in config_sources. The first ConfigSource
-// to match wins." What matches none is "default_config_source"; that, and without one the peer, is for
-// the authorities of the locators alone. Others are unknown to the client.
+// authorities sets the servers for authorities of xdstp names: "resource_authority is compared against
+// the authorities in any peer ConfigSource", here lds_config or cds_config, then "sequentially with the
+// authorities in each ConfigSource in config_sources. The first ConfigSource to match wins." An
+// authority of a locator that matches none uses "default_config_source" or, without it, the peer. All
+// other authorities are unknown to the client.
 func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r message) error {
 	boot := envoy.Envoy().New(bootstrapName).Descriptor()
 	read := func(n *yaml.Node, at string) (message, *client.Config, error) {
 		s := message{envoy.Envoy().New(sourceName), at}
 		d.Message(n, s.Interface(), at)
-		if err := first(d); err != nil {
+		if err := firstError(d); err != nil {
 			return s, nil, err
 		}
 		c, err := e.source(s, nil)
@@ -39,7 +39,7 @@ func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r messag
 			}
 		}
 	}
-	var other client.Authority // without servers: the peer
+	var other client.Authority // without servers: the peer's servers
 	if n := child(doc, boot, "default_config_source"); n != nil {
 		_, c, err := read(n, "default_config_source")
 		if err != nil {
@@ -71,7 +71,7 @@ func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r messag
 	return nil
 }
 
-// namesOf are the authorities of a ConfigSource.
+// namesOf returns the authorities of a ConfigSource.
 func namesOf(source message) (names []string) {
 	list := source.Get(source.Descriptor().Fields().ByName("authorities")).List()
 	for i := range list.Len() {

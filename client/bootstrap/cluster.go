@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/credentials/local"
 )
 
-// A serverCluster is a static cluster whose members are management servers. Envoy balances load over
-// them; here the first is preferred, and the others are there if it is not (gRFC A71).
+// A serverCluster is a static cluster of management servers. Envoy balances load among them. Here the
+// first is preferred, and the others are fallbacks (gRFC A71).
 type serverCluster struct {
-	targets   []string // as gRPC resolves them
+	targets   []string // gRPC targets
 	addresses []hostPort
 	tls       *tls.Config // nil: plain text
 }
@@ -33,28 +33,29 @@ func (c *serverCluster) credentials(protocol string) credentials.TransportCreden
 	if c.tls.ServerName == "" {
 		return creds
 	}
-	return named{creds, c.tls.ServerName}
+	return fixedName{creds, c.tls.ServerName}
 }
 
-// A named expects the name of "sni", whatever the authority of the calls is.
-type named struct {
+// A fixedName verifies the server against the name in "sni", whatever the authority of the calls.
+type fixedName struct {
 	credentials.TransportCredentials
 	name string
 }
 
 // ClientHandshake implements [credentials.TransportCredentials].
-func (n named) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (n fixedName) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return n.TransportCredentials.ClientHandshake(ctx, n.name, conn)
 }
 
-// Info implements [credentials.TransportCredentials]. It says no name: gRPC would make an authority of it.
-func (n named) Info() credentials.ProtocolInfo {
+// Info implements [credentials.TransportCredentials]. It has no server name, because gRPC would use it
+// as the authority.
+func (n fixedName) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: n.TransportCredentials.Info().SecurityProtocol}
 }
 
 // Clone implements [credentials.TransportCredentials].
-func (n named) Clone() credentials.TransportCredentials {
-	return named{n.TransportCredentials.Clone(), n.name}
+func (n fixedName) Clone() credentials.TransportCredentials {
+	return fixedName{n.TransportCredentials.Clone(), n.name}
 }
 
 func (c *serverCluster) config(protocol string) *tls.Config {
@@ -66,24 +67,24 @@ func (c *serverCluster) config(protocol string) *tls.Config {
 	return config
 }
 
-// urls are the bases of what is polled.
-func (c *serverCluster) urls() []poll {
+// urls returns the base URLs for polls.
+func (c *serverCluster) urls() []restServer {
 	scheme := "http://"
 	if c.tls != nil {
 		scheme = "https://"
 	}
-	var all []poll
+	var all []restServer
 	for _, a := range c.addresses {
 		if a.path != "" {
-			all = append(all, poll{url: scheme + "localhost", unix: a.path})
+			all = append(all, restServer{url: scheme + "localhost", unix: a.path})
 			continue
 		}
-		all = append(all, poll{url: scheme + net.JoinHostPort(a.host, a.port)})
+		all = append(all, restServer{url: scheme + net.JoinHostPort(a.host, a.port)})
 	}
 	return all
 }
 
-// cluster reads the static cluster that a field names.
+// cluster reads the static cluster with a name.
 func (m *maker) cluster(name, at string) (*serverCluster, error) {
 	static, ok := m.clusters[name]
 	switch {
@@ -97,10 +98,10 @@ func (m *maker) cluster(name, at string) (*serverCluster, error) {
 		return nil, err
 	}
 	if t := enum(is, "type"); t == "EDS" || t == "ORIGINAL_DST" {
-		return nil, m.errorf(is.field("type"), "a server's cluster has addresses of its own, and %s has none", t)
+		return nil, m.errorf(is.field("type"), "%s is not supported: a management server's cluster needs fixed addresses", t)
 	}
 	c := &serverCluster{}
-	if err := m.members(is, c); err != nil {
+	if err := m.endpoints(is, c); err != nil {
 		return nil, err
 	}
 	matches := is.Get(is.Descriptor().Fields().ByName("transport_socket_matches")).List()
@@ -108,15 +109,16 @@ func (m *maker) cluster(name, at string) (*serverCluster, error) {
 		return nil, m.errorf(is.field("transport_socket_matches"), "is not supported: set transport_socket")
 	}
 	if socket := sub(is, "transport_socket"); socket.IsValid() {
-		if c.tls, err = m.socket(message{socket, is.field("transport_socket")}, c.addresses); err != nil {
+		c.tls, err = m.socket(message{socket, is.field("transport_socket")}, c.addresses)
+		if err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// members reads the addresses, those of the highest priority first.
-func (m *maker) members(is message, c *serverCluster) error {
+// endpoints reads the addresses, those of the highest priority first.
+func (m *maker) endpoints(is message, c *serverCluster) error {
 	assignment := message{sub(is, "load_assignment"), is.field("load_assignment")}
 	localities := assignment.Get(assignment.Descriptor().Fields().ByName("endpoints")).List()
 	var order []message
@@ -136,7 +138,7 @@ func (m *maker) members(is message, c *serverCluster) error {
 		}
 	}
 	if len(c.targets) == 0 {
-		return m.errorf(assignment.at, "has no endpoint")
+		return m.errorf(assignment.path, "has no endpoint")
 	}
 	return nil
 }
@@ -173,13 +175,13 @@ func (m *maker) address(a message, c *serverCluster) error {
 		}
 		c.addresses, c.targets = append(c.addresses, hostPort{path: path}), append(c.targets, target)
 	default:
-		return m.errorf(a.at, "a socket_address or a pipe is needed")
+		return m.errorf(a.path, "a socket_address or a pipe is needed")
 	}
 	return nil
 }
 
-// google reads the credentials of a service of type google_grpc.
-func (m *maker) google(g message, r *remote) (err error) {
+// google reads the target and credentials of a google_grpc service.
+func (m *maker) google(g message, r *grpcServer) (err error) {
 	for _, name := range []string{"channel_credentials_plugin", "call_credentials_plugin"} {
 		if g.Get(g.Descriptor().Fields().ByName(protoName(name))).List().Len() > 0 {
 			return m.errorf(g.field(name), "is not supported")
@@ -210,7 +212,8 @@ func (m *maker) google(g message, r *remote) (err error) {
 			return m.errorf(creds.field("google_default"), "%s", unsupported([]string{"google_default"}))
 		}
 		var more credentialsList
-		if r.credentials, more, err = made(nil); err != nil {
+		r.credentials, more, err = made(nil)
+		if err != nil {
 			return m.errorf(creds.field("google_default"), "%w", err)
 		}
 		r.perRPC = slices.Concat(r.perRPC, more)
@@ -220,7 +223,7 @@ func (m *maker) google(g message, r *remote) (err error) {
 		call := message{calls.Get(i).Message(), fmt.Sprintf("%s[%d]", g.field("call_credentials"), i)}
 		is := which(call, "credential_specifier")
 		if is != "access_token" {
-			return m.errorf(call.at, "%q is not supported: access_token is", is)
+			return m.errorf(call.path, "%q is not supported: use access_token", is)
 		}
 		r.perRPC = slices.Concat(r.perRPC, credentialsList{bearer{map[string]string{"authorization": "Bearer " + str(call, "access_token")}, true}})
 	}

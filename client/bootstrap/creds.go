@@ -13,9 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/auth/certs"
 )
 
-// channel takes the first kind of channel_creds that is supported: "the client will stop at the
-// first type that it supports".
-func (g *grpcReader) channel(f field, r *remote) error {
+// channelCredentials uses the first supported kind in channel_creds: "the client will stop at the first
+// type that it supports".
+func (g *grpcReader) channelCredentials(f field, r *grpcServer) error {
 	all, err := f.list()
 	if err != nil {
 		return err
@@ -37,8 +37,9 @@ func (g *grpcReader) channel(f field, r *remote) error {
 			if config.set() {
 				raw = config.data
 			}
-			if r.credentials, r.perRPC, err = make(raw); err != nil {
-				return g.errorf(f.at, "%s: %w", kind, err)
+			r.credentials, r.perRPC, err = make(raw)
+			if err != nil {
+				return g.errorf(f.path, "%s: %w", kind, err)
 			}
 			return nil
 		case kind == "insecure":
@@ -50,14 +51,14 @@ func (g *grpcReader) channel(f field, r *remote) error {
 		}
 		kinds = append(kinds, kind)
 	}
-	return g.errorf(f.at, "%s", unsupported(kinds))
+	return g.errorf(f.path, "%s", unsupported(kinds))
 }
 
 func unsupported(kinds []string) string {
 	if len(kinds) == 0 {
-		return "there must be one or more, such as {\"type\": \"tls\"}"
+		return "at least one is needed, such as {\"type\": \"tls\"}"
 	}
-	text := fmt.Sprintf("none of %q is supported: insecure and tls are", kinds)
+	text := fmt.Sprintf("none of %q is supported: use insecure or tls", kinds)
 	if strings.Contains(strings.Join(kinds, " "), "google_default") {
 		text += "; google_default needs Google's libraries, which this program does not link (bootstrap.Options.Credentials)"
 	}
@@ -65,15 +66,15 @@ func unsupported(kinds []string) string {
 }
 
 // A65: "The default value is "600s"."
-const refresh = 600 * time.Second
+const defaultRefresh = 600 * time.Second
 
-// tls reads what gRFC A65 has.
+// tls reads the configuration of tls credentials (gRFC A65).
 func (g *grpcReader) tls(f field) (credentials.TransportCredentials, error) {
 	o, err := f.object()
 	if err != nil {
 		return nil, err
 	}
-	files := certs.ClientFiles{Every: refresh}
+	files := certs.ClientFiles{Every: defaultRefresh}
 	for name, into := range map[string]*string{"ca_certificate_file": &files.CA, "certificate_file": &files.Cert, "private_key_file": &files.Key} {
 		if err := o.text(name, into); err != nil {
 			return nil, err
@@ -86,16 +87,16 @@ func (g *grpcReader) tls(f field) (credentials.TransportCredentials, error) {
 		files.Every = d
 	}
 	if (files.Cert == "") != (files.Key == "") {
-		return nil, g.errorf(f.at, "certificate_file and private_key_file must be given together")
+		return nil, g.errorf(f.path, "certificate_file and private_key_file must be given together")
 	}
 	if o.get("spiffe_trust_bundle_map_file").set() {
-		return nil, g.errorf(o.get("spiffe_trust_bundle_map_file").at, "is not supported: name a ca_certificate_file")
+		return nil, g.errorf(o.get("spiffe_trust_bundle_map_file").path, "is not supported: name a ca_certificate_file")
 	}
 	return certs.ClientCredentials(files, g.Log), nil
 }
 
-// calls takes all call_creds that are supported, and ignores others (gRFC A97).
-func (g *grpcReader) calls(f field, r *remote) error {
+// callCredentials uses all supported call_creds and ignores the others (gRFC A97).
+func (g *grpcReader) callCredentials(f field, r *grpcServer) error {
 	all, err := f.list()
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (g *grpcReader) calls(f field, r *remote) error {
 		if err != nil {
 			return err
 		}
-		at := config.get("jwt_token_file").at
+		at := config.get("jwt_token_file").path
 		if err := config.text("jwt_token_file", &path); err != nil {
 			return err
 		}

@@ -1,10 +1,10 @@
-// Package bootstrap makes a [client.Config] of the files that xDS clients are started with:
-// gRPC's bootstrap ([GRPC], [FromEnv]), Envoy's ([Envoy]), and the ConfigSource inside of
-// resources ([EnvoyConfig.Source], [GRPCConfig.Source]).
+// Package bootstrap reads the bootstrap files of gRPC ([GRPC], [FromEnv]) and Envoy ([Envoy]) and
+// returns a [client.Config]. It also reads a ConfigSource inside a resource ([EnvoyConfig.Source],
+// [GRPCConfig.Source]).
 //
-// It reads the files and those of certificates, and connects to nobody: a transport connects
-// when its first stream opens. It starts no goroutine. Each error says the file and the field.
-// None quotes the value of a field that may be a secret.
+// It reads the bootstrap and the certificate files. It starts no goroutine and does not connect: a
+// transport connects when its first stream opens. Each error names the file and the field. No error
+// contains the value of a field that may be a secret.
 package bootstrap
 
 import (
@@ -25,88 +25,87 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options are what a bootstrap does not say. The zero value is ready to use.
+// Options are settings that a bootstrap file does not contain. The zero value is ready to use.
 type Options struct {
-	// Credentials are kinds of channel credentials besides insecure and tls, by the name that a
-	// bootstrap has for them. "google_default" needs Google's libraries, which this package does
-	// not link: a program that does returns credentials of
-	// google.golang.org/grpc/credentials/google.
+	// Credentials adds kinds of channel credentials to insecure and tls, by their name in a bootstrap.
+	// For "google_default", which needs Google's libraries, a program can return credentials of
+	// google.golang.org/grpc/credentials/google. This package does not link these libraries.
 	Credentials map[string]func(config json.RawMessage) (credentials.TransportCredentials, []credentials.PerRPCCredentials, error)
 
-	// UserAgent and UserAgentVersion are what the node says of the program. Empty: "chancery",
-	// and the version of this module if the program knows it.
+	// UserAgent and UserAgentVersion describe the program in the node. If UserAgent is empty, it is
+	// "chancery", with the version of this module if it is known.
 	UserAgent, UserAgentVersion string
 
-	// Log is told when certificates that were good cannot be read any more, and when changes of
-	// files may be noticed late. Nil: nobody is.
+	// Log receives a line when a certificate file cannot be read any more, and when changes of files
+	// may be noticed late. Nil: nothing is logged.
 	Log *slog.Logger
 
-	transports *transports // nil: those of package client
+	makers *transportMakers // nil: defaultMakers
 }
 
-// A remote is a management server that speaks gRPC.
-type remote struct {
-	target         string // as gRPC resolves it
+// A grpcServer is a management server that is reached over gRPC.
+type grpcServer struct {
+	target         string // a gRPC target
 	credentials    credentials.TransportCredentials
 	perRPC         []credentials.PerRPCCredentials
-	authority      string // "": as the target says
+	authority      string // "": the one of the target
 	delta, perType bool
 }
 
-// A poll is one that speaks REST.
-type poll struct {
+// A restServer is a management server that is polled over REST.
+type restServer struct {
 	url            string
-	unix           string // the socket's path, "" for TCP
+	unix           string // path of the unix socket; "": TCP
 	tls            *tls.Config
-	every, timeout time.Duration // 0: the transport's own
+	every, timeout time.Duration // 0: the transport's default
 }
 
-// A disk is a file, or all that may come to be one in a directory.
-type disk struct {
+// A fileSource is a file, or a file with a watched directory.
+type fileSource struct {
 	path, watched string
-	log           *slog.Logger // nil: none
+	log           *slog.Logger // nil: nothing is logged
 }
 
-// transports make what reaches a server. Tests replace them.
-type transports struct {
-	grpc func(remote) (client.Transport, error)
-	rest func(poll) (client.Transport, error)
-	file func(disk) (client.Transport, error)
+// transportMakers create transports. Tests replace them.
+type transportMakers struct {
+	grpc func(grpcServer) (client.Transport, error)
+	rest func(restServer) (client.Transport, error)
+	file func(fileSource) (client.Transport, error)
 }
 
-// A maker makes the transports of one bootstrap, and closes them all if one cannot be made.
+// A maker creates the transports of one bootstrap, and closes them all if one of them fails.
 type maker struct {
 	Options
-	file string
-	made []client.Transport
+	file   string
+	opened []client.Transport
 
-	data     []byte                   // of the file, if it is of Envoy
-	clusters map[string]staticCluster // that it has, by name
+	data     []byte                   // the bytes of Envoy's bootstrap
+	clusters map[string]staticCluster // its static clusters by name
 }
 
-func (m *maker) of() *transports {
-	if m.transports != nil {
-		return m.transports
+func (m *maker) transports() *transportMakers {
+	if m.makers != nil {
+		return m.makers
 	}
-	return &real
+	return &defaultMakers
 }
 
-// add keeps a transport that was made.
+// add keeps a new transport, or returns the error of creating it.
 func (m *maker) add(t client.Transport, err error, at string) (client.Transport, error) {
 	if err != nil {
 		return nil, m.errorf(at, "%w", err)
 	}
-	m.made = append(m.made, t)
+	m.opened = append(m.opened, t)
 	return t, nil
 }
 
 func (m *maker) close() {
-	for _, t := range m.made {
-		_ = t.Close() // no stream is open
+	for _, t := range m.opened {
+		_ = t.Close() // no stream is open yet
 	}
 }
 
-// errorf returns an error of the field at a path.
+// errorf returns an error with the file and the path of a field.
 func (m *maker) errorf(at, format string, args ...any) error {
 	if at != "" {
 		at += ": "
@@ -114,26 +113,27 @@ func (m *maker) errorf(at, format string, args ...any) error {
 	return fmt.Errorf("%s: %s"+format, slices.Concat([]any{m.file, at}, args)...)
 }
 
-// "xds.config.resource-in-sotw": the client understands resources in the protocol's Resource,
-// also in SotW. It is said by who reads the bootstrap, not by the bootstrap.
-const wrapped = "xds.config.resource-in-sotw"
+// "xds.config.resource-in-sotw": the client accepts resources in the protocol's Resource wrapper also
+// in SotW. The program supports this, whatever its bootstrap contains.
+const resourceInSotW = "xds.config.resource-in-sotw"
 
-// sign adds what the client itself says in its node.
-func (o *Options) sign(n *xds.Node) {
-	if n.UserAgentName, n.UserAgentVersion = o.UserAgent, o.UserAgentVersion; n.UserAgentName == "" {
+// completeNode adds the user agent and features of this client to the node.
+func (o *Options) completeNode(n *xds.Node) {
+	n.UserAgentName, n.UserAgentVersion = o.UserAgent, o.UserAgentVersion
+	if n.UserAgentName == "" {
 		n.UserAgentName = "chancery"
 		if n.UserAgentVersion == "" {
 			n.UserAgentVersion = version()
 		}
 	}
-	if !slices.Contains(n.ClientFeatures, wrapped) {
-		n.ClientFeatures = append(n.ClientFeatures, wrapped)
+	if !slices.Contains(n.ClientFeatures, resourceInSotW) {
+		n.ClientFeatures = append(n.ClientFeatures, resourceInSotW)
 	}
 }
 
 const module = "github.com/chancery-xds/chancery"
 
-// version returns the version of this module, "" if it is not known.
+// version returns the version of this module, or "" if it is unknown.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -147,10 +147,10 @@ func version() string {
 	return ""
 }
 
-// A bearer adds metadata to each call: a token, or what a bootstrap says.
+// A bearer adds metadata to each call: a token, or initial_metadata of a bootstrap.
 type bearer struct {
 	md     map[string]string
-	secure bool // is sent over TLS only
+	secure bool // require TLS
 }
 
 // GetRequestMetadata implements [credentials.PerRPCCredentials].

@@ -13,30 +13,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An EnvoyConfig is what Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap) says of where
-// resources come from.
+// An EnvoyConfig contains the sources of resources in Envoy's bootstrap
+// (envoy.config.bootstrap.v3.Bootstrap).
 type EnvoyConfig struct {
-	// Node is that of the bootstrap, and of each Config below.
+	// Node is the node of the bootstrap. Each Config below has it, too.
 	Node *xds.Node
 
-	// ADS is the server of the aggregated stream (ads_config); nil: there is none.
+	// ADS is the configuration of ads_config; nil: not set.
 	ADS *client.Config
 
-	// Listeners and Clusters say where these come from (lds_config, cds_config); nil: the
-	// bootstrap does not subscribe to them. They are ADS where they come from there.
+	// Listeners and Clusters are the configurations of lds_config and cds_config; nil: not set, so the
+	// client does not subscribe to them. They equal ADS if their source is "ads".
 	Listeners, Clusters *client.Config
 
 	// ListenersLocator and ClustersLocator are the xdstp names of the collections to watch
-	// (lds_resources_locator, cds_resources_locator). Empty: all, [xds.Wildcard].
+	// (lds_resources_locator, cds_resources_locator). Empty: watch [xds.Wildcard].
 	ListenersLocator, ClustersLocator string
 
 	m *maker
 }
 
-// A message is a decoded one and where it stands.
+// A message is a decoded message with its path in the file.
 type message struct {
 	protoreflect.Message
-	at string
+	path string
 }
 
 const (
@@ -45,13 +45,12 @@ const (
 	sourceName    = "envoy.config.core.v3.ConfigSource"
 )
 
-// Envoy reads Envoy's bootstrap, in YAML or JSON. File is what errors call it. It reads what says
-// where resources come from: node, dynamic_resources, config_sources, default_config_source, and of
-// static clusters the addresses and TLS of those that are servers. What else there is it does not
-// look into.
+// Envoy reads Envoy's bootstrap in YAML or JSON. Errors begin with file. It reads only the sources of
+// resources: node, dynamic_resources, config_sources, default_config_source, and the addresses and TLS
+// of static clusters that are management servers.
 //
-// An Envoy states its node in each request unless set_node_on_first_message_only is true; this
-// client states it in the first request of each stream, as the protocol wants it.
+// Envoy sends its node in each request unless set_node_on_first_message_only is true. This client sends
+// it in the first request of each stream, as the protocol requires.
 func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	m := &maker{Options: o, file: file, clusters: map[string]staticCluster{}}
 	defer func() {
@@ -70,7 +69,8 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 			return nil, err
 		}
 	}
-	if e.Node, err = m.envoyNode(boot); err != nil {
+	e.Node, err = m.envoyNode(boot)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.static(doc); err != nil {
@@ -86,9 +86,9 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	return e, nil
 }
 
-// SourceText reads a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or JSON, which
-// leads to a file or to a server whose address is in it (google_grpc). File is what errors call
-// it. For one inside of a resource see [EnvoyConfig.Source].
+// SourceText reads a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or JSON, with a file, or
+// with a server whose address it contains (google_grpc). Errors begin with file. For a source inside a
+// resource see [EnvoyConfig.Source].
 func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.Config, err error) {
 	m := &maker{Options: o, file: file}
 	d, doc, err := open(m, data)
@@ -97,13 +97,13 @@ func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.
 	}
 	source := envoy.Envoy().New(sourceName)
 	d.Message(doc, source.Interface(), "")
-	if err := first(d); err != nil {
+	if err := firstError(d); err != nil {
 		return nil, err
 	}
 	return Source(file, source.Interface(), node, o)
 }
 
-// open parses a file, in JSON or YAML.
+// open parses a file in JSON or YAML.
 func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 	m.data = data
 	d := m.decoder()
@@ -113,7 +113,7 @@ func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 		doc, err = protoyaml.ParseJSON(m.file, data)
 	}
 	if doc == nil {
-		docs, bad := protoyaml.ParseYAML(m.file, data) // Envoy's reader takes more for JSON than JSON
+		docs, bad := protoyaml.ParseYAML(m.file, data) // Envoy's reader accepts JSON files that are not strict JSON
 		if len(docs) > 0 {
 			doc, err = docs[0], nil
 		} else if err == nil {
@@ -127,7 +127,7 @@ func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 		return nil, nil, m.errorf("", "is empty")
 	}
 	doc = d.Plain(doc)
-	if err := first(d); err != nil {
+	if err := firstError(d); err != nil {
 		return nil, nil, err
 	}
 	if doc.Kind != yaml.MappingNode {
@@ -136,13 +136,13 @@ func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 	return d, doc, nil
 }
 
-// decoder returns one for the file, which finds one error at most.
+// decoder returns a decoder for the file. It stops at the first error.
 func (m *maker) decoder() *protoyaml.Decoder {
 	return &protoyaml.Decoder{File: m.file, Source: m.data, Types: envoy.Envoy(), Most: 1, Mend: true}
 }
 
-// first returns the first error that a decoder found.
-func first(d *protoyaml.Decoder) error {
+// firstError returns the first error of a decoder.
+func firstError(d *protoyaml.Decoder) error {
 	for _, p := range d.Problems {
 		if !p.Warning {
 			return p
@@ -151,7 +151,7 @@ func first(d *protoyaml.Decoder) error {
 	return nil
 }
 
-// child returns the value of a field of a mapping, in either spelling; nil: it is not there.
+// child returns the value of a field of a mapping, by its protobuf or JSON name; nil: not set.
 func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.Node {
 	fd := md.Fields().ByName(protoreflect.Name(name))
 	if n == nil || n.Kind != yaml.MappingNode {
@@ -165,19 +165,19 @@ func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.N
 	return nil
 }
 
-// decode decodes one field of a document, a message.
+// decode decodes one field of a document, which must be a message.
 func decode(d *protoyaml.Decoder, n *yaml.Node, m protoreflect.Message, name string) error {
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 	if v := child(n, m.Descriptor(), name); v != nil {
 		d.Message(v, m.Mutable(fd).Message().Interface(), name)
 	}
-	return first(d)
+	return firstError(d)
 }
 
 // dynamic reads dynamic_resources.
 func (e *EnvoyConfig) dynamic(r message) (err error) {
 	if ads := sub(r, "ads_config"); ads.IsValid() {
-		servers, err := e.m.api(message{ads, r.at + ".ads_config"}, aggregated)
+		servers, err := e.m.apiServers(message{ads, r.path + ".ads_config"}, aggregated)
 		if err != nil {
 			return err
 		}
@@ -192,19 +192,20 @@ func (e *EnvoyConfig) dynamic(r message) (err error) {
 		if !source.IsValid() {
 			continue
 		}
-		at := message{source, r.at + "." + is.name}
+		at := message{source, r.path + "." + is.name}
 		if which(source, "config_source_specifier") == "self" {
-			return e.m.errorf(at.at, "self has no meaning in a bootstrap: it is for sources inside of resources")
+			return e.m.errorf(at.path, "self is not allowed in a bootstrap, only inside resources")
 		}
-		if *is.into, err = e.source(at, nil); err != nil {
+		*is.into, err = e.source(at, nil)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// A staticCluster is one of a bootstrap: its fields may be of extensions that nobody here knows, so
-// it is decoded when it turns out to be a server.
+// A staticCluster is a static cluster of a bootstrap. It may contain unknown extensions, so it is
+// decoded only when it turns out to be a management server.
 type staticCluster struct {
 	node *yaml.Node
 	at   string
@@ -220,7 +221,7 @@ func (m *maker) static(doc *yaml.Node) error {
 	for i, n := range items(list) {
 		name := child(n, cluster, "name")
 		if name == nil || name.Kind != yaml.ScalarNode {
-			continue // nothing can lead to it
+			continue // without a name, no source can refer to it
 		}
 		c := staticCluster{node: n, at: "static_resources.clusters[" + itoa(i) + "]"}
 		if _, twice := m.clusters[name.Value]; twice {
@@ -231,7 +232,7 @@ func (m *maker) static(doc *yaml.Node) error {
 	return nil
 }
 
-// items are what a list has: "one alone is a list of it" to Envoy.
+// items returns the items of a list. Envoy reads a single value as a list: "one alone is a list of it".
 func items(list *yaml.Node) []*yaml.Node {
 	switch {
 	case list == nil:
@@ -242,23 +243,23 @@ func items(list *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{list}
 }
 
-// ofServer are the fields of a cluster that say how its members are reached.
-var ofServer = map[protoreflect.Name]bool{
+// reachFields are the fields of a cluster that describe how to reach its members.
+var reachFields = map[protoreflect.Name]bool{
 	"name": true, "type": true, "load_assignment": true, "transport_socket": true, "transport_socket_matches": true,
 }
 
-// message decodes what a cluster says of how its members are reached.
+// message decodes the reachFields of a cluster.
 func (c staticCluster) message(d *protoyaml.Decoder) (message, error) {
 	m := envoy.Envoy().New(clusterName)
 	some := *c.node
 	some.Content = nil
 	for i := 0; i+1 < len(c.node.Content); i += 2 {
-		if fd := protoyaml.Field(m.Descriptor(), c.node.Content[i].Value); fd != nil && ofServer[fd.Name()] {
+		if fd := protoyaml.Field(m.Descriptor(), c.node.Content[i].Value); fd != nil && reachFields[fd.Name()] {
 			some.Content = append(some.Content, c.node.Content[i], c.node.Content[i+1])
 		}
 	}
 	d.Message(&some, m.Interface(), c.at)
-	return message{m, c.at}, first(d)
+	return message{m, c.at}, firstError(d)
 }
 
 // envoyNode reads the node of a bootstrap.
@@ -275,11 +276,12 @@ func (m *maker) envoyNode(boot protoreflect.Message) (*xds.Node, error) {
 		}
 		if md := sub(is, "metadata"); md.IsValid() {
 			var err error
-			if n.Metadata, err = (proto.MarshalOptions{Deterministic: true}).Marshal(md.Interface()); err != nil {
+			n.Metadata, err = (proto.MarshalOptions{Deterministic: true}).Marshal(md.Interface())
+			if err != nil {
 				return nil, m.errorf("node.metadata", "%w", err)
 			}
 		}
 	}
-	m.sign(n)
+	m.completeNode(n)
 	return n, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// says tells where listeners and clusters come from.
-func says(c *client.Config) string {
+// sources describes the sources of listeners and clusters.
+func sources(c *client.Config) string {
 	if c == nil {
 		return "nowhere"
 	}
@@ -26,8 +26,8 @@ func says(c *client.Config) string {
 	return text
 }
 
-// What `chancery bootstrap envoy` writes is read: each way to reach a server.
-func TestEnvoyAsWritten_CLI1_CLI13(t *testing.T) {
+// Envoy reads each bootstrap that `chancery bootstrap envoy` writes, with each way to reach a server.
+func TestEnvoyWithWrittenBootstrap_CLI1_CLI13(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o              written.Options
 		ads, listeners string
@@ -49,8 +49,8 @@ func TestEnvoyAsWritten_CLI1_CLI13(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if says(c.ADS) != tt.ads || says(c.Listeners) != tt.listeners || says(c.Clusters) != tt.listeners {
-			t.Errorf("%s: %s, %s, %s", name, says(c.ADS), says(c.Listeners), says(c.Clusters))
+		if sources(c.ADS) != tt.ads || sources(c.Listeners) != tt.listeners || sources(c.Clusters) != tt.listeners {
+			t.Errorf("%s: %s, %s, %s", name, sources(c.ADS), sources(c.Listeners), sources(c.Clusters))
 		}
 		if c.Node.ID != "edge-1" || c.Node.Cluster != "edges" || c.Listeners.Node != c.Node || c.ADS != nil && (c.ADS != c.Listeners || c.ADS != c.Clusters) {
 			t.Errorf("%s: %+v", name, c)
@@ -61,7 +61,7 @@ func TestEnvoyAsWritten_CLI1_CLI13(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := Envoy("b.json", text, (&bench{}).options())
-	if err != nil || says(c.Listeners) != "file /etc/lds.yaml in /etc" || says(c.Clusters) != "file /etc/cds.yaml in /etc" {
+	if err != nil || sources(c.Listeners) != "file /etc/lds.yaml in /etc" || sources(c.Clusters) != "file /etc/cds.yaml in /etc" {
 		t.Error(c, err)
 	}
 }
@@ -98,18 +98,19 @@ dynamic_resources:
     api_config_source: {api_type: AGGREGATED_GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}
 `
 
-// A bootstrap of people: YAML, several members, what is of no concern is not looked into.
-func TestEnvoyByHand_CLI1_CLI10_CLI13(t *testing.T) {
+// A handwritten bootstrap in YAML with several servers. Unrelated fields are ignored, also invalid
+// ones.
+func TestEnvoyWithHandwrittenBootstrap_CLI1_CLI10_CLI13(t *testing.T) {
 	c, err := Envoy("b.yaml", []byte(byHand), (&bench{}).options())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const ads = "delta insecure dns:///main:1; delta insecure unix-abstract:abstract; delta insecure dns:///spare:2; delta insecure dns:///last:3"
-	if says(c.ADS) != ads || says(c.Listeners) != ads+" within -1ns" {
-		t.Errorf("%s, %s", says(c.ADS), says(c.Listeners))
+	if sources(c.ADS) != ads || sources(c.Listeners) != ads+" within -1ns" {
+		t.Errorf("%s, %s", sources(c.ADS), sources(c.Listeners))
 	}
-	if want := "insecure dns:///main:1; insecure unix-abstract:abstract; insecure dns:///spare:2 within 7s"; says(c.Clusters) != want {
-		t.Errorf("%s", says(c.Clusters))
+	if want := "insecure dns:///main:1; insecure unix-abstract:abstract; insecure dns:///spare:2 within 7s"; sources(c.Clusters) != want {
+		t.Errorf("%s", sources(c.Clusters))
 	}
 	r := c.ADS.Servers[0].Transport.(*made).remote
 	if md, err := r.perRPC[0].GetRequestMetadata(t.Context()); err != nil || md["team"] != "a" || r.authority != "own.example" || r.perRPC[0].RequireTransportSecurity() {
@@ -123,8 +124,8 @@ func TestEnvoyByHand_CLI1_CLI10_CLI13(t *testing.T) {
 	}
 }
 
-// Where xdstp names come from: the source beside the name, the first of config_sources that has the
-// authority, and for the locator's what is left.
+// The source of an xdstp name is the peer source, or the first of config_sources with the name's
+// authority, or for a locator the default.
 func TestEnvoyAuthorities_CLI11_CLI13(t *testing.T) {
 	api := func(target string) string {
 		return "api_config_source: {api_type: AGGREGATED_GRPC, transport_api_version: V3, grpc_services: [{google_grpc: {target_uri: \"" + target + "\", stat_prefix: x}}]}"
@@ -167,7 +168,7 @@ config_sources:
 	}
 	for text, want := range map[string]string{
 		"config_sources: [{self: {}}]\n":                       "b.yaml: config_sources[0].self: ",
-		"config_sources: [{ads: {}}, {authorities: [{}]}]\n":   "b.yaml: config_sources[1]: says no source",
+		"config_sources: [{ads: {}}, {authorities: [{}]}]\n":   "b.yaml: config_sources[1]: no source is set",
 		"default_config_source: {path: \"\"}\n":                "b.yaml: default_config_source.path: is empty",
 		"config_sources: {ads: {}, authorities: [{nam: x}]}\n": "config_sources[0].authorities[0]: unknown field \"nam\"",
 	} {
@@ -177,10 +178,10 @@ config_sources:
 	}
 }
 
-// A bootstrap with one thing changed.
+// changed returns the bootstrap with one change.
 func changed(old, new string) string { return strings.Replace(byHand, old, new, 1) }
 
-// Each error says the file and the field, and leaves no transport behind.
+// Each error names the file and the field, and all transports are closed.
 func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 	for text, want := range map[string]string{
 		"":     "b.yaml: is empty",
@@ -193,7 +194,7 @@ func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 		changed("cluster_name: xds, auth", "auth"):                                                 "envoy_grpc.cluster_name: is empty",
 		changed("cluster_name: xds, auth", "cluster_name: unrelated, auth"):                        "static_resources.clusters[0].load_assignment: ",
 		changed("name: unrelated", "name: xds"):                                                    "b.yaml: static_resources.clusters[1].name: another cluster has this name",
-		changed("type: STRICT_DNS", "type: EDS"):                                                   "b.yaml: static_resources.clusters[1].type: a server's cluster has addresses of its own",
+		changed("type: STRICT_DNS", "type: EDS"):                                                   "b.yaml: static_resources.clusters[1].type: EDS is not supported",
 		changed("address: main, port_value: 1", "address: main, port_value: 0"):                    "static_resources.clusters[1].load_assignment.endpoints[1].lb_endpoints[0].endpoint.address.socket_address.port_value: a port from 1 to 65535 is needed",
 		changed("address: main, port_value: 1", "port_value: 1"):                                   "socket_address.address: is empty",
 		changed(`pipe: {path: "@abstract"}`, `pipe: {}`):                                           "lb_endpoints[1].endpoint.address.pipe.path: is empty",
@@ -201,10 +202,10 @@ func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 		changed("address: spare", "address: impossible"):                                           "b.yaml: dynamic_resources.ads_config.grpc_services[0]: no such address",
 		changed("api_type: delta_grpc", "api_type: REST"):                                          "b.yaml: dynamic_resources.ads_config.api_type: REST has no aggregated form",
 		changed("    api_type: delta_grpc\n", ""):                                                  "ads_config.api_type: DEPRECATED_AND_UNAVAILABLE_DO_NOT_USE is not supported",
-		changed("    transport_api_version: V3\n", ""):                                             "ads_config.transport_api_version: AUTO is not supported: V3 is",
+		changed("    transport_api_version: V3\n", ""):                                             "ads_config.transport_api_version: AUTO is not supported: use V3",
 		changed("resource_api_version: V3", "resource_api_version: V2"):                            "b.yaml: dynamic_resources.lds_config.resource_api_version: V2 is not supported",
-		changed("lds_config: {ads: {}", "lds_config: {self: {}"):                                   "b.yaml: dynamic_resources.lds_config: self has no meaning in a bootstrap",
-		changed("lds_config: {ads: {}, ", "lds_config: {"):                                         "b.yaml: dynamic_resources.lds_config: says no source",
+		changed("lds_config: {ads: {}", "lds_config: {self: {}"):                                   "b.yaml: dynamic_resources.lds_config: self is not allowed in a bootstrap",
+		changed("lds_config: {ads: {}, ", "lds_config: {"):                                         "b.yaml: dynamic_resources.lds_config: no source is set",
 		changed("lds_config: {ads: {}", "lds_config: {path: ''"):                                   "b.yaml: dynamic_resources.lds_config.path: is empty",
 		changed("lds_config: {ads: {}", "lds_config: {path_config_source: {}"):                     "b.yaml: dynamic_resources.lds_config.path_config_source.path: is empty",
 		changed("[{key: team", "[{key: ''"):                                                        "grpc_services[0].initial_metadata[0].key: is empty",
@@ -212,7 +213,7 @@ func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 		changed("stat_prefix: x", "channel_credentials: {google_default: {}}"):                     "google_grpc.channel_credentials.google_default: none of [\"google_default\"] is supported",
 		changed("stat_prefix: x", "call_credentials: [{google_compute_engine: {}}]"):               "google_grpc.call_credentials[0]: \"google_compute_engine\" is not supported",
 		changed("stat_prefix: x", "credentials_factory_name: x"):                                   "google_grpc.credentials_factory_name: is not supported",
-		changed("AGGREGATED_GRPC, ", "REST, "):                                                     "cds_config.api_config_source.cluster_names: there must be one or more",
+		changed("AGGREGATED_GRPC, ", "REST, "):                                                     "cds_config.api_config_source.cluster_names: at least one is needed",
 		changed("AGGREGATED_GRPC, ", "REST, cluster_names: [xds], "):                               "cds_config.api_config_source.refresh_delay: must be set and positive",
 		changed("type: STRICT_DNS", "type: STRICT_DNS\n    transport_socket_matches: [{name: x}]"): "static_resources.clusters[1].transport_socket_matches: is not supported",
 	} {
@@ -224,7 +225,7 @@ func TestEnvoyErrors_CLI1_CLI13(t *testing.T) {
 	}
 }
 
-// CLI-13: a ConfigSource inside of a resource decides where the child comes from.
+// CLI-13: a ConfigSource inside a resource selects the source of the child resource.
 func TestNestedSources_CLI13(t *testing.T) {
 	c, err := Envoy("b.yaml", []byte(byHand), (&bench{}).options())
 	if err != nil {
@@ -242,13 +243,13 @@ func TestNestedSources_CLI13(t *testing.T) {
 		"ads":           {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{}}, same: c.ADS},
 		"self":          {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Self{}}, around: around, same: around},
 		"self, sooner":  {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Self{}, InitialFetchTimeout: durationpb.New(time.Second)}, around: around, want: servers(around.Servers) + " within 1s"},
-		"self, nowhere": {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Self{}}, want: "b.yaml: rds.config_source.self: it is not known which server the resource around it is from"},
+		"self, nowhere": {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Self{}}, want: "b.yaml: rds.config_source.self: the server of the enclosing resource is unknown"},
 		"path":          {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Path{Path: "/x.yaml"}}, want: "file /x.yaml"},
 		"api":           {source: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: api}}, want: "delta per type insecure dns:///main:1; delta per type insecure unix-abstract:abstract; delta per type insecure dns:///spare:2"},
-		"none":          {source: &corev3.ConfigSource{}, want: "b.yaml: rds.config_source: says no source: path_config_source, api_config_source, ads or self"},
+		"none":          {source: &corev3.ConfigSource{}, want: "b.yaml: rds.config_source: no source is set: use path_config_source, api_config_source, ads or self"},
 	} {
 		got, err := c.Source("rds.config_source", tt.source, tt.around)
-		text := says(got)
+		text := sources(got)
 		if err != nil {
 			text = err.Error()
 		}
@@ -285,7 +286,7 @@ func TestNestedSourcesOfGRPC_CLI13(t *testing.T) {
 	}
 }
 
-// A ConfigSource by itself, as text and as a message: all that api_type can be.
+// A ConfigSource alone, as text and as a message, with each api_type.
 func TestSource_CLI1_CLI13(t *testing.T) {
 	node := &xds.Node{ID: "edge-1"}
 	const google = `, transport_api_version: V3, grpc_services: [{google_grpc: {target_uri: one, stat_prefix: x}}]}}`
@@ -297,8 +298,8 @@ func TestSource_CLI1_CLI13(t *testing.T) {
 		`{api_config_source: {api_type: AGGREGATED_GRPC` + google:                                           "insecure one",
 		`{api_config_source: {api_type: AGGREGATED_DELTA_GRPC` + google:                                     "delta insecure one",
 		`{"apiConfigSource": {"apiType": "GRPC", "transportApiVersion": "V3", "setNodeOnFirstMessageOnly": true, "grpcServices": [{"googleGrpc": {"targetUri": "one", "channelCredentials": {"localCredentials": {}}}}]}}`: "per type local one",
-		`{ads: {}}`:          "error: s.yaml: ads: there is no ads_config",
-		`{self: {}}`:         "error: s.yaml: self: it is not known which server the resource around it is from",
+		`{ads: {}}`:          "error: s.yaml: ads: the bootstrap has no ads_config",
+		`{self: {}}`:         "error: s.yaml: self: the server of the enclosing resource is unknown",
 		`{path: /a, ads: 1}`: "error: s.yaml:1:",
 		`{api_config_source: {api_type: REST, transport_api_version: V3, cluster_names: [x], refresh_delay: 1s}}`: `error: s.yaml: api_config_source.cluster_names[0]: there is no static cluster "x"`,
 	} {
@@ -306,7 +307,7 @@ func TestSource_CLI1_CLI13(t *testing.T) {
 		o := b.options()
 		o.Log = slog.New(slog.DiscardHandler)
 		c, err := SourceText("s.yaml", []byte(text), node, o)
-		got := says(c)
+		got := sources(c)
 		if c != nil && c.Servers[0].Transport.(*made).disk.path != "" && c.Servers[0].Transport.(*made).disk.log != o.Log {
 			t.Errorf("%s: a file has no log", text)
 		}

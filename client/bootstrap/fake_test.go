@@ -15,12 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A made is a transport that says what it was made of.
+// A made is a transport that records how it was created.
 type made struct {
 	text   string
-	remote remote
-	poll   poll
-	disk   disk
+	remote grpcServer
+	poll   restServer
+	disk   fileSource
 	closed *int
 }
 
@@ -37,7 +37,7 @@ func (m *made) Aggregated() bool { return !m.remote.perType }
 func (m *made) String() string   { return m.text }
 func (m *made) Close() error     { *m.closed++; return nil }
 
-// A bench makes transports that reach nobody.
+// A bench creates transports without a connection.
 type bench struct{ made, closed int }
 
 func (b *bench) options() Options {
@@ -49,8 +49,8 @@ func (b *bench) options() Options {
 		b.made++
 		return m, nil
 	}
-	return Options{transports: &transports{
-		grpc: func(r remote) (client.Transport, error) {
+	return Options{makers: &transportMakers{
+		grpc: func(r grpcServer) (client.Transport, error) {
 			var how []string
 			if r.delta {
 				how = append(how, "delta")
@@ -61,16 +61,16 @@ func (b *bench) options() Options {
 			how = append(how, r.credentials.Info().SecurityProtocol, r.target)
 			return note(&made{text: strings.Join(how, " "), remote: r})
 		},
-		rest: func(p poll) (client.Transport, error) {
+		rest: func(p restServer) (client.Transport, error) {
 			return note(&made{text: strings.TrimSuffix(fmt.Sprint("poll ", p.url, " ", p.every, " ", p.timeout, " ", p.unix), " "), poll: p})
 		},
-		file: func(d disk) (client.Transport, error) {
+		file: func(d fileSource) (client.Transport, error) {
 			return note(&made{text: strings.TrimSuffix("file "+d.path+" in "+d.watched, " in "), disk: d})
 		},
 	}}
 }
 
-// servers says what a configuration reaches.
+// servers describes the servers of a configuration.
 func servers(all []client.Server) string {
 	var texts []string
 	for _, s := range all {
@@ -85,7 +85,7 @@ func servers(all []client.Server) string {
 	return strings.Join(texts, "; ")
 }
 
-// refused expects an error with a text, and that nothing that was made is left.
+// refused expects an error with a text, and that all transports are closed.
 func (b *bench) refused(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {

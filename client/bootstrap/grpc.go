@@ -17,16 +17,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A GRPCConfig is what a bootstrap of gRPC says (gRFC A27 and those that add to it).
+// A GRPCConfig is the content of a gRPC bootstrap (gRFC A27 and its extensions).
 type GRPCConfig struct {
 	// Config is for [client.New].
 	client.Config
 
-	// Providers are the certificate_providers, which are kept for whoever uses the resources
-	// that name them (gRFC A29).
+	// Providers are the certificate_providers (gRFC A29). The package does not use them.
 	Providers map[string]Provider
 
-	// ServerListener is the server_listener_resource_name_template (gRFC A36), whose "%s" is the
+	// ServerListener is the server_listener_resource_name_template (gRFC A36). Replace its "%s" with the
 	// address that a server listens on.
 	ServerListener string
 
@@ -34,7 +33,7 @@ type GRPCConfig struct {
 	listeners map[string]string // client_listener_resource_name_template, by authority
 }
 
-// A Provider is a plugin that provides certificates.
+// A Provider is a certificate provider plugin.
 type Provider struct {
 	Plugin string
 	Config json.RawMessage // nil: none
@@ -45,7 +44,7 @@ const (
 	envInline = "GRPC_XDS_BOOTSTRAP_CONFIG"
 )
 
-// FromEnv reads gRPC's bootstrap: the file that GRPC_XDS_BOOTSTRAP names or, without that, the
+// FromEnv reads gRPC's bootstrap from the file in GRPC_XDS_BOOTSTRAP or, if that is not set, from the
 // text in GRPC_XDS_BOOTSTRAP_CONFIG.
 func FromEnv(o Options) (*GRPCConfig, error) {
 	if name := os.Getenv(envFile); name != "" {
@@ -61,9 +60,8 @@ func FromEnv(o Options) (*GRPCConfig, error) {
 	return nil, errors.New("no bootstrap: neither " + envFile + " nor " + envInline + " is set")
 }
 
-// GRPC reads a bootstrap of gRPC. File is what errors call it. Fields that are not known are
-// ignored, as gRPC does. Servers that are described alike share a transport: "Authorities with
-// the same server config share one channel".
+// GRPC reads a bootstrap of gRPC. Errors begin with file. It ignores unknown fields, as gRPC does.
+// Equal servers share a transport: "Authorities with the same server config share one channel".
 func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 	m := &maker{Options: o, file: file}
 	defer func() {
@@ -81,19 +79,22 @@ func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 	}
 	g := &grpcReader{maker: m, known: map[string]client.Server{}}
 	c := &GRPCConfig{}
-	if c.Node, err = g.node(top.get("node")); err != nil {
+	c.Node, err = g.node(top.get("node"))
+	if err != nil {
 		return nil, err
 	}
-	if c.Servers, err = g.servers(top.get("xds_servers")); err != nil {
+	c.Servers, err = g.servers(top.get("xds_servers"))
+	if err != nil {
 		return nil, err
 	}
 	if len(c.Servers) == 0 {
-		return nil, m.errorf("xds_servers", "there must be one or more")
+		return nil, m.errorf("xds_servers", "at least one is needed")
 	}
 	if err := g.authorities(top, c); err != nil {
 		return nil, err
 	}
-	if c.Providers, err = providers(top.get("certificate_providers")); err != nil {
+	c.Providers, err = providers(top.get("certificate_providers"))
+	if err != nil {
 		return nil, err
 	}
 	if err := top.text("client_default_listener_resource_name_template", &c.listener); err != nil {
@@ -107,10 +108,10 @@ func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 
 type grpcReader struct {
 	*maker
-	known map[string]client.Server // by their description
+	known map[string]client.Server // by their JSON
 }
 
-// node reads the node; who the client is it says itself ([Options.sign]).
+// node reads the node. completeNode adds the user agent.
 func (g *grpcReader) node(f field) (*xds.Node, error) {
 	n := &xds.Node{}
 	o, err := f.object()
@@ -130,13 +131,14 @@ func (g *grpcReader) node(f field) (*xds.Node, error) {
 	if md := o.get("metadata"); md.set() {
 		s := &structpb.Struct{}
 		if err := s.UnmarshalJSON(md.data); err != nil {
-			return nil, g.errorf(md.at, "an object of UTF-8 text is needed")
+			return nil, g.errorf(md.path, "an object of UTF-8 text is needed")
 		}
-		if n.Metadata, err = (proto.MarshalOptions{Deterministic: true}).Marshal(s); err != nil {
-			return nil, g.errorf(md.at, "%w", err)
+		n.Metadata, err = (proto.MarshalOptions{Deterministic: true}).Marshal(s)
+		if err != nil {
+			return nil, g.errorf(md.path, "%w", err)
 		}
 	}
-	g.sign(n)
+	g.completeNode(n)
 	return n, nil
 }
 
@@ -160,43 +162,44 @@ func (g *grpcReader) server(f field) (s client.Server, err error) {
 	}
 	var key bytes.Buffer
 	if err := json.Compact(&key, f.data); err != nil {
-		return s, g.errorf(f.at, "%w", err)
+		return s, g.errorf(f.path, "%w", err)
 	}
 	if s, ok := g.known[key.String()]; ok {
 		return s, nil
 	}
-	var r remote
+	var r grpcServer
 	if err := o.text("server_uri", &r.target); err != nil {
 		return s, err
 	}
 	if r.target == "" {
-		return s, g.errorf(o.get("server_uri").at, "is missing")
+		return s, g.errorf(o.get("server_uri").path, "is missing")
 	}
-	if err := g.channel(o.get("channel_creds"), &r); err != nil {
+	if err := g.channelCredentials(o.get("channel_creds"), &r); err != nil {
 		return s, err
 	}
-	if err := g.calls(o.get("call_creds"), &r); err != nil {
+	if err := g.callCredentials(o.get("call_creds"), &r); err != nil {
 		return s, err
 	}
 	features, err := o.get("server_features").texts()
 	if err != nil {
 		return s, err
 	}
-	s = client.Server{ // "xds_v3" is what there is; unknown features are ignored
+	s = client.Server{ // "xds_v3" is always true; unknown features are ignored
 		IgnoreDeletion:   slices.Contains(features, "ignore_resource_deletion"),
 		Trusted:          slices.Contains(features, "trusted_xds_server"),
 		FailOnDataErrors: slices.Contains(features, "fail_on_data_errors"),
 		TimerIsTransient: slices.Contains(features, "resource_timer_is_transient_error"),
 	}
-	t, err := g.of().grpc(r)
-	if s.Transport, err = g.add(t, err, f.at); err != nil {
+	t, err := g.transports().grpc(r)
+	s.Transport, err = g.add(t, err, f.path)
+	if err != nil {
 		return s, err
 	}
 	g.known[key.String()] = s
 	return s, nil
 }
 
-// authorities reads those that have servers of their own (gRFC A47).
+// authorities reads the authorities and their servers (gRFC A47).
 func (g *grpcReader) authorities(top object, c *GRPCConfig) error {
 	all, err := top.get("authorities").object()
 	if err != nil {
@@ -224,7 +227,7 @@ func (g *grpcReader) authorities(top object, c *GRPCConfig) error {
 		case template == "":
 			template = prefix + "envoy.config.listener.v3.Listener/%s"
 		case !strings.HasPrefix(template, prefix):
-			return g.errorf(o.get(field).at, "must begin with %q", prefix)
+			return g.errorf(o.get(field).path, "must begin with %q", prefix)
 		}
 		c.listeners[name] = template
 	}
@@ -247,7 +250,7 @@ func providers(f field) (map[string]Provider, error) {
 			return nil, err
 		}
 		if p.Plugin == "" {
-			return nil, f.m.errorf(o.get("plugin_name").at, "is missing")
+			return nil, f.m.errorf(o.get("plugin_name").path, "is missing")
 		}
 		found[name] = p
 	}

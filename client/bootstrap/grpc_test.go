@@ -40,8 +40,8 @@ const whole = `{
   "fields_of_the_future": {"are": "ignored"}
 }`
 
-// All that gRPC's bootstrap has: servers in their order, the first credentials that are supported,
-// features, the node, authorities, templates (gRFCs A27, A36, A47, A53, A65, A71, A81, A88, A97).
+// All fields of gRPC's bootstrap: servers in their order, the first supported credentials, features,
+// node, authorities, templates (gRFCs A27, A36, A47, A53, A65, A71, A81, A88, A97).
 func TestGRPC_CLI1_CLI10(t *testing.T) {
 	b := &bench{}
 	c, err := GRPC("b.json", []byte(whole), b.options())
@@ -104,7 +104,7 @@ func TestGRPC_CLI1_CLI10(t *testing.T) {
 	}
 }
 
-// The least that a bootstrap says, and what is its default then.
+// The smallest bootstrap, and the defaults of all other fields.
 func TestGRPCDefaults_CLI1(t *testing.T) {
 	o := (&bench{}).options()
 	o.UserAgent, o.UserAgentVersion = "own", "7"
@@ -123,21 +123,21 @@ func TestGRPCDefaults_CLI1(t *testing.T) {
 	}
 }
 
-// Each error says the file and the field, and leaves no transport behind.
+// Each error names the file and the field, and all transports are closed.
 func TestGRPCErrors_CLI1(t *testing.T) {
 	const good = `{"server_uri":"x","channel_creds":[{"type":"insecure"}]}`
 	for text, want := range map[string]string{
 		``:                                  "b.json:1:1: unexpected end of JSON input",
 		"{\n \"a\": x":                      "b.json:2:7: invalid character 'x'",
 		`[]`:                                "b.json: an object is needed, not a list",
-		`{}`:                                "b.json: xds_servers: there must be one or more",
+		`{}`:                                "b.json: xds_servers: at least one is needed",
 		`{"xds_servers":{}}`:                "b.json: xds_servers: a list is needed, not an object",
 		`{"xds_servers":[1]}`:               "b.json: xds_servers[0]: an object is needed, not a number",
 		`{"xds_servers":[` + good + `,{}]}`: "b.json: xds_servers[1].server_uri: is missing",
 		`{"xds_servers":[` + good + `,{"server_uri":true}]}`:                                                                  "b.json: xds_servers[1].server_uri: a string is needed, not a bool",
-		`{"xds_servers":[{"server_uri":"x"}]}`:                                                                                "b.json: xds_servers[0].channel_creds: there must be one or more",
+		`{"xds_servers":[{"server_uri":"x"}]}`:                                                                                "b.json: xds_servers[0].channel_creds: at least one is needed",
 		`{"xds_servers":[` + good + `,{"server_uri":"impossible","channel_creds":[{"type":"insecure"}]}]}`:                    "b.json: xds_servers[1]: no such address",
-		withCreds(`{"type":"google_default"}`):                                                                                "b.json: xds_servers[0].channel_creds: none of [\"google_default\"] is supported: insecure and tls are; google_default needs Google's libraries",
+		withCreds(`{"type":"google_default"}`):                                                                                "b.json: xds_servers[0].channel_creds: none of [\"google_default\"] is supported: use insecure or tls; google_default needs Google's libraries",
 		withCreds(`{"type":"tls","config":{"certificate_file":"c"}}`):                                                         "b.json: xds_servers[0].channel_creds[0].config: certificate_file and private_key_file must be given together",
 		withCreds(`{"type":"tls","config":{"refresh_interval":"1h"}}`):                                                        "b.json: xds_servers[0].channel_creds[0].config.refresh_interval: a duration in seconds is needed",
 		withCreds(`{"type":"tls","config":{"spiffe_trust_bundle_map_file":"m"}}`):                                             "spiffe_trust_bundle_map_file: is not supported",
@@ -168,8 +168,8 @@ func withCreds(creds string) string {
 	return `{"xds_servers":[{"server_uri":"x","channel_creds":[` + creds + `]}]}`
 }
 
-// A program that links Google's libraries says how; the first that is supported counts.
-func TestOwnCredentials_CLI1(t *testing.T) {
+// A program can add Google's credentials. The first supported kind is used.
+func TestProgramsOwnCredentials_CLI1(t *testing.T) {
 	o := (&bench{}).options()
 	var config string
 	o.Credentials = map[string]func(json.RawMessage) (credentials.TransportCredentials, []credentials.PerRPCCredentials, error){

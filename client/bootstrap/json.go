@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// A field is a JSON value and where it stands.
+// A field is a JSON value with its path.
 type field struct {
 	m    *maker
-	at   string
-	data json.RawMessage // nil: it is not there
+	path string
+	data json.RawMessage // nil: not set
 }
 
 // root checks that a file is one JSON value.
@@ -29,22 +29,22 @@ func root(m *maker, data []byte) (field, error) {
 	return field{m, "", raw}, err
 }
 
-// place returns the line and the column of a byte, from 1.
+// place returns the line and column of a byte offset; both start at 1.
 func place(data []byte, at int64) (line, column int) {
 	before := data[:max(0, min(at-1, int64(len(data))))]
 	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// set reports whether the field is there: null is not.
+// set reports whether the field has a value other than null.
 func (f field) set() bool { return len(f.data) > 0 && !bytes.Equal(f.data, []byte("null")) }
 
-// into decodes a value that is of one JSON type, which need names.
+// into decodes a value into v. need names the expected JSON type in an error.
 func (f field) into(v any, need string) error {
 	if !f.set() {
 		return nil
 	}
 	if json.Unmarshal(f.data, v) != nil {
-		return f.m.errorf(f.at, "%s is needed, not %s", need, kind(f.data))
+		return f.m.errorf(f.path, "%s is needed, not %s", need, kind(f.data))
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (f field) object() (object, error) {
 	return o, f.into(&o.fields, "an object")
 }
 
-// list returns what is in a list.
+// list returns the items of a list.
 func (f field) list() ([]field, error) {
 	var all []json.RawMessage
 	if err := f.into(&all, "a list"); err != nil {
@@ -77,12 +77,12 @@ func (f field) list() ([]field, error) {
 	}
 	fields := make([]field, len(all))
 	for i, data := range all {
-		fields[i] = field{f.m, f.at + "[" + strconv.Itoa(i) + "]", data}
+		fields[i] = field{f.m, f.path + "[" + strconv.Itoa(i) + "]", data}
 	}
 	return fields, nil
 }
 
-// text returns a string, "" if it is not there.
+// text returns a string, or "" if the field is not set.
 func (f field) text() (s string, err error) { return s, f.into(&s, "a string") }
 
 // texts returns a list of strings.
@@ -97,7 +97,7 @@ func (f field) texts() ([]string, error) {
 	return texts, err
 }
 
-// duration returns a duration as protobuf's JSON has it: "600s".
+// duration returns a duration in protobuf's JSON form, such as "600s".
 func (f field) duration() (time.Duration, error) {
 	s, err := f.text()
 	if err != nil || s == "" {
@@ -106,12 +106,12 @@ func (f field) duration() (time.Duration, error) {
 	seconds, ok := bytes.CutSuffix([]byte(s), []byte("s"))
 	d, err := time.ParseDuration(s)
 	if _, number := strconv.ParseFloat(string(seconds), 64); !ok || number != nil || err != nil || d < 0 {
-		return 0, f.m.errorf(f.at, "a duration in seconds is needed, such as \"600s\"")
+		return 0, f.m.errorf(f.path, "a duration in seconds is needed, such as \"600s\"")
 	}
 	return d, nil
 }
 
-// An object has fields by name. Those that nobody asks for are ignored, as gRPC does.
+// An object has fields by name. Unknown fields are ignored, as gRPC does.
 type object struct {
 	f      field
 	fields map[string]json.RawMessage
@@ -119,18 +119,18 @@ type object struct {
 
 func (o object) get(name string) field {
 	at := name
-	if o.f.at != "" {
-		at = o.f.at + "." + name
+	if o.f.path != "" {
+		at = o.f.path + "." + name
 	}
 	return field{o.f.m, at, o.fields[name]}
 }
 
-// names are those of the fields of a map, whose keys are any.
+// names returns the keys of an object, sorted.
 func (o object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// entry is the value of a map's key.
+// entry returns the value of a key of a map.
 func (o object) entry(key string) field {
-	return field{o.f.m, o.f.at + "[" + strconv.Quote(key) + "]", o.fields[key]}
+	return field{o.f.m, o.f.path + "[" + strconv.Quote(key) + "]", o.fields[key]}
 }
 
 // text returns the string of a field.

@@ -14,14 +14,14 @@ func itoa(i int) string { return strconv.Itoa(i) }
 
 // field returns the path of a field.
 func (m message) field(name string) string {
-	if m.at == "" {
+	if m.path == "" {
 		return name
 	}
-	return m.at + "." + name
+	return m.path + "." + name
 }
 
-// Messages are known by their descriptors, of whichever origin. A field that is not set reads as
-// its zero value, and so does all below it.
+// The functions below read fields of a message by name, so the message may be generated or dynamic. A
+// field that is not set has its zero value, and so have the fields below it.
 
 func sub(m protoreflect.Message, name string) protoreflect.Message {
 	return m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(name))).Message()
@@ -31,7 +31,7 @@ func str(m protoreflect.Message, name string) string {
 	return m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(name))).String()
 }
 
-// which returns the field that is set of a oneof; "": none.
+// which returns the name of the field that is set in a oneof; "": none.
 func which(m protoreflect.Message, oneof string) protoreflect.Name {
 	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName(protoreflect.Name(oneof))); fd != nil {
 		return fd.Name()
@@ -39,7 +39,7 @@ func which(m protoreflect.Message, oneof string) protoreflect.Name {
 	return ""
 }
 
-// enum returns the name of an enum's value.
+// enum returns the name of an enum value.
 func enum(m protoreflect.Message, name string) string {
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 	n := m.Get(fd).Enum()
@@ -49,7 +49,7 @@ func enum(m protoreflect.Message, name string) string {
 	return itoa(int(n))
 }
 
-// duration returns a google.protobuf.Duration, as long as it can be.
+// duration returns a google.protobuf.Duration, limited to the range of time.Duration.
 func duration(m protoreflect.Message) time.Duration {
 	fields := m.Descriptor().Fields()
 	s, n := m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int()

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Clients out of each bootstrap that `chancery bootstrap` writes have what a real server has, with
+// A client with each bootstrap that `chancery bootstrap` writes gets resources from a real server, with
 // certificates on both sides.
 func TestRealServer_CLI1(t *testing.T) {
 	w := newWorld(t)

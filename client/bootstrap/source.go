@@ -11,29 +11,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Source makes a configuration of a ConfigSource (envoy.config.core.v3.ConfigSource, generated or
-// of descriptors) that leads to a file or to a server whose address is in it. At is what errors
-// call it. Node is who the client is.
+// Source makes a configuration of a ConfigSource (a message envoy.config.core.v3.ConfigSource,
+// generated or dynamic) with a file, or with a server whose address it contains. Errors begin with at.
+// node identifies the client.
 func Source(at string, source proto.Message, node *xds.Node, o Options) (*client.Config, error) {
 	own := xds.Node{}
 	if node != nil {
 		own = *node
 	}
-	o.sign(&own)
+	o.completeNode(&own)
 	return (&EnvoyConfig{Node: &own, m: &maker{Options: o, file: at}}).Source("", source, nil)
 }
 
-// Source says where a resource comes from that another one names, by the ConfigSource that
-// stands beside the name there: "ads" is [EnvoyConfig.ADS]; "self" is where the resource around it
-// is from, which is around; a path, and an api_config_source whose cluster is a static one of the
-// bootstrap, are configurations of their own. At is the path of the source, for errors. It may be
-// called by several at a time.
+// Source makes the configuration for a ConfigSource inside a resource. "ads" is [EnvoyConfig.ADS].
+// "self" is around, the configuration of the resource that contains the source. A path is a new
+// configuration, and so is an api_config_source with a static cluster of the bootstrap. at is the path
+// of the source, for errors. Concurrent calls are allowed.
 //
-// What "ads" and "self" lead to has the transports of the configuration that is there already, and
-// [client.New] takes transports over: one client is for all of them.
+// The results for "ads" and "self" share the transports of the existing configuration. Since
+// [client.New] takes over its transports, use one client for all of them.
 func (e *EnvoyConfig) Source(at string, source proto.Message, around *client.Config) (*client.Config, error) {
-	own := *e.m // of this call: what it makes is closed if it ends with an error
-	own.made = nil
+	own := *e.m // this call closes its own transports after an error
+	own.opened = nil
 	m, err := own.sourceOf(at, source)
 	if err != nil {
 		return nil, err
@@ -45,9 +44,10 @@ func (e *EnvoyConfig) Source(at string, source proto.Message, around *client.Con
 	return c, err
 }
 
-// Source says where a resource comes from that another one names: gRPC takes resources from the
-// servers of its bootstrap alone. "The ConfigSource must be ads or self"; anything else is an error.
-// The transports are those of the bootstrap, which [client.New] takes over: one client is for both.
+// Source returns the configuration for a ConfigSource inside a resource. gRPC gets all resources from
+// the servers of its bootstrap: "The ConfigSource must be ads or self". Other sources are an error. The
+// result shares the transports of the bootstrap. Since [client.New] takes over its transports, use one
+// client for both.
 func (c *GRPCConfig) Source(at string, source proto.Message) (*client.Config, error) {
 	m, err := (&maker{file: "gRPC"}).sourceOf(at, source)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *GRPCConfig) Source(at string, source proto.Message) (*client.Config, er
 		own.Timeout = timeout(m, own.Timeout)
 		return &own, nil
 	default:
-		return nil, (&maker{file: "gRPC"}).errorf(at, "the source is %q, and gRPC takes ads and self only", is)
+		return nil, (&maker{file: "gRPC"}).errorf(at, "the source is %q: gRPC supports only ads and self", is)
 	}
 }
 
@@ -73,13 +73,13 @@ func (m *maker) sourceOf(at string, source proto.Message) (message, error) {
 func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, error) {
 	m := e.m
 	if enum(s, "resource_api_version") == "V2" {
-		return nil, m.errorf(s.field("resource_api_version"), "V2 is not supported: V3 is")
+		return nil, m.errorf(s.field("resource_api_version"), "V2 is not supported: use V3")
 	}
 	var c client.Config
 	switch is := which(s, "config_source_specifier"); is {
 	case "ads":
 		if e.ADS == nil {
-			return nil, m.errorf(s.field("ads"), "there is no ads_config")
+			return nil, m.errorf(s.field("ads"), "the bootstrap has no ads_config")
 		}
 		if at := sub(s, "initial_fetch_timeout"); !at.IsValid() {
 			return e.ADS, nil
@@ -87,14 +87,14 @@ func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, 
 		c = *e.ADS
 	case "self":
 		if around == nil {
-			return nil, m.errorf(s.field("self"), "it is not known which server the resource around it is from")
+			return nil, m.errorf(s.field("self"), "the server of the enclosing resource is unknown")
 		}
 		if at := sub(s, "initial_fetch_timeout"); !at.IsValid() {
 			return around, nil
 		}
 		c = *around
 	case "path", "path_config_source":
-		d := disk{path: str(s, "path"), log: m.Log}
+		d := fileSource{path: str(s, "path"), log: m.Log}
 		at := s.field(string(is))
 		if is == "path_config_source" {
 			p := sub(s, "path_config_source")
@@ -104,26 +104,27 @@ func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, 
 		if d.path == "" {
 			return nil, m.errorf(at, "is empty")
 		}
-		t, err := m.of().file(d)
-		if t, err = m.add(t, err, at); err != nil {
+		t, err := m.transports().file(d)
+		t, err = m.add(t, err, at)
+		if err != nil {
 			return nil, err
 		}
 		c = client.Config{Node: e.Node, Servers: []client.Server{{Transport: t}}}
 	case "api_config_source":
-		servers, err := m.api(message{sub(s, "api_config_source"), s.field("api_config_source")}, perType)
+		servers, err := m.apiServers(message{sub(s, "api_config_source"), s.field("api_config_source")}, perType)
 		if err != nil {
 			return nil, err
 		}
 		c = client.Config{Node: e.Node, Servers: servers}
 	default:
-		return nil, m.errorf(s.at, "says no source: path_config_source, api_config_source, ads or self")
+		return nil, m.errorf(s.path, "no source is set: use path_config_source, api_config_source, ads or self")
 	}
 	c.Timeout = timeout(s, c.Timeout)
 	return &c, nil
 }
 
-// timeout returns how long the source waits for a resource. "0 means no timeout"; without one it
-// is what it was.
+// timeout returns how long the client waits for a resource: initial_fetch_timeout if it is set ("0
+// means no timeout"), else was.
 func timeout(source protoreflect.Message, was time.Duration) time.Duration {
 	of := sub(source, "initial_fetch_timeout")
 	if !of.IsValid() {
@@ -135,43 +136,44 @@ func timeout(source protoreflect.Message, was time.Duration) time.Duration {
 	return -1
 }
 
-// Whether an api_type without AGGREGATED means a stream for all types.
+// Whether an api_type without AGGREGATED selects one stream for all types.
 const aggregated, perType = true, false
 
-// api returns the servers of an ApiConfigSource, the preferred one first.
-func (m *maker) api(a message, ads bool) ([]client.Server, error) {
-	// "AUTO" was v2, which is gone.
+// apiServers returns the servers of an ApiConfigSource, in order of preference.
+func (m *maker) apiServers(a message, ads bool) ([]client.Server, error) {
+	// The default, AUTO, selected v2, which no longer exists.
 	if v := enum(a, "transport_api_version"); v != "V3" {
-		return nil, m.errorf(a.field("transport_api_version"), "%s is not supported: V3 is", v)
+		return nil, m.errorf(a.field("transport_api_version"), "%s is not supported: use V3", v)
 	}
-	var r remote
+	var r grpcServer
 	switch api := enum(a, "api_type"); api {
 	case "GRPC", "DELTA_GRPC":
-		r = remote{delta: api == "DELTA_GRPC", perType: !ads}
+		r = grpcServer{delta: api == "DELTA_GRPC", perType: !ads}
 	case "AGGREGATED_GRPC", "AGGREGATED_DELTA_GRPC":
-		r = remote{delta: api == "AGGREGATED_DELTA_GRPC"}
+		r = grpcServer{delta: api == "AGGREGATED_DELTA_GRPC"}
 	case "REST":
 		if ads {
 			return nil, m.errorf(a.field("api_type"), "REST has no aggregated form")
 		}
-		return m.polls(a)
+		return m.restServers(a)
 	default:
-		return nil, m.errorf(a.field("api_type"), "%s is not supported: GRPC, DELTA_GRPC, AGGREGATED_GRPC, AGGREGATED_DELTA_GRPC and REST are", api)
+		return nil, m.errorf(a.field("api_type"), "%s is not supported: use GRPC, DELTA_GRPC, AGGREGATED_GRPC, AGGREGATED_DELTA_GRPC or REST", api)
 	}
 	services := a.Get(a.Descriptor().Fields().ByName("grpc_services")).List()
 	if services.Len() == 0 {
-		return nil, m.errorf(a.field("grpc_services"), "there must be one or more")
+		return nil, m.errorf(a.field("grpc_services"), "at least one is needed")
 	}
 	var servers []client.Server
 	for i := range services.Len() {
 		s := message{services.Get(i).Message(), a.field("grpc_services") + "[" + strconv.Itoa(i) + "]"}
-		some, err := m.service(s, r)
+		some, err := m.grpcServers(s, r)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range some {
-			t, err := m.of().grpc(r)
-			if t, err = m.add(t, err, s.at); err != nil {
+			t, err := m.transports().grpc(r)
+			t, err = m.add(t, err, s.path)
+			if err != nil {
 				return nil, err
 			}
 			servers = append(servers, client.Server{Transport: t})
@@ -180,8 +182,8 @@ func (m *maker) api(a message, ads bool) ([]client.Server, error) {
 	return servers, nil
 }
 
-// service returns how to reach a GrpcService: at one address, or at those of a cluster.
-func (m *maker) service(s message, r remote) ([]remote, error) {
+// grpcServers returns the servers of a GrpcService: one address, or those of a cluster.
+func (m *maker) grpcServers(s message, r grpcServer) ([]grpcServer, error) {
 	headers, err := m.metadata(s)
 	if err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func (m *maker) service(s message, r remote) ([]remote, error) {
 			return nil, err
 		}
 		r.authority = str(at, "authority")
-		var all []remote
+		var all []grpcServer
 		for _, target := range c.targets {
 			of := r
 			of.target, of.credentials = target, c.credentials("h2")
@@ -204,19 +206,20 @@ func (m *maker) service(s message, r remote) ([]remote, error) {
 		return all, nil
 	case "google_grpc":
 		at := message{sub(s, "google_grpc"), s.field("google_grpc")}
-		if r.target = str(at, "target_uri"); r.target == "" {
+		r.target = str(at, "target_uri")
+		if r.target == "" {
 			return nil, m.errorf(at.field("target_uri"), "is empty")
 		}
 		if err := m.google(at, &r); err != nil {
 			return nil, err
 		}
-		return []remote{r}, nil
+		return []grpcServer{r}, nil
 	}
-	return nil, m.errorf(s.at, "says no server: envoy_grpc or google_grpc")
+	return nil, m.errorf(s.path, "no server is set: use envoy_grpc or google_grpc")
 }
 
-// metadata returns what is sent with each call: "Additional metadata to include in streams
-// initiated to the GrpcService."
+// metadata returns the metadata for each call: "Additional metadata to include in streams initiated to
+// the GrpcService."
 func (m *maker) metadata(s message) (headers credentialsList, err error) {
 	all := s.Get(s.Descriptor().Fields().ByName("initial_metadata")).List()
 	if all.Len() == 0 {
@@ -233,13 +236,13 @@ func (m *maker) metadata(s message) (headers credentialsList, err error) {
 	return credentialsList{b}, nil
 }
 
-// polls returns the servers of a source of type REST.
-func (m *maker) polls(a message) ([]client.Server, error) {
+// restServers returns the servers of a source of type REST.
+func (m *maker) restServers(a message) ([]client.Server, error) {
 	names := a.Get(a.Descriptor().Fields().ByName("cluster_names")).List()
 	if names.Len() == 0 {
-		return nil, m.errorf(a.field("cluster_names"), "there must be one or more")
+		return nil, m.errorf(a.field("cluster_names"), "at least one is needed")
 	}
-	p := poll{every: duration(sub(a, "refresh_delay")), timeout: duration(sub(a, "request_timeout"))}
+	p := restServer{every: duration(sub(a, "refresh_delay")), timeout: duration(sub(a, "request_timeout"))}
 	if p.every <= 0 {
 		return nil, m.errorf(a.field("refresh_delay"), "must be set and positive for REST")
 	}
@@ -253,8 +256,9 @@ func (m *maker) polls(a message) ([]client.Server, error) {
 		for _, url := range c.urls() {
 			of := p
 			of.url, of.unix, of.tls = url.url, url.unix, c.config("http/1.1")
-			t, err := m.of().rest(of)
-			if t, err = m.add(t, err, at); err != nil {
+			t, err := m.transports().rest(of)
+			t, err = m.add(t, err, at)
+			if err != nil {
 				return nil, err
 			}
 			servers = append(servers, client.Server{Transport: t})

@@ -19,7 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client out of a ConfigSource with a path, and of one of type REST, watches and gets updates.
+// A client with a ConfigSource of a path, or of type REST, watches resources and gets updates.
 func TestSources_CLI1_FILE1_REST1(t *testing.T) {
 	st := store.New(store.WithEmptyGroups())
 	s := server.New(st)

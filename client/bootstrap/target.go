@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Listener returns the name of the Listener that a client of gRPC watches for a target, such as
-// "xds:///backend" or "xds://authority/backend" (gRFC A47). It is an error if there is no such
-// authority in the bootstrap.
+// Listener returns the name of the Listener resource that a gRPC client watches for a target such as
+// "xds:///backend" or "xds://authority/backend" (gRFC A47). An authority that is not in the bootstrap
+// is an error.
 func (c *GRPCConfig) Listener(target string) (string, error) {
 	rest, ok := strings.CutPrefix(target, "xds:")
 	if !ok {
@@ -37,21 +37,22 @@ func (c *GRPCConfig) Listener(target string) (string, error) {
 	if template == "" {
 		template = "%s" // "Defaults to "%s"."
 	}
-	return filled(template, name), nil
+	return fillTemplate(template, name), nil
 }
 
-// ServerListenerFor returns the name of the Listener that a server of gRPC watches which listens
-// on an address (gRFC A36). It is an error if the bootstrap has no template: "There is no default".
+// ServerListenerFor returns the name of the Listener resource that a gRPC server watches for its
+// listening address (gRFC A36). Without a template in the bootstrap it is an error: "There is no
+// default".
 func (c *GRPCConfig) ServerListenerFor(address string) (string, error) {
 	if c.ServerListener == "" {
-		return "", fmt.Errorf("the bootstrap has no server_listener_resource_name_template, which servers need")
+		return "", fmt.Errorf("the bootstrap has no server_listener_resource_name_template, which a gRPC server needs")
 	}
-	return filled(c.ServerListener, address), nil
+	return fillTemplate(c.ServerListener, address), nil
 }
 
-// filled puts a text in the place of "%s". "If the template starts with "xdstp:", the replaced
-// string will be %-encoded."
-func filled(template, s string) string {
+// fillTemplate replaces "%s" in a template. "If the template starts with "xdstp:", the replaced string
+// will be %-encoded."
+func fillTemplate(template, s string) string {
 	if strings.HasPrefix(template, "xdstp:") {
 		parts := strings.Split(s, "/")
 		for i, p := range parts {

@@ -22,7 +22,7 @@ const upstreamTLS = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContex
 
 func protoName(s string) protoreflect.Name { return protoreflect.Name(s) }
 
-// socket reads a transport_socket: TLS, or plain text.
+// socket reads a transport_socket: TLS or plain text.
 func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 	packed := sub(s, "typed_config")
 	at := s.field("typed_config")
@@ -32,7 +32,7 @@ func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 		return nil, nil
 	case upstreamTLS:
 	default:
-		return nil, m.errorf(at, "%q is not supported: an %s is", name, upstreamTLS)
+		return nil, m.errorf(at, "%q is not supported: use %s", name, upstreamTLS)
 	}
 	t := message{envoy.Envoy().New(upstreamTLS), at}
 	value := packed.Get(packed.Descriptor().Fields().ByName("value")).Bytes()
@@ -46,12 +46,12 @@ func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 func (m *maker) upstream(t message, addresses []hostPort) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: str(t, "sni")}
 	common := message{sub(t, "common_tls_context"), t.field("common_tls_context")}
-	for f := range set(common) {
+	for f := range fieldsSet(common) {
 		switch f {
 		case "tls_certificates", "validation_context", "alpn_protocols":
-		case "tls_params", "key_log": // how, not whom
+		case "tls_params", "key_log": // they do not affect trust
 		default:
-			return nil, m.errorf(common.field(string(f)), "is not supported: name files, or write PEM, in tls_certificates and validation_context")
+			return nil, m.errorf(common.field(string(f)), "is not supported: use file names or PEM text in tls_certificates and validation_context")
 		}
 	}
 	certs := common.Get(common.Descriptor().Fields().ByName("tls_certificates")).List()
@@ -63,18 +63,18 @@ func (m *maker) upstream(t message, addresses []hostPort) (*tls.Config, error) {
 	}
 	validation := message{sub(common, "validation_context"), common.field("validation_context")}
 	if !validation.IsValid() {
-		return nil, m.errorf(validation.at, "is missing: without one any server would be trusted")
+		return nil, m.errorf(validation.path, "is missing: without it, any server would be trusted")
 	}
 	return config, m.validation(validation, addresses, config)
 }
 
-// validation reads whom the client trusts. A field that would make it stricter and is not known
-// is an error.
+// validation reads which servers the client trusts. An unsupported field is an error, because it could
+// restrict trust.
 func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) error {
-	for f := range set(v) {
+	for f := range fieldsSet(v) {
 		switch f {
 		case "trusted_ca", "system_root_certs", "match_typed_subject_alt_names":
-		case "watched_directory", "max_verify_depth": // files are read once, as Envoy does without one
+		case "watched_directory", "max_verify_depth": // files are read once; Envoy without watched_directory does the same
 		default:
 			return m.errorf(v.field(string(f)), "is not supported")
 		}
@@ -83,25 +83,25 @@ func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) 
 		return err
 	}
 	if config.RootCAs == nil && !sub(v, "system_root_certs").IsValid() {
-		return m.errorf(v.at, "trusted_ca and system_root_certs are missing: without one any server would be trusted")
+		return m.errorf(v.path, "trusted_ca and system_root_certs are missing: without them, any server would be trusted")
 	}
 	all := v.Get(v.Descriptor().Fields().ByName("match_typed_subject_alt_names")).List()
 	if all.Len() == 0 {
-		// Envoy takes any name of a certificate then. It is the host's that must be there.
+		// Envoy then accepts any name in the certificate. This client requires the host's name.
 		if config.ServerName == "" && len(addresses) > 0 && addresses[0].path != "" {
-			return m.errorf(v.at, "a unix socket needs sni or match_typed_subject_alt_names")
+			return m.errorf(v.path, "a unix socket needs sni or match_typed_subject_alt_names")
 		}
 		return nil
 	}
 	var any []func(*x509.Certificate) bool
 	for i := range all.Len() {
-		match, err := m.alternative(message{all.Get(i).Message(), v.field("match_typed_subject_alt_names") + "[" + itoa(i) + "]"})
+		match, err := m.subjectAltName(message{all.Get(i).Message(), v.field("match_typed_subject_alt_names") + "[" + itoa(i) + "]"})
 		if err != nil {
 			return err
 		}
 		any = append(any, match)
 	}
-	// The chain is verified as usual, and any of the names instead of the host's.
+	// Verify the chain as usual, and one of the given names instead of the host's name.
 	config.InsecureSkipVerify = true
 	roots := config.RootCAs
 	config.VerifyConnection = func(s tls.ConnectionState) error {
@@ -113,16 +113,16 @@ func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) 
 			return err
 		}
 		if !slices.ContainsFunc(any, func(match func(*x509.Certificate) bool) bool { return match(leaf) }) {
-			return errors.New("TLS: no name of the server's certificate is one of match_typed_subject_alt_names")
+			return errors.New("TLS: no name of the server's certificate matches match_typed_subject_alt_names")
 		}
 		return nil
 	}
 	return nil
 }
 
-// alternative reads a SubjectAltNameMatcher.
-func (m *maker) alternative(a message) (func(*x509.Certificate) bool, error) {
-	match, err := m.text(message{sub(a, "matcher"), a.field("matcher")})
+// subjectAltName reads a SubjectAltNameMatcher.
+func (m *maker) subjectAltName(a message) (func(*x509.Certificate) bool, error) {
+	match, err := m.stringMatcher(message{sub(a, "matcher"), a.field("matcher")})
 	if err != nil {
 		return nil, err
 	}
@@ -147,17 +147,17 @@ func (m *maker) alternative(a message) (func(*x509.Certificate) bool, error) {
 			return all
 		}
 	default:
-		return nil, m.errorf(a.field("san_type"), "%s is not supported: DNS, URI, EMAIL and IP_ADDRESS are", is)
+		return nil, m.errorf(a.field("san_type"), "%s is not supported: use DNS, URI, EMAIL or IP_ADDRESS", is)
 	}
 	dns := enum(a, "san_type") == "DNS"
 	exact := str(sub(a, "matcher"), "exact")
 	return func(c *x509.Certificate) bool {
-		return slices.ContainsFunc(names(c), match) || dns && exact != "" && c.VerifyHostname(exact) == nil // a wildcard in the certificate
+		return slices.ContainsFunc(names(c), match) || dns && exact != "" && c.VerifyHostname(exact) == nil // the certificate may have a wildcard
 	}, nil
 }
 
-// text reads a StringMatcher.
-func (m *maker) text(s message) (func(string) bool, error) {
+// stringMatcher reads a StringMatcher.
+func (m *maker) stringMatcher(s message) (func(string) bool, error) {
 	fold := func(s string) string { return s }
 	if s.Get(s.Descriptor().Fields().ByName("ignore_case")).Bool() {
 		fold = strings.ToLower
@@ -165,7 +165,8 @@ func (m *maker) text(s message) (func(string) bool, error) {
 	is := which(s, "match_pattern")
 	want := ""
 	if is != "safe_regex" && is != "custom" && is != "" {
-		if want = fold(str(s, string(is))); want == "" {
+		want = fold(str(s, string(is)))
+		if want == "" {
 			return nil, m.errorf(s.field(string(is)), "is empty")
 		}
 	}
@@ -185,29 +186,30 @@ func (m *maker) text(s message) (func(string) bool, error) {
 		}
 		return re.MatchString, nil
 	}
-	return nil, m.errorf(s.at, "%q is not supported", is)
+	return nil, m.errorf(s.path, "%q is not supported", is)
 }
 
-// set yields the names of the fields that are set.
-func set(m protoreflect.Message) func(yield func(protoreflect.Name) bool) {
+// fieldsSet yields the names of the fields that are set.
+func fieldsSet(m protoreflect.Message) func(yield func(protoreflect.Name) bool) {
 	return func(yield func(protoreflect.Name) bool) {
 		m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool { return yield(fd.Name()) })
 	}
 }
 
-// roots sets the certificates that a DataSource has; nothing if it is not set.
+// roots sets the trusted certificates from a DataSource, if it is set.
 func (m *maker) roots(in message, name string, config *tls.Config) error {
 	b, err := m.bytes(in, name)
 	if err != nil || b == nil {
 		return err
 	}
-	if config.RootCAs, err = certs.Pool(b); err != nil {
+	config.RootCAs, err = certs.Pool(b)
+	if err != nil {
 		return m.errorf(in.field(name), "%w", err)
 	}
 	return nil
 }
 
-// pair adds a certificate and its private key; nothing if neither is set.
+// pair adds a certificate with its private key, if they are set.
 func (m *maker) pair(in message, chain, key string, config *tls.Config) error {
 	c, err := m.bytes(in, chain)
 	if err != nil {
@@ -221,17 +223,17 @@ func (m *maker) pair(in message, chain, key string, config *tls.Config) error {
 		return nil
 	}
 	if c == nil || k == nil {
-		return m.errorf(in.at, "%s and %s must be given together", chain, key)
+		return m.errorf(in.path, "%s and %s must be given together", chain, key)
 	}
 	pair, err := tls.X509KeyPair(c, k)
 	if err != nil {
-		return m.errorf(in.at, "%w", err)
+		return m.errorf(in.path, "%w", err)
 	}
 	config.Certificates = append(config.Certificates, pair)
 	return nil
 }
 
-// bytes reads a DataSource; nil if it is not set.
+// bytes reads a DataSource; nil: not set.
 func (m *maker) bytes(in message, name string) ([]byte, error) {
 	s := message{sub(in, name), in.field(name)}
 	if !s.IsValid() {
@@ -255,6 +257,6 @@ func (m *maker) bytes(in message, name string) ([]byte, error) {
 		}
 		return []byte(v), nil
 	default:
-		return nil, m.errorf(s.at, "%s", fmt.Sprintf("%q is no source of data", is))
+		return nil, m.errorf(s.path, "%s", fmt.Sprintf("%q is not a supported data source", is))
 	}
 }

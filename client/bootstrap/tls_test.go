@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
-// A tlsWorld has certificates, in files.
+// A tlsWorld has certificate files.
 type tlsWorld struct {
 	t              *testing.T
 	dir            string
@@ -41,7 +41,7 @@ func (w *tlsWorld) write(name string, b []byte) {
 	}
 }
 
-// shake lets credentials meet a server with a certificate for a host.
+// shake does a handshake with a server that has a certificate for a host.
 func (w *tlsWorld) shake(c credentials.TransportCredentials, authority, host string) error {
 	w.t.Helper()
 	p := w.servers.Issue("xds", host)
@@ -81,7 +81,7 @@ func (w *tlsWorld) shake(c credentials.TransportCredentials, authority, host str
 	return err
 }
 
-// bootstrap is one of Envoy with what is trusted, and a name for SNI.
+// bootstrap returns a bootstrap of Envoy with a validation context and an SNI name.
 func (w *tlsWorld) bootstrap(sni, trusted string) string {
 	return strings.NewReplacer("DIR", w.dir, "SNI", sni, "TRUSTED", trusted).Replace(`
 static_resources:
@@ -101,7 +101,7 @@ dynamic_resources:
 `)
 }
 
-// The static cluster's TLS: whom the client trusts, by the certificate's chain and names.
+// TLS of a static cluster: trust by the certificate's chain and names.
 func TestEnvoyTLS_CLI1(t *testing.T) {
 	w := newWorld(t)
 	const good, names = "validation_context: {trusted_ca: {filename: DIR/ca.pem}}", "validation_context: {trusted_ca: {filename: DIR/ca.pem}, match_typed_subject_alt_names: ["
@@ -132,12 +132,12 @@ func TestEnvoyTLS_CLI1(t *testing.T) {
 	}
 }
 
-// What would make the client trust others than it was told is an error, and so is what is not there.
+// A field that is missing, or that would need more checks than the client supports, is an error.
 func TestEnvoyTLSErrors_CLI1(t *testing.T) {
 	w := newWorld(t)
 	const at = "b.yaml: static_resources.clusters[0].transport_socket.typed_config.common_tls_context."
 	for trusted, want := range map[string]string{
-		"":                       at + "validation_context: is missing: without one any server would be trusted",
+		"":                       at + "validation_context: is missing: without it, any server would be trusted",
 		"validation_context: {}": at + "validation_context: trusted_ca and system_root_certs are missing",
 		"validation_context_sds_secret_config: {name: x}":                                                                                    at + "validation_context_sds_secret_config: is not supported",
 		"validation_context: {trusted_ca: {filename: DIR/none.pem}}":                                                                         at + "validation_context.trusted_ca.filename: open DIR/none.pem: no such file",
@@ -167,7 +167,7 @@ func TestEnvoyTLSErrors_CLI1(t *testing.T) {
 	}
 }
 
-// gRFC A65: tls reads the files when a connection begins, and again after refresh_interval.
+// gRFC A65: tls reads the files when a connection starts, and again after refresh_interval.
 func TestGRPCTLS_CLI1(t *testing.T) {
 	w := newWorld(t)
 	text := withCreds(strings.ReplaceAll(`{"type":"tls","config":{"ca_certificate_file":"DIR/late.pem","certificate_file":"DIR/cert.pem","private_key_file":"DIR/key.pem","refresh_interval":"0s"}}`, "DIR", w.dir))

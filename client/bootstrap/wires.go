@@ -13,9 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// real are the transports of package client and of those below it.
-var real = transports{
-	grpc: func(r remote) (client.Transport, error) {
+// defaultMakers create the transports of package client and its subpackages.
+var defaultMakers = transportMakers{
+	grpc: func(r grpcServer) (client.Transport, error) {
 		o := client.GRPCOptions{Credentials: r.credentials, Delta: r.delta, PerType: r.perType}
 		for _, c := range r.perRPC {
 			o.DialOptions = append(o.DialOptions, grpc.WithPerRPCCredentials(c))
@@ -25,10 +25,10 @@ var real = transports{
 		}
 		return client.GRPC(r.target, o)
 	},
-	rest: func(p poll) (client.Transport, error) {
+	rest: func(p restServer) (client.Transport, error) {
 		own := http.DefaultTransport.(*http.Transport).Clone()
 		own.TLSClientConfig, own.IdleConnTimeout = p.tls, 2*p.every
-		own.ForceAttemptHTTP2 = false // the configuration of TLS says what is spoken
+		own.ForceAttemptHTTP2 = false // TLSClientConfig selects the protocol
 		if p.unix != "" {
 			own.Proxy = nil
 			own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -37,7 +37,7 @@ var real = transports{
 		}
 		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoy.Envoy()})
 	},
-	file: func(d disk) (client.Transport, error) {
+	file: func(d fileSource) (client.Transport, error) {
 		return file.New(d.path, file.Options{Watched: d.watched, Log: d.log})
 	},
 }

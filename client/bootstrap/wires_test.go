@@ -2,7 +2,7 @@ package bootstrap
 
 import "testing"
 
-// What the package makes by itself are transports of package client, which connect to nobody yet.
+// The default transports are those of package client, without a connection yet.
 func TestTransports_CLI1(t *testing.T) {
 	c, err := Envoy("b.yaml", []byte(byHand), Options{})
 	if err != nil {

@@ -38,6 +38,6 @@ var defaultMakers = transportMakers{
 		return rest.New(p.url, rest.Options{Client: &http.Client{Transport: own}, Refresh: p.every, Timeout: p.timeout, Resolver: envoy.Envoy()})
 	},
 	file: func(d fileSource) (client.Transport, error) {
-		return file.New(d.path, file.Options{Watched: d.watched, Log: d.log})
+		return file.New(d.path, file.Options{WatchedDirectory: d.watched, Log: d.log})
 	},
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a real client of a real server tells: one that it uses, one that it refuses with the old one
-// in use, one that there is not; and its metrics say the same.
+// CSDS of a real client with a real server: one resource in use, one refused with an older one in use,
+// one that does not exist. The metrics agree.
 func TestRealClient_CLI1_CLI2_CLI3(t *testing.T) {
 	st := store.New()
 	set := func(name, alt string) {
@@ -81,7 +81,7 @@ func TestRealClient_CLI1_CLI2_CLI3(t *testing.T) {
 		if e.Kind != client.Refused {
 			continue
 		}
-		got := ask(t, csds.Of(c))
+		got := ask(t, csds.Clients(c))
 		var lines []string
 		for _, r := range got.Config[0].GenericXdsConfigs {
 			line := r.Name + " " + r.ClientStatus.String()

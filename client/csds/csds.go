@@ -1,10 +1,11 @@
-// Package csds tells how the clients of a program stand with their resources: the Client Status
-// Discovery Service, which `grpcdebug ADDR xds status` asks.
+// Package csds serves the state of a program's xDS clients over gRPC: the Client Status Discovery
+// Service, which `grpcdebug ADDR xds status` reads.
 //
-//	csds.Register(grpcServer, csds.Of(c))
+//	csds.Register(grpcServer, csds.Clients(c))
 //
-// It keeps nothing and starts no goroutine. Secrets, which are all that Envoy's API marks as
-// sensitive, are in no answer; all else that the clients know is: serve it to whom you trust.
+// It stores nothing and starts no goroutine. Responses do not contain the secrets that Envoy's API
+// marks as sensitive. They contain all other contents of resources, so serve them only to trusted
+// callers.
 package csds
 
 import (
@@ -17,30 +18,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Client says how it stands with its resources. A *client.Client is one.
+// A Client reports the states of its resources. *client.Client implements it.
 type Client interface {
-	Node() *xds.Node       // nil: it is not known
-	Dump() []client.Status // types in any order, each in one piece
+	Node() *xds.Node       // nil: unknown
+	Dump() []client.Status // the statuses of a type must be consecutive
 }
 
-// A Scoped client is one of several in a program.
-type Scoped struct {
+// A ScopedClient is one of several clients of a program.
+type ScopedClient struct {
 	Client
-	Scope string // "client_scope", such as the target that it is for; empty: there is one
+	Scope string // "client_scope" in the response, such as the client's target; empty for the only client
 }
 
-// Of returns clients that do not change, for [Register].
-func Of(all ...Client) func() []Scoped {
-	scoped := make([]Scoped, len(all))
+// Clients returns a fixed list of clients for [Register].
+func Clients(all ...Client) func() []ScopedClient {
+	scoped := make([]ScopedClient, len(all))
 	for i, c := range all {
-		scoped[i] = Scoped{Client: c}
+		scoped[i] = ScopedClient{Client: c}
 	}
-	return func() []Scoped { return scoped }
+	return func() []ScopedClient { return scoped }
 }
 
-// Register adds the service to a gRPC server, which may be that of the program's own services.
-// Clients returns those to tell of, in their order; each call of the service asks for them.
-func Register(g grpc.ServiceRegistrar, clients func() []Scoped) {
+// Register adds the service to a gRPC server, which may also serve the program's own services. Each
+// call of the service calls clients for the list of clients.
+func Register(g grpc.ServiceRegistrar, clients func() []ScopedClient) {
 	csds.New(csds.Options{Clients: func() (all []csds.Client) {
 		for _, c := range clients() {
 			node := c.Node()
@@ -55,7 +56,7 @@ func Register(g grpc.ServiceRegistrar, clients func() []Scoped) {
 	}}).Register(g)
 }
 
-// config makes of a dump what the service tells.
+// config returns the types and resources of a dump in the form of CSDS.
 func config(dump []client.Status) (all []csds.TypeConfig) {
 	for _, s := range dump {
 		if n := len(all); n == 0 || !all[n-1].Type.Is(s.Type) {

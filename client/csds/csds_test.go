@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A still is a client that stands still.
+// A still is a Client with fixed statuses.
 type still struct {
 	node *xds.Node
 	dump []client.Status
@@ -47,8 +47,8 @@ func resource(t *testing.T, typ *xds.Type, m proto.Message) *xds.Resource {
 	return r
 }
 
-// ask serves clients, and asks for them.
-func ask(t *testing.T, clients func() []csds.Scoped) *statusv3.ClientStatusResponse {
+// ask serves clients over gRPC and returns the response.
+func ask(t *testing.T, clients func() []csds.ScopedClient) *statusv3.ClientStatusResponse {
 	t.Helper()
 	l, g := bufconn.Listen(1<<20), grpc.NewServer()
 	csds.Register(g, clients)
@@ -67,8 +67,8 @@ func ask(t *testing.T, clients func() []csds.Scoped) *statusv3.ClientStatusRespo
 	return got
 }
 
-// Each state has its name in CSDS; what was refused has the version in use, and the one that was
-// refused with the error; several clients are told of, each with its scope.
+// Each state has its CSDS name. A refused resource has the version in use, and the refused version with
+// its error. Several clients have their scopes.
 func TestStatus_CLI2_CLI3(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	good := resource(t, xds.Cluster, &clusterv3.Cluster{Name: "good"})
@@ -83,7 +83,7 @@ func TestStatus_CLI2_CLI3(t *testing.T) {
 		{Type: xds.Cluster, Name: "sick", State: client.ReceivedError, Err: errors.New("busy")},
 		{Type: xds.Secret, Name: "s", State: client.Acked, Resource: secret},
 	}}
-	got := ask(t, func() []csds.Scoped { return []csds.Scoped{{one, "xds:///a"}, {still{}, "xds:///b"}} })
+	got := ask(t, func() []csds.ScopedClient { return []csds.ScopedClient{{one, "xds:///a"}, {still{}, "xds:///b"}} })
 	if len(got.Config) != 2 || got.Config[0].ClientScope != "xds:///a" || got.Config[1].ClientScope != "xds:///b" || got.Config[0].Node.Id != "edge-1" || len(got.Config[1].GenericXdsConfigs) != 0 {
 		t.Fatal(got)
 	}
@@ -110,9 +110,9 @@ func TestStatus_CLI2_CLI3(t *testing.T) {
 	}
 }
 
-// A client that nobody has told who it is, and one that is closed.
-func TestOf(t *testing.T) {
-	if got := ask(t, csds.Of(still{}, still{})); len(got.Config) != 2 || got.Config[0].Node.GetId() != "" {
+// A client without a node, and a closed client.
+func TestClientsWithoutNodeOrResources(t *testing.T) {
+	if got := ask(t, csds.Clients(still{}, still{})); len(got.Config) != 2 || got.Config[0].Node.GetId() != "" {
 		t.Error(got)
 	}
 }
@@ -131,7 +131,7 @@ func TestGrpcdebug(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, ended := grpc.NewServer(), make(chan struct{})
-	csds.Register(g, func() []csds.Scoped { return []csds.Scoped{{one, "xds:///a"}, {still{}, "xds:///b"}} })
+	csds.Register(g, func() []csds.ScopedClient { return []csds.ScopedClient{{one, "xds:///a"}, {still{}, "xds:///b"}} })
 	go func() {
 		defer close(ended)
 		_ = g.Serve(l) // until Stop

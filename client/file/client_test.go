@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// counts are what the metrics of a client say of updates.
+// counts are the updates that the client's metrics counted.
 type counts struct{ valid, invalid int }
 
 func (*counts) Connected(string, bool)                {}
@@ -27,7 +27,7 @@ func (c *counts) ResourceUpdates(_, _ string, good, bad int) {
 }
 
 // "Refusals counted and logged with place; the last good stays."
-func TestClientOfBadFile_FILE3(t *testing.T) {
+func TestClientKeepsLastGoodOfInvalidFile_FILE3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.yaml")
 		write := func(text string) {
@@ -69,7 +69,7 @@ func TestClientOfBadFile_FILE3(t *testing.T) {
 		if met.valid != 1 || met.invalid != 1 {
 			t.Errorf("%+v", *met)
 		}
-		if got := log.String(); strings.Count(got, "are refused") != 1 || !strings.Contains(got, path+":2:9: ") {
+		if got := log.String(); strings.Count(got, "refused resources") != 1 || !strings.Contains(got, path+":2:9: ") {
 			t.Errorf("the log is %q", got)
 		}
 		cancel()

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	responseName = "envoy.service.discovery.v3.DiscoveryResponse"
-	responseURL  = "type.googleapis.com/" + responseName
-	resources    = 2 // the field of a DiscoveryResponse
+	responseName   = "envoy.service.discovery.v3.DiscoveryResponse"
+	responseURL    = "type.googleapis.com/" + responseName
+	resourcesField = 2 // the field of a DiscoveryResponse
 )
 
-// forms are the ways to write a file, by the end of its name.
-var forms = map[string]func(*decoder){
+// formats are the file formats, by the extension of the file name.
+var formats = map[string]func(*decoder){
 	".yaml":      (*decoder).yaml,
 	".yml":       (*decoder).yaml,
 	".json":      (*decoder).json,
@@ -38,16 +38,17 @@ var forms = map[string]func(*decoder){
 	".pb":        (*decoder).binary,
 }
 
-// A decoder puts together the message that a file says, so that it is judged as one over gRPC is.
+// A decoder encodes the message in a file, so that it is checked like a message over gRPC.
 type decoder struct {
 	protoyaml.Decoder
-	types known
-	body  []byte
-	at    []*yaml.Node // where the resources in body stand; fewer: nobody knows
-	i     []int        // which of the list they are
+	types   knownTypes
+	body    []byte
+	nodes   []*yaml.Node // the nodes of the resources in body; fewer if positions are unknown
+	indexes []int        // their indexes in the file's list
 }
 
-// decode returns the response in a file. What is wrong with it is Malformed.
+// decode returns the response in a file. Errors are in its Malformed. unread is the error of reading
+// the file.
 func (t *transport) decode(only *xds.Type, data []byte, unread error) *xds.Response {
 	sum := sha256.Sum256(data)
 	version := hex.EncodeToString(sum[:8])
@@ -55,15 +56,15 @@ func (t *transport) decode(only *xds.Type, data []byte, unread error) *xds.Respo
 		return &xds.Response{Type: only, Version: version, Changes: &xds.Changes{}, Malformed: []error{&xds.MalformedError{Err: err}}}
 	}
 	if e, ok := errors.AsType[*fs.PathError](unread); ok {
-		unread = e.Err // the path is said anyway
+		unread = e.Err // the errors below contain the path
 	}
 	if unread != nil {
 		return bad(findings.Problem{File: t.path, Message: unread.Error()})
 	}
-	types := known{t.options.Resolver}
+	types := knownTypes{t.options.Resolver}
 	d := &decoder{Decoder: protoyaml.Decoder{File: t.path, Source: data, Types: types}, types: types}
-	t.form(d)
-	r, err := wire.DecodeResponse(xds.SotW, d.body, wire.ResponseOptions{Only: only, Name: t.options.Name, Place: d.place})
+	t.format(d)
+	r, err := wire.DecodeResponse(xds.SotW, d.body, wire.ResponseOptions{Only: only, Name: t.options.ResourceName, Place: d.place})
 	if err != nil {
 		return bad(fmt.Errorf("%s: %w", t.path, err))
 	}
@@ -79,12 +80,12 @@ func (t *transport) decode(only *xds.Type, data []byte, unread error) *xds.Respo
 	return r
 }
 
-// place says where a resource of the message stands.
+// place returns the position of a resource in the file.
 func (d *decoder) place(i int) string {
-	if i >= len(d.at) {
+	if i >= len(d.nodes) {
 		return fmt.Sprintf("%s: resources[%d]", d.File, i)
 	}
-	return fmt.Sprintf("%s:%d:%d: resources[%d]", d.File, d.at[i].Line, d.at[i].Column, d.i[i])
+	return fmt.Sprintf("%s:%d:%d: resources[%d]", d.File, d.nodes[i].Line, d.nodes[i].Column, d.indexes[i])
 }
 
 func (d *decoder) yaml() {
@@ -96,7 +97,7 @@ func (d *decoder) yaml() {
 	case err != nil:
 		d.syntax(err)
 	case len(docs) == 0:
-		d.Report(&yaml.Node{}, "", "", "there is no DiscoveryResponse in it")
+		d.Report(&yaml.Node{}, "", "", "the file has no DiscoveryResponse")
 	case len(docs) > 1:
 		d.Report(docs[1], "", "", "a second document: the file must hold one DiscoveryResponse")
 	default:
@@ -122,7 +123,7 @@ func (d *decoder) syntax(err error) {
 	}
 }
 
-// document reads a DiscoveryResponse. A resource with a mistake is left out.
+// document reads a DiscoveryResponse. It leaves out resources with an error.
 func (d *decoder) document(n *yaml.Node) {
 	flat := d.Flat(n, "")
 	if flat == nil {
@@ -153,7 +154,7 @@ func (d *decoder) document(n *yaml.Node) {
 		return
 	case list.Kind == yaml.SequenceNode:
 		items = list.Content
-	case list.Kind != yaml.MappingNode: // one for a list of one is what Envoy takes, too
+	case list.Kind != yaml.MappingNode: // Envoy also accepts a single resource instead of a list
 		d.Report(list, "resources", "", "a list is needed")
 		return
 	}
@@ -163,7 +164,7 @@ func (d *decoder) document(n *yaml.Node) {
 		switch {
 		case d.Errors() > before:
 			continue
-		case inner == nil: // as null, which is an Any without anything
+		case inner == nil: // null is an empty Any
 			d.ReportAs(findings.NoMessage, n, path, "", `no "@type"`)
 			continue
 		}
@@ -173,8 +174,8 @@ func (d *decoder) document(n *yaml.Node) {
 			continue
 		}
 		url := "type.googleapis.com/" + string(inner.ProtoReflect().Descriptor().FullName())
-		d.at, d.i = append(d.at, n), append(d.i, i)
-		d.body = protowire.AppendTag(d.body, resources, protowire.BytesType)
+		d.nodes, d.indexes = append(d.nodes, n), append(d.indexes, i)
+		d.body = protowire.AppendTag(d.body, resourcesField, protowire.BytesType)
 		d.body = protowire.AppendBytes(d.body, packed(url, value))
 	}
 }
@@ -194,7 +195,8 @@ func (d *decoder) encode(m protoreflect.Message) {
 	d.body = b
 }
 
-// text reads protobuf's text format, of which nobody tells the places: only of the first mistake.
+// text reads protobuf's text format. Its parser reports only the position of the first error, not those
+// of resources.
 func (d *decoder) text() {
 	if !d.IsText() {
 		return
@@ -208,22 +210,22 @@ func (d *decoder) text() {
 
 func (d *decoder) binary() { d.body = d.Source }
 
-// known finds messages: those of the program first.
-type known struct{ Resolver }
+// knownTypes finds message types: first those of the program, then those of Envoy's API.
+type knownTypes struct{ Resolver }
 
-func (k known) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+func (k knownTypes) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	if t, err := k.Resolver.FindMessageByURL(url); err == nil {
 		return t, nil
 	}
 	return envoy.Envoy().FindMessageByURL(url)
 }
 
-func (k known) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
+func (k knownTypes) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	if t, err := k.Resolver.FindMessageByName(name); err == nil {
 		return t, nil
 	}
 	return envoy.Envoy().FindMessageByName(name)
 }
 
-// Names returns those of Envoy's API, which are what a wrong one may mean.
-func (k known) Names() iter.Seq[protoreflect.FullName] { return envoy.Envoy().Names() }
+// Names returns the names of Envoy's API, for suggestions of a similar name.
+func (k knownTypes) Names() iter.Seq[protoreflect.FullName] { return envoy.Envoy().Names() }

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// read decodes what would be in a file of a name.
+// read decodes a file with this name and content.
 func read(t testing.TB, path, data string) *xds.Response {
 	t.Helper()
 	tr, err := New(path, Options{})
@@ -27,7 +27,7 @@ func read(t testing.TB, path, data string) *xds.Response {
 	return tr.(*transport).decode(xds.Cluster, []byte(data), nil)
 }
 
-// show tells a response in a line.
+// show formats a response as one line.
 func show(r *xds.Response) string {
 	var parts []string
 	if r.Version != "" && len(r.Version) < 16 {
@@ -64,8 +64,8 @@ func message(t testing.TB, names ...string) *discovery.DiscoveryResponse {
 	return m
 }
 
-// One message is the same in all forms, resource by resource.
-func TestForms_FILE1(t *testing.T) {
+// A message is the same in all formats, resource by resource.
+func TestFormats_FILE1(t *testing.T) {
 	m := message(t, "a", "b")
 	j, err := protojson.Marshal(m)
 	if err != nil {
@@ -105,8 +105,8 @@ resources:
 	}
 }
 
-// Each mistake is told with its place, and what is good beside it is there.
-func TestMistakes_FILE3(t *testing.T) {
+// Each error has its position, and the other resources are in the response.
+func TestErrorsHavePositions_FILE3(t *testing.T) {
 	const a = `{"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a}`
 	for _, tt := range []struct{ file, data, want string }{
 		{"x.yaml", "resources:\n- " + a + "\n- {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, nam: b}\n", `a !x.yaml:3:66: resources[1]: unknown field "nam"`},
@@ -117,7 +117,7 @@ func TestMistakes_FILE3(t *testing.T) {
 		{"x.yaml", "resources: 1", "!x.yaml:1:12: resources: a list is needed"},
 		{"x.yaml", "resources: [\n", "!x.yaml:"},
 		{"x.yaml", "resorces: []\n", "!x.yaml:1:1: unknown field"},
-		{"x.yaml", "# nothing\n", "!x.yaml: there is no DiscoveryResponse"},
+		{"x.yaml", "# nothing\n", "!x.yaml: the file has no DiscoveryResponse"},
 		{"x.yaml", "{}\n---\n{}\n", "!x.yaml:3:1: a second document"},
 		{"x.yaml", a, "!x.yaml:1:11: the file must hold a DiscoveryResponse"},
 		{"x.yaml", "- 1", "!x.yaml:1:1: a mapping is needed"},
@@ -139,16 +139,16 @@ func TestMistakes_FILE3(t *testing.T) {
 	}
 }
 
-// Whatever a file has in it is a response, that is about its type.
+// Any file content gives a response of the requested type.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"", "{}", "resources: [{}]", `{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a"}]}`,
 		`resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "a" } }`, encoded(f, message(f, "a", "b"))} {
-		for i := range endings() {
+		for i := range extensions() {
 			f.Add(uint(i), []byte(seed))
 		}
 	}
 	f.Fuzz(func(t *testing.T, form uint, data []byte) {
-		ends := endings()
+		ends := extensions()
 		r := read(t, "x"+ends[form%uint(len(ends))], string(data))
 		if r.Type == nil || !r.Type.Is(xds.Cluster) || r.Changes == nil || r.Version == "" {
 			t.Fatalf("%+v", r)

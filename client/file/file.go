@@ -1,6 +1,6 @@
-// Package file is a transport of package client over the filesystem: a file holds a
-// DiscoveryResponse, and is read again when it has changed. It writes nothing. Resources are read
-// by their descriptors, those of Envoy's API or those that the program brings ([Options]).
+// Package file is a transport of package client that reads a DiscoveryResponse from a file, and again
+// when the file changes. It never writes. Resources are decoded with the descriptors of Envoy's API and
+// of the program ([Options]).
 package file
 
 import (
@@ -22,54 +22,53 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Resolver finds the messages that resources are, and those inside them.
+// A Resolver finds the types of messages in resources.
 type Resolver interface {
 	protoregistry.ExtensionTypeResolver
 	protoregistry.MessageTypeResolver
 }
 
-// Options of a transport. The zero value is ready to use.
+// Options are the options of a transport. The zero value is ready to use.
 type Options struct {
-	// Watched is a directory whose changes have the file read again, as watched_directory of a
-	// PathConfigSource, besides those of the path. It is rarely needed: symbolic links are followed
-	// anyway, and each of them is watched. Empty: none.
-	Watched string
+	// WatchedDirectory is another directory whose changes cause the file to be read again, like
+	// watched_directory of a PathConfigSource. It is rarely needed, because all symbolic links on the
+	// way to the file are watched. Empty: none.
+	WatchedDirectory string
 
-	// Poll is how long a file is not looked at though nothing hints at a change: some network
-	// filesystems hint at none. Zero: 30 s.
+	// Poll is the longest time between two reads of the file, for filesystems that do not notify of
+	// changes, such as some network filesystems. Zero: 30 s.
 	Poll time.Duration
 
-	// MaxFile is the largest file in bytes. Zero: 256 MiB.
+	// MaxFile is the maximum size of the file in bytes. Zero: 256 MiB.
 	MaxFile int64
 
-	// Resolver finds messages. Those that it does not know are looked for in Envoy's API. Nil:
-	// [protoregistry.GlobalTypes], those that are linked.
+	// Resolver finds message types. Types that it does not know are looked for in Envoy's API. Nil:
+	// [protoregistry.GlobalTypes], the types linked into the program.
 	Resolver Resolver
 
-	// Name is as in [client.GRPCOptions].
-	Name func(t *xds.Type, body []byte) string
+	// ResourceName is the same option as in [client.GRPCOptions].
+	ResourceName func(t *xds.Type, body []byte) string
 
-	// Log is told when changes may be noticed late. Nil: nobody is.
+	// Log receives a line when changes may be noticed late. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// New returns a transport of the file at a path. The end of its name says how it is written: .pb
-// (encoded), .json, .yaml or .yml, .pb_text, .txtpb or .textproto. It need not exist yet. Each
-// stream is of one type, that of the response in the file.
+// New returns a transport for a file. The extension of its name gives the format: .pb (encoded), .json,
+// .yaml or .yml, .pb_text, .txtpb or .textproto. The file need not exist yet. Each stream is for one
+// type, the type of the resources in the file.
 //
-// A stream takes the file when it is there and for a while was not written to: it waits for the
-// end of a write in place, and reads what came of it twice. The file that was replaced by another
-// one, or by a symbolic link on the way to it that leads elsewhere now, has changed, too. A file
-// that cannot be read, is empty or is gone, and a resource in it that cannot be read, is a
-// response with Malformed, which a client refuses: what was good stays. What is in the file is
-// told once, and again to names that are asked for later.
+// A stream reads the file once it exists and is not being written to: after a change it waits a moment,
+// and it uses the content only if it is stable. Replacing the file, or a symbolic link on the way to
+// it, is also a change. If the file is missing, empty or not readable, or a resource in it is not
+// readable, the response has Malformed errors. A client refuses it and keeps the last good resources.
+// Each content is sent once, and again when the client subscribes to other names.
 func New(path string, o Options) (client.Transport, error) {
-	form := forms[strings.ToLower(filepath.Ext(path))]
+	form := formats[strings.ToLower(filepath.Ext(path))]
 	switch {
 	case path == "":
 		return nil, errors.New("the path is empty")
 	case form == nil:
-		return nil, fmt.Errorf("%s: the name must end with %s", path, strings.Join(endings(), ", "))
+		return nil, fmt.Errorf("%s: the name must end with %s", path, strings.Join(extensions(), ", "))
 	}
 	o.Poll = cmp.Or(o.Poll, 30*time.Second)
 	o.MaxFile = cmp.Or(o.MaxFile, 256<<20)
@@ -77,7 +76,7 @@ func New(path string, o Options) (client.Transport, error) {
 		o.Resolver = protoregistry.GlobalTypes
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	t := &transport{options: o, path: path, form: form, watcher: watch.NewWatcher}
+	t := &transport{options: o, path: path, format: form, watcher: watch.NewWatcher}
 	t.ctx, t.close = context.WithCancelCause(context.Background())
 	return t, nil
 }
@@ -85,12 +84,12 @@ func New(path string, o Options) (client.Transport, error) {
 type transport struct {
 	options Options
 	path    string
-	form    func(*decoder)
+	format  func(*decoder)
 	ctx     context.Context // ends with Close
 	close   context.CancelCauseFunc
 
-	mu      sync.Mutex     // no stream opens while Close begins
-	streams sync.WaitGroup // those whose watcher is open
+	mu      sync.Mutex     // held so that no stream opens while Close starts
+	streams sync.WaitGroup // streams with an open watcher
 
 	watcher func(*slog.Logger, time.Duration) *watch.Watcher // tests replace it
 }
@@ -101,7 +100,7 @@ func (t *transport) Variant() xds.Variant { return xds.SotW }
 func (t *transport) Aggregated() bool     { return false }
 func (t *transport) String() string       { return "file:" + t.path }
 
-// Close ends the streams, and waits for their watchers.
+// Close ends the streams and waits for their watchers.
 func (t *transport) Close() error {
 	t.mu.Lock()
 	t.close(errClosed)
@@ -131,10 +130,10 @@ func (t *transport) Open(ctx context.Context, only *xds.Type) (client.Stream, er
 	return s, nil
 }
 
-// endings returns the ends of names that say how a file is written.
-func endings() []string {
+// extensions returns the known extensions of file names.
+func extensions() []string {
 	var all []string
-	for end := range forms {
+	for end := range formats {
 		all = append(all, end)
 	}
 	slices.Sort(all)

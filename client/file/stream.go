@@ -15,41 +15,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Never takes a half-written file as final": what is read is told when nothing hints at a change
-// for a while, and the file is old enough or was found the same at a second look.
+// A half-written file must not be used. So a content is used only if no change is notified for a while,
+// and the file is old enough or two reads find the same content.
 const (
-	quiet   = 100 * time.Millisecond
-	most    = 2 * time.Second // though there are always more hints
-	settles = 300 * time.Millisecond
+	quietTime    = 100 * time.Millisecond
+	maxQuietWait = 2 * time.Second // limit, if changes are notified all the time
+	settleTime   = 300 * time.Millisecond
 
-	// Of what nobody can use the rest may be still to come. It costs nothing to wait for it, since
-	// what was good is in use.
-	settlesBad = 2 * time.Second
+	// An invalid file may be an unfinished write. Waiting costs nothing, since the last good resources
+	// stay in use.
+	settleTimeInvalid = 2 * time.Second
 )
 
-// A stream reads the file for one type. Recv does it, in the goroutine of its caller.
+// A stream reads the file for one type. It reads in Recv, in the caller's goroutine.
 type stream struct {
 	transport *transport
 	only      *xds.Type
 	ctx       context.Context
 	watcher   *watch.Watcher // closed when ctx ends
-	asked     chan struct{}  // rings for Recv: other names were asked for
+	asked     chan struct{}  // one slot, for Recv: other names were requested
 
-	mu    sync.Mutex
-	names []string // that were asked for last
-	sent  int      // how often others were asked for; zero: nothing was yet
-	named bool     // some request had names: one without wants nothing
+	mu       sync.Mutex
+	names    []string // of the last request
+	requests int      // number of requests with different names
+	hasNamed bool     // some request had names, so a request without names subscribes to nothing
 
-	// Recv's.
-	again time.Time // when to look though nothing hints at a change; zero: when Poll is over
-	seen  *content  // at the last look; nil: there was none
-	since time.Time // when it was first seen
-	told  *content  // in the last response; nil: there was none
-	to    int       // the number of the request that was told it
-	said  int       // how many responses there were
+	// Owned by Recv.
+	nextLook    time.Time // when to read the file without a notification; zero: after Poll
+	lastLook    *content  // content of the last read; nil: none yet
+	firstSeen   time.Time // when lastLook was first read
+	lastSent    *content  // content of the last response; nil: none yet
+	lastRequest int       // number of the request that the last response answered
+	responses   int       // number of responses
 }
 
-// A content is what was found at the path.
+// A content is the result of reading the file.
 type content struct {
 	stamp watch.Stamp
 	sum   [sha256.Size]byte
@@ -61,21 +61,21 @@ func (c *content) same(as *content) bool {
 	return as != nil && c.sum == as.sum && c.err == as.err
 }
 
-// Send takes a request. Names are all that matters: the file knows no node and no versions, and
-// whether the client accepts it is the client's to say.
+// Send takes a request. Only its names matter: a file does not depend on the node or on versions, and
+// the client checks the resources itself.
 func (s *stream) Send(r *xds.Request) error {
-	if err := s.over(); err != nil {
+	if err := s.ended(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := slices.Sorted(slices.Values(r.Names))
-	s.named = s.named || len(names) > 0
-	if s.sent > 0 && slices.Equal(names, s.names) {
+	s.hasNamed = s.hasNamed || len(names) > 0
+	if s.requests > 0 && slices.Equal(names, s.names) {
 		return nil
 	}
 	s.names = names
-	s.sent++
+	s.requests++
 	select {
 	case s.asked <- struct{}{}:
 	default:
@@ -83,72 +83,72 @@ func (s *stream) Send(r *xds.Request) error {
 	return nil
 }
 
-// over returns why the stream has ended; nil: it has not.
-func (s *stream) over() error {
+// ended returns the reason why the stream has ended; nil: it is open.
+func (s *stream) ended() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return fmt.Errorf("%s: %w", s.transport, cause)
 	}
 	return nil
 }
 
-// wants returns the number of the request that is to be told; zero: nothing is asked for. A
-// request without names asks for all, unless one before it had some.
-func (s *stream) wants() int {
+// currentRequest returns the number of the request to answer; zero: the client subscribes to nothing. A
+// request without names subscribes to all resources, unless an earlier request had names.
+func (s *stream) currentRequest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.names) == 0 && s.named {
+	if len(s.names) == 0 && s.hasNamed {
 		return 0
 	}
-	return s.sent
+	return s.requests
 }
 
-// Recv waits until the file says something else, or other names are asked for.
+// Recv waits until the file has changed, or other names are requested.
 func (s *stream) Recv() (*xds.Response, error) {
-	pace := watch.Pace{Quiet: quiet, Most: most, Poll: s.transport.options.Poll}
+	pace := watch.Pace{Quiet: quietTime, Most: maxQuietWait, Poll: s.transport.options.Poll}
 	for {
-		if _, ok := watch.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.again); !ok {
-			return nil, s.over()
+		if _, ok := watch.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.nextLook); !ok {
+			return nil, s.ended()
 		}
-		s.again = time.Time{}
-		to := s.wants()
+		s.nextLook = time.Time{}
+		to := s.currentRequest()
 		if to == 0 {
 			continue
 		}
 		c := s.look()
-		if c.same(s.told) && s.to == to {
+		if c.same(s.lastSent) && s.lastRequest == to {
 			continue
 		}
-		if wait := s.unsettled(c); wait > 0 {
-			s.again = time.Now().Add(wait)
+		if wait := s.untilSettled(c); wait > 0 {
+			s.nextLook = time.Now().Add(wait)
 			continue
 		}
-		s.told, s.to = c, to
-		s.said++
+		s.lastSent, s.lastRequest = c, to
+		s.responses++
 		r := *c.resp
-		r.Nonce = strconv.Itoa(s.said)
+		r.Nonce = strconv.Itoa(s.responses)
 		return &r, nil
 	}
 }
 
-// unsettled returns how long what was found is not believed yet. Clocks of other machines may be
-// ahead: then it counts since when it was found.
-func (s *stream) unsettled(c *content) time.Duration {
-	while := settles
+// untilSettled returns how long to wait before the content may be used. The clock of another machine
+// may be ahead; then the wait starts when the content was first read.
+func (s *stream) untilSettled(c *content) time.Duration {
+	while := settleTime
 	if len(c.resp.Malformed) > 0 {
-		while = settlesBad
+		while = settleTimeInvalid
 	}
 	now := time.Now()
-	if c.same(s.told) || c.err == "" && now.Sub(c.stamp.Modified()) >= while {
+	if c.same(s.lastSent) || c.err == "" && now.Sub(c.stamp.Modified()) >= while {
 		return 0
 	}
-	return while - now.Sub(s.since)
+	return while - now.Sub(s.firstSeen)
 }
 
-// look reads the file, if it has changed, and watches all that leads to it.
+// look reads the file, if it has changed, and watches all directories and links on the way to it.
 func (s *stream) look() *content {
 	w := s.watcher
 	w.Begin()
-	if dir := s.transport.options.Watched; dir != "" {
+	if dir := s.transport.options.WatchedDirectory; dir != "" {
 		real := watch.Follow(dir, w.Touch)
 		if info, err := os.Stat(real); err == nil && info.IsDir() {
 			w.Enter(real)
@@ -164,12 +164,12 @@ func (s *stream) look() *content {
 	if err != nil {
 		c.err = err.Error()
 	}
-	if c.same(s.seen) {
-		c.resp = s.seen.resp
+	if c.same(s.lastLook) {
+		c.resp = s.lastLook.resp
 	} else {
-		s.since = time.Now()
+		s.firstSeen = time.Now()
 		c.resp = s.transport.decode(s.only, data, err)
 	}
-	s.seen = c
+	s.lastLook = c
 	return c
 }

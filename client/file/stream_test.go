@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A talk is a stream and its file.
+// A talk is a stream with its file.
 type talk struct {
 	*testing.T
 	dir string
@@ -37,7 +37,7 @@ func clusters(names ...string) string {
 	return b.String()
 }
 
-// begin opens a stream of a file in the directory, of which nothing hints at changes if it is deaf.
+// begin opens a stream of a file in the directory. If deaf, no change is notified.
 func begin(t *testing.T, dir, path string, o Options, deaf bool) *talk {
 	t.Helper()
 	made, err := New(filepath.Join(dir, path), o)
@@ -84,7 +84,7 @@ func (k *talk) ask(names ...string) {
 	}
 }
 
-// write writes files in place, in pairs of path and content.
+// write writes files in place; the arguments are pairs of path and content.
 func (k *talk) write(pairs ...string) {
 	k.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -95,7 +95,7 @@ func (k *talk) write(pairs ...string) {
 	}
 }
 
-// swap makes a symbolic link lead elsewhere, at once.
+// swap changes the target of a symbolic link atomically.
 func (k *talk) swap(to, link string) {
 	k.Helper()
 	link = filepath.Join(k.dir, link)
@@ -124,7 +124,7 @@ func (k *talk) want(begins string) {
 	}
 }
 
-// idle expects that nothing comes for a while of a bubble's time.
+// idle expects no response for a while (in the time of the synctest bubble).
 func (k *talk) idle(while time.Duration) {
 	k.Helper()
 	time.Sleep(while)
@@ -136,8 +136,8 @@ func (k *talk) idle(while time.Duration) {
 	}
 }
 
-// Who has closed a transport has nothing of it that still runs.
-func TestCloseWaits(t *testing.T) {
+// After Close no goroutine of the transport runs.
+func TestCloseWaitsForWatchers(t *testing.T) {
 	for range 100 {
 		made, err := New(filepath.Join(t.TempDir(), "x.yaml"), Options{})
 		if err != nil {
@@ -156,7 +156,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// Each way in which files change is noticed. No poll helps.
+// Each kind of change to a file is noticed without a poll.
 func TestChanges_FILE2(t *testing.T) {
 	for name, f := range map[string]func(k *talk){
 		"in place": func(k *talk) {
@@ -207,7 +207,7 @@ func TestChanges_FILE2(t *testing.T) {
 			dir := t.TempDir()
 			o := Options{Poll: time.Hour}
 			if watched != "" {
-				o.Watched = dir
+				o.WatchedDirectory = dir
 			}
 			k := begin(t, dir, "x.yaml", o, false)
 			k.write("..1/x.yaml", clusters("a"))
@@ -237,7 +237,7 @@ func TestChanges_FILE2(t *testing.T) {
 	t.Run("the watched directory hints", func(t *testing.T) {
 		t.Parallel()
 		dir, other := t.TempDir(), t.TempDir()
-		k := begin(t, dir, "x.yaml", Options{Poll: time.Hour, Watched: other}, false)
+		k := begin(t, dir, "x.yaml", Options{Poll: time.Hour, WatchedDirectory: other}, false)
 		k.write("x.yaml", clusters("a"))
 		k.ask()
 		k.want("a")
@@ -252,8 +252,8 @@ func TestChanges_FILE2(t *testing.T) {
 	})
 }
 
-// What is half written is not told, however long the writer pauses within reason.
-func TestHalfWritten_FILE2(t *testing.T) {
+// A half-written file is not sent, even if the writer pauses for a while.
+func TestHalfWrittenFileIsNotSent_FILE2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := begin(t, t.TempDir(), "x.yaml", Options{Poll: 100 * time.Millisecond}, true)
 		all := clusters("a", "b")
@@ -261,10 +261,10 @@ func TestHalfWritten_FILE2(t *testing.T) {
 		k.ask()
 		k.idle(200 * time.Millisecond)
 		k.write("x.yaml", all)
-		k.idle(settles - time.Millisecond)
+		k.idle(settleTime - time.Millisecond)
 		k.want("a b")
 		k.write("x.yaml", all[:len(all)-10]) // which nobody can use
-		k.idle(settlesBad - time.Millisecond)
+		k.idle(settleTimeInvalid - time.Millisecond)
 		k.write("x.yaml", all+"# the same")
 		k.want("a b")
 		k.write("x.yaml", "")
@@ -273,7 +273,7 @@ func TestHalfWritten_FILE2(t *testing.T) {
 		k.idle(time.Second)
 		k.write("x.yaml", all+"# the same")
 		k.idle(time.Minute)
-		// What is old enough is told at once.
+		// An old file is sent at once.
 		k.write("x.yaml", clusters("c"))
 		if err := os.Chtimes(filepath.Join(k.dir, "x.yaml"), time.Time{}, time.Now().Add(-time.Minute)); err != nil {
 			t.Fatal(err)
@@ -292,9 +292,9 @@ func TestHalfWritten_FILE2(t *testing.T) {
 	})
 }
 
-// A bad file is told once, with its place, and told off by a good one, even if that is what was
-// good before.
-func TestRefused_FILE3(t *testing.T) {
+// An invalid file is sent once, with the position of its error. The next valid file is sent even if its
+// content is the same as before.
+func TestInvalidFileIsSentOnce_FILE3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := begin(t, t.TempDir(), "x.yaml", Options{Poll: time.Second, MaxFile: 1000}, true)
 		k.ask()
@@ -311,8 +311,8 @@ func TestRefused_FILE3(t *testing.T) {
 	})
 }
 
-// What was told is told again to who asks for other names, and nothing to who asks for none.
-func TestNames(t *testing.T) {
+// The file is sent again when other names are requested, and not when none are.
+func TestOtherNamesGetTheFileAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := begin(t, t.TempDir(), "x.yaml", Options{}, true)
 		k.write("x.yaml", clusters("a", "b"))

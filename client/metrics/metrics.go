@@ -1,9 +1,9 @@
-// Package metrics counts what a client of package client does, for Prometheus, by the names of
-// gRFC A78 as OpenTelemetry spells them there: grpc.xds_client.connected is
-// grpc_xds_client_connected. So dashboards for clients of gRPC show this one, too.
+// Package metrics counts the events of a client of package client for Prometheus. The names are those
+// of gRFC A78 in the form of OpenTelemetry: grpc.xds_client.connected is grpc_xds_client_connected. So
+// dashboards for gRPC clients work for this client, too.
 //
-// It observes and decides nothing, and starts no goroutine. How many series there are depends on
-// the servers, authorities and types that the program uses, not on resources.
+// The package starts no goroutine. The number of series depends on the servers, authorities and types
+// that the program uses, not on the number of resources.
 package metrics
 
 import (
@@ -13,25 +13,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options say where metrics go to. The zero value is ready to use.
+// Options are the options of [New]. The zero value is ready to use.
 type Options struct {
-	// Registry is where they are registered; prometheus.DefaultRegisterer if nil.
+	// Registry is the registry of the metrics. Nil: prometheus.DefaultRegisterer.
 	Registry prometheus.Registerer
 
-	// Target is what gRFC A78 has as grpc.target: of several clients in one registry each needs
-	// its own. Empty: no series has it.
+	// Target is the label grpc.target of gRFC A78. Clients that share a registry need different
+	// targets. Empty: without the label.
 	Target string
 }
 
-// Metrics are those of one client, for the Metrics of its client.Config. They are safe for
-// concurrent use; create them with [New].
+// Metrics are the metrics of one client, for Metrics of its client.Config. They are safe for concurrent
+// use. Create them with [New].
 type Metrics struct {
 	valid, invalid, failures *prometheus.CounterVec
 	connected, resources     *prometheus.GaugeVec
 }
 
-// New registers metrics, of which there are no series until something happens. It panics if the
-// registry has those of another client with this target.
+// New registers the metrics. A series exists from its first event on. New panics if the registry
+// already has the metrics of a client with the same target.
 func New(o Options) *Metrics {
 	labels := prometheus.Labels{}
 	if o.Target != "" {
@@ -40,7 +40,7 @@ func New(o Options) *Metrics {
 	r := cmp.Or(o.Registry, prometheus.DefaultRegisterer)
 	register := func(c prometheus.Collector) {
 		if err := r.Register(c); err != nil {
-			panic(fmt.Errorf("metrics: the registry has metrics of this or another client already: give each its own Options.Target, and each test a new registry: %w", err))
+			panic(fmt.Errorf("metrics: the registry already has the metrics of a client: set a different Options.Target for each client, and use a new registry for each test: %w", err))
 		}
 	}
 	counter := func(name, help string, of ...string) *prometheus.CounterVec {
@@ -57,8 +57,8 @@ func New(o Options) *Metrics {
 		valid:     counter("resource_updates_valid_total", "Resources received that are valid, also those that have not changed.", server, resourceType),
 		invalid:   counter("resource_updates_invalid_total", "Resources received that cannot be used.", server, resourceType),
 		failures:  counter("server_failure_total", "Times that a server could not be reached, or its stream ended before a response.", server),
-		connected: gauge("connected", "1 while the stream to a server works: from its first response on, or until it fails; 0 while it does not.", server),
-		resources: gauge("resources", "Resources, by how the client stands with them.", authority, cacheState, resourceType),
+		connected: gauge("connected", "1 while the connection to a server works, 0 after a failure until the next response.", server),
+		resources: gauge("resources", "Resources by cache state.", authority, cacheState, resourceType),
 	}
 }
 
@@ -73,14 +73,14 @@ const (
 
 // ResourceUpdates counts the resources of a response.
 func (m *Metrics) ResourceUpdates(of, typ string, valid, invalid int) {
-	m.valid.WithLabelValues(of, typ).Add(float64(valid)) // also none, so that a first one is seen as a change
+	m.valid.WithLabelValues(of, typ).Add(float64(valid)) // also zero, so that the first resource is visible as a change
 	m.invalid.WithLabelValues(of, typ).Add(float64(invalid))
 }
 
 // ServerFailure counts a failure of a server.
 func (m *Metrics) ServerFailure(of string) { m.failures.WithLabelValues(of).Inc() }
 
-// Connected says whether the stream to a server works.
+// Connected sets whether the stream to a server works.
 func (m *Metrics) Connected(of string, is bool) {
 	n := 0.0
 	if is {
@@ -90,7 +90,7 @@ func (m *Metrics) Connected(of string, is bool) {
 	m.failures.WithLabelValues(of).Add(0)
 }
 
-// Resources says how many resources of a type have a state.
+// Resources sets how many resources of a type are in a cache state.
 func (m *Metrics) Resources(of, state, typ string, n int) {
 	m.resources.WithLabelValues(of, state, typ).Set(float64(n))
 }

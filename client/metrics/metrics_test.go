@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/client/metrics"
 )
 
-// What gRFC A78 counts, by its names.
+// The metrics of gRFC A78, by their names.
 func TestMetrics_CLI1_CLI10(t *testing.T) {
 	r := prometheus.NewRegistry()
 	var m client.Metrics = metrics.New(metrics.Options{Registry: r, Target: "edge"})
@@ -28,7 +28,7 @@ func TestMetrics_CLI1_CLI10(t *testing.T) {
 	m.Resources("#old", "acked", cds, 2)
 	m.Resources("a.example", "nacked_but_cached", cds, 1)
 	want := `
-# HELP grpc_xds_client_connected 1 while the stream to a server works: from its first response on, or until it fails; 0 while it does not.
+# HELP grpc_xds_client_connected 1 while the connection to a server works, 0 after a failure until the next response.
 # TYPE grpc_xds_client_connected gauge
 grpc_xds_client_connected{grpc_target="edge",grpc_xds_server="xds://one"} 0
 grpc_xds_client_connected{grpc_target="edge",grpc_xds_server="xds://two"} 1
@@ -38,7 +38,7 @@ grpc_xds_client_resource_updates_invalid_total{grpc_target="edge",grpc_xds_resou
 # HELP grpc_xds_client_resource_updates_valid_total Resources received that are valid, also those that have not changed.
 # TYPE grpc_xds_client_resource_updates_valid_total counter
 grpc_xds_client_resource_updates_valid_total{grpc_target="edge",grpc_xds_resource_type="CDS",grpc_xds_server="xds://two"} 4
-# HELP grpc_xds_client_resources Resources, by how the client stands with them.
+# HELP grpc_xds_client_resources Resources by cache state.
 # TYPE grpc_xds_client_resources gauge
 grpc_xds_client_resources{grpc_target="edge",grpc_xds_authority="#old",grpc_xds_cache_state="acked",grpc_xds_resource_type="CDS"} 2
 grpc_xds_client_resources{grpc_target="edge",grpc_xds_authority="a.example",grpc_xds_cache_state="nacked_but_cached",grpc_xds_resource_type="CDS"} 1
@@ -61,13 +61,13 @@ grpc_xds_client_server_failure_total{grpc_target="edge",grpc_xds_server="xds://t
 	}
 }
 
-// Of two clients in one registry each has its target; without it Prometheus says what to do.
-func TestTwoClients(t *testing.T) {
+// Clients with one registry need different targets. The panic explains it.
+func TestTwoClientsNeedTargets(t *testing.T) {
 	r := prometheus.NewRegistry()
 	metrics.New(metrics.Options{Registry: r, Target: "one"})
 	metrics.New(metrics.Options{Registry: r, Target: "two"})
 	defer func() {
-		if e, ok := recover().(error); !ok || !strings.Contains(e.Error(), "give each its own Options.Target") {
+		if e, ok := recover().(error); !ok || !strings.Contains(e.Error(), "set a different Options.Target") {
 			t.Error(e)
 		}
 	}()

@@ -1,10 +1,10 @@
-// Package tree watches a listener with all that it refers to: routes, clusters, endpoints and
-// what else there is, as one configuration that is told only when it is complete (gRFC A74,
-// requirement CLI-9). A change of several resources is so taken as a whole: a route that names a new
-// cluster is not told before the cluster and its endpoints have come.
+// Package tree watches a listener with all resources that it refers to, directly or indirectly: routes,
+// clusters, endpoints and others. It returns them as one configuration once all have arrived (gRFC A74,
+// requirement CLI-9). So a change of several resources is one change: a route to a new cluster appears
+// only together with the cluster and its endpoints.
 //
-// It has no goroutine and reads no clock: how long a resource may take before it is absent is the
-// client's business. What one response of the server changes is taken at once.
+// The package starts no goroutine and reads no clock: the client decides when a resource counts as
+// absent. It applies the changes of one response together.
 package tree
 
 import (
@@ -18,34 +18,34 @@ import (
 // ErrAbsent is the error of a member that does not exist.
 var ErrAbsent = errors.New("does not exist")
 
-// Options of [Watch]. The zero value is ready to use.
+// Options are the options of [Watch]. The zero value is ready to use.
 type Options struct {
-	// Refs says what a resource refers to; nil: it is not known. It is called once for each
-	// version. If it is not set, xds.Stamp.Refs counts or, where that is nil, what package refs
-	// finds in the message: for this its type must be linked into the program, and those of the
-	// extensions that are in it.
+	// Refs returns the references of a resource; nil means unknown. It is called once for each version
+	// of a resource. The default is xds.Stamp.Refs or, if that is nil, the references that package refs
+	// finds in the message. For package refs, the message's type and those of its extensions must be
+	// linked into the program.
 	Refs func(*xds.Resource) []xds.Ref
 
-	// Root is the type of the root. Nil: [xds.Listener].
+	// Root is the type of the root resource. Nil: [xds.Listener].
 	Root *xds.Type
 
-	// Types are those whose resources are members. Nil: all. What refers to others is told with
-	// its references, and these are not watched.
+	// Types are the types of resources to watch. Nil: all. References to other types are in
+	// Member.Refs, but their resources are not watched.
 	Types []*xds.Type
 }
 
-// A State is how a tree stands.
+// A State is the state of a watched tree.
 type State struct {
-	// Tree is the last that was complete; nil: there was none yet. It is told as it was until the
-	// next one is complete.
+	// Tree is the last complete tree; nil: none yet. It does not change until the next tree is
+	// complete.
 	Tree *Tree
 
-	// Waiting says for what the next one waits. Empty: Tree is how things stand.
+	// Waiting lists the names that the next tree waits for. Empty: Tree is up to date.
 	Waiting []Waiting
 }
 
-// Reason says why there is no newer tree: "CDS "b" has not come, to which RDS "r" refers". It is
-// empty if Tree is how things stand.
+// Reason describes why there is no newer tree, such as "CDS "b" (referenced by RDS "r") has not
+// arrived". It is empty if Tree is up to date.
 func (s *State) Reason() string {
 	var b strings.Builder
 	for i, w := range s.Waiting {
@@ -57,33 +57,34 @@ func (s *State) Reason() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s %q has not come", w.Type, w.Name)
+		fmt.Fprintf(&b, "%s %q", w.Type, w.Name)
 		if w.From.Type != nil {
-			fmt.Fprintf(&b, ", to which %s %q refers", w.From.Type, w.From.Name)
+			fmt.Fprintf(&b, " (referenced by %s %q)", w.From.Type, w.From.Name)
 		}
+		b.WriteString(" has not arrived")
 	}
 	return b.String()
 }
 
-// A Waiting is a name of which nothing is known yet.
+// A Waiting is a name for which no event has arrived yet.
 type Waiting struct {
 	xds.Ref
-	From xds.Ref // a member that refers to it; no type: it is the root
+	From xds.Ref // a member that refers to it; without a type if the name is the root
 }
 
-// A Tree is a root and all that it refers to, directly or not. It is immutable.
+// A Tree is a root with all resources that it refers to, directly or indirectly. It is immutable.
 type Tree struct {
-	// Members are the root, and then the others in the order in which they are first referred to:
-	// what the root refers to, then what that refers to, and so on.
+	// Members starts with the root. The others follow breadth-first: the references of the root, then
+	// the references of these, and so on.
 	Members []*Member
 
 	index byRef[int32] // into Members
 }
 
-// Root is the first member. If it does not exist, or cannot be had, it has no Resource, and is alone.
+// Root returns the first member. Without a Resource it is the only member.
 func (t *Tree) Root() *Member { return t.Members[0] }
 
-// Member returns the one of a type and name; nil: the tree has none.
+// Member returns the member with a type and name, or nil.
 func (t *Tree) Member(of *xds.Type, name string) *Member {
 	if of == nil {
 		return nil
@@ -99,28 +100,28 @@ func (t *Tree) has(r xds.Ref) bool {
 	return is
 }
 
-// A Member is one resource of a tree, or the error in its place. An error of one stops no other:
-// "For cluster-specific errors … it causes a problem for the individual cluster but does not
-// affect traffic sent to any other cluster".
+// A Member is one resource of a tree, or an error instead of it. The error of a member does not affect
+// the others: "For cluster-specific errors … it causes a problem for the individual cluster but does
+// not affect traffic sent to any other cluster".
 type Member struct {
 	xds.Ref                // type and name
-	Resource *xds.Resource // nil: there is none to use, and Err says why
+	Resource *xds.Resource // nil: see Err
 
-	// Err says why there is no resource, [ErrAbsent] for one; or, with a resource, why that may be
-	// out of date: the server's newest was refused, or cannot be had.
+	// Err is the reason why Resource is nil, such as [ErrAbsent]. With a Resource, it is the reason why
+	// the resource may be out of date: the client refused a newer one, or the server cannot be reached.
 	Err error
 
-	// Refs is what the resource refers to. A name that is [xds.Wildcard] says that it may refer
-	// to any resource of the type: which ones is not known, and none is a member for it.
+	// Refs are the references of the resource. The name [xds.Wildcard] means that it may refer to any
+	// resource of the type. Such a reference adds no members.
 	Refs []xds.Ref
 
-	// Unknown says that it is not known at all what the resource refers to: its type is not
-	// linked, or Options.Refs returned nil. The tree ends here, and may lack something.
+	// Unknown means that the references of the resource are unknown: its type is not linked, or
+	// Options.Refs returned nil. The tree may lack members for it.
 	Unknown bool
 }
 
-// Complete reports whether there is a root, and all members are known whose names are: no member is
-// Unknown or refers to a wildcard. Errors of other members are known.
+// Complete reports whether the tree has a root and all references are known: no member is Unknown or
+// refers to a wildcard. Members may have errors.
 func (t *Tree) Complete() bool {
 	if t.Root().Resource == nil {
 		return false
@@ -138,7 +139,7 @@ func (t *Tree) Complete() bool {
 	return true
 }
 
-// A byRef is a map by type and name: first by the type's URL, of which there are few.
+// A byRef is a map from type URL and name.
 type byRef[V any] map[string]map[string]V
 
 func (m byRef[V]) get(r xds.Ref) (v V, is bool) {

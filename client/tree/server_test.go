@@ -22,8 +22,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A real server and a real client, in each variant: the tree is complete each time, and a name that
-// is not there is a member with its error.
+// A real server with a real client, in each variant. Each tree is complete, and a missing resource is a
+// member with an error.
 func TestServer_CLI9(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		t.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(t *testing.T) { overServer(t, delta) })

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var short = map[string]*xds.Type{"LDS": xds.Listener, "RDS": xds.Route, "CDS": xds.Cluster, "EDS": xds.Endpoint, "SDS": xds.Secret}
 
-// A fake is a client whose resources the test sets. Names are "CDS a".
+// A fake is a client with resources that the test sets. Names are like "CDS a".
 type fake struct {
 	t    *testing.T
 	done chan struct{}
@@ -105,7 +105,7 @@ func ref(s string) xds.Ref {
 	return xds.Ref{Type: short[typ], Name: name}
 }
 
-// say tells of a name.
+// say sends an event of a name.
 func (f *fake) say(name string, e client.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +118,7 @@ func (f *fake) say(name string, e client.Event) {
 	}
 }
 
-// put sets a resource with a body and what it refers to.
+// put sets a resource with a body and references.
 func (f *fake) put(name, body string, refs ...string) {
 	f.say(name, client.Event{Kind: client.Updated, Resource: made(name, body, refs...)})
 }
@@ -133,7 +133,7 @@ func made(name, body string, refs ...string) *xds.Resource {
 	return r
 }
 
-// watched are the names that are watched.
+// watched returns the watched names.
 func (f *fake) watched() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +144,7 @@ func (f *fake) watched() string {
 	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 }
 
-// A story is a watch whose states are told in words.
+// A story is a watch whose states are formatted as text.
 type story struct {
 	*fake
 	mu     sync.Mutex
@@ -201,7 +201,7 @@ func describe(s *State) string {
 	return text
 }
 
-// want waits until nothing moves, and expects the last state that was told, or that none was.
+// want waits until all goroutines are idle and expects this last state, or no new state.
 func (s *story) want(text string) {
 	s.t.Helper()
 	synctest.Wait()
@@ -221,17 +221,17 @@ func world(t *testing.T, f func(s *story)) {
 	synctest.Test(t, func(t *testing.T) { f(begin(t, newFake(t), Options{})) })
 }
 
-// "As gRFC A74's dependency manager": nothing is told before all has come, and then all at once.
-func TestComplete_CLI9(t *testing.T) {
+// "As gRFC A74's dependency manager": no state has a tree before all members have arrived.
+func TestNoTreeBeforeAllMembersArrive_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.want("no news")
 		s.put("LDS l", "1", "RDS r")
-		s.want(`nothing | RDS "r" has not come, to which LDS "l" refers`)
+		s.want(`nothing | RDS "r" (referenced by LDS "l") has not arrived`)
 		s.put("RDS r", "1", "CDS a", "CDS b") // weighted clusters, several routes
-		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers, CDS "b" has not come, to which RDS "r" refers`)
+		s.want(`nothing | CDS "a" (referenced by RDS "r") has not arrived, CDS "b" (referenced by RDS "r") has not arrived`)
 		s.put("CDS b", "1", "EDS b")
 		s.put("EDS b", "1")
-		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
+		s.want(`nothing | CDS "a" (referenced by RDS "r") has not arrived`)
 		s.put("CDS a", "1")
 		s.want("LDS l=1, RDS r=1, CDS a=1, CDS b=1, EDS b=1")
 		s.put("EDS b", "2")
@@ -241,8 +241,8 @@ func TestComplete_CLI9(t *testing.T) {
 	})
 }
 
-// A change of several resources is taken as a whole; what the old tree had is watched until then.
-func TestWholeChange_CLI9(t *testing.T) {
+// A change of several resources makes one new tree. The old tree's members stay watched until then.
+func TestChangeOfSeveralResourcesIsOneTree_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.put("EDS a", "1")
 		s.put("CDS a", "1", "EDS a")
@@ -250,23 +250,23 @@ func TestWholeChange_CLI9(t *testing.T) {
 		s.put("LDS l", "1", "RDS r")
 		s.want("LDS l=1, RDS r=1, CDS a=1, EDS a=1")
 		s.put("RDS r", "2", "CDS b")
-		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | CDS "b" has not come, to which RDS "r" refers`)
+		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | CDS "b" (referenced by RDS "r") has not arrived`)
 		if got := s.watched(); got != "CDS a, CDS b, EDS a, LDS l, RDS r" {
 			t.Error(got)
 		}
 		s.put("EDS a", "2") // of the tree that was, which stays as it was
 		s.want("no news")
 		s.put("CDS b", "1", "EDS b")
-		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | EDS "b" has not come, to which CDS "b" refers`)
+		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | EDS "b" (referenced by CDS "b") has not arrived`)
 		s.put("EDS b", "1")
 		s.want("LDS l=1, RDS r=2, CDS b=1, EDS b=1")
 		if got := s.watched(); got != "CDS b, EDS b, LDS l, RDS r" {
 			t.Error(got)
 		}
 
-		// Back again before the new one is complete.
+		// The listener refers to it again before the new tree is complete.
 		s.put("RDS r", "3", "CDS c", "CDS b")
-		s.want(`LDS l=1, RDS r=2, CDS b=1, EDS b=1 | CDS "c" has not come, to which RDS "r" refers`)
+		s.want(`LDS l=1, RDS r=2, CDS b=1, EDS b=1 | CDS "c" (referenced by RDS "r") has not arrived`)
 		s.put("RDS r", "2", "CDS b")
 		s.want("LDS l=1, RDS r=2, CDS b=1, EDS b=1")
 		if got := s.watched(); got != "CDS b, EDS b, LDS l, RDS r" {
@@ -275,20 +275,20 @@ func TestWholeChange_CLI9(t *testing.T) {
 	})
 }
 
-// Who waits is told who refers to it now.
-func TestReasonMoves_CLI9(t *testing.T) {
+// A waiting name is reported with the member that refers to it now.
+func TestReasonNamesPresentReferrer_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.put("LDS l", "1", "RDS r", "CDS x")
 		s.put("CDS x", "1", "CDS a")
 		s.put("RDS r", "1", "CDS a")
-		s.want(`nothing | CDS "a" has not come, to which RDS "r" refers`)
+		s.want(`nothing | CDS "a" (referenced by RDS "r") has not arrived`)
 		s.put("RDS r", "2")
-		s.want(`nothing | CDS "a" has not come, to which CDS "x" refers`)
+		s.want(`nothing | CDS "a" (referenced by CDS "x") has not arrived`)
 	})
 }
 
-// What is still told of a name that is not watched any more is not heard.
-func TestDropped_CLI9(t *testing.T) {
+// Late events of names that are not watched any more are ignored.
+func TestEventsOfUnwatchedNamesAreIgnored_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.put("LDS l", "1", "CDS a")
 		s.put("CDS a", "1")
@@ -305,7 +305,8 @@ func TestDropped_CLI9(t *testing.T) {
 	})
 }
 
-// An error is part of the tree: of a cluster it does not stop the others, and what can be used stays.
+// An error is part of the tree: an error of a cluster does not affect the others, and usable resources
+// stay.
 func TestErrors_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.say("LDS l", client.Event{Kind: client.Absent})
@@ -315,7 +316,7 @@ func TestErrors_CLI9(t *testing.T) {
 		s.say("CDS b", client.Event{Kind: client.Unavailable, Err: errors.New("nobody there")})
 		s.want("LDS l=1, CDS a=1, CDS b (nobody there), CDS forbidden (no such authority)")
 		s.put("CDS b", "1", "EDS b")
-		s.want(`LDS l=1, CDS a=1, CDS b (nobody there), CDS forbidden (no such authority) | EDS "b" has not come, to which CDS "b" refers`)
+		s.want(`LDS l=1, CDS a=1, CDS b (nobody there), CDS forbidden (no such authority) | EDS "b" (referenced by CDS "b") has not arrived`)
 		s.say("EDS b", client.Event{Kind: client.Refused, Err: errors.New("bad")})
 		s.want("LDS l=1, CDS a=1, CDS b=1, CDS forbidden (no such authority), EDS b (bad)")
 		s.say("CDS a", client.Event{Kind: client.Refused, Resource: made("CDS a", "1"), Err: errors.New("bad too")})
@@ -332,20 +333,21 @@ func TestErrors_CLI9(t *testing.T) {
 	})
 }
 
-// Clusters of clusters, in a ring, with one that all share.
-func TestAggregates_CLI9(t *testing.T) {
+// Aggregate clusters in a cycle, with a shared cluster.
+func TestAggregateClusters_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.put("LDS l", "1", "CDS a")
 		s.put("CDS a", "1", "CDS b", "CDS c")
 		s.put("CDS b", "1", "CDS c", "CDS a")
-		s.want(`nothing | CDS "c" has not come, to which CDS "a" refers`)
+		s.want(`nothing | CDS "c" (referenced by CDS "a") has not arrived`)
 		s.put("CDS c", "1", "EDS c")
 		s.put("EDS c", "1")
 		s.want("LDS l=1, CDS a=1, CDS b=1, CDS c=1, EDS c=1")
 	})
 }
 
-// What is not known is said: a resource without references, and a reference to any of a type.
+// Unknown references are reported: a resource with unknown references, and a reference to any resource
+// of a type.
 func TestUnknownReferences_CLI9(t *testing.T) {
 	world(t, func(s *story) {
 		s.put("LDS l", "1", "CDS a", "CDS *")
@@ -374,7 +376,7 @@ func TestUnknownReferences_CLI9(t *testing.T) {
 	}
 }
 
-// Types that nobody asks for are told of as references, and not watched.
+// References to types outside Options.Types are reported, but not watched.
 func TestTypes_CLI9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, newFake(t), Options{Types: []*xds.Type{xds.Cluster}})
@@ -387,8 +389,8 @@ func TestTypes_CLI9(t *testing.T) {
 	})
 }
 
-// A watch ends with its context, its body, the client, or a root that cannot be watched.
-func TestEnds_CLI9(t *testing.T) {
+// A watch ends with its context, its loop, the client, or a root that cannot be watched.
+func TestWatchEnds_CLI9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.put("LDS l", "1", "CDS a")
@@ -429,8 +431,8 @@ func TestEnds_CLI9(t *testing.T) {
 	})
 }
 
-// Who is slow gets the last state, and holds up nobody.
-func TestSlow_CLI9(t *testing.T) {
+// A slow watch gets the last state and does not delay the client.
+func TestSlowWatchGetsLastState_CLI9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.put("LDS l", "0", "CDS a")
@@ -451,7 +453,7 @@ func TestSlow_CLI9(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		want := []string{`nothing | CDS "a" has not come, to which LDS "l" refers`, "LDS l=0, CDS a=0", "LDS l=50, CDS a=0"}
+		want := []string{`nothing | CDS "a" (referenced by LDS "l") has not arrived`, "LDS l=0, CDS a=0", "LDS l=50, CDS a=0"}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q", got)
 		}
@@ -469,7 +471,7 @@ func TestMember(t *testing.T) {
 // Long reasons are cut.
 func TestReason(t *testing.T) {
 	s := State{Waiting: []Waiting{{Ref: ref("LDS l")}, {Ref: ref("CDS a")}, {Ref: ref("CDS b")}, {Ref: ref("CDS c")}, {Ref: ref("CDS d")}}}
-	if got, want := s.Reason(), `LDS "l" has not come, CDS "a" has not come, CDS "b" has not come, and 2 more`; got != want {
+	if got, want := s.Reason(), `LDS "l" has not arrived, CDS "a" has not arrived, CDS "b" has not arrived, and 2 more`; got != want {
 		t.Error(got)
 	}
 }

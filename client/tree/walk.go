@@ -8,41 +8,42 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// walk looks for all that the root refers to, and begins to watch what is new, until nothing is:
-// what cannot be watched is known at once. It reports whether there is a new state.
-func (g *grower) walk() bool {
+// walk collects the members and starts to watch new references, until there are no new ones. A name
+// that cannot be watched becomes a member with an error at once. It reports whether the state changed.
+func (g *builder) walk() bool {
 	var t *Tree
 	var waiting []Waiting
-	for g.moved {
-		g.moved = false
+	for g.refsChanged {
+		g.refsChanged = false
 		var missing []*node
-		t, waiting, missing = g.look()
+		t, waiting, missing = g.collect()
 		g.watch(missing)
 	}
-	news := !slices.Equal(waiting, g.last.Waiting)
-	if g.last.Waiting = waiting; len(waiting) == 0 && (len(g.dirty) > 0 || g.last.Tree == nil) {
-		g.last.Tree, news = t, true
+	news := !slices.Equal(waiting, g.state.Waiting)
+	g.state.Waiting = waiting
+	if len(waiting) == 0 && (len(g.dirty) > 0 || g.state.Tree == nil) {
+		g.state.Tree, news = t, true
 		clear(g.dirty)
 	}
 	g.prune(t, waiting)
 	return news
 }
 
-// look walks from the root, and returns the members of a tree, for whom they wait, and who of these
-// is not watched yet.
-func (g *grower) look() (t *Tree, waiting []Waiting, missing []*node) {
+// collect walks from the root. It returns the members of the next tree, the names without an event, and
+// the nodes that are not watched yet.
+func (g *builder) collect() (t *Tree, waiting []Waiting, missing []*node) {
 	t = &Tree{index: byRef[int32]{}}
 	root, _ := g.nodes.get(g.root)
 	seen := map[*node]bool{root: true}
 	for queue := []*node{root}; len(queue) > 0; queue = queue[1:] {
 		n := queue[0]
-		if n.is == nil {
+		if n.member == nil {
 			waiting = append(waiting, n.waiting())
 			continue
 		}
 		t.index.set(n.Ref, int32(len(t.Members)))
-		t.Members = append(t.Members, n.is)
-		for _, r := range n.is.Refs {
+		t.Members = append(t.Members, n.member)
+		for _, r := range n.member.Refs {
 			if r.Name == xds.Wildcard || !g.follows(r.Type) {
 				continue
 			}
@@ -53,7 +54,7 @@ func (g *grower) look() (t *Tree, waiting []Waiting, missing []*node) {
 				missing = append(missing, child)
 			}
 			if !seen[child] {
-				seen[child], child.from = true, n
+				seen[child], child.referrer = true, n
 				queue = append(queue, child)
 			}
 		}
@@ -61,8 +62,8 @@ func (g *grower) look() (t *Tree, waiting []Waiting, missing []*node) {
 	return t, waiting, missing
 }
 
-// watch begins to watch names.
-func (g *grower) watch(all []*node) {
+// watch starts to watch nodes.
+func (g *builder) watch(all []*node) {
 	byType := map[*xds.Type][]string{}
 	for _, n := range all {
 		byType[n.Type] = append(byType[n.Type], n.Name)
@@ -71,7 +72,7 @@ func (g *grower) watch(all []*node) {
 		if g.Add(typ, names...) == nil {
 			continue
 		}
-		for _, name := range names { // one of them cannot be watched
+		for _, name := range names { // at least one of the names cannot be watched
 			if err := g.Add(typ, name); err != nil && !errors.Is(err, client.ErrClosed) {
 				n, _ := g.nodes.get(xds.Ref{Type: typ, Name: name})
 				g.set(n, &Member{Ref: n.Ref, Err: err})
@@ -80,8 +81,8 @@ func (g *grower) watch(all []*node) {
 	}
 }
 
-// prune watches no more what neither the tree nor the next one has.
-func (g *grower) prune(next *Tree, waiting []Waiting) {
+// prune stops watching the names that are neither in the tree nor in the next one.
+func (g *builder) prune(next *Tree, waiting []Waiting) {
 	waits := byRef[bool]{}
 	for _, w := range waiting {
 		waits.set(w.Ref, true)
@@ -89,7 +90,7 @@ func (g *grower) prune(next *Tree, waiting []Waiting) {
 	gone := map[*xds.Type][]string{}
 	for _, of := range g.nodes {
 		for name, n := range of {
-			if _, waits := waits.get(n.Ref); waits || next.has(n.Ref) || g.last.Tree != nil && g.last.Tree.has(n.Ref) {
+			if _, waits := waits.get(n.Ref); waits || next.has(n.Ref) || g.state.Tree != nil && g.state.Tree.has(n.Ref) {
 				continue
 			}
 			gone[n.Type] = append(gone[n.Type], name)
@@ -101,6 +102,6 @@ func (g *grower) prune(next *Tree, waiting []Waiting) {
 	}
 }
 
-func (g *grower) follows(t *xds.Type) bool {
+func (g *builder) follows(t *xds.Type) bool {
 	return g.Types == nil || slices.ContainsFunc(g.Types, t.Is)
 }

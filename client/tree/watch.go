@@ -9,18 +9,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Watch watches a listener and all that it refers to. It tells each new state, and of several that
-// were not taken the last. It begins when it is ranged over, and ends when the body does, or with
-// an error: ctx is done ([context.Cause]), the client is closed ([client.ErrClosed]), or the
-// listener cannot be watched. What cannot be watched of the others is a member with this error.
+// Watch watches a listener with all resources that it refers to. It yields each new state; a slow loop
+// gets only the newest. The watch starts when the loop over the iterator starts, and ends with the
+// loop. The loop receives an error and ends if ctx is done ([context.Cause]), the client is closed
+// ([client.ErrClosed]), or the listener cannot be watched. Another name that cannot be watched is a
+// member with the error.
 //
-// A member that leaves the tree is watched until the next one is complete: a listener that comes
-// back to it finds it there.
+// A member that leaves the tree stays watched until the next tree is complete. If the listener refers
+// to it again before that, the resource is still there.
 func Watch(ctx context.Context, c *client.Client, listener string, o Options) iter.Seq2[State, error] {
 	return watch(ctx, func() follower { return c.Follow() }, listener, o)
 }
 
-// A follower watches names that come and go: a [client.Follower].
+// A follower watches a changing set of names. A [client.Follower] implements it.
 type follower interface {
 	Add(t *xds.Type, names ...string) error
 	Remove(t *xds.Type, names ...string)
@@ -35,10 +36,10 @@ func watch(ctx context.Context, follow func() follower, listener string, o Optio
 		o.Root = xds.Listener
 	}
 	if o.Refs == nil {
-		o.Refs = known
+		o.Refs = refsOf
 	}
 	return func(yield func(State, error) bool) {
-		g := &grower{Options: o, follower: follow(), root: xds.Ref{Type: o.Root, Name: listener}, nodes: byRef[*node]{}, dirty: map[*node]bool{}}
+		g := &builder{Options: o, follower: follow(), root: xds.Ref{Type: o.Root, Name: listener}, nodes: byRef[*node]{}, dirty: map[*node]bool{}}
 		defer g.Close()
 		if err := g.Add(g.root.Type, g.root.Name); err != nil {
 			yield(State{}, err)
@@ -57,47 +58,47 @@ func watch(ctx context.Context, follow func() follower, listener string, o Optio
 			}
 			for _, news := range g.Take() {
 				for _, e := range news.Events {
-					g.take(news.Type, e)
+					g.apply(news.Type, e)
 				}
 			}
-			if g.grow() && !yield(g.last, nil) {
+			if g.update() && !yield(g.state, nil) {
 				return
 			}
 		}
 	}
 }
 
-// A grower makes trees. It is owned by the goroutine that ranges over the watch.
-type grower struct {
+// A builder builds the trees of a watch. The goroutine that ranges over the watch owns it.
+type builder struct {
 	Options
 	follower
 	root  xds.Ref
 	nodes byRef[*node]
 
-	last  State
-	dirty map[*node]bool // they differ from the members of the last tree, if it has them
-	moved bool           // what refers to what may have changed
+	state       State
+	dirty       map[*node]bool // nodes whose member differs from that of the last tree
+	refsChanged bool           // some references may have changed
 }
 
-// A node is a name that is watched.
+// A node is a watched name.
 type node struct {
 	xds.Ref
-	from *node   // who refers to it first, when it was looked at last; nil: it is the root
-	is   *Member // immutable; nil: nothing is known yet
+	referrer *node   // the first node that refers to it; nil: it is the root
+	member   *Member // immutable; nil: no event yet
 }
 
 func (n *node) waiting() Waiting {
-	if n.from == nil {
+	if n.referrer == nil {
 		return Waiting{Ref: n.Ref}
 	}
-	return Waiting{n.Ref, n.from.Ref}
+	return Waiting{n.Ref, n.referrer.Ref}
 }
 
-// take notes how a member stands.
-func (g *grower) take(t *xds.Type, e client.Event) {
+// apply applies an event.
+func (g *builder) apply(t *xds.Type, e client.Event) {
 	n, _ := g.nodes.get(xds.Ref{Type: t, Name: e.Name})
 	if n == nil {
-		return // is not watched any more
+		return // not watched any more
 	}
 	m := &Member{Ref: n.Ref, Resource: e.Resource, Err: e.Err}
 	switch e.Kind {
@@ -105,13 +106,13 @@ func (g *grower) take(t *xds.Type, e client.Event) {
 		m.Resource, m.Err = nil, ErrAbsent
 	case client.Updated, client.Refused, client.Stale, client.Unavailable:
 	default:
-		return // is of no single name
+		return // an event of a wildcard
 	}
 	g.set(n, m)
 }
 
-func (g *grower) set(n *node, m *Member) {
-	was := n.is
+func (g *builder) set(n *node, m *Member) {
+	was := n.member
 	if was == nil {
 		was = &Member{}
 	}
@@ -121,14 +122,14 @@ func (g *grower) set(n *node, m *Member) {
 		m.Refs = g.Refs(m.Resource)
 		m.Unknown = m.Refs == nil
 	default:
-		m.Resource = was.Resource // they differ in their versions at most, of which watches do not hear either
+		m.Resource = was.Resource // equal but for the version, which watches do not report
 		m.Refs, m.Unknown = was.Refs, was.Unknown
 	}
-	if n.is != nil && was.Resource == m.Resource && text(was.Err) == text(m.Err) {
+	if n.member != nil && was.Resource == m.Resource && text(was.Err) == text(m.Err) {
 		return
 	}
-	g.moved = g.moved || n.is == nil || !sameRefs(was.Refs, m.Refs)
-	n.is = m
+	g.refsChanged = g.refsChanged || n.member == nil || !sameRefs(was.Refs, m.Refs)
+	n.member = m
 	g.dirty[n] = true
 }
 
@@ -151,24 +152,24 @@ func text(err error) string {
 	return err.Error()
 }
 
-// grow makes the next state, and reports whether there is one. As long as nothing refers to
-// anything else, that is the last tree with other members.
-func (g *grower) grow() (news bool) {
-	if g.moved {
+// update creates the next state and reports whether there is one. Without changed references, it is the
+// last tree with some members replaced.
+func (g *builder) update() (news bool) {
+	if g.refsChanged {
 		return g.walk()
 	}
-	if len(g.dirty) == 0 || len(g.last.Waiting) > 0 {
+	if len(g.dirty) == 0 || len(g.state.Waiting) > 0 {
 		return false
 	}
-	members := slices.Clone(g.last.Tree.Members)
+	members := slices.Clone(g.state.Tree.Members)
 	for n := range g.dirty {
-		if at, is := g.last.Tree.index.get(n.Ref); is {
-			members[at], news = n.is, true
+		if at, is := g.state.Tree.index.get(n.Ref); is {
+			members[at], news = n.member, true
 		}
 	}
 	clear(g.dirty)
 	if news {
-		g.last.Tree = &Tree{members, g.last.Tree.index}
+		g.state.Tree = &Tree{members, g.state.Tree.index}
 	}
 	return news
 }

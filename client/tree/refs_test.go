@@ -31,8 +31,8 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 
 var ads = &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{}}
 
-// messages are a configuration of gRPC: a listener of the API, a route with weighted clusters, an
-// aggregate, and endpoints.
+// messages are a configuration for gRPC: an API listener, a route with weighted clusters, an aggregate
+// cluster, and endpoints.
 func messages(t *testing.T) map[*xds.Type][]proto.Message {
 	eds := func(name string) proto.Message {
 		return &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
@@ -54,7 +54,7 @@ func messages(t *testing.T) map[*xds.Type][]proto.Message {
 	}
 }
 
-// References are found in messages whose types are linked, without anybody saying them.
+// References are found in messages whose types are linked into the program.
 func TestReferencesOfMessages_CLI9(t *testing.T) {
 	all := messages(t)
 	world(t, func(s *story) {

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// known is what a resource says that it refers to or, if it does not, what is found in its message.
-func known(r *xds.Resource) []xds.Ref {
+// refsOf returns the references in the resource's Stamp or, if there are none, those in its message.
+func refsOf(r *xds.Resource) []xds.Ref {
 	if r.Refs != nil {
 		return r.Refs
 	}

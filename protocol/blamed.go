@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// maxBlamed is how many names of a refused response an event tells.
+	// maxBlamed is the maximum number of names in a Nacked event.
 	maxBlamed = 5
 
-	// maxBlameText is how many bytes of the client's text are looked at for names.
+	// maxBlameText is how many bytes of the client's error text are searched for names.
 	maxBlameText = 16 << 10
 )
 
-// blamed returns some of the names that a message told, for who looks for what is wrong
-// with it: first those that the client's text names, in its order, then others that the
-// message made new. What is gone stands there only if the text names it.
+// blamed returns the names of a refused message that are most useful for finding the error: first
+// those that the client's text names, in its order, then others that the message changed. A removed
+// name is included only if the text names it.
 //
-// It looks the words of the text up, and not for each name of a large response in the text.
+// It looks up the words of the text instead of searching the text for each name of the response.
 func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 	var names []string
 	add := func(name string) bool {
@@ -46,8 +46,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 	return names
 }
 
-// words yields what may be a name in a text: what stands between spaces, as it is, and
-// without the marks that stand around names.
+// words yields the possible names in a text: the parts between spaces, unchanged and without the
+// punctuation around them.
 func words(text string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for word := range strings.FieldsSeq(text) {

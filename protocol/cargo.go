@@ -8,31 +8,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An item is what a response said of one name, and what had been told before: a
-// stamp, or absent. If is is nil it said nothing.
+// An item is the state of one name in a response, and the state told before it: a stamp, or absent.
+// If is is nil, the response does not mention the name.
 //
-// Invariant: unless is is nil, was is not; what has lapsed was told to be gone.
+// Invariant: unless is is nil, was is not nil. A lapsed item removes the name.
 type item struct {
 	name    string
 	was, is *xds.Stamp
-	lapsed  bool // that it is gone since nothing finds it any more: the client has not given it up
-	member  bool // and it was found by its collection then
-	older   bool // only what has become one with the response said so
+	lapsed  bool // removed because no subscription matches it any more, not because the client dropped it
+	member  bool // and its collection matched it then
+	older   bool // only an older delivery, which this one includes, has it
 }
 
-// tellsNothing reports whether the client may have nothing of the name, before and after.
+// tellsNothing reports whether the client has no resource of the name before and after the item.
 func (it *item) tellsNothing() bool { return !stands(it.was) && !stands(it.is) && !it.lapsed }
 
-// lapse notes that nothing finds any more what was told to be gone.
+// lapse notes that the name is removed because no subscription matches it any more.
 func (it *item) lapse(member bool) { it.lapsed, it.member = true, member }
 
-// A cargo is what a response carried, in the size of two pointers for a
-// wildcard: the names in which from and to differ, or all of to, and items,
-// which override.
+// A cargo is the content of a response. For a wildcard it takes two pointers: the names in which
+// from and to differ, or all names of to. The items override these.
 type cargo struct {
 	from, to *xds.Versions
-	whole    bool   // all of to was told, changed or not
-	dropped  bool   // all of it was given up since: of what has no item the client had nothing before
+	whole    bool   // all of to was sent, changed or not
+	dropped  bool   // the client has dropped all of it since: before it, names without an item were not held
 	items    []item // by name, each once
 }
 
@@ -47,7 +46,7 @@ func (c *cargo) find(name string) *item {
 	return &c.items[i]
 }
 
-// carries returns what the cargo said of a name, or nil.
+// carries returns the state of a name in the cargo, or nil.
 func (c *cargo) carries(name string) *xds.Stamp {
 	if it := c.find(name); it != nil {
 		return it.is
@@ -67,7 +66,7 @@ func (c *cargo) carries(name string) *xds.Stamp {
 	return is
 }
 
-// before returns what had been told of a name that the cargo carries.
+// before returns the state of a carried name that was told before the cargo.
 func (c *cargo) before(name string) *xds.Stamp {
 	if it := c.find(name); it != nil && it.was != nil {
 		return it.was
@@ -75,7 +74,7 @@ func (c *cargo) before(name string) *xds.Stamp {
 	return cmp.Or(c.had(name), absent)
 }
 
-// had returns what had been told of a name by way of the wildcard, or nil.
+// had returns the state of a name that the wildcard was told before the cargo, or nil.
 func (c *cargo) had(name string) *xds.Stamp {
 	if c.dropped {
 		return nil
@@ -111,7 +110,7 @@ func (c *cargo) each(yield func(string, item) bool) {
 	}
 }
 
-// add adds items of names that have none.
+// add adds items for names that have none.
 func (c *cargo) add(items []item) {
 	if len(items) > 0 {
 		c.items = append(c.items, items...)
@@ -119,7 +118,7 @@ func (c *cargo) add(items []item) {
 	}
 }
 
-// without takes names out.
+// without removes names from the cargo.
 func (c *cargo) without(names iter.Seq2[string, item]) {
 	var out []item
 	for name := range names {

@@ -10,42 +10,43 @@ import (
 )
 
 const (
-	// patience is how long a response may stay unanswered before the newest
-	// state goes out all the same.
+	// patience is how long a response may stay unanswered before the newest state is sent anyway
+	// (blocked).
 	patience = 5 * time.Second
 
-	// silence is how long a client may leave a type unanswered before others stop
-	// waiting for it: what it might refer to is withdrawn, what refers to it is
-	// sent. A NACK is no silence.
+	// silence is how long a type may stay unanswered before other types stop waiting for it:
+	// resources that it may refer to are removed, and resources that refer to it are sent (ADS-3,
+	// ADS-6). A NACK is an answer.
 	silence = 15 * time.Second
 
-	// maxDeliveries is how many unanswered responses of a type stay listed, so
-	// that late answers find theirs.
+	// maxDeliveries is how many unanswered responses of a type stay listed, so that a late answer
+	// still finds its response.
 	maxDeliveries = 4
 )
 
-// A fate is what became of a message.
+// A fate is the answer to a message.
 type fate uint8
 
 const (
 	unanswered fate = iota
 	accepted
 	refused
-	passed // SotW: a later one was accepted, which stands for all before; its own answer may still come
+	passed // SotW: the ACK of a later response answers it; its own answer may still come
 )
 
-// A part is one message of a delivery: the upserts from lo to hi, by name, and
-// removals from gone to last; or a world.
+// A part is one message of a delivery. It has the upserts with names from lo to hi and the removals
+// from gone to last, or the full state.
 type part struct {
 	nonce      uint64
 	lo, hi     string
 	gone, last string
-	world      bool // it told of every name: what it lacks is gone
-	moved      bool // the client has accepted something later of one of its names
+	world      bool // full state (SotW): names that it lacks are removed
+	moved      bool // the client has accepted something later for one of its names
 	fate       fate
 }
 
-// within reports whether the message told of a name what the delivery did.
+// within reports whether this message has a name of the delivery; is is the state of the name
+// there.
 func (p *part) within(name string, is *xds.Stamp) bool {
 	switch {
 	case p.world:
@@ -56,41 +57,40 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 	return p.lo <= name && name <= p.hi
 }
 
-// A delivery is a response that the client has not answered yet: one message, or
-// several if it was split.
+// A delivery is a response that the client has not answered yet, in one message or several.
 //
-// Invariant: of what it told of a name one message told, which is none if only the name is
-// gone and SotW does not say so, or if what it has become one with told it.
+// Invariant: each name is in exactly one message. It is in none if the name is removed and SotW
+// does not report that, or if an older delivery had it that this one includes.
 type delivery struct {
 	cargo
-	parts   []part // one at least, by nonce
+	parts   []part // at least one, by nonce
 	version string
 	sent    time.Time
-	beats   []*xds.Resource // it is a heartbeat of these; nil: it is none
-	stuck   uint64          // the nonce by which a cluster in it was sent that has no assignment to give, so that no ACK is to be expected; zero: none
+	beats   []*xds.Resource // the resources of a heartbeat; nil: not a heartbeat
+	stuck   uint64          // nonce of the message with a cluster that has no assignment, so that no ACK is expected; zero: none
 
-	joined uint64 // the newest nonce of what it has become one with, before its own; zero: none
-	own    cargo  // what the delivery carried before that, without items
+	joined uint64 // newest nonce of the older delivery that this one includes; zero: none
+	own    cargo  // the cargo before it was joined, without items
 
-	untold bool // no message says that a name is gone (SotW, types without full state)
+	untold bool // removals are not reported (SotW, types without full state)
 
-	// A later delivery was answered: nothing waits for this one, and what was
-	// before it is not held.
+	// A later delivery was answered: nothing waits for this one, and the states before it are not
+	// held.
 	superseded bool
 
-	finding *finding // what of it names find that no resource has; nil: that was not asked
+	finding *finding // see Session.finding; nil: not computed
 }
 
-// addPart adds a message behind the others.
+// addPart appends a message.
 func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
 
-// expectNone notes that it is stuck, and by which nonce.
+// expectNone notes that no ACK is expected for the message with this nonce.
 func (d *delivery) expectNone(nonce uint64) { d.stuck = nonce }
 
-// keepFinding keeps what names find of it in a view.
+// keepFinding stores the finding of a view.
 func (d *delivery) keepFinding(f finding) { d.finding = &f }
 
-// overtaken takes names out of which something later was accepted.
+// overtaken removes names that the client has accepted in a later response.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
 		is := d.carries(name)
@@ -105,8 +105,7 @@ func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	d.without(names)
 }
 
-// lapse notes that nothing finds any more what it told to be gone: the client has not given
-// that up.
+// lapse marks all removals of the delivery as lapsed: the client did not unsubscribe from them.
 func (d *delivery) lapse() {
 	var more []item
 	for name, it := range d.each {
@@ -122,19 +121,19 @@ func (d *delivery) lapse() {
 	d.add(more)
 }
 
-// answers reports whether the answer to a message is that to what was told of a name. What
-// only a delivery told that is not listed any more has none of its own.
+// answers reports whether the answer to message p is also the answer for a name. A name that only
+// an older, joined delivery had has no message of its own.
 func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
 	return p.within(name, is) || !d.tells(name, is)
 }
 
-// open reports whether the message that told of a name is not answered: "each
-// nonce is settled by itself".
+// open reports whether the message with a name is unanswered: "each nonce is settled by itself"
+// (DELTA-13).
 func (d *delivery) open(name string, is *xds.Stamp) bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
 }
 
-// tells reports whether one of its messages told of a name.
+// tells reports whether one of its own messages has a name.
 func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	if d.joined > 0 {
 		if it := d.find(name); it != nil && it.older || it == nil && d.own.carries(name) == nil {
@@ -144,7 +143,8 @@ func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
-// says returns what a message said of a name, or nil.
+// says returns the state of a name in a message, or nil. Unlike carries, it omits unreported
+// removals.
 func (d *delivery) says(name string) *xds.Stamp {
 	if is := d.carries(name); is != absent || !d.untold {
 		return is
@@ -152,7 +152,7 @@ func (d *delivery) says(name string) *xds.Stamp {
 	return nil
 }
 
-// unlisted yields what only a delivery told that is not listed any more.
+// unlisted yields the names that only the older, joined delivery had.
 func (d *delivery) unlisted(yield func(string, item) bool) {
 	for name, it := range d.each {
 		if d.says(name) != nil && !d.tells(name, it.is) && !yield(name, it) {
@@ -161,8 +161,8 @@ func (d *delivery) unlisted(yield func(string, item) bool) {
 	}
 }
 
-// keepUnlisted leaves of it what only a delivery told that is not listed any more, and reports
-// whether that is anything.
+// keepUnlisted reduces the delivery to the names that only the older, joined delivery had, and
+// reports whether there are any.
 func (d *delivery) keepUnlisted() bool {
 	var items []item
 	for _, it := range d.unlisted {
@@ -180,25 +180,25 @@ func (d *delivery) settled() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == unanswered })
 }
 
-// accepted reports whether the client has accepted all of its messages.
+// accepted reports whether the client has accepted all messages.
 func (d *delivery) accepted() bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != accepted && p.fate != passed })
 }
 
-// answered reports whether the client has answered its newest message.
+// answered reports whether the client has answered the newest message.
 func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unanswered }
 
-// last is the delivery's newest nonce.
+// last returns the newest nonce of the delivery.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
-// answered reports whether the client owes no answer to the newest message. In SotW the
-// last answer stands for all, and who answers in order has answered the others.
+// answered reports whether the newest message needs no answer any more. The last answer is enough:
+// in SotW it answers all before, and in delta a client that answers in order has answered those.
 func (u *subscription) answered() bool {
 	n := len(u.deliveries)
 	return !u.unacked || n > 0 && u.deliveries[n-1].answered()
 }
 
-// deliver notes that a delivery leaves.
+// deliver records a delivery that is sent now.
 func (u *subscription) deliver(s *Session, d *delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
@@ -211,9 +211,9 @@ func (u *subscription) deliver(s *Session, d *delivery) {
 	u.stirAll(d)
 }
 
-// letGo notes that the client has dropped names: what it had of them is gone, though it
-// may ask for them again before what is on its way arrives. A world brings them, too, of
-// which it told nothing new.
+// letGo notes that the client has unsubscribed from names. It holds nothing of them now, but may
+// subscribe again before the deliveries in flight arrive. A full state in flight also brings names
+// that did not change in it.
 func (u *subscription) letGo(dropped map[string]bool) {
 	if len(dropped) == 0 {
 		return
@@ -237,9 +237,9 @@ func (u *subscription) letGo(dropped map[string]bool) {
 	}
 }
 
-// letGoAll notes that the client has dropped what it had by way of the wildcard: all that
-// has no entry any more. It costs what has one, and what was told beside the table, not what
-// the table has: a client may drop the wildcard, and ask for it again, without end.
+// letGoAll notes that the client has unsubscribed from the wildcard: it holds no name without an
+// entry any more. A client may drop the wildcard and subscribe again without end. So the cost is
+// the number of entries and items, not the size of the table.
 func (u *subscription) letGoAll() {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -251,21 +251,20 @@ func (u *subscription) letGoAll() {
 		if d.dropped {
 			continue
 		}
-		var more []item // what has an entry keeps what it had
+		var more []item // entries keep their state before
 		for e := range u.entries() {
 			if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
 				more = append(more, item{name: e.name, was: d.before(e.name), is: is})
 			}
 		}
-		world := d.parts[0].world && d.beats == nil // it brings all, changed or not
+		world := d.parts[0].world && d.beats == nil // it brings all names, changed or not
 		d.whole, d.dropped = d.whole || world, true
 		d.add(more)
 	}
 }
 
-// evict makes room for a delivery: one of which nothing more is to be learned, a
-// heartbeat, or the oldest. What was in force before that one the client may
-// still have.
+// evict makes room for a delivery. It drops a superseded one, else a heartbeat, else it joins the
+// oldest with the next: the client may still hold the states before the oldest.
 func (s *Session) evict(u *subscription) {
 	i := slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.superseded })
 	if i < 0 {
@@ -285,25 +284,24 @@ func (s *Session) evict(u *subscription) {
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
 }
 
-// idleTalk reports whether nothing can come of what a delivery that is not listed any more
-// said: that a name is gone which was not there. A client may ask for any number of these,
-// and answer nothing.
+// idleTalk reports whether an item of an older, joined delivery can be dropped: it removes a name
+// that did not exist. A client may subscribe to any number of such names and answer nothing.
 func (u *subscription) idleTalk(d *delivery, it item) bool {
 	return it.older && it.tellsNothing() && d.from.Get(it.name) == nil && d.to.Get(it.name) == nil &&
 		!slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(it.name) })
 }
 
-// join returns what two deliveries in a row carried: what the later one did, and
-// what the client may have had before that.
+// join returns the content of two consecutive deliveries as one: the states of the later, with the
+// states that the client may hold before it.
 func (u *subscription) join(a, b *delivery) cargo {
 	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole, dropped: a.dropped}
 	switch {
-	case a.from == a.to && !a.whole: // a wildcard began in between
+	case a.from == a.to && !a.whole: // a wildcard began between them
 		c.from, c.dropped = b.from, b.dropped
 	case b.from == b.to && !b.whole: // or ended
 		c.to = a.to
 	default:
-		for was, is := range b.from.Since(a.to) { // the client was told nothing of these
+		for was, is := range b.from.Since(a.to) { // the client was not told these changes
 			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
 				it := item{name: name, older: true}
 				it.is = a.carries(name)
@@ -314,8 +312,8 @@ func (u *subscription) join(a, b *delivery) cargo {
 			}
 		}
 	}
-	// Of what was before either and what only the older one said it may have one or
-	// the other; one is remembered: not that it had nothing, nor what its refusal tells.
+	// The client may hold the state before the older delivery, or the older one's. Only one is
+	// kept: preferably a resource that is not in a refusal, which keeps its states itself.
 	before := func(name string, old, is *xds.Stamp) *xds.Stamp {
 		if was := a.before(name); a.open(name, old) && (stands(was) && !u.hasRefused(name, was) || same(old, is)) {
 			return was
@@ -335,16 +333,16 @@ func (u *subscription) join(a, b *delivery) cargo {
 	both := func(name string, was, is *xds.Stamp) {
 		switch old := a.carries(name); {
 		case a.find(name) != nil || b.find(name) != nil:
-		case old != nil && b.says(name) == nil: // that it is gone no message says
+		case old != nil && b.says(name) == nil: // b removes it without a message
 			c.items = append(c.items, item{name: name, was: a.before(name), is: old, older: true})
 		case old != nil:
 			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
-		case c.dropped && !b.dropped && stands(was): // it came by that later
+		case c.dropped && !b.dropped && stands(was): // it was added in between
 			c.items = append(c.items, item{name: name, was: was, is: is})
 		}
 	}
 	if answered := func(p part) bool { return p.fate != unanswered }; b.whole && slices.ContainsFunc(a.parts, answered) {
-		for name, it := range b.each { // it has some of what is told again
+		for name, it := range b.each { // the client already holds some names that are sent again
 			both(name, it.was, it.is)
 		}
 	} else {
@@ -358,7 +356,7 @@ func (u *subscription) join(a, b *delivery) cargo {
 		case is == nil:
 			it.older = true
 			c.items = append(c.items, it)
-		case it.is == nil: // all that counts is what the later one did
+		case it.is == nil: // only the later one counts
 			c.items = append(c.items, item{name: it.name, was: b.before(it.name), is: is})
 		default:
 			c.items = append(c.items, item{name: it.name, was: before(it.name, it.is, is), is: is})

@@ -6,26 +6,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Resource names and aliases": a wanted name that no resource has finds the
-// resources that have it as an alias, or that belong to the collection of that
-// name. The client is told of these, by their own names. Delta only.
+// "Resource names and aliases" (DELTA-11, NAME-2): a wanted name without a resource of its own matches
+// the resources that have it as an alias, or that belong to the collection of that name. The client
+// is sent these resources under their own names. Delta only.
 
-// A matching is what wanted names find in this way.
+// A matching is the set of resources that wanted names match as an alias or a collection.
 //
-// Invariant: entry.matched of a name is the number of sets in matches that have
-// it; each name in matches is wanted, and each of the members has an entry; aliased is matches
-// the other way round, without collections.
+// Invariant: entry.matched of a name is the number of sets in matches that contain it. Each name in
+// matches is wanted, and each of its members has an entry. aliased is the inverse of matches,
+// without collections.
 type matching struct {
-	matches map[string]*xds.Members // by wanted name, where there are any
-	aliased map[string][]string     // by the name of what is found: the aliases that find it, sorted
+	matches map[string]*xds.Members // by wanted name, if the name matches any
+	aliased map[string][]string     // by name of the resource: the aliases that match it, sorted
 
-	// What no name finds any more, though the client has dropped none that did: it
-	// has that until it has heard so, also when it drops the names by which it is
-	// wanted besides. With an entry each.
+	// Resources that no name matches any more, though the client did not unsubscribe from a name
+	// that matched them. The client holds them until it is told their removal, even if it
+	// unsubscribes from other names that cover them. Each has an entry.
 	lapsed map[string]bool
 }
 
-// match finds anew what a wanted name stands for.
+// match computes again what a wanted name matches.
 func (u *subscription) match(t *xds.Table, name string) {
 	e := u.entry(name)
 	if e == nil || !e.named && !u.scopes[name] {
@@ -35,7 +35,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if t.Lookup(name) == nil {
 		is = t.Aliased(name)
 	}
-	name = e.name // which is kept: a request's own memory is not
+	name = e.name // the entry owns its memory, unlike the request
 	was, again, gone := u.matches[name], e.again, e.told == absent && e.sent
 	switch {
 	case is.Len() > 0:
@@ -44,10 +44,10 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		u.matches[name] = is
 		e.finds()
-		u.regain(name) // what becomes of a scope that was given up, its hosts tell
-		u.mark(e)      // of a resource of that name it may have to be told that it is gone
+		u.regain(name) // its members tell the state of a scope that was given up
+		u.mark(e)      // a resource with the name itself may have to be removed
 	case was != nil:
-		// What it found and is about to leave is found until then.
+		// Kept resources stay matched until they are removed.
 		is, again = was.Where(func(r *xds.Resource) bool {
 			l := u.lingers(r.Name)
 			return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
@@ -67,7 +67,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			lapsed := u.lapsed[n]
 			u.refer(n, name)
 			u.returned(t, n)
-			if gone && lapsed { // it need not have kept what the name had found
+			if gone && lapsed { // the client may have dropped it together with the name
 				u.entry(n).repeat(true)
 			}
 		} else {
@@ -77,17 +77,17 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if again {
 		for r := range is.All() {
 			e := u.entry(r.Name)
-			e.repeat(e.again || e.told != absent) // else it differs; should it be lost first, there is nothing to tell again
+			e.repeat(e.again || e.told != absent) // otherwise it differs anyway; if it is lost first, there is nothing to repeat
 			u.mark(e)
 		}
 	}
-	if was == nil && is.Len() > 0 { // what was said of it was refused: that it does not exist
+	if was == nil && is.Len() > 0 { // the client may have refused that the name does not exist
 		u.dissolve(false, slices.Values([]string{name}))
 	}
 }
 
-// comeBack notes what was found by names that the client asks for again, and given up on
-// its way: it arrives all the same, though they may find it no more.
+// comeBack handles names that are subscribed again after they were dropped in flight. Resources
+// that they matched still arrive, although the names may no longer match them.
 func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	if u.wildcard || !u.mayHaveGivenUp() {
 		return
@@ -122,14 +122,14 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	}
 }
 
-// A finding is what of a delivery a name finds that no resource has, in a view.
+// A finding lists, for one view, which resources of a delivery each alias or collection matches.
 type finding struct {
-	views uint64 // of the session, when it was made
+	views uint64 // number of the view
 	found map[string][]string
 }
 
-// finding returns that of a delivery. It is made once in a view: a request then costs what
-// its names find, and not all that is on its way.
+// finding returns the finding of a delivery. It is computed once per view, so that a request costs
+// what its names match, not everything in flight.
 func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 	if f := d.finding; f != nil && f.views == s.views {
 		return f.found
@@ -152,28 +152,28 @@ func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 	return found
 }
 
-// finds reports whether a name that no resource has finds one.
+// finds reports whether a name without a resource of its own matches r.
 func (u *subscription) finds(name string, r *xds.Resource) bool {
 	return slices.Contains(r.Aliases, name) || u.typ.Collection(r.Name) == name
 }
 
-// findable reports whether the client wants a resource of the view by any of the
-// names that this has now: what is on demand is part of no wildcard and no collection.
+// findable reports whether the client wants a resource of the view by any of its present names.
+// Wildcards and collections do not contain resources on demand (SUB-6).
 func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
 	found := func(n string) bool { return u.asksFor(n) && t.Lookup(n) == nil }
 	all := u.wildcard || u.collects(r.Name) && found(u.typ.Collection(r.Name))
 	return all && !r.OnDemand || u.asksFor(r.Name) || slices.ContainsFunc(r.Aliases, found)
 }
 
-// asksFor reports whether a name may find something: the client subscribes to it, or
-// it is a scope.
+// asksFor reports whether a name can match resources: the client subscribes to it, or it is a
+// scope.
 func (u *subscription) asksFor(name string) bool {
 	e := u.entry(name)
 	return e != nil && (e.named || u.scopes[name])
 }
 
-// unmatch ends what a name has found that is wanted no more. If asked is set,
-// the client has dropped it by itself; else it is told what it loses.
+// unmatch ends the matches of a name that is no longer wanted. With asked set, the client
+// unsubscribed itself; otherwise it must be told the removals.
 func (u *subscription) unmatch(name string, asked bool) {
 	was := u.matches[name]
 	delete(u.matches, name)
@@ -183,7 +183,7 @@ func (u *subscription) unmatch(name string, asked bool) {
 	u.forget(name)
 }
 
-// refer counts a name by which a resource is found.
+// refer notes that the name by matches a resource.
 func (u *subscription) refer(name, by string) {
 	if by != u.typ.Collection(name) {
 		u.alias(name, by)
@@ -201,7 +201,7 @@ func (u *subscription) refer(name, by string) {
 	u.mark(e)
 }
 
-// unrefer counts a name less by which a resource is found.
+// unrefer notes that the name by no longer matches a resource.
 func (u *subscription) unrefer(name, by string, asked bool) {
 	if by != u.typ.Collection(name) {
 		u.unalias(name, by)
@@ -218,19 +218,19 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 	switch {
 	case u.wants(e):
 		u.mark(e)
-	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6, as for the name itself
+	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6 applies as for the name itself
 		if asked {
 			u.giveUp(e)
 		}
 		u.mark(e)
 	case asked && !u.collects(name) && !u.lapsed[name], e.told == absent:
 		u.forget(name)
-	default: // it is told that it is gone, if it has it
+	default: // its removal is sent if the client holds it
 		u.mark(e)
 	}
 }
 
-// lapse notes that no name finds any more, by itself, what the client has.
+// lapse notes that the client holds a resource that no name matches any more.
 func (u *subscription) lapse(e *entry) {
 	if !u.wildcard && stands(e.told) {
 		u.lapseName(e.name)
@@ -244,15 +244,15 @@ func (m *matching) lapseName(name string) {
 	m.lapsed[name] = true
 }
 
-// unlapse notes that the client has that by a name again, or has heard that it does not, or
-// has given it up.
+// unlapse undoes lapse: a name matches it again, its removal was sent, or the client dropped it.
 func (m *matching) unlapse(name string) { delete(m.lapsed, name) }
 
-// unlapseAll does so for all.
+// unlapseAll undoes lapse for all names.
 func (m *matching) unlapseAll() { m.lapsed = nil }
 
-// lapses reports whether the client still has what no name finds any more: it has not
-// heard so, or not answered, and it wants something still; or it has refused to hear so.
+// lapses reports whether the client may hold a resource that none of its subscriptions matches any
+// more: its removal is unsent, unanswered or refused. A client without subscriptions holds only
+// those with an unsent removal.
 func (u *subscription) lapses(name string) bool {
 	if u.lapsed[name] || u.idle() {
 		return u.lapsed[name]
@@ -268,13 +268,13 @@ func (u *subscription) lapses(name string) bool {
 	})
 }
 
-// mayHave reports whether the client wants something still by which it may have what no
-// name finds any more: a wildcard, the collection, or, for all that is known, an alias.
+// mayHave reports whether the client still subscribes to something by which it may hold an
+// unmatched resource: a wildcard, its collection, or any alias.
 func (u *subscription) mayHave(it *item) bool {
 	return u.wildcard || u.scopes != nil || !it.member || u.collects(it.name)
 }
 
-// forget drops an entry of which nothing needs to be said any more.
+// forget removes an entry that has nothing left to record.
 func (u *subscription) forget(name string) {
 	e := u.entry(name)
 	if e == nil || u.wants(e) || u.lapsed[name] || u.wildcard && u.leaving[name] != nil {
@@ -285,9 +285,9 @@ func (u *subscription) forget(name string) {
 	}
 }
 
-// unsubscribedBy returns the subscribed names that a client drops by
-// unsubscribing from a name: "resource names and aliases" both match. A
-// collection is not dropped with one of its members.
+// unsubscribedBy returns the subscribed names that a client drops when it unsubscribes from a name:
+// "resource names and aliases" both match (DELTA-11). Unsubscribing from a member does not drop its
+// collection.
 func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (names []string) {
 	e := u.entry(name)
 	if e != nil && e.named {
@@ -306,16 +306,17 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 		}
 	}
 	for _, alias := range s.aliasesOf(u, name) {
-		if e := u.entry(alias); e.told == others || !e.sent { // else it was told that this finds nothing, or is itself
+		// Otherwise the client was told that the alias matches nothing, or is a resource itself.
+		if e := u.entry(alias); e.told == others || !e.sent {
 			names = append(names, alias)
 		}
 	}
 	return names
 }
 
-// aliasesOf returns the subscribed names that are aliases of a resource as the client was
-// told of it: by these it has that until it is told that it is gone, whatever it was told of
-// what is called so, and though it may have been told meanwhile that they find nothing.
+// aliasesOf returns the subscribed aliases of a resource as the client was last told it. By these
+// the client holds it until its removal is sent. That is so even if the alias is now a resource
+// itself, or the client was told that the alias matches nothing.
 func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	told := u.told(name)
 	if !stands(told) {
@@ -331,7 +332,7 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	return names
 }
 
-// alias notes that a resource is found by an alias.
+// alias notes that an alias matches a resource.
 func (u *subscription) alias(name, by string) {
 	if u.aliased == nil {
 		u.aliased = map[string][]string{}
@@ -342,7 +343,7 @@ func (u *subscription) alias(name, by string) {
 	}
 }
 
-// unalias notes that it is found by an alias no more.
+// unalias notes that an alias no longer matches a resource.
 func (u *subscription) unalias(name, by string) {
 	at := u.aliased[name]
 	if i, has := slices.BinarySearch(at, by); has {
@@ -355,8 +356,8 @@ func (u *subscription) unalias(name, by string) {
 	}
 }
 
-// matchedBy yields the names that find a resource, also by an alias that it has lost, until
-// they have looked anew.
+// matchedBy yields the names that match a resource, the collection first. An alias that the
+// resource has lost counts until match is called for it.
 func (u *subscription) matchedBy(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		if c := u.typ.Collection(name); u.matches[c].Get(name) != nil && !yield(c) {
@@ -370,22 +371,22 @@ func (u *subscription) matchedBy(name string) func(func(string) bool) {
 	}
 }
 
-// suspect notes that what finds a resource may find something else now.
+// suspect marks the names that match a resource: they may match others now.
 func (u *subscription) suspect(name string) {
 	for by := range u.matchedBy(name) {
 		u.mark(u.entry(by))
 	}
 }
 
-// rematch makes what found a resource that has left look anew.
+// rematch calls match for each name that matched a resource that is now removed.
 func (u *subscription) rematch(t *xds.Table, name string) {
 	for _, by := range slices.Collect(u.matchedBy(name)) {
 		u.match(t, by)
 	}
 }
 
-// toldAny reports whether the client was told any of the members as they were found, since
-// it asked: another version need not have had the alias.
+// toldAny reports whether the client was told any of the members in exactly this version since it
+// subscribed. Another version may not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
 		if e := u.entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.sent) {
@@ -395,8 +396,7 @@ func (u *subscription) toldAny(m *xds.Members) bool {
 	return false
 }
 
-// collects reports whether the client subscribes to the collection that a name
-// belongs to, or a scope is of it.
+// collects reports whether the collection of a name is subscribed to, or is a scope.
 func (u *subscription) collects(name string) bool {
 	c := u.typ.Collection(name)
 	return c != "" && u.asksFor(c)

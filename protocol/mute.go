@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// mutes are the names whose absence is kept from the client for a while.
+// mutes are names whose absence is not reported yet (DELTA-7).
 //
-// Invariant: the list is in order of time, and each name is in it with its time.
+// Invariant: list is in order of time. Each name in until is in list with its time.
 type mutes struct {
 	until map[string]time.Time
-	list  []muting // these, and some that count no more
+	list  []muting // may contain outdated elements
 }
 
-// A muting says until when the absence of a name is kept back.
+// A muting is the time until which the absence of a name is not reported.
 type muting struct {
 	name  string
 	until time.Time
 }
 
-// keepBack keeps the absence of names from a client that must not be told of it for
-// a while after it asked for them.
+// keepBack delays reporting that names do not exist, for clients that cannot handle it at once. The
+// delay begins with the subscription.
 func (s *Session) keepBack(u *subscription, names []string) {
 	d := u.typ.Mute[s.agent]
 	if d == 0 {
@@ -42,13 +42,13 @@ func (s *Session) keepBack(u *subscription, names []string) {
 	}
 }
 
-// queue adds a muting behind the others: their time is the same, so that the first ends
-// first. Before the list would grow, it loses those that count no more.
+// queue appends a muting. All delays of a type are equal, so the list stays in order. Outdated
+// elements are dropped before the list would grow.
 func (u *subscription) queue(m muting) {
 	if l := u.mute; len(l.list) == cap(l.list) {
 		l.list = slices.DeleteFunc(l.list, func(m muting) bool {
 			if !l.until[m.name].Equal(m.until) {
-				return true // it was asked for again since
+				return true // subscribed again since
 			}
 			e := u.entry(m.name)
 			if e == nil || e.sent {
@@ -61,13 +61,12 @@ func (u *subscription) queue(m muting) {
 	u.mute.list = append(u.mute.list, m)
 }
 
-// mutes reports whether the absence of a name is to be kept from the client for
-// now.
+// mutes reports whether the absence of a name must not be reported yet.
 func (s *Session) mutes(u *subscription, e *entry) bool {
 	return !e.sent && u.mute != nil && s.now.Before(u.mute.until[e.name])
 }
 
-// mutedBy is when the absence of a name is kept back no longer; zero: never.
+// mutedBy is the time at which the next absence may be reported; zero: never.
 func (y *saying) mutedBy() time.Time {
 	if y.mute == nil || len(y.mute.list) == 0 {
 		return time.Time{}
@@ -75,8 +74,8 @@ func (y *saying) mutedBy() time.Time {
 	return y.mute.list[0].until
 }
 
-// unmute lets go of names whose time is over, or of which something was told. It looks
-// at the first alone while that one counts: there may be many.
+// unmute drops names whose delay is over, or for which something was sent. It stops at the first
+// name that still counts, as there may be many.
 func (s *Session) unmute(u *subscription) {
 	m := u.mute
 	if m == nil {

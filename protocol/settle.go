@@ -7,8 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// message returns the message with a nonce that was not answered by itself, and its
-// delivery.
+// message returns the message with a nonce that still needs its own answer, and its delivery.
 func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	for i := range u.deliveries {
 		for j := range u.deliveries[i].parts {
@@ -20,9 +19,9 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// acceptUnlisted notes that the client has taken what is not listed any more: what could
-// not warm has warmed, what had become one with another is told, and a world takes the
-// place of those refused before it, and of what it had from before.
+// acceptUnlisted handles the ACK of a message that is no longer listed. Clusters without an
+// assignment have become warm after all. Names of a joined delivery are accepted. A full state
+// replaces older refusals and vague states.
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 	if s.tellsWorld(u) {
 		u.vagueAll = false
@@ -37,16 +36,16 @@ func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 		if d.joined == nonce {
 			s.belated(u, d, func(name string, is *xds.Stamp) bool { return !d.tells(name, is) })
 			u.forgive(nonce, d.unlisted)
-			d.without(d.unlisted) // it has all of that, also if it refuses this one
+			d.without(d.unlisted) // the client keeps these even if it refuses this delivery
 			u.finish(s.variant, d)
 			return
 		}
 	}
 }
 
-// refuseUnlisted notes that the client has refused what is not listed any more, but has
-// become one with another: of what that does not tell by itself it may have any, and its
-// answer does not say. What else was refused with it nobody knows, so it is told again.
+// refuseUnlisted handles the NACK of a message that is no longer listed, but is included in a later
+// delivery. The client may hold any of the names that only the older one had, so they are sent
+// again. Other names that were refused with them are unknown.
 func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -55,8 +54,8 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		var items []item
 		for _, it := range d.unlisted {
-			// Of what is not there, and was not, it may have nothing; and in SotW no response
-			// makes a client lose what is gone.
+			// A removal of a name that did not exist leaves nothing. In SotW no response removes a
+			// name.
 			if stands(it.is) || v == xds.Delta && stands(it.was) {
 				items = append(items, it)
 			}
@@ -73,7 +72,7 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	}
 }
 
-// settle pairs an answer with its response.
+// settle pairs an answer with its response (SOTW-4, SOTW-3, DELTA-3).
 func (u *subscription) settle(s *Session, req xds.Request) {
 	n, err := strconv.ParseUint(req.Nonce, 10, 64)
 	var d *delivery
@@ -83,10 +82,10 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	}
 	if p == nil {
 		if err == nil && n == u.nonce {
-			return // a repeat at the newest nonce
+			return // a repeat with the newest nonce (SOTW-17)
 		}
-		// Of a message that is not listed any more. In SotW it may be the one that was
-		// answered last, with other names.
+		// A message that is no longer listed. In SotW it may also be the last answered one,
+		// repeated with other names.
 		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
 			if req.Error == nil {
 				s.acceptUnlisted(u, n)
@@ -101,7 +100,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	newest := d.last() == u.nonce
 	u.silent, u.heard = s.now, max(u.heard, n)
 	e := Event{Kind: Acked, Type: u.typ, Nonce: req.Nonce, Version: d.version, Took: s.now.Sub(d.sent), Settled: newest}
-	// "NACK [...] is indicated by the presence of the error_detail field."
+	// "NACK [...] is indicated by the presence of the error_detail field." (SOTW-4)
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
 		e.Names = u.blamed(d, p, req.Error.Message)
@@ -125,8 +124,8 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	u.finish(s.variant, d)
 }
 
-// finish forgets a delivery that is answered, if nothing more is to be learned of it. "Each
-// nonce is settled by itself": its answer is none to what has become one with it (delta).
+// finish forgets an answered delivery, unless an answer to it may still come. "Each nonce is
+// settled by itself": in delta its answer does not answer an older, joined delivery.
 func (u *subscription) finish(v xds.Variant, d *delivery) {
 	if !d.settled() {
 		return
@@ -140,13 +139,14 @@ func (u *subscription) finish(v xds.Variant, d *delivery) {
 	}
 }
 
-// excuse notes that no answer is owed: a client may drop unanswered what it no longer wants.
+// excuse notes that the client owes no answer: without subscriptions, it may leave responses
+// unanswered.
 func (u *subscription) excuse() {
 	u.unacked = false
 	u.stir("")
 }
 
-// gone forgets a delivery.
+// gone removes a delivery from the list.
 func (u *subscription) gone(d *delivery) {
 	for i := range u.deliveries {
 		if d == &u.deliveries[i] {
@@ -159,8 +159,8 @@ func (u *subscription) gone(d *delivery) {
 	}
 }
 
-// passBefore notes that what was sent before a delivery has been dealt with, and before
-// that: what it left open the later one may have settled.
+// passBefore settles the deliveries before d, which the client has accepted: nothing waits for them
+// any more.
 func (s *Session) passBefore(u *subscription, d *delivery) {
 	for i := range u.deliveries {
 		o := &u.deliveries[i]
@@ -175,8 +175,8 @@ func (s *Session) passBefore(u *subscription, d *delivery) {
 	}
 }
 
-// pass notes that the client has taken a delivery, for it has accepted a later one
-// (SotW): "the last one stands for all".
+// pass counts a delivery as accepted because a later one was (SotW): an answer also answers all
+// responses before it.
 func (s *Session) pass(u *subscription, d *delivery) {
 	for i := range d.parts {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
@@ -186,9 +186,9 @@ func (s *Session) pass(u *subscription, d *delivery) {
 	}
 }
 
-// accept notes that the client has taken what a message carried.
+// accept notes that the client has accepted a message.
 func (s *Session) accept(u *subscription, d *delivery, p *part) {
-	if d.beats != nil && !p.world { // a heartbeat of a world is a world
+	if d.beats != nil && !p.world { // a heartbeat with the full state counts as one
 		return
 	}
 	s.belated(u, d, func(name string, is *xds.Stamp) bool { return d.answers(p, name, is) })
@@ -205,7 +205,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 			o.overtaken(told)
 		}
 	}
-	if s.tellsWorld(u) { // a world takes the place of all before
+	if s.tellsWorld(u) { // a full state replaces all before
 		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

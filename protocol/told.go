@@ -8,68 +8,64 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a client may have been told of a name besides a resource.
+// States of a name, as told to a client, in which it has no resource.
 var (
-	absent = &xds.Stamp{}          // that it does not exist; or nothing yet
-	others = &xds.Stamp{Name: "@"} // resources that the name finds, by their own names
+	absent = &xds.Stamp{}          // it does not exist, or nothing was sent yet
+	others = &xds.Stamp{Name: "@"} // it matches other resources, which are sent under their own names
 )
 
-// stands reports whether a stamp tells of something that the client may have. Of
-// what it states to have from before, the content may not be known: then the
-// stamp has no sum.
+// The stamp is a resource that the client may hold: not nil, absent or others. Without a sum, its
+// content is unknown: the client stated it from an earlier stream.
 func stands(s *xds.Stamp) bool { return s != nil && s != absent && s != others }
 
-// known reports whether a stamp is that of a resource the server knows.
+// known reports whether a stamp is a resource with known content.
 func known(s *xds.Stamp) bool { return s != nil && s.Sum != xds.Sum{} }
 
-// same reports whether two stamps say the same of a name.
+// same reports whether two stamps are the same state of a name.
 func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum == b.Sum }
 
-// A record is what a client was told of one type, and what became of it.
+// A record holds the states of one type that the client was told, and its answers.
 //
-// It counts as told when it leaves, for a stream loses nothing and keeps its
-// order: by way of the wildcard, the table that the client was last brought up
-// to; of single names, their entries, which override that. What was told and not
-// accepted yet, or refused, is told by deliveries and refusals: there the client
-// may also have what was in force before.
+// A state counts as told when it is sent. The wildcard's states are the table base. The entries of
+// single names override it. Deliveries and refusals have the states that are not accepted or were
+// refused: the client may also hold the states before those.
 //
-// Invariant: no delivery that is listed is answered in all its messages, unless a later one
-// was accepted (SotW), or what has become one with it is not answered (delta); heard and
-// evicted are at most nonce.
+// Invariant: each listed delivery has an unanswered message, unless a later one was accepted
+// (SotW), or it includes an older delivery that is unanswered (delta). heard and evicted are at
+// most nonce.
 type record struct {
-	base *xds.Versions // told by way of the wildcard; nil while there is none
+	base *xds.Versions // the table told by way of the wildcard; nil without one
 
-	deliveries []delivery // unanswered, the oldest first, at most maxDeliveries
-	refusals   []refusal  // the oldest first, at most maxRefusals
+	deliveries []delivery // unanswered, oldest first, at most maxDeliveries
+	refusals   []refusal  // oldest first, at most maxRefusals
 	nonce      uint64     // of the newest message; zero: none was sent
-	heard      uint64     // the newest nonce that was answered
-	evicted    uint64     // the newest nonce that is not listed any more, and may be unanswered
-	silent     time.Time  // since when the client has answered nothing; meaningful while unacked
+	heard      uint64     // the newest answered nonce
+	evicted    uint64     // the newest nonce that is no longer listed and may be unanswered
+	silent     time.Time  // time of the last answer, or of the first response that needs one; meaningful while unacked
 
-	// SotW, types without full state: what the client has of names that the view
-	// has no more. "The API provides no mechanism" to tell it so; it keeps that
-	// until it drops the name. Each was told as absent.
+	// SotW, types without full state: names that the view has lost and the client still holds, for
+	// "the API provides no mechanism" to remove them. The client holds them until it unsubscribes.
+	// Each was told as absent.
 	orphans map[string]*xds.Stamp
 
-	unacked bool // the newest delivery is unanswered; nonce is of it
+	unacked bool // the newest delivery is unanswered; nonce belongs to it
 
-	// It states a version that nobody knows here of a type with full state, and was told
-	// nothing here yet.
+	// The client states a version of a full-state type that is unknown here, and was sent nothing
+	// yet.
 	elsewhere bool
 
-	// The client has something from an earlier stream, and it is not known what,
-	// until it accepts what it is told here, or gives it up: of these names, and of
-	// all if it is not told by name. What there is nothing to tell of is forgotten at
-	// this time.
+	// The client holds names from an earlier stream with unknown content: the names in brought, and
+	// with vagueAll any name. This ends when the client accepts the names or unsubscribes. Names
+	// for which there is nothing to send are forgotten at the time vague.
 	vagueAll bool
 	vague    time.Time
-	brought  []*xds.Stamp // of each what a World says of it, by name, each once; worlds share it, so it is replaced
+	brought  []*xds.Stamp // by name, each once, as in World.Others; shared with worlds, so it is replaced and never changed
 }
 
-// rebase makes these what was told by way of the wildcard; nil: nothing was.
+// rebase sets the table told by way of the wildcard; nil: none.
 func (r *record) rebase(to *xds.Versions) { r.base = to }
 
-// orphan notes that the client keeps what the view has lost.
+// orphan notes that the client keeps a name that the view has lost.
 func (r *record) orphan(name string, st *xds.Stamp) {
 	if r.orphans == nil {
 		r.orphans = map[string]*xds.Stamp{}
@@ -77,37 +73,37 @@ func (r *record) orphan(name string, st *xds.Stamp) {
 	r.orphans[name] = st
 }
 
-// unorphan notes that it is told of that again, or has dropped the name.
+// unorphan undoes orphan: the name is sent again, or the client has dropped it.
 func (r *record) unorphan(name string) { delete(r.orphans, name) }
 
-// vague reports whether nobody knows what the client has from before.
+// vague reports whether the client may hold names from an earlier stream with unknown content.
 func (s *Session) vague(u *subscription) bool {
 	early := s.now.Before(u.vague)
 	switch {
 	case u.vagueAll && (early || u.unacked || u.waiting.len() > 0):
 		return true
 	case len(u.brought) == 0:
-		return false // it has been told of all, or has given it up
+		return false // all are accepted or dropped
 	case early:
 		return true
 	}
-	for n := range u.listed { // more than these may be marked, as no hint says what has changed
+	for n := range u.listed { // without hints, more names than these may be marked
 		if e := u.entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
 	}
-	for d := range u.underWay() { // it is told by nothing that a name is lost
+	for d := range u.underWay() { // no SotW response reports a lost name
 		for name, it := range d.each {
 			if u.hadBefore(name) && stands(it.is) {
 				return true
 			}
 		}
 	}
-	return false // of what it has refused refusals tell
+	return false // refusals have the rest
 }
 
-// vagueAfter reports whether nobody knows either, if nobody does now, when the client
-// accepts a part of a delivery that is about to leave.
+// vagueAfter reports whether vague will still be true after the client accepts one part of a
+// delivery that is about to be sent.
 func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
 		return true
@@ -120,8 +116,7 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	return false
 }
 
-// learned notes that the client has taken a message, so that it is known what it
-// has of the names in it.
+// learned notes that the client has accepted a message, so the content of its names is known.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if v == xds.SotW && u.typ.FullState || u.waiting.len() == 0 && d.accepted() {
 		u.vagueAll = false
@@ -132,16 +127,16 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	}
 	var taken []string
 	for name, it := range d.each {
-		if stands(it.is) && p.within(name, it.is) { // it is told by nothing that a name is lost
+		if stands(it.is) && p.within(name, it.is) { // no SotW response reports a lost name
 			taken = append(taken, name)
 		}
 	}
 	u.brought = except(u.brought, taken)
 }
 
-// toldAll notes that the client has answered a delivery: if that told of all, it is by
-// name that nobody knows what it has, of what waited and of what it has refused. A world
-// that was refused is told again as one.
+// toldAll handles the answer to a delivery of the whole table while vagueAll is set. From then on
+// only single names are unknown: those that waited, and those that the client refused. A refused
+// full state is sent again as a whole.
 func (u *subscription) toldAll(d *delivery) {
 	if u.typ.FullState || !u.vagueAll || !d.whole || !d.settled() {
 		return
@@ -161,7 +156,7 @@ func (u *subscription) toldAll(d *delivery) {
 	u.bring(names)
 }
 
-// bring notes that the client may have names from before, and nobody knows what of them.
+// bring notes that the client may hold these names from an earlier stream, with unknown content.
 func (u *subscription) bring(names []string) {
 	slices.Sort(names)
 	more := make([]*xds.Stamp, 0, len(names))
@@ -172,7 +167,7 @@ func (u *subscription) bring(names []string) {
 	u.brought = merged(more, except(u.brought, names))
 }
 
-// bringNamed notes that of what the client asks for by name.
+// bringNamed calls bring for all subscribed names.
 func (u *subscription) bringNamed() {
 	var names []string
 	for e := range u.entries() {
@@ -183,8 +178,8 @@ func (u *subscription) bringNamed() {
 	u.bring(names)
 }
 
-// bringLess notes that a client which asks for all no more has from before what it asks for by
-// name, or nothing. Of a type with full state the next world tells what.
+// bringLess ends vagueAll after the wildcard is dropped: only subscribed names can still be held
+// from an earlier stream. For a full-state type, the next response decides that.
 func (u *subscription) bringLess() {
 	if !u.vagueAll || u.wildcard || u.typ.FullState && !u.idle() {
 		return
@@ -193,16 +188,17 @@ func (u *subscription) bringLess() {
 	u.bringNamed()
 }
 
-// hadBefore reports whether the client may have a name from before, and nobody knows what of it.
+// hadBefore reports whether the client may hold a name from an earlier stream, with unknown
+// content.
 func (u *subscription) hadBefore(name string) bool {
 	_, ok := place(u.brought, name)
 	return ok
 }
 
-// told returns what the client was last told of a name.
+// told returns the state of a name that the client was told last.
 func (u *subscription) told(name string) *xds.Stamp { return u.toldBy(u.entry(name), name) }
 
-// toldBy is told of a name whose entry is e, nil if it has none.
+// toldBy is told for a name with entry e, nil if it has none.
 func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
 	if e != nil {
 		return e.told
@@ -213,7 +209,7 @@ func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
 	return absent
 }
 
-// underWay yields the deliveries of which the client may have taken nothing yet.
+// underWay yields the deliveries in flight: the client may have applied nothing of them yet.
 func (u *subscription) underWay() iter.Seq[*delivery] {
 	return func(yield func(*delivery) bool) {
 		for i := range u.deliveries {
@@ -224,21 +220,21 @@ func (u *subscription) underWay() iter.Seq[*delivery] {
 	}
 }
 
-// coming returns what of a name is on its way to a client that did not ask for it at
-// last, nil if nothing is.
+// coming returns the state of a name that is in flight to a client that has unsubscribed from it,
+// nil if there is none.
 func (u *subscription) coming(name string) (is *xds.Stamp) {
 	for d := range u.underWay() {
 		switch said := d.says(name); {
 		case said != nil:
 			is = said
-		case d.parts[0].world: // it lacks what was not asked for when it left
+		case d.parts[0].world: // a full state lacks names that were not subscribed when it was sent
 			is = nil
 		}
 	}
 	return is
 }
 
-// comesFirst reports whether a name is on its way to a client that had nothing of it.
+// comesFirst reports whether a name is in flight to a client that held nothing of it.
 func (u *subscription) comesFirst(name string) bool {
 	for d := range u.underWay() {
 		if is := d.carries(name); stands(is) && !stands(d.before(name)) && d.open(name, is) {
@@ -248,8 +244,8 @@ func (u *subscription) comesFirst(name string) bool {
 	return false
 }
 
-// newest returns the newest delivery that is no heartbeat, if it is unanswered.
-// In SotW the heartbeat of a type with full state is an answer like any other.
+// newest returns the newest delivery if it is unanswered. Heartbeats do not count, except in SotW
+// for a full-state type, where a heartbeat is a full response.
 func (u *subscription) newest(v xds.Variant) *delivery {
 	if !u.unacked {
 		return nil
@@ -262,8 +258,8 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 	return nil
 }
 
-// unanswered returns the newest delivery that told of a name and is not answered in
-// that, and its message; no message if the one that told of it is not listed any more.
+// unanswered returns the newest delivery with a name whose answer is missing, and the message with
+// the name; no message if that one is no longer listed.
 func (u *subscription) unanswered(name string) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
@@ -281,26 +277,26 @@ func (u *subscription) unanswered(name string) (*delivery, *part) {
 	return nil, nil
 }
 
-// accepted reports whether the client has taken what it was told of a name.
+// accepted reports whether the client has accepted the last state of a name.
 func (u *subscription) accepted(name string) bool {
 	d, _ := u.unanswered(name)
 	return d == nil && !u.refuses(name)
 }
 
-// refuses reports whether the client has refused what it was told of a name, or may have.
+// refuses reports whether the client has, or may have, refused a state of a name.
 func (u *subscription) refuses(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
 }
 
-// mayHold yields what the client may have of the type that is not what the view
-// has now: what was told and has changed or gone since; what was in force before
-// a delivery that is not accepted; what was refused, which is firm, until it is
-// told anew: no silence makes the client let go of it. What the client does not
-// want any more it does not hold, save what is on its way: it may be asked for
-// again before it arrives.
+// mayHold yields the stamps that the client may hold and the view no longer has: told states that
+// have changed or gone since, states before an unaccepted delivery, and refused states.
 //
-// It costs what has changed, is under way or was refused. Entries that differ
-// from the view have to be dirty or leaving.
+// A refused state is firm until it is sent again: no silence makes the client release it. A client
+// does not hold names that it unsubscribed from, except for those in flight: it may subscribe again
+// before they arrive.
+//
+// The cost is the number of names that changed, are in flight or were refused. Entries that differ
+// from the view must be dirty or leaving.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
 	if s.vague(u) && !yield(&xds.Stamp{}, false) {
 		return
@@ -313,7 +309,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if untold && !stands(it.is) {
-				continue // it is told by nothing that it is lost, and kept as an orphan
+				continue // no response removes it; it is kept as an orphan
 			}
 			switch {
 			case !d.open(name, it.is):
@@ -326,8 +322,8 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 	}
 }
 
-// keeps yields what of that the client has even when it has accepted all that is
-// under way.
+// keeps yields the stamps of mayHold that the client holds even after it accepts everything in
+// flight.
 func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bool) bool {
 	t := s.table(u.typ)
 	if u.wildcard && u.base != t.Versions() {
@@ -356,7 +352,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		r := &u.refusals[i]
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
-			firm := r.nonce > 0 && (!r.retold || !later(name)) // of an earlier stream it need not have refused it
+			firm := r.nonce > 0 && (!r.retold || !later(name)) // the client may not have refused names of an earlier stream
 			if u.hadBefore(name) && firm && !yield(&xds.Stamp{}, true) {
 				return false
 			}
@@ -370,14 +366,13 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 	return true
 }
 
-// outdated reports whether the client may use what it was told of a name, and
-// the view has something else now. What is current does not count: then the
-// configuration itself refers to what is not there.
+// outdated reports whether the client may use a told state that the view no longer has. Current
+// states do not count: a missing reference of the view is an error of the configuration.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
 	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.lapses(name))
 }
 
-// current reports whether the view has just that.
+// current reports whether the view has exactly this state.
 func (u *subscription) current(t *xds.Table, name string, st *xds.Stamp) bool {
 	r := t.Lookup(name)
 	return u.shows(r) && r.Sum == st.Sum

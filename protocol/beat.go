@@ -33,8 +33,8 @@ func (s *Session) meet(n *xds.Node) {
 
 // beatsOf returns what has a TTL of the view, of what lingers, and of what is in
 // force while its successor waits: "what stays keeps its TTL alive".
-func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
-	beats := t.Beats()
+func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
+	beats := t.Heartbeats()
 	var more map[time.Duration][]*xds.Resource
 	add := func(r *xds.Resource) {
 		if r.TTL > 0 && r != t.Lookup(r.Name) { // else it has its own already
@@ -67,9 +67,9 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Beat {
 		}
 	}
 	for ttl, extra := range more {
-		beats = append(beats, xds.Beat{TTL: ttl, Changes: &xds.Changes{Beats: byName(extra)}})
+		beats = append(beats, xds.Heartbeat{TTL: ttl, Changes: &xds.Changes{Beats: byName(extra)}})
 	}
-	slices.SortFunc(beats, func(a, b xds.Beat) int { return cmp.Compare(a.TTL, b.TTL) })
+	slices.SortFunc(beats, func(a, b xds.Heartbeat) int { return cmp.Compare(a.TTL, b.TTL) })
 	return beats
 }
 
@@ -208,7 +208,7 @@ func (s *Session) belated(u *subscription, d *delivery, accepts func(name string
 	if !s.ttl {
 		return
 	}
-	beats := s.table(u.typ).Beats()
+	beats := s.table(u.typ).Heartbeats()
 	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
 		return // as nearly always
 	}

@@ -205,5 +205,5 @@ func (s *Session) searching(u *subscription) bool {
 // bodyless reports whether the client is to be told of a name that does not
 // exist by a Resource without body.
 func (s *Session) bodyless(u *subscription) bool {
-	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.Bodyless, s.agent))
+	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.BodylessAbsence, s.agent))
 }

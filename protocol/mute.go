@@ -22,7 +22,7 @@ type muting struct {
 // keepBack delays reporting that names do not exist, for clients that cannot handle it at once. The
 // delay begins with the subscription.
 func (s *Session) keepBack(u *subscription, names []string) {
-	d := u.typ.Mute[s.agent]
+	d := u.typ.AbsenceDelay[s.agent]
 	if d == 0 {
 		return
 	}

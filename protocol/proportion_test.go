@@ -23,7 +23,7 @@ func TestBroughtNamesAreCheap(t *testing.T) {
 		views = append(views, xds.Tables{xds.Endpoint.URL: with(views[0][xds.Endpoint.URL], resources(2, "one"))})
 		l.Change(views[0], nil)
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Version: "unknown", Names: append([]string{"one"}, numbered(n)...)})
-		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Same: true})
+		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, SameNames: true})
 		l.wait(4 * silence)
 		return computing(func() {
 			for i := range 50 {
@@ -31,7 +31,7 @@ func TestBroughtNamesAreCheap(t *testing.T) {
 				for r := range l.Responses() {
 					nonce = r.Nonce
 				}
-				l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, Same: true})
+				l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce, SameNames: true})
 			}
 		})
 	}

@@ -291,7 +291,7 @@ func proven(lately []*xds.Table, version string) *World {
 				break
 			}
 		}
-		if which, ok := was.Versions().Beside(version, gone[:min(len(gone), mostGone)]); ok {
+		if which, ok := was.Versions().MatchExtra(version, gone[:min(len(gone), mostGone)]); ok {
 			slices.SortFunc(which, stampByName)
 			return &World{Versions: was.Versions(), Others: which}
 		}

@@ -164,7 +164,7 @@ func (s *Session) prepare(u *subscription) {
 	default:
 		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it
 	}
-	if s.variant == xds.Delta && (t.Finds() || len(u.matches) > 0) {
+	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
 		slices.Sort(u.dirty) // in what order they became so depends on hints
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)

@@ -16,10 +16,10 @@ import (
 // (OND-4). Names outside the scopes are removed from the client. Names inside are sent again if the
 // client has just subscribed to everything.
 func (s *Session) narrow(u *subscription) {
-	if u.typ.Under == nil || s.variant == xds.SotW || s.only != nil || !u.wildcard {
+	if u.typ.Parent == nil || s.variant == xds.SotW || s.only != nil || !u.wildcard {
 		return
 	}
-	over := s.sub(u.typ.Under)
+	over := s.sub(u.typ.Parent)
 	if over == nil || over.wildcard {
 		return
 	}
@@ -75,7 +75,7 @@ func (s *Session) scope(over *subscription) {
 	toggled := over.toggled
 	over.toggled = nil
 	for _, u := range s.subs {
-		if !over.typ.Is(u.typ.Under) || s.variant == xds.SotW {
+		if !over.typ.Is(u.typ.Parent) || s.variant == xds.SotW {
 			continue
 		}
 		if over.wildcard && u.scopes != nil {
@@ -136,11 +136,11 @@ func (u *subscription) leaveScope(c string, asked bool) {
 // (OND-4). Seen with Envoy 1.40: it waits 15 s for its own collection, and the stream does not tell
 // which one that is.
 func (s *Session) tellEmpty(u *subscription) {
-	if u.typ.Under == nil || s.variant == xds.SotW || s.only == nil || !u.wildcard {
+	if u.typ.Parent == nil || s.variant == xds.SotW || s.only == nil || !u.wildcard {
 		return
 	}
 	var extra []entry
-	for r := range s.table(u.typ.Under).All() {
+	for r := range s.table(u.typ.Parent).All() {
 		if c := r.Name + "/*"; s.table(u.typ).Aliased(c) == nil && u.entry(c) == nil {
 			extra = append(extra, entry{name: c, told: absent, again: true})
 		}

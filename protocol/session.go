@@ -168,7 +168,7 @@ func (s *Session) Receive(req xds.Request) error {
 	// answer with its response (SOTW-3, DELTA-3).
 	t := s.table(u.typ)
 	if s.variant == xds.SotW {
-		if !req.Same {
+		if !req.SameNames {
 			u.replace(req.Names, t)
 		}
 	} else {

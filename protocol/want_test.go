@@ -31,13 +31,13 @@ func TestSameNames(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a", "b"}})
 	l.want("EDS a@1 b@1")
-	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "1", Same: true})
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "1", SameNames: true})
 	l.want("")
 	if u := l.subs[0]; u.named != 2 || u.unacked {
 		t.Errorf("%d names; unanswered: %v", u.named, u.unacked)
 	}
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "1", Names: []string{"b"}})
-	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "1", Same: true})
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: "1", SameNames: true})
 	if n := l.subs[0].named; n != 1 {
 		t.Errorf("%d names", n)
 	}

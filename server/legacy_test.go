@@ -75,7 +75,7 @@ func TestLegacyTable(t *testing.T) {
 			if xds.TypeOf(l.URL) != l || l.Is(typ) || l.FullState != typ.FullState || l.Rank() != typ.Rank() || len(l.ReferredBy()) > len(typ.ReferredBy()) {
 				t.Errorf("its row is %+v", l)
 			}
-			for _, other := range append([]*xds.Type{l.After, l.Under, l.Warms}, l.ReferredBy()...) {
+			for _, other := range append([]*xds.Type{l.After, l.Parent, l.Warms}, l.ReferredBy()...) {
 				if other != nil && !other.V2 {
 					t.Errorf("it points to %s, which is of v3", other.URL)
 				}

@@ -285,7 +285,7 @@ func (ls layers) table() *xds.Table {
 func (ls layers) moved(touched []string) []string {
 	var more []string
 	for _, t := range ls {
-		if !t.Finds() {
+		if !t.HasAliases() {
 			continue
 		}
 		for _, name := range touched {

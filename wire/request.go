@@ -101,7 +101,7 @@ func (d *Decoder) repeats(t *xds.Type, names []byte) bool {
 // ours have one, which has no constraints and so goes with any parameters.
 //
 // Names that a SotW request lists byte by byte as the last one of its type did are left
-// out (xds.Request.Same), for they are in every ACK, and there may be 100,000. Of those
+// out (xds.Request.SameNames), for they are in every ACK, and there may be 100,000. Of those
 // a hash is remembered.
 //
 // Names are canonical ([xds.CanonicalName]), so that a name is one however the
@@ -125,7 +125,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	req.Type = typeOf(c.url)
 	var rest []byte
 	if d.Variant == xds.SotW && d.repeats(req.Type, c.row(b)) {
-		req.Same = true
+		req.SameNames = true
 		b, rest = b[:c.from], b[c.to:]
 		c.names, c.listed = 0, 0
 	}

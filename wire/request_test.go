@@ -458,11 +458,11 @@ func TestDecodeSame(t *testing.T) {
 			if key == "" { // the type of the stream
 				key = xds.Secret.URL
 			}
-			if differ++; got.Same {
+			if differ++; got.SameNames {
 				if same++; got.Names != nil {
 					t.Fatal("names that are the same are listed")
 				}
-				got.Names, got.Same = last[key], false
+				got.Names, got.SameNames = last[key], false
 			}
 			if d := diff(want, got); d != "" {
 				t.Fatalf("%x\n%s", b, d)

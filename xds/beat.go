@@ -7,7 +7,7 @@ import (
 )
 
 // A Beat is the heartbeat of the resources with one TTL.
-type Beat struct {
+type Heartbeat struct {
 	TTL     time.Duration
 	Changes *Changes // tells all of them again, without bodies; those on demand, too
 }
@@ -26,9 +26,9 @@ func (t *Table) expire(changes []edit[*Resource]) {
 	t.expiring = t.expiring.apply(edits)
 }
 
-// Beats returns the resources that have a TTL, by TTL, the shortest first. All
+// Heartbeats returns the resources that have a TTL, by TTL, the shortest first. All
 // streams get the same, which must not be changed.
-func (t *Table) Beats() []Beat {
+func (t *Table) Heartbeats() []Heartbeat {
 	if t.expiring.root == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (t *Table) Beats() []Beat {
 			if c == nil {
 				c = &Changes{}
 				byTTL[r.TTL] = c
-				t.beats = append(t.beats, Beat{r.TTL, c})
+				t.beats = append(t.beats, Heartbeat{r.TTL, c})
 			}
 			c.Beats = append(c.Beats, r)
 			return true
@@ -49,7 +49,7 @@ func (t *Table) Beats() []Beat {
 		for _, c := range byTTL {
 			slices.SortFunc(c.Beats, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 		}
-		slices.SortFunc(t.beats, func(a, b Beat) int { return cmp.Compare(a.TTL, b.TTL) })
+		slices.SortFunc(t.beats, func(a, b Heartbeat) int { return cmp.Compare(a.TTL, b.TTL) })
 	}
 	return t.beats
 }

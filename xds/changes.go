@@ -153,10 +153,10 @@ func (c *Changes) next(p place) (place, int) {
 	case p.upserts < len(c.Upserts):
 		r := c.Upserts[p.upserts]
 		p.upserts++
-		return p, r.told() + len(r.Body)
+		return p, r.header() + len(r.Body)
 	case p.beats < len(c.Beats):
 		p.beats++
-		return p, c.Beats[p.beats-1].told()
+		return p, c.Beats[p.beats-1].header()
 	}
 	removed, absent, missing := c.Removed[p.removed:], c.Absent[p.absent:], c.Missing[p.missing:]
 	name := first(removed, absent, missing)
@@ -190,7 +190,7 @@ func first(lists ...[]string) (name string) {
 func begins(list []string, name string) bool { return len(list) > 0 && list[0] == name }
 
 // told is about what a resource takes in a message besides its body.
-func (r *Resource) told() int {
+func (r *Resource) header() int {
 	n := len(r.Name) + len(r.Version) + overhead
 	for _, a := range r.Aliases {
 		n += len(a) + listed

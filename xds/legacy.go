@@ -34,7 +34,7 @@ func addLegacy() {
 		legacy[l.of] = &t
 	}
 	for _, t := range legacy {
-		t.After, t.Under, t.Warms = legacy[t.After], legacy[t.Under], legacy[t.Warms]
+		t.After, t.Parent, t.Warms = legacy[t.After], legacy[t.Parent], legacy[t.Warms]
 		by := t.referredBy
 		t.referredBy = nil
 		for _, u := range by {

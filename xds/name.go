@@ -39,7 +39,7 @@ func (t *Type) Collection(name string) string {
 		if path, context, _ = splitURN(name); context != "" {
 			context = "?" + context
 		}
-	case t == nil || t.Under == nil:
+	case t == nil || t.Parent == nil:
 		return ""
 	}
 	i := strings.LastIndexByte(path, '/')

@@ -102,7 +102,7 @@ func TestBeats(t *testing.T) {
 		return r
 	}
 	tell := func(t *Table) (s string) {
-		for _, b := range t.Beats() {
+		for _, b := range t.Heartbeats() {
 			s += fmt.Sprint(b.TTL, ":")
 			for _, r := range b.Changes.Beats {
 				s += " " + r.Name

@@ -78,10 +78,10 @@ func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from
 	return t.partly(from, set, remove, part{keep: keep, hidden: -1})
 }
 
-// Instead returns the table with other resources in the place of some, and without others, as it is
+// Substitute returns the table with other resources in the place of some, and without others, as it is
 // shown to who must not see these. What it is shown without it has never had: [Table.Departed] finds what
 // departed from t, and not that. An error is one of [Table.With]. The table does not keep t alive.
-func (t *Table) Instead(others []*Resource, without ...string) (*Table, error) {
+func (t *Table) Substitute(others []*Resource, without ...string) (*Table, error) {
 	n, err := t.With(others, without...)
 	if err != nil || n == t {
 		return t, err

@@ -23,7 +23,7 @@ type Table struct {
 
 	mu    sync.Mutex // guards what follows; held for memory only
 	since map[*Versions]weak.Pointer[Changes]
-	beats []Beat
+	beats []Heartbeat
 }
 
 // NewTable returns an empty table of resources of type t, which decides what
@@ -231,8 +231,8 @@ func (t *Table) Aliased(name string) *Members {
 	return m
 }
 
-// Finds reports whether any name finds resources that are not called so.
-func (t *Table) Finds() bool { return t.aliases.root != nil }
+// HasAliases reports whether any name finds resources that are not called so.
+func (t *Table) HasAliases() bool { return t.aliases.root != nil }
 
 // WithLayers returns the table, made of others that are laid over each other, with what these
 // had lately: [Table.Departed] finds that, too. It holds for this table, not for what With makes of it.

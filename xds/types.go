@@ -46,19 +46,19 @@ type Type struct {
 	// aggregated stream, what it refers to is sent after it. Nil for most.
 	Warms *Type
 
-	// Mute is, by user agent, how long the absence of a name never sent before
+	// AbsenceDelay is, by user agent, how long the absence of a name never sent before
 	// is kept from a delta client that would not survive being told (Envoy
 	// stays initialising for ever).
-	Mute map[string]time.Duration
+	AbsenceDelay map[string]time.Duration
 
-	// Under is the type whose names are the first part of names of this type:
+	// Parent is the type whose names are the first part of names of this type:
 	// "route/host". On an aggregated stream a wildcard covers what is under the
 	// names that the stream subscribes to of that type. Nil for most.
-	Under *Type
+	Parent *Type
 
-	// Bodyless are the user agents that, on delta streams, take a Resource
+	// BodylessAbsence are the user agents that, on delta streams, take a Resource
 	// without body for "does not exist" and are harmed by removed_resources.
-	Bodyless []string
+	BodylessAbsence []string
 
 	// V2 is set for types of the API before v3.
 	V2 bool
@@ -97,7 +97,7 @@ var (
 		URL: apis + "envoy.config.core.v3.TypedExtensionConfig", Short: "ECDS", Name: "name",
 		Service: "envoy.service.extension.v3.ExtensionConfigDiscoveryService", Proto: "envoy/service/extension/v3/config_discovery.proto",
 		Stream: "StreamExtensionConfigs", Delta: "DeltaExtensionConfigs", Fetch: "FetchExtensionConfigs", REST: "/v3/discovery:extension_configs",
-		Mute: envoyStarts,
+		AbsenceDelay: envoyStarts,
 	}
 	Listener = &Type{
 		URL: apis + "envoy.config.listener.v3.Listener", Short: "LDS", Name: "name",
@@ -117,15 +117,15 @@ var (
 		URL: apis + "envoy.config.route.v3.RouteConfiguration", Short: "RDS", Name: "name",
 		Service: "envoy.service.route.v3.RouteDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
 		Stream: "StreamRoutes", Delta: "DeltaRoutes", Fetch: "FetchRoutes", REST: "/v3/discovery:routes",
-		After: Cluster, Mute: envoyStarts,
+		After: Cluster, AbsenceDelay: envoyStarts,
 	}
 	VirtualHost = &Type{
 		URL: apis + "envoy.config.route.v3.VirtualHost", Short: "VHDS",
 		Service: "envoy.service.route.v3.VirtualHostDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
-		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Under: Route,
+		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Parent: Route,
 		// Seen with Envoy 1.40: a request that waits for a virtual host hangs when
 		// told removed_resources, and is answered 404 at once by the other.
-		Bodyless: []string{"envoy"},
+		BodylessAbsence: []string{"envoy"},
 	}
 	Runtime = &Type{
 		URL: apis + "envoy.service.runtime.v3.Runtime", Short: "RTDS", Name: "name",

@@ -40,9 +40,9 @@ func (v *Versions) Sum() Sum {
 	return v.sum
 }
 
-// Beside returns which of some stamps a version has besides: with these the sum of the content is what it
+// MatchExtra returns which of some stamps a version has besides: with these the sum of the content is what it
 // says. It tries at most three of them at a time, of at most 16; ok is false if it is none of that.
-func (v *Versions) Beside(version string, some []*Stamp) (which []*Stamp, ok bool) {
+func (v *Versions) MatchExtra(version string, some []*Stamp) (which []*Stamp, ok bool) {
 	want, err := strconv.ParseUint(version, 16, 64)
 	if err != nil || len(version) != len(Sum{}.String()) {
 		return nil, false

@@ -67,9 +67,9 @@ type Request struct {
 	Error *Status // non-nil: the response with this nonce was rejected (NACK)
 
 	// SotW only.
-	Version string   // the last version the client accepted
-	Names   []string // the complete subscription
-	Same    bool     // Names are those of the stream's last request of this type, and left out
+	Version   string   // the last version the client accepted
+	Names     []string // the complete subscription
+	SameNames bool     // Names are those of the stream's last request of this type, and left out
 
 	// Delta only.
 	Subscribe   []string

@@ -104,7 +104,7 @@ func instead(base *xds.Table, of *set) *xds.Table {
 			remove = append(remove, h.name)
 		}
 	}
-	table, err := base.Instead(set, remove...)
+	table, err := base.Substitute(set, remove...)
 	if err != nil { // an alias of what is shown instead has gone to another
 		return base
 	}

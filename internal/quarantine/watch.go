@@ -346,7 +346,7 @@ func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	if names := w.needs.absentOf(t); len(names) > 0 {
 		all = slices.Clone(all)
 		for i := range all {
-			all[i], _ = all[i].Instead(nil, names...)
+			all[i], _ = all[i].Substitute(nil, names...)
 		}
 	}
 	return all

@@ -119,18 +119,18 @@ func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource)
 // it has asked for no routes, or for all. asked tells whether the client has just
 // asked for something of the type itself.
 func (l *ledger) scope(a *account, asked bool) {
-	if a.typ.Under == nil || l.variant == xds.SotW {
+	if a.typ.Parent == nil || l.variant == xds.SotW {
 		return
 	}
 	if l.only != nil { // the stream does not say which routes are its client's
-		for r := range l.view.Table(a.typ.Under).All() {
+		for r := range l.view.Table(a.typ.Parent).All() {
 			if c := r.Name + "/*"; a.wildcard && len(l.nonces) == 0 && !l.resolves(a, c) {
 				a.may[c] = true
 			}
 		}
 		return
 	}
-	over, was := l.account(a.typ.Under), a.scopes
+	over, was := l.account(a.typ.Parent), a.scopes
 	if a.scopes = nil; a.wildcard && over != nil && !over.wildcard {
 		a.scopes = map[string]bool{}
 		for n := range over.names {

@@ -48,7 +48,7 @@ func (f *finder) act() string {
 	s := f.types[f.plan.IntN(len(f.types))]
 	asks := append(s.asks(), xds.Wildcard)
 	name := asks[f.plan.IntN(len(asks))]
-	if name == xds.Wildcard && s.typ.Under != nil && s.opened {
+	if name == xds.Wildcard && s.typ.Parent != nil && s.opened {
 		return "" // what it would be of depends on what was asked for before
 	}
 	if name == xds.Wildcard && s.typ.Is(xds.Route) {

@@ -121,7 +121,7 @@ func (l *ledger) full(a *account) bool {
 // muted reports whether the absence of a name may be kept back, which this client must
 // not hear: for a while since it has asked for the name, whatever else it asks for.
 func (l *ledger) muted(a *account, n string) bool {
-	return l.now.Sub(a.lately[n]) < a.typ.Mute[l.agent]
+	return l.now.Sub(a.lately[n]) < a.typ.AbsenceDelay[l.agent]
 }
 
 // missing says what is still to be said of a name, or "". Not that it is gone, if something

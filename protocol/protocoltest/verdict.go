@@ -332,7 +332,7 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		f.found[n] = l.resolves(a, n)
 		f.carried[n] = fact{seq: f.seq, found: f.found[n] || l.stillFinds(a, n) && !slices.Contains(r.Missing, n)}
 		k, told := a.told[n]
-		switch d := a.typ.Mute[l.agent]; {
+		switch d := a.typ.AbsenceDelay[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:
 			return fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
 		case l.lets(func() bool {
@@ -401,5 +401,5 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 // names nothing and waits 15 s unless something under route/ is answered" (OND-4).
 func (l *ledger) empty(a *account, n string) bool {
 	route, collection := strings.CutSuffix(n, "/*")
-	return l.only != nil && a.typ.Under != nil && a.wildcard && collection && len(a.told) == 0 && l.view.Table(a.typ.Under).Lookup(route) != nil && !l.resolves(a, n)
+	return l.only != nil && a.typ.Parent != nil && a.wildcard && collection && len(a.told) == 0 && l.view.Table(a.typ.Parent).Lookup(route) != nil && !l.resolves(a, n)
 }

@@ -2,9 +2,9 @@ package xds
 
 import "iter"
 
-// Members are the resources that a name finds besides the one that is called
-// so: those that have it as an alias, or that belong to the collection of that
-// name. It is immutable; the nil *Members has none.
+// Members are the resources that an alias or the name of a collection finds ([Table.Aliased]).
+// A resource is a member if it has the name as an alias, or belongs to the collection of that
+// name. Members is immutable. The nil *Members is empty.
 type Members struct {
 	bodies tree[*Resource]
 	len    int
@@ -39,7 +39,8 @@ func (m *Members) all(yield func(*Resource) bool) {
 	}
 }
 
-// Where returns the members that keep selects; m itself if these are all. A nil keep selects all.
+// Where returns the members for which keep returns true. It returns m itself if keep accepts
+// all members or is nil.
 func (m *Members) Where(keep func(*Resource) bool) *Members {
 	is := m
 	for r := range m.All() {
@@ -50,9 +51,8 @@ func (m *Members) Where(keep func(*Resource) bool) *Members {
 	return is
 }
 
-// Since yields the names that are members of one of m and old only, and whether
-// it is m. It costs the difference, not the size, when one was made from the
-// other.
+// Since yields the name of each member that only one of m and old has. The bool is true if m has
+// it. If one was made from the other, the cost depends on the difference, not on the size.
 func (m *Members) Since(old *Members) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) { m.since(old, yield) }
 }
@@ -75,11 +75,11 @@ func (m *Members) since(old *Members, yield func(string, bool) bool) {
 	})
 }
 
-// aliasing collects how the members of names change.
+// aliasing collects the changes of members while a table changes.
 type aliasing struct {
 	typ   *Type
 	from  tree[*Members]
-	edits map[string][]edit[*Resource] // by the name that finds them
+	edits map[string][]edit[*Resource] // by alias or collection name
 }
 
 func (a *aliasing) add(r *Resource)    { a.note(r, false) }

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A Beat is the heartbeat of the resources with one TTL.
+// A Heartbeat has the resources of a table with the same TTL. A server sends it before the TTL ends,
+// so that clients keep these resources.
 type Heartbeat struct {
 	TTL     time.Duration
-	Changes *Changes // tells all of them again, without bodies; those on demand, too
+	Changes *Changes // sends all of them without their bodies, those on demand included
 }
 
-// expire keeps up what has a TTL.
+// expire updates the tree of resources with a TTL.
 func (t *Table) expire(changes []edit[*Resource]) {
 	var edits []edit[*Resource]
 	for _, e := range changes {
@@ -26,8 +27,8 @@ func (t *Table) expire(changes []edit[*Resource]) {
 	t.expiring = t.expiring.apply(edits)
 }
 
-// Heartbeats returns the resources that have a TTL, by TTL, the shortest first. All
-// streams get the same, which must not be changed.
+// Heartbeats returns the resources that have a TTL, grouped by TTL, the shortest TTL first. All
+// streams share the result, so it must not be changed.
 func (t *Table) Heartbeats() []Heartbeat {
 	if t.expiring.root == nil {
 		return nil

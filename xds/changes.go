@@ -7,37 +7,36 @@ import (
 	"weak"
 )
 
-// Changes is what turns one set of resources into another: the content of a
-// response. It is immutable and may be shared by many streams.
+// Changes is the content of a response: the difference between two sets of resources. It is immutable
+// and may be shared by many streams.
 type Changes struct {
-	Upserts []*Resource // by name
-	Removed []string    // by name; delta only
+	Upserts []*Resource // new or changed, sorted by name
+	Removed []string    // sorted; delta only
 
-	// Beats are told again without their body, so that their TTL begins anew.
-	// Then there is nothing else.
+	// Beats are heartbeats: resources sent without their bodies, which restarts their TTL. If there are
+	// any, all other lists are empty.
 	Beats []*Resource
 
-	// Absent are names that do not exist, told as a Resource with the name as
-	// its alias and no body, to clients that take this for "does not exist".
-	// They are no part of Removed. Delta only.
+	// Absent are names that do not exist. Each is sent as a Resource without a body that has the name as an
+	// alias, to clients that read this as "does not exist". They are not in Removed. Delta only.
 	Absent []string
 
-	// Missing are names of which resource_errors say that they do not exist.
+	// Missing are names that resource_errors reports as not existing.
 	Missing []string
 
 	frames [4]struct {
 		once sync.Once
 		body any
 	}
-	made  sync.Once // by Table.Since
+	made  sync.Once // the first call of Table.Since fills the lists
 	split sync.Once
 	sized sync.Once
 	parts []*Changes
 	bytes int
 }
 
-// Bytes is about how many bytes the changes take in a message, as [Changes.Split] counts them.
-// It is found once, however many streams share them.
+// Bytes estimates the encoded size of the changes, with the sizes that [Changes.Split] uses. It is
+// computed once for all streams.
 func (c *Changes) Bytes() int {
 	c.sized.Do(func() {
 		end := c.end()
@@ -49,13 +48,13 @@ func (c *Changes) Bytes() int {
 	return c.bytes
 }
 
-// end is the place behind all items.
+// end is the position after the last item.
 func (c *Changes) end() place {
 	return place{len(c.Upserts), len(c.Beats), len(c.Removed), len(c.Absent), len(c.Missing)}
 }
 
-// Encoded returns the changes' encoding in a response of the variant, with TTLs
-// or without, made by encode on first use and kept with the changes.
+// Encoded returns the encoding of the changes for a variant, with or without TTLs. The first call
+// makes it with encode and stores it in the changes.
 func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 	f := &c.frames[v]
 	if ttl {
@@ -65,9 +64,8 @@ func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 	return f.body
 }
 
-// Since returns what turns old into the table. Streams that ask for the same
-// get the same Changes for as long as one of them keeps it, and the first one
-// computes it while the others wait.
+// Since returns the difference from old to the table. Streams that ask for the same difference share
+// one Changes, as long as one of them keeps it. The first stream computes it and the others wait.
 func (t *Table) Since(old *Versions) *Changes {
 	t.mu.Lock()
 	c := t.since[old].Value()
@@ -83,7 +81,7 @@ func (t *Table) Since(old *Versions) *Changes {
 	return c
 }
 
-// fill makes c what turns old into t.
+// fill sets c to the difference from old to t.
 func (c *Changes) fill(t *Table, old *Versions) {
 	for was, is := range t.Versions().Since(old) {
 		if is == nil {
@@ -96,24 +94,23 @@ func (c *Changes) fill(t *Table, old *Versions) {
 	slices.SortFunc(c.Upserts, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Split returns the changes in parts of about limit bytes at most, each with one
-// item at least: upserts first, then what does not exist. Each part has a range
-// of the names of either, which is no other part's. The parts of shared changes
-// are shared, too; all callers must use the same limit.
+// Split cuts the changes into parts of about limit bytes. A part has at least one item, even if that
+// item is larger. Upserts come before removals, and each list stays sorted, so the parts cover separate
+// ranges of names. The parts of shared changes are shared too: all callers must use the same limit.
 func (c *Changes) Split(limit int) []*Changes {
 	if parts := c.several(limit); parts != nil {
 		return parts
 	}
-	return []*Changes{c} // small, so that it costs its caller nothing
+	return []*Changes{c} // one part: this slice stays on the caller's stack
 }
 
-// several returns the parts, nil if there is only one.
+// several returns the parts, or nil if there is only one.
 func (c *Changes) several(limit int) []*Changes {
 	c.split.Do(func() { c.parts = c.cut(limit) })
 	return c.parts
 }
 
-// cut makes the parts, nil if there is only one.
+// cut makes the parts. It returns nil if there is only one.
 func (c *Changes) cut(limit int) (parts []*Changes) {
 	var from, at place
 	end := c.end()
@@ -131,10 +128,10 @@ func (c *Changes) cut(limit int) (parts []*Changes) {
 	return append(parts, c.between(from, end))
 }
 
-// A place in changes is how many items of each list stand before it.
+// A place is a position in changes: how many items of each list come before it.
 type place struct{ upserts, beats, removed, absent, missing int }
 
-// between returns the part from one place to another.
+// between returns the part between two positions.
 func (c *Changes) between(from, to place) *Changes {
 	return &Changes{
 		Upserts: c.Upserts[from.upserts:to.upserts:to.upserts],
@@ -145,9 +142,9 @@ func (c *Changes) between(from, to place) *Changes {
 	}
 }
 
-// next returns the place behind the next item, and about how many bytes that
-// takes in a message. All that is told of one name that does not exist is one
-// item: a client learns of it and why at once.
+// next returns the position after the next item, and about how many bytes the item takes in a message.
+// All entries about one name that does not exist are one item, so that a client gets the absence
+// and its reason together.
 func (c *Changes) next(p place) (place, int) {
 	switch {
 	case p.upserts < len(c.Upserts):
@@ -176,7 +173,7 @@ func (c *Changes) next(p place) (place, int) {
 	return p, size
 }
 
-// first returns the least name of sorted lists, of which one has some.
+// first returns the smallest first name of sorted lists. At least one list must not be empty.
 func first(lists ...[]string) (name string) {
 	found := false
 	for _, l := range lists {
@@ -189,7 +186,7 @@ func first(lists ...[]string) (name string) {
 
 func begins(list []string, name string) bool { return len(list) > 0 && list[0] == name }
 
-// told is about what a resource takes in a message besides its body.
+// header is about how many bytes a resource takes in a message in addition to its body.
 func (r *Resource) header() int {
 	n := len(r.Name) + len(r.Version) + overhead
 	for _, a := range r.Aliases {
@@ -199,6 +196,6 @@ func (r *Resource) header() int {
 }
 
 const (
-	overhead = 128 // of a resource or an error in a message: about what is not counted
-	listed   = 6   // of a string in a list: its tag and length
+	overhead = 128 // estimate of the fields that are not counted, of a resource or an error
+	listed   = 6   // the tag and length of a string in a list
 )

@@ -18,20 +18,20 @@ func TestSinceIsShared(t *testing.T) {
 	wg.Wait()
 	for _, c := range got {
 		if c != got[0] {
-			t.Fatal("two streams that ask for the same get two objects")
+			t.Fatal("two streams with the same old version get two objects")
 		}
 	}
 	if c := got[0]; len(c.Upserts) != 1 || c.Upserts[0] != tab.Lookup("a") || len(c.Removed) != 1 || c.Removed[0] != "b" {
 		t.Errorf("changes: %v, %v", c.Upserts, c.Removed)
 	}
 	if tab.Since(nil) == got[0] {
-		t.Error("another question has the same answer")
+		t.Error("another old version has the same changes")
 	}
 }
 
-// A table does not keep the changes that nobody holds, and few of the old
-// versions that it was asked about.
-func TestSinceIsForgotten(t *testing.T) {
+// A table does not keep changes that no stream holds, and it keeps few of the old versions for which it
+// computed changes.
+func TestSinceDoesNotKeepUnusedChanges(t *testing.T) {
 	tab := with((&Table{}), []*Resource{named("a", "1")})
 	gone := make(chan bool, 1)
 	func() {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Check returns an error that says why a resource cannot be set, with its name if it has one;
-// nil if it can. Nil and the zero value cannot. It looks at all but the body.
+// Check returns an error if the resource cannot be stored. The error names the resource if it has a
+// name. Nil and the zero value are errors. Check does not look at the body.
 func (r *Resource) Check() error {
 	switch {
 	case r == nil:
@@ -47,8 +47,8 @@ func (r *Resource) Check() error {
 	return nil
 }
 
-// CheckType is Check, and an error that names both types if the resource is of another type
-// than t.
+// CheckType is [Resource.Check], and also returns an error if the resource is not of type t. That error
+// names both types.
 func (r *Resource) CheckType(t *Type) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *Resource) CheckType(t *Type) error {
 		return fmt.Errorf("%s resource %q is set as one without a type", r.Type, r.Name)
 	}
 	is, want := r.Type.Short, t.Short
-	if is == want { // two messages of one name
+	if is == want { // two messages with the same last part of the name
 		is, want = r.Type.URL, t.URL
 	}
 	return fmt.Errorf("resource %q has type %s, and is set as %s", r.Name, is, want)

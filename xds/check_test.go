@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A table takes resources of its type, and says what is wrong with others and which it is.
-func TestTYP7Tables(t *testing.T) {
+// A table accepts resources of its type. For any other it returns an error that names the resource.
+func TestTYP7TableRefusesInvalidResources(t *testing.T) {
 	cluster := NewResource(Cluster, "backend", nil)
 	unsealed := &Resource{Stamp: &Stamp{Name: "x"}, Type: Endpoint}
 	for name, c := range map[string]struct {
@@ -38,20 +38,20 @@ func TestTYP7Tables(t *testing.T) {
 	t.Run("TYP-7 a table without a type", func(t *testing.T) {
 		tab := with(&Table{}, []*Resource{cluster})
 		if tab.Type() != Cluster || (&Table{}).Type() != nil {
-			t.Errorf("it has become one of %v", tab.Type())
+			t.Errorf("the table has type %v", tab.Type())
 		}
 		if _, err := tab.With([]*Resource{NewResource(Endpoint, "a", nil)}); err == nil {
-			t.Error("and takes others")
+			t.Error("the table takes resources of another type")
 		}
 		if _, err := (&Table{}).With([]*Resource{cluster, NewResource(Endpoint, "a", nil)}); err == nil {
-			t.Error("it takes several types")
+			t.Error("the table takes several types")
 		}
 		host := with(&Table{}, []*Resource{NewResource(VirtualHost, "r/h", nil)})
 		if host.Aliased("r/*").Len() != 1 {
-			t.Error("it does not know the collections of its type")
+			t.Error("the table does not find the collection")
 		}
 		if _, err := (&Table{}).With([]*Resource{nil}); err == nil {
-			t.Error("it takes nil")
+			t.Error("the table takes nil")
 		}
 		if err := cluster.CheckType(nil); err == nil || !strings.Contains(err.Error(), `CDS resource "backend"`) {
 			t.Error(err)
@@ -68,11 +68,11 @@ func TestTYP7Tables(t *testing.T) {
 	})
 }
 
-// What was sealed before its fields were set would be taken for what is there: a resource knows
-// it. That costs no memory.
-func TestSealedAgain(t *testing.T) {
+// A resource that was changed after Seal would be taken for the one in the table. Changed detects this, and
+// the check takes no memory.
+func TestResourceChangedAfterSeal(t *testing.T) {
 	if size := unsafe.Sizeof(Resource{}); size > 96 {
-		t.Errorf("a resource has %d bytes: a larger one takes the room of 112", size)
+		t.Errorf("a resource has %d bytes: above 96 the allocator takes 112", size)
 	}
 	sealed := func() *Resource {
 		r := NewResource(Cluster, "a", []byte("x"))
@@ -94,44 +94,44 @@ func TestSealedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := sealed()
 			if r.Changed() {
-				t.Error("it has changed before")
+				t.Error("changed before the change")
 			}
 			if change(r); !r.Changed() {
-				t.Error("it has not changed")
+				t.Error("not changed after the change")
 			}
 			if r.Seal("1"); r.Changed() {
-				t.Error("it has changed after all is sealed")
+				t.Error("changed after Seal")
 			}
 		})
 	}
 	r := sealed()
 	if r.Refs, r.OnDemand = []Ref{}, true; r.Changed() {
-		t.Error("references are no part of the sum")
+		t.Error("references are part of the sum")
 	}
 	if (&Resource{Stamp: r.Stamp, TTL: 1}).Changed() {
-		t.Error("it was not sealed")
+		t.Error("a resource that was not sealed has changed")
 	}
 }
 
-// What is nil is empty, or no type, and panics nowhere.
+// A nil pointer is empty or no type, and no method panics.
 func TestNil(t *testing.T) {
 	var typ *Type
 	if typ.Known() || typ.Rank() <= VirtualHost.Rank() || typ.ReferredBy() != nil || typ.Legacy() != nil || typ.Collection("a/b") != "" || typ.Is(Cluster) {
-		t.Error("a nil type is one")
+		t.Error("a nil type has properties")
 	}
 	if got := fmt.Sprint(typ, (&LimitError{Limit: LimitNames}).Error()); got != "no typelimit exceeded: names" {
 		t.Error(got)
 	}
 	var none Tables
 	if none.Table(Cluster).Len() != 0 || none.Table(nil).Len() != 0 || (Tables{Cluster.URL: nil}).Table(Cluster).Lookup("a") != nil {
-		t.Error("there is something in no tables")
+		t.Error("a nil Tables has a resource")
 	}
 	tab := with(NewTable(VirtualHost), []*Resource{NewResource(VirtualHost, "r/a", nil)})
 	if m := tab.Aliased("r/*"); m.Where(nil) != m {
-		t.Error("a nil function selects less than all")
+		t.Error("a nil function does not select all")
 	}
 	if tab.VersionWith(nil) != tab.Version() {
-		t.Error("nothing more has another version")
+		t.Error("without extra resources the version differs")
 	}
 	r := &Resource{}
 	r.Seal("")

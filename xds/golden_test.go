@@ -17,11 +17,10 @@ var with = tabletest.With
 
 var update = flag.Bool("update", false, "rewrite testdata/versions.golden: every client will be sent everything anew")
 
-// A version is told to clients, is asked for again after a reconnect, and must
-// be the same on every replica, whatever its age: "the version for a resource
-// type is not a property of an individual xDS stream but rather a property of
-// the resources themselves". So the hashes are written down. Who changes them
-// makes a fleet of mixed replicas flap.
+// A client gets a version, sends it after a reconnect, and must get the same version from every replica of
+// any release: "the version for a resource type is not a property of an individual xDS stream but
+// rather a property of the resources themselves". So the hashes are in a golden file. A release
+// that changes them makes clients reload everything while replicas of both releases run.
 func TestVersions(t *testing.T) {
 	t.Run("SOTW-13 golden", func(t *testing.T) {
 		var out bytes.Buffer
@@ -49,7 +48,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("versions have changed; got:\n%swant:\n%s", out.Bytes(), want)
 		}
 	})
-	t.Run("SOTW-13 equal by whatever way", func(t *testing.T) {
+	t.Run("SOTW-13 equal after any order of changes", func(t *testing.T) {
 		rs := golden()
 		a, b := &xds.Table{}, &xds.Table{}
 		a = with(a, rs)
@@ -58,7 +57,7 @@ func TestVersions(t *testing.T) {
 			b = with(b, nil, fmt.Sprint("gone", i))
 		}
 		if a.Version() != b.Version() {
-			t.Errorf("%s by one way, %s by another", a.Version(), b.Version())
+			t.Errorf("version %s after one order, %s after another", a.Version(), b.Version())
 		}
 	})
 	t.Run("SOTW-13 changes with content", func(t *testing.T) {
@@ -73,13 +72,13 @@ func TestVersions(t *testing.T) {
 		for _, r := range golden() {
 			note(describe(r), with((&xds.Table{}), []*xds.Resource{r}).Version())
 		}
-		// Names and bodies do not run into each other, nor do two resources.
+		// The hash separates names from bodies, and one resource from the next.
 		two := func(a, b *xds.Resource) string { return with((&xds.Table{}), []*xds.Resource{a, b}).Version() }
 		note("bodies", two(xds.NewResource(xds.Cluster, "p", []byte("1")), xds.NewResource(xds.Cluster, "q", []byte("2"))))
 		note("bodies swapped", two(xds.NewResource(xds.Cluster, "p", []byte("2")), xds.NewResource(xds.Cluster, "q", []byte("1"))))
 		note("nobody", two(xds.NewResource(xds.Cluster, "p", nil), xds.NewResource(xds.Cluster, "q", nil)))
 	})
-	t.Run("SOTW-13 references are no content", func(t *testing.T) {
+	t.Run("SOTW-13 references do not count", func(t *testing.T) {
 		r := xds.NewResource(xds.Cluster, "a", []byte("body"))
 		r.Refs = []xds.Ref{{Type: xds.Endpoint, Name: "a"}}
 		r.Seal("")

@@ -1,12 +1,11 @@
 package xds
 
-// The API before v3 has messages of its own for most types, and services with
-// methods of the same names. "The xDS wire protocol has a transport version
-// associated with it": v2's messages are encoded like v3's, field by field.
+// API v2 has its own messages for most types, and its own services with the same method names. "The xDS
+// wire protocol has a transport version associated with it": the messages of v2 are encoded like those
+// of v3, field by field.
 //
-// A type of v2 is a type of its own: who asks for it gets what is stored under
-// its URL, and nothing is translated. In all else it is like the type of v3: its
-// row differs in these columns.
+// A v2 type is a separate type. A client that subscribes to it gets the resources stored under its URL;
+// nothing is translated. Its row is a copy of the v3 row with these columns changed.
 var legacyRows = []struct {
 	of            *Type
 	url           string
@@ -22,15 +21,15 @@ var legacyRows = []struct {
 	{Runtime, "envoy.service.discovery.v2.Runtime", "envoy.service.discovery.v2.RuntimeDiscoveryService", "envoy/service/discovery/v2/rtds.proto"},
 }
 
-// legacy are the rows of v2, by the row of v3.
+// legacy maps each v3 row to its v2 row.
 var legacy = map[*Type]*Type{}
 
-// addLegacy makes them.
+// addLegacy fills legacy.
 func addLegacy() {
 	for _, l := range legacyRows {
 		t := *l.of
 		t.URL, t.Service, t.Proto, t.REST = apis+l.url, l.service, l.file, ""
-		t.Short, t.V2 = t.Short+"v2", true // two types of one name would be one where they are counted
+		t.Short, t.V2 = t.Short+"v2", true // metrics use Short, so it must differ from v3
 		legacy[l.of] = &t
 	}
 	for _, t := range legacy {
@@ -38,12 +37,12 @@ func addLegacy() {
 		by := t.referredBy
 		t.referredBy = nil
 		for _, u := range by {
-			if u = legacy[u]; u != nil {
-				t.referredBy = append(t.referredBy, u)
+			if v2 := legacy[u]; v2 != nil {
+				t.referredBy = append(t.referredBy, v2)
 			}
 		}
 	}
 }
 
-// Legacy returns the row of the same type of v2, nil if v2 had none.
+// Legacy returns the v2 row of the same resource type, or nil if v2 did not have it.
 func (t *Type) Legacy() *Type { return legacy[t] }

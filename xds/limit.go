@@ -1,10 +1,10 @@
 package xds
 
-// A Limit is the name of a limit to which clients are held. What tells of one names it, so
-// that nobody has to find it in a text.
+// A Limit is the name of a limit for clients. Errors, logs and metrics carry this name, so that a program
+// can tell limits apart without reading the text of the error.
 type Limit string
 
-// Limits of what a request says.
+// Limits of a request.
 const (
 	LimitTypes      Limit = "types"       // resource types on one stream
 	LimitNames      Limit = "names"       // names of one type
@@ -13,10 +13,10 @@ const (
 	LimitTypeURL    Limit = "type_url"    // bytes of a type URL
 )
 
-// A LimitError is that of a request which exceeds a limit.
+// A LimitError is the error of a request that exceeds a limit.
 type LimitError struct {
 	Limit Limit
-	Err   error // what is too much, for people
+	Err   error // the exceeded value, for people
 }
 
 // Error implements error.

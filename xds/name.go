@@ -9,13 +9,12 @@ import (
 //
 //	xdstp://AUTHORITY/TYPE/ID?KEY=VALUE&KEY=VALUE
 //
-// with context parameters in any order, and IDs that end with "/*" for the
-// collection of all resources in that place (xRFC TP1).
+// The context parameters after "?" may come in any order. An ID that ends with "/*" names the collection
+// of all resources under that path (xRFC TP1).
 const scheme = "xdstp:"
 
-// CanonicalName returns the form in which names are compared: the context
-// parameters of an xdstp URN in the order of their keys. Other names are what
-// they are.
+// CanonicalName returns the form in which names are compared. For an xdstp URN it sorts the context
+// parameters by key. It returns other names unchanged.
 func CanonicalName(name string) string {
 	if !strings.HasPrefix(name, scheme) {
 		return name
@@ -28,15 +27,16 @@ func CanonicalName(name string) string {
 	return name
 }
 
-// Collection returns the name of the collection that a resource of the type
-// with that name belongs to, or "" if it belongs to none: "xdstp://a/t/x/*?k=v"
-// for "xdstp://a/t/x/y?k=v", and "route/*" for the virtual host "route/host".
+// Collection returns the collection to which a resource of the type with this name belongs, or "" if it
+// belongs to none. For "xdstp://a/t/x/y?k=v" it is "xdstp://a/t/x/*?k=v", and for the virtual host
+// "route/host" it is "route/*".
 func (t *Type) Collection(name string) string {
 	path, context, start := name, "", 0
 	switch {
 	case strings.HasPrefix(name, scheme):
 		start = len(scheme + "//")
-		if path, context, _ = splitURN(name); context != "" {
+		path, context, _ = splitURN(name)
+		if context != "" {
 			context = "?" + context
 		}
 	case t == nil || t.Parent == nil:
@@ -49,15 +49,15 @@ func (t *Type) Collection(name string) string {
 	return path[:i] + "/*" + context
 }
 
-// IsCollection reports whether a name is that of an xdstp collection, such as
-// "xdstp://a/t/x/*?k=v": it subscribes to resources, and is none's name.
+// IsCollection reports whether a name is that of an xdstp collection, such as "xdstp://a/t/x/*?k=v". A
+// client can subscribe to it, but a resource cannot have it.
 func IsCollection(name string) bool {
 	path, _, _ := splitURN(name)
 	return strings.HasPrefix(name, scheme) && strings.HasSuffix(path, "/*")
 }
 
-// splitURN returns the parts of a URN: what is before "?", between it and "#",
-// and from "#" on.
+// splitURN returns the parts of a URN: the part before "?", the part between "?" and "#", and the part
+// from "#" on.
 func splitURN(name string) (path, context, directives string) {
 	path = name
 	if i := strings.IndexByte(path, '#'); i >= 0 {

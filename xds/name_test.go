@@ -37,7 +37,7 @@ func TestCollection(t *testing.T) {
 		{VirtualHost, "route", ""},
 		{Endpoint, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
 		{Endpoint, "xdstp://a/t/x/y?a=1&b=2", "xdstp://a/t/x/*?a=1&b=2"},
-		{Endpoint, "xdstp://a/t/x/*", ""}, // a collection is in none
+		{Endpoint, "xdstp://a/t/x/*", ""}, // a collection belongs to none
 		{VirtualHost, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
 		{Endpoint, "xdstp:", ""},
 		{Endpoint, "xdstp://a", ""},
@@ -64,8 +64,7 @@ func TestIsCollection(t *testing.T) {
 	}
 }
 
-// A change of one member is found in the size of the change, and what is on
-// demand belongs to no collection.
+// The cost of finding a changed member depends on the change. A resource on demand belongs to no collection.
 func TestMembers(t *testing.T) {
 	tab := NewTable(VirtualHost)
 	var set []*Resource

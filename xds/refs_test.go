@@ -2,7 +2,7 @@ package xds
 
 import "testing"
 
-// Nil is "not known", and then order assumes the worst; an empty list is known.
+// Nil references mean "not known", so the resource may refer to anything. An empty list means none.
 func TestMayRefer(t *testing.T) {
 	for name, c := range map[string]struct {
 		refs []Ref

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Sum is a 128-bit hash of content. Sums of resources add up to the sum of
-// their table, in any order.
+// A Sum is a 128-bit hash of content. The sum of a table is the total of the sums of its resources, so
+// their order does not matter.
 type Sum struct{ hi, lo uint64 }
 
 func (s Sum) plus(o Sum) Sum {
@@ -33,29 +33,28 @@ func (s Sum) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// A Stamp is a resource without its body: what a client may hold, and what that
-// refers to. It is immutable.
+// A Stamp is a resource without its body: the name, version, content hash and references. A server keeps
+// a Stamp of each resource that a client may hold, so that it need not keep old bodies. It is immutable.
 type Stamp struct {
 	Name    string
-	Version string // told to delta clients; by default the hash of the content
-	Sum     Sum    // of name, body, aliases and TTL: decides whether two differ
+	Version string // sent to delta clients; by default the hash of the content
+	Sum     Sum    // hash of name, body, aliases and TTL; two resources with equal sums are equal
 
-	// Refs are the resources this one refers to. They are no part of Version and
-	// Sum. Nil means "not known", and then ordering assumes the worst; a resource
-	// known to refer to nothing has an empty, non-nil list.
+	// Refs are the resources to which this one refers. Version and Sum do not cover them. Nil means that the
+	// references are not known: then ordering assumes that the resource may refer to any other. A resource
+	// without references has an empty, non-nil list.
 	Refs []Ref
 }
 
-// A Ref says that a resource refers to another, by its name or an alias. A Ref
-// whose Name is [Wildcard] says that it may refer to any resource of the type:
-// to which ones is not known.
+// A Ref is a reference to another resource, by its name or an alias. A Ref with the name [Wildcard] means
+// that the resource may refer to any resource of the type.
 type Ref struct {
 	Type *Type
 	Name string
 }
 
-// MayRefer reports whether the resource may refer to one of type t that is
-// called name, or has one of the aliases.
+// MayRefer reports whether the resource may refer to the resource of type t with this name or one of
+// these aliases.
 func (s *Stamp) MayRefer(t *Type, name string, aliases ...string) bool {
 	if s.Refs == nil {
 		return true
@@ -68,46 +67,46 @@ func (s *Stamp) MayRefer(t *Type, name string, aliases ...string) bool {
 	return false
 }
 
-// A Resource is an encoded, immutable configuration object. Make it by [NewResource], or of
-// a message by wire.NewResource: the zero value has no name and no type, and whatever takes
-// resources returns the error of its [Resource.Check].
+// A Resource is an encoded, immutable configuration object. Make it with [NewResource], or with
+// wire.NewResource from a message. The zero value has no name and no type, so stores and tables refuse
+// it with the error of [Resource.Check].
 //
-// Who makes it may set its other fields, and calls [Resource.Seal] then. From when it was
-// given away nothing may be changed, and everybody may read it.
+// The caller that makes a resource may set its other fields, and must call [Resource.Seal] after that.
+// After it was passed to a store, a table or a view, nothing may change it, and any goroutine may read it.
 type Resource struct {
 	*Stamp
-	Type    *Type         // what it is; it can be a resource of no other type
-	Body    []byte        // the encoded message, exactly as stored
-	Aliases []string      // other names that find it (delta)
-	TTL     time.Duration // zero: never expires
+	Type    *Type         // its resource type; a table takes only resources of its own type
+	Body    []byte        // the encoded message, sent as stored
+	Aliases []string      // other names under which delta clients can subscribe to it
+	TTL     time.Duration // time after which a client removes it without a heartbeat; zero: never
 
-	// OnDemand marks a resource that is found by name and part of no wildcard.
+	// OnDemand marks a resource that is found by its name only: a wildcard does not include it.
 	OnDemand bool
 
-	sealed uint32 // mark when Seal was called; 0: it was not
+	sealed uint32 // the value of mark when Seal was called; 0: not sealed
 
 	frames [2]atomic.Pointer[[]byte]
 }
 
-// NewResource returns a resource of a type whose version is the hash of its content. Body is
-// the encoded message, which nobody looks into: wire.NewResource makes it of a message, and
-// checks its type. The caller must not change body afterwards. To set more, see
-// [Resource.Seal]. A nil type and an empty name are errors where the resource is set.
+// NewResource returns a resource whose version is the hash of its content. Body is the encoded message; it
+// is not decoded or checked. wire.NewResource makes a resource from a message and checks its type. The
+// caller must not change body afterwards. To set other fields, see [Resource.Seal]. A nil type or an empty
+// name is an error later, when the resource is stored.
 func NewResource(t *Type, name string, body []byte) *Resource {
 	r := &Resource{Stamp: &Stamp{Name: name}, Type: t, Body: body}
 	r.Seal("")
 	return r
 }
 
-// Copy returns the same resource with a stamp of its own: who sets Refs there changes nothing for who reads r.
+// Copy returns a copy of the resource with its own Stamp, so that setting Refs in the copy does not change r.
 func (r *Resource) Copy() *Resource {
 	stamp := *r.Stamp
 	return &Resource{Stamp: &stamp, Type: r.Type, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand, sealed: r.sealed}
 }
 
-// Seal computes the sum after Body, Aliases or TTL were set, and the version
-// unless the source supplies one. It must be called before the resource is
-// shared. The type is no part of the sum: a table has one type.
+// Seal computes the sum from Name, Body, Aliases and TTL, and sets the version. An empty version means the
+// hash of the content. Call it after these fields were set and before the resource is shared. The type is
+// not part of the sum, since all resources of a table have the same type.
 func (r *Resource) Seal(version string) {
 	if r.Stamp == nil {
 		r.Stamp = &Stamp{}
@@ -138,13 +137,12 @@ func (r *Resource) Seal(version string) {
 	r.sealed = r.mark()
 }
 
-// Changed reports whether Aliases, TTL, or the length of Body were changed after [Resource.Seal].
-// What differs only in these would then be taken for what is there. A resource that was never
-// sealed by Seal has not changed.
+// Changed reports whether Aliases, TTL or the length of Body changed after [Resource.Seal]. The sum of
+// such a resource is wrong: a table could take it for equal to the resource that it already has. Changed
+// is false for a resource that was not sealed.
 func (r *Resource) Changed() bool { return r != nil && r.sealed != 0 && r.sealed != r.mark() }
 
-// mark differs, as good as always, if a field does that is part of the sum. It does not look into
-// the body, and is never 0.
+// mark is a checksum of the fields that the sum covers, without the bytes of the body. It is never 0.
 func (r *Resource) mark() uint32 {
 	const prime = 16777619 // FNV-1a
 	h := uint32(2166136261)
@@ -160,8 +158,8 @@ func (r *Resource) mark() uint32 {
 	return h | 1
 }
 
-// Frame returns the resource's encoding in a response of the variant, made by
-// encode on first use and kept with the resource.
+// Frame returns the encoding of the resource in a response of the variant. The first call makes it with
+// encode and stores it in the resource.
 func (r *Resource) Frame(v Variant, encode func(*Resource) []byte) []byte {
 	if p := r.frames[v].Load(); p != nil {
 		return *p

@@ -5,25 +5,27 @@ import (
 	"weak"
 )
 
-// A part is what a table is of another.
+// A part describes a table that shows only some resources of another table.
 type part struct {
 	of     weak.Pointer[Table]
 	keep   func(name string) bool
-	hidden int // resources of the other that it does not have; -1: nobody has counted
+	hidden int // resources of the other table that the part does not have; -1: not counted
 }
 
-// Part returns the part of the table whose names are selected; if all are, and nothing departed
-// lately, the table itself.
+// Part returns the part of the table with the names that keep selects. If keep selects all names and no
+// resource was removed recently, it returns the table itself.
 //
-// A part does not keep the table alive. It finds what of the selected departed lately. Its
-// version is the hash of what it has, whatever the table's own is.
+// A part does not keep the table alive. [Table.Departed] of the part finds the selected names only. Its
+// version is the hash of its own content, even if the table has a supplied version.
 //
-// If from is what Part made of an older table by a function that selects the same names, it costs what
-// differs between the two tables. If it is nil, or that table is in use no more, it costs the table.
+// From may be the result of Part on an older table, with a function that selects the same names. Then the
+// cost depends on the difference between the two tables. If from is nil, or the older table was already
+// collected as garbage, the cost depends on the size of the table.
 func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 	old, hidden := from, 0
 	if from != nil && from.part != nil {
-		if old, hidden = from.part.of.Value(), from.part.hidden; hidden < 0 {
+		old, hidden = from.part.of.Value(), from.part.hidden
+		if hidden < 0 {
 			old = nil
 		}
 	}
@@ -54,14 +56,14 @@ func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 	})
 	if hidden == 0 && !t.remembers() {
 		return t
-	} else if hidden == 0 { // of what departed something may be hidden
+	} else if hidden == 0 { // the names of removed resources may still be hidden
 		from, set, remove = t, nil, nil
 	}
 	return t.partly(from, set, remove, part{keep: keep, hidden: hidden})
 }
 
-// PartOf returns the part of the table that has certain names, and looks at no others; keep selects
-// these. From is what PartOf made of another table, with the same names; nil: nothing.
+// PartOf returns the part of the table with the given names, without a look at other names. Keep selects
+// the same names. From is nil, or the result of PartOf on another table with the same names.
 func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from *Table) *Table {
 	if from == nil {
 		from = &Table{typ: t.typ}
@@ -78,9 +80,10 @@ func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from
 	return t.partly(from, set, remove, part{keep: keep, hidden: -1})
 }
 
-// Substitute returns the table with other resources in the place of some, and without others, as it is
-// shown to who must not see these. What it is shown without it has never had: [Table.Departed] finds what
-// departed from t, and not that. An error is one of [Table.With]. The table does not keep t alive.
+// Substitute returns a copy of the table with some resources replaced or added, and others left out, for a
+// client that must not see the originals. For such a client the resources left out never existed:
+// [Table.Departed] does not find them, but finds the other resources that were removed from t. Errors are
+// those of [Table.With]. The copy does not keep t alive.
 func (t *Table) Substitute(others []*Resource, without ...string) (*Table, error) {
 	n, err := t.With(others, without...)
 	if err != nil || n == t {
@@ -94,18 +97,18 @@ func (t *Table) Substitute(others []*Resource, without ...string) (*Table, error
 	return n, nil
 }
 
-// remembers reports whether the table may know of something that departed.
+// remembers reports whether the table may remember a removed resource.
 func (t *Table) remembers() bool {
 	return t.departed[0].root != nil || t.departed[1].root != nil || len(t.layers) > 0
 }
 
-// partly returns what edits make of a table; it is a part of t.
+// partly applies edits to from and marks the result as a part of t.
 func (t *Table) partly(from *Table, set []*Resource, remove []string, p part) *Table {
 	n, err := from.With(set, remove...)
 	if err != nil {
-		panic("xds: a table has what none can have: " + err.Error())
+		panic("xds: invalid resource in a part of a table: " + err.Error())
 	}
-	if n == from { // it is of another table all the same
+	if n == from { // even without a change the result must be a part of t
 		n = from.clone()
 	}
 	p.of = weak.Make(t)

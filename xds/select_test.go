@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// However a part came about, it has what is selected of the table, and nothing else.
+// A part has exactly the selected resources of its table, after any sequence of changes.
 func TestPart(t *testing.T) {
 	for seed := range 200 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -36,9 +36,9 @@ func TestPart(t *testing.T) {
 			if r.IntN(5) == 0 {
 				table = table.WithVersion("v1")
 			}
-			old = append(old, table) // in use
+			old = append(old, table) // keep it alive
 			if r.IntN(3) == 0 {
-				continue // several changes at once
+				continue // the next part then sees several changes at once
 			}
 			if r.IntN(9) == 0 {
 				part = nil
@@ -49,21 +49,22 @@ func TestPart(t *testing.T) {
 				if !keep(res.Name) {
 					hidden++
 				}
-				same := func(r *Resource) bool { return r != nil && r.equal(res) } // what was removed and set again is another, that is equal
+				// A resource that was removed and set again is another object with equal content.
+				same := func(r *Resource) bool { return r != nil && r.equal(res) }
 				if same(part.Lookup(res.Name)) != keep(res.Name) || same(few.Lookup(res.Name)) != (res.Name == "a1" || res.Name == "a2") {
 					t.Fatalf("seed %d: %s", seed, res.Name)
 				}
 			}
 			for res := range part.All() {
 				if is := table.Lookup(res.Name); is == nil || !is.equal(res) {
-					t.Fatalf("seed %d: %s is left", seed, res.Name)
+					t.Fatalf("seed %d: %s is still in the part", seed, res.Name)
 				}
 			}
 			if (part == table) != (hidden == 0 && !table.remembers()) || part != table && !part.Hashed() {
-				t.Fatalf("seed %d: %d are hidden, and it is the table: %v", seed, hidden, part == table)
+				t.Fatalf("seed %d: %d are hidden, and the part is the table: %v", seed, hidden, part == table)
 			}
 			if table.Part(keep, part) != part {
-				t.Fatal("a part is made twice")
+				t.Fatal("the same part is made twice")
 			}
 			for _, n := range []string{"a1", "b1", "c1"} {
 				if got, want := part.Departed(n), table.Departed(n); got != want && keep(n) || got != nil && !keep(n) {
@@ -75,8 +76,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// A part keeps nothing of its table alive, and is made anew if that is gone.
-func TestPartKeepsNothing(t *testing.T) {
+// A part does not keep its table alive. If the table is gone, the part is made again from nothing.
+func TestPartDoesNotKeepTableAlive(t *testing.T) {
 	var rs []*Resource
 	for i := range 10 {
 		r := &Resource{Stamp: &Stamp{Name: fmt.Sprint("a", i)}, Type: Cluster}
@@ -102,13 +103,13 @@ func TestPartKeepsNothing(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if part.Departed("a1") != nil || next.Part(keep, part).Departed("a1") == nil || next.Part(keep, part).Departed("a7") != nil {
-		t.Error("departed")
+		t.Error("wrong removed resources")
 	}
 }
 
-// Of what departed from the tables that a table was made of, a part tells the selected, also where
-// nothing else is hidden.
-func TestPartOfLayers(t *testing.T) {
+// A part finds selected resources that were removed from the layers of its table, even if it hides no other
+// resource.
+func TestPartFindsRemovedFromLayers(t *testing.T) {
 	set := func(names ...string) (rs []*Resource) {
 		for _, name := range names {
 			rs = append(rs, NewResource(Cluster, name, []byte(name)))
@@ -120,7 +121,7 @@ func TestPartOfLayers(t *testing.T) {
 	table, _ := NewTable(Cluster).With(set("a1"))
 	table = table.WithLayers(layer)
 	if table.Departed("a2") == nil || table.Departed("b1") == nil {
-		t.Fatal("it does not know what its layers know")
+		t.Fatal("the table does not find what was removed from its layer")
 	}
 	part := table.Part(func(name string) bool { return name < "b" }, nil)
 	if part.Departed("a2") == nil || part.Departed("b1") != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// words returns names in order, of a length each.
+// words returns sorted names of the given length.
 func words(n, length int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("%0*d", length, i))
@@ -16,7 +16,7 @@ func words(n, length int) (names []string) {
 	return names
 }
 
-// bodied returns resources in order, whose bodies have these sizes.
+// bodied returns resources in order with bodies of the given sizes.
 func bodied(sizes ...int) (rs []*Resource) {
 	for i, n := range sizes {
 		rs = append(rs, named(fmt.Sprintf("%0100d", i), strings.Repeat("x", n)))
@@ -55,7 +55,7 @@ func TestSplit(t *testing.T) {
 				t.Errorf("%d parts, want %d", len(parts), tt.parts)
 			}
 			if len(parts) == 1 && parts[0] != tt.whole {
-				t.Error("what is not split has become something else, which streams do not share")
+				t.Error("changes that are not split are another object, so streams cannot share it")
 			}
 			if again := tt.whole.Split(limit); !slices.Equal(parts, again) {
 				t.Error("the parts are not shared")
@@ -65,8 +65,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Whatever they carry, the parts are the whole, in order, and none has more than
-// the limit that has not one item alone.
+// The parts of any changes are the whole, in order. Only a part with a single item exceeds the limit.
 func TestSplitRandom(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -88,7 +87,7 @@ func TestSplitRandom(t *testing.T) {
 			}
 			gone := pick()
 			c.Missing = slices.DeleteFunc(slices.Clone(gone), func(string) bool { return r.IntN(2) == 0 })
-			if r.IntN(4) > 0 { // else SotW, which has no removals
+			if r.IntN(4) > 0 { // otherwise SotW, which has no removals
 				for _, n := range gone {
 					if r.IntN(3) > 0 {
 						c.Removed = append(c.Removed, n)
@@ -106,27 +105,27 @@ func TestSplitRandom(t *testing.T) {
 	}
 }
 
-// split checks what holds for all parts.
+// split checks the properties of the parts of any changes.
 func split(t *testing.T, whole *Changes, parts []*Changes, limit int) {
 	t.Helper()
 	all := &Changes{}
-	gone := "" // the last name that the parts before tell not to exist
+	gone := "" // the last absent name of the parts before
 	for i, p := range parts {
 		all.Upserts, all.Beats = append(all.Upserts, p.Upserts...), append(all.Beats, p.Beats...)
 		if len(p.Upserts)+len(p.Beats) > 0 && len(all.Removed)+len(all.Absent)+len(all.Missing) > 0 {
-			t.Errorf("part %d tells of resources behind removals", i)
+			t.Errorf("part %d has resources after removals", i)
 		}
 		all.Removed, all.Absent = append(all.Removed, p.Removed...), append(all.Absent, p.Absent...)
 		all.Missing = append(all.Missing, p.Missing...)
 
-		// What is told of one name that does not exist stands in one part, and
-		// each part has a range of these names by itself.
+		// All entries of an absent name are in one part, and each part has its own range of these
+		// names.
 		names := slices.Concat(p.Removed, p.Absent, p.Missing)
 		slices.Sort(names)
 		names = slices.Compact(names)
 		if len(names) > 0 {
 			if i > 0 && names[0] <= gone && gone != "" {
-				t.Errorf("part %d tells of %q, which is within the part before, up to %q", i, names[0], gone)
+				t.Errorf("part %d has %q, which is in the range of the part before, up to %q", i, names[0], gone)
 			}
 			gone = names[len(names)-1]
 		}
@@ -153,11 +152,11 @@ func split(t *testing.T, whole *Changes, parts []*Changes, limit int) {
 	}
 	if !slices.Equal(all.Upserts, whole.Upserts) || !slices.Equal(all.Beats, whole.Beats) || !slices.Equal(all.Removed, whole.Removed) ||
 		!slices.Equal(all.Absent, whole.Absent) || !slices.Equal(all.Missing, whole.Missing) {
-		t.Errorf("the parts together are not the whole: %+v", parts)
+		t.Errorf("the parts together differ from the whole: %+v", parts)
 	}
 }
 
-// The size is that of the parts together, found once.
+// Bytes is the total of the parts, and is computed once.
 func TestChangesBytes(t *testing.T) {
 	c := &Changes{Removed: []string{"x"}, Missing: []string{"x", "y"}}
 	for i := range 100 {
@@ -174,6 +173,6 @@ func TestChangesBytes(t *testing.T) {
 		t.Errorf("%d bytes in parts, %d in all", n, c.Bytes())
 	}
 	if n := (&Changes{}).Bytes(); n != 0 {
-		t.Errorf("nothing has %d bytes", n)
+		t.Errorf("empty changes have %d bytes", n)
 	}
 }

@@ -7,45 +7,44 @@ import (
 	"weak"
 )
 
-// A Table is the immutable set of resources of one type in a view. It is safe
-// for concurrent use. The zero value is empty, and may become a table of any type.
+// A Table is the immutable set of resources of one type in a view. It is safe for concurrent use. The zero
+// value is empty and takes the type of the first resource.
 type Table struct {
-	typ      *Type // nil: empty, and not known
+	typ      *Type // nil: empty, the type is not known yet
 	versions *Versions
 	bodies   tree[*Resource]
 	aliases  tree[*Members]     // by alias or collection
 	expiring tree[*Resource]    // those with a TTL
-	departed [2]tree[*Resource] // lately, and before that
+	departed [2]tree[*Resource] // removed recently: the younger and the older generation
 	young    int                // names in departed[0]
 	version  string             // supplied by the source; empty: the sum
-	layers   []*Table           // that it was made of, for what they had lately
-	part     *part              // of another; nil: it is whole
+	layers   []*Table           // the tables of WithLayers, for Departed
+	part     *part              // non-nil: this table shows a part of another
 
-	mu    sync.Mutex // guards what follows; held for memory only
+	mu    sync.Mutex // guards the fields below; held for memory operations only
 	since map[*Versions]weak.Pointer[Changes]
 	beats []Heartbeat
 }
 
-// NewTable returns an empty table of resources of type t, which decides what
-// collections there are ([Type.Collection]).
+// NewTable returns an empty table of resources of type t. The type decides which names are collections
+// ([Type.Collection]).
 func NewTable(t *Type) *Table { return &Table{typ: t} }
 
-// Type returns the type of the resources, nil if the table is empty and that is not known.
+// Type returns the type of the resources. It is nil if the table is empty and has no type yet.
 func (t *Table) Type() *Type { return t.typ }
 
 var empty Table
 
-// keepDeparted is how many removed resources a table remembers at least. It
-// remembers twice as many at most, or what one With removed.
+// keepDeparted is the smallest number of removed resources that a table remembers after it removed that
+// many. The limit is twice this number, or the number that a single With removed.
 const keepDeparted = 8192
 
-// With returns a table with the resources set and the names removed. A
-// resource set at the content it has stays as it is, so the result is t itself
-// if nothing changes. A name both removed and set is set; of resources with
-// the same name the last one counts. A resource that cannot be set
-// ([Resource.CheckType]), such as nil and one of another type, is an error, which names it.
+// With returns a table with the resources set and the names removed. A resource that is equal to the one
+// in the table is not replaced, so With returns t itself if nothing changes. A name that is both removed
+// and set is set. If several resources have the same name, the last one wins. A resource that
+// [Resource.CheckType] refuses is an error.
 //
-// It costs the change, not the size of the table.
+// The cost depends on the size of the change, not on the size of the table.
 func (t *Table) With(set []*Resource, remove ...string) (*Table, error) {
 	if t.typ == nil && len(set) > 0 && set[0] != nil {
 		c := t.clone()
@@ -66,8 +65,7 @@ func (t *Table) With(set []*Resource, remove ...string) (*Table, error) {
 	return t.apply(ordered(edits)), nil
 }
 
-// apply makes edits that are in order. It keeps those that change something in
-// the same place.
+// apply makes sorted edits. It keeps in the same slice the edits that change something.
 func (t *Table) apply(edits []edit[*Resource]) *Table {
 	n, v, moved := t.clone(), Versions{}, aliasing{typ: t.typ, from: t.aliases}
 	if t.versions != nil {
@@ -108,14 +106,14 @@ func (t *Table) apply(edits []edit[*Resource]) *Table {
 	return n
 }
 
-// equal reports whether setting o instead of r changes nothing: neither what
-// clients get nor when.
+// equal reports whether setting o instead of r changes nothing: neither the content that clients get nor
+// the order in which they get it.
 func (r *Resource) equal(o *Resource) bool {
 	return r.Sum == o.Sum && r.Version == o.Version && r.OnDemand == o.OnDemand && (r.Refs == nil) == (o.Refs == nil) &&
 		slices.EqualFunc(r.Refs, o.Refs, func(a, b Ref) bool { return a.Name == b.Name && a.Type.Is(b.Type) })
 }
 
-// count is what a resource adds to the number of those a wildcard covers.
+// count is 1 if a wildcard includes the resource, and 0 if it is on demand.
 func (r *Resource) count() int {
 	if r.OnDemand {
 		return 0
@@ -123,8 +121,8 @@ func (r *Resource) count() int {
 	return 1
 }
 
-// weight is what a resource adds to the sum: one that becomes one on demand
-// leaves the wildcard, which is a change of the type.
+// weight is what the resource adds to the sum of the table. It differs for a resource on demand, so that a
+// change of OnDemand changes the version of the type.
 func (r *Resource) weight() Sum {
 	if r.OnDemand {
 		return Sum{r.Sum.lo, r.Sum.hi}
@@ -132,9 +130,9 @@ func (r *Resource) weight() Sum {
 	return r.Sum
 }
 
-// depart remembers what the changes remove from t, and forgets what they set.
-// Two generations keep this in the size of the change: when the younger one is
-// large enough, it becomes the older one.
+// depart remembers the resources that the changes remove from t, and forgets those that they set again. It
+// keeps two generations, so that the cost depends on the size of the change: when the younger generation
+// is full, it replaces the older one.
 func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 	var in, out []edit[*Resource]
 	for _, e := range changes {
@@ -159,7 +157,7 @@ func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 	t.young += len(in)
 }
 
-// clone returns a copy that shares all but the memory of Since.
+// clone returns a copy without the results that Since stored.
 func (t *Table) clone() *Table {
 	return &Table{
 		typ: t.typ, versions: t.versions, bodies: t.bodies, aliases: t.aliases, expiring: t.expiring,
@@ -167,9 +165,8 @@ func (t *Table) clone() *Table {
 	}
 }
 
-// WithVersion returns the table with a version that its source supplies
-// instead of the hash of the content. An empty string restores the hash, and
-// so does the next change of the content.
+// WithVersion returns the table with a version from its source instead of the hash of the content. The
+// empty string restores the hash. The next change of the content also restores the hash.
 func (t *Table) WithVersion(version string) *Table {
 	if t.version == version {
 		return t
@@ -179,8 +176,8 @@ func (t *Table) WithVersion(version string) *Table {
 	return n
 }
 
-// Version is the type's version: by default a hash that depends only on the
-// content, so equal content has equal versions on every replica.
+// Version is the version of the type. By default it is a hash that depends only on the content, so equal
+// content has equal versions on every replica.
 func (t *Table) Version() string {
 	if t.version != "" {
 		return t.version
@@ -191,12 +188,11 @@ func (t *Table) Version() string {
 	return t.versions.digits
 }
 
-// Hashed reports whether Version is the hash of the content, so that equal
-// versions prove equal content.
+// Hashed reports whether Version is the hash of the content. Then equal versions prove equal content.
 func (t *Table) Hashed() bool { return t.version == "" }
 
-// VersionWith is the version of the table together with resources that it does
-// not have; nil stands for none.
+// VersionWith is the version of the table together with extra resources that it does not have. Extra may
+// be nil.
 func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	if extra == nil {
 		return t.Version()
@@ -211,11 +207,11 @@ func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	return sum.String()
 }
 
-// Versions returns what a wildcard covers, without the bodies; nil if the table
-// never had any.
+// Versions returns the stamps of the resources that a wildcard includes. It is nil if the table never had a
+// resource.
 func (t *Table) Versions() *Versions { return t.versions }
 
-// Len returns the number of resources that a wildcard covers.
+// Len returns the number of resources that a wildcard includes.
 func (t *Table) Len() int { return t.versions.Len() }
 
 // Lookup returns the resource with the name, or nil.
@@ -224,26 +220,25 @@ func (t *Table) Lookup(name string) *Resource {
 	return r
 }
 
-// Aliased returns the resources that have the name as an alias, or that belong
-// to the collection of that name.
+// Aliased returns the resources that have the name as an alias or belong to the collection of that name.
 func (t *Table) Aliased(name string) *Members {
 	m, _ := t.aliases.get(name)
 	return m
 }
 
-// HasAliases reports whether any name finds resources that are not called so.
+// HasAliases reports whether any resource has an alias or belongs to a collection.
 func (t *Table) HasAliases() bool { return t.aliases.root != nil }
 
-// WithLayers returns the table, made of others that are laid over each other, with what these
-// had lately: [Table.Departed] finds that, too. It holds for this table, not for what With makes of it.
+// WithLayers returns the table with the layers from which it was made, so that [Table.Departed] also finds
+// resources that were removed from a layer. A table that With makes from the result has no layers.
 func (t *Table) WithLayers(layers ...*Table) *Table {
 	n := t.clone()
 	n.layers = layers
 	return n
 }
 
-// Departed returns a resource that the table had lately and has no more, or
-// nil. It lets a stream withdraw late what others may still refer to.
+// Departed returns a resource that was removed from the table recently, or nil. With its references a
+// stream can delay the removal for a client whose other resources may still refer to it.
 func (t *Table) Departed(name string) *Resource {
 	if t.part != nil {
 		if !t.part.keep(name) {
@@ -263,7 +258,7 @@ func (t *Table) Departed(name string) *Resource {
 		if r := l.Departed(name); r != nil {
 			return r
 		}
-		if r := l.Lookup(name); r != nil { // another hides it
+		if r := l.Lookup(name); r != nil { // hidden by another layer
 			return r
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The table agrees with a plain map, and comparing two tables with comparing
-// two maps, however they came to be.
+// The table agrees with a plain map after random changes, and the difference of two tables agrees with the
+// difference of two maps.
 func TestTableAgreesWithMap(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -67,7 +67,7 @@ func TestTableAgreesWithMap(t *testing.T) {
 	}
 }
 
-// with is Table.With where nothing is wrong.
+// with is Table.With for resources that are valid.
 func with(t *Table, set []*Resource, remove ...string) *Table {
 	n, err := t.With(set, remove...)
 	if err != nil {
@@ -82,7 +82,7 @@ func named(name, body string, aliases ...string) *Resource {
 	return r
 }
 
-// A name that is absent is not found, whatever else hashes near it.
+// A name that the table does not have is not found, even if its hash is close to another.
 func TestTableLookupAbsent(t *testing.T) {
 	tab := with(with((&Table{}), []*Resource{named("a", "1")}), []*Resource{named("b", "1")}, "a")
 	for i := range 1000 {
@@ -98,7 +98,7 @@ func TestTableLookupAbsent(t *testing.T) {
 		}
 	}
 	if tab.Lookup("b") == nil || tab.Departed("a") == nil || tab.Versions().Get("b") == nil {
-		t.Error("what is there is not found")
+		t.Error("a resource of the table is not found")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestTableWithNothing(t *testing.T) {
 		"the version that it has":         tab.WithVersion(""),
 	} {
 		if got != tab {
-			t.Errorf("%s makes another table", name)
+			t.Errorf("%s makes a new table", name)
 		}
 	}
 	for name, got := range map[string]*Table{
@@ -150,15 +150,15 @@ func TestTableWithNothing(t *testing.T) {
 		"no references, and it is known": with(none, []*Resource{refs(named("b", "1"))}),
 	} {
 		if got == tab || got == none {
-			t.Errorf("%s makes no other table", name)
+			t.Errorf("%s does not make a new table", name)
 		}
 	}
 	if r := with(tab, []*Resource{same}).Lookup("a"); r != a {
-		t.Error("a resource set at the content it has is another object")
+		t.Error("an equal resource replaces the one in the table")
 	}
 }
 
-// finds returns the members of an alias or collection, in order.
+// finds returns the names of the members of an alias or collection, sorted.
 func finds(t *Table, name string) (names []string) {
 	for r := range t.Aliased(name).All() {
 		names = append(names, r.Name)
@@ -167,7 +167,7 @@ func finds(t *Table, name string) (names []string) {
 	return names
 }
 
-func TestTableLastOneCounts(t *testing.T) {
+func TestTableKeepsLastOfSameName(t *testing.T) {
 	tab := with((&Table{}), []*Resource{named("a", "1", "x"), named("b", "1"), named("a", "2", "y")}, "a")
 	if got := string(tab.Lookup("a").Body); got != "2" || tab.Len() != 2 {
 		t.Errorf("body %q of %d resources", got, tab.Len())
@@ -181,7 +181,7 @@ func TestTableLastOneCounts(t *testing.T) {
 	}
 }
 
-// DELTA-11 "aliases": an alias finds every resource that has it, and no other.
+// DELTA-11 "aliases": an alias finds all resources that have it, and no others.
 func TestTableAliases(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -196,7 +196,7 @@ func TestTableAliases(t *testing.T) {
 					continue
 				}
 				var aliases []string
-				for range rng.IntN(4) { // the same one may come twice
+				for range rng.IntN(4) { // the same alias may come twice
 					aliases = append(aliases, fmt.Sprint("a", rng.IntN(6)))
 				}
 				set = append(set, named(name, "", aliases...))
@@ -249,17 +249,17 @@ func TestTableDeparted(t *testing.T) {
 		}
 		return n
 	}
-	t.Run("as it was last", func(t *testing.T) {
+	t.Run("the last content", func(t *testing.T) {
 		a, b := named("a", "1"), named("a", "2")
 		tab := with(with(with((&Table{}), []*Resource{a}), []*Resource{b}), nil, "a")
 		if tab.Departed("a") != b || tab.Lookup("a") != nil {
 			t.Errorf("departed: %v", tab.Departed("a"))
 		}
 		if with(tab, []*Resource{b}).Departed("a") != nil {
-			t.Error("what came back is still departed")
+			t.Error("a resource that was set again is still departed")
 		}
 	})
-	t.Run("one commit is remembered whole", func(t *testing.T) {
+	t.Run("all removals of one commit", func(t *testing.T) {
 		rs := many(0, 3*keepDeparted)
 		tab := with(with((&Table{}), rs), nil, names(rs)...)
 		if n := remembered(tab, rs); n != len(rs) {
@@ -279,18 +279,18 @@ func TestTableDeparted(t *testing.T) {
 			t.Errorf("%d of the last %d are remembered", n, keepDeparted)
 		}
 	})
-	t.Run("what came back after long is not departed", func(t *testing.T) {
+	t.Run("a resource that was set again later is not departed", func(t *testing.T) {
 		a, rs := named("a", ""), many(0, keepDeparted+1)
 		tab := with(with(with((&Table{}), rs), []*Resource{a}), nil, "a")
-		tab = with(with(tab, nil, names(rs[1:])...), nil, "n0") // a is of the older generation
+		tab = with(with(tab, nil, names(rs[1:])...), nil, "n0") // now a is in the older generation
 		if tab.Departed("a") != a {
 			t.Fatal("forgotten")
 		}
 		if with(tab, []*Resource{a}).Departed("a") != nil {
-			t.Error("what came back is still departed")
+			t.Error("a resource that was set again is still departed")
 		}
 	})
-	t.Run("what comes and goes drives nothing out", func(t *testing.T) {
+	t.Run("a resource that is removed again and again displaces no other", func(t *testing.T) {
 		a, b := named("a", ""), named("b", "")
 		tab := with(with((&Table{}), []*Resource{a, b}), nil, "a")
 		for range 3 * keepDeparted {
@@ -320,7 +320,7 @@ func TestTableVersion(t *testing.T) {
 		t.Errorf("version with b is %s, want %s", got, both.Version())
 	}
 	if got := v.VersionWith(slices.Values([]*Stamp{})); got != "v1" {
-		t.Errorf("version with nothing is %s", got)
+		t.Errorf("version without extra resources is %s", got)
 	}
 }
 
@@ -369,8 +369,8 @@ func BenchmarkBuild(b *testing.B) {
 	})
 }
 
-// SUB-6: a resource that comes to be on demand, or is no more, is a change, though it
-// says the same: a wildcard has it, or has it not.
+// SUB-6: setting or clearing OnDemand is a change, even if the content is equal. It decides whether a
+// wildcard includes the resource.
 func TestTableOnDemand(t *testing.T) {
 	a, lazy := NewResource(Cluster, "a", []byte("1")), NewResource(Cluster, "a", []byte("1"))
 	lazy.OnDemand = true

@@ -7,25 +7,24 @@ import (
 	"slices"
 )
 
-// A tree is an immutable map from names to values: a hash trie of 16-way
-// nodes. Trees share structure, so that a change copies one path and two trees
-// can be compared in the size of their difference. The zero value is empty.
+// A tree is an immutable map from names to values: a hash trie of 16-way nodes. Trees share structure. A
+// change copies one path, and the cost of comparing two trees depends on their difference. The zero value
+// is empty.
 //
-// Invariant: the shape is canonical. It depends on the names alone, not on how
-// they came: a subtree holds two names or more, and the root is nil if there
-// are none.
+// Invariant: the shape is canonical, so it depends on the names only and not on the order of edits. A
+// subtree holds two names or more, and the root of an empty tree is nil.
 type tree[V any] struct{ root *node[V] }
 
 type node[V any] struct {
 	bitmap uint16
-	slots  []slot[V] // one per bit of bitmap; at maxDepth a plain list
+	slots  []slot[V] // one per bit of bitmap; at maxDepth a list without a bitmap
 }
 
 // A slot is a value or a subtree.
 type slot[V any] struct {
 	name  string
 	value V
-	sub   *node[V] // non-nil: a subtree, name and value are unused
+	sub   *node[V] // non-nil: a subtree; then name and value are unused
 }
 
 // An edit sets the value of a name, or removes the name.
@@ -34,18 +33,18 @@ type edit[V any] struct {
 	name  string
 	value V
 	gone  bool
-	order int32 // of edits of the same name, the last one counts
+	order int32 // of several edits of the same name, the one with the highest order wins
 }
 
-const maxDepth = 16 // of 4 bits each; below, names whose hashes are equal are listed
+const maxDepth = 16 // of 4 bits each; below it, names with equal hashes are in a list
 
 var seed = maphash.MakeSeed()
 
-// hash is a variable for tests of names whose hashes are equal.
+// hash is a variable so that tests can make hashes collide.
 var hash = func(name string) uint64 { return maphash.String(seed, name) }
 
-// nibble is the slot of a hash at a depth. It takes the highest bits first, so
-// that hashes in order are in the order of the slots at every depth.
+// nibble is the slot of a hash at a depth. It uses the highest bits first, so that sorted hashes are in
+// slot order at every depth.
 func nibble(h uint64, depth int) int { return int(h >> (60 - 4*depth) & 15) }
 
 func (t tree[V]) get(name string) (V, bool) { return t.find(hash(name), name) }
@@ -74,7 +73,7 @@ func (t tree[V]) find(h uint64, name string) (v V, ok bool) {
 	return v, false
 }
 
-// index finds a name in a list of names whose hashes are equal.
+// index finds a name in a list of names with equal hashes.
 func (n *node[V]) index(name string) int {
 	return slices.IndexFunc(n.slots, func(s slot[V]) bool { return s.name == name })
 }
@@ -83,9 +82,8 @@ func (t tree[V]) without(name string) tree[V] {
 	return t.apply([]edit[V]{{hash: hash(name), name: name, gone: true}})
 }
 
-// apply makes edits that are in order (see [ordered]). It copies each node that
-// changes once, however many edits meet in it; a tree in which nothing changes
-// stays the same tree.
+// apply makes sorted edits (see [ordered]). It copies each changed node once, even if several edits fall
+// into it. If nothing changes, it returns the same tree.
 func (t tree[V]) apply(edits []edit[V]) tree[V] {
 	if len(edits) == 0 {
 		return t
@@ -93,7 +91,7 @@ func (t tree[V]) apply(edits []edit[V]) tree[V] {
 	return tree[V]{t.root.apply(0, edits)}
 }
 
-// ordered sorts edits by hash and keeps the last one of each name.
+// ordered sorts edits by hash and keeps the last edit of each name.
 func ordered[V any](edits []edit[V]) []edit[V] {
 	if len(edits) < 2 {
 		return edits
@@ -160,8 +158,8 @@ func (n *node[V]) apply(depth int, edits []edit[V]) *node[V] {
 	return &node[V]{c.bitmap, slices.Clone(c.slots)}
 }
 
-// apply returns what the edits make of a slot, which has a value or subtree or
-// not, and whether that is something else.
+// apply applies edits to a slot and returns the new slot. Has and has2 report whether the slot is occupied
+// before and after, and changed whether it is another slot now.
 func (s slot[V]) apply(has bool, depth int, edits []edit[V]) (_ slot[V], has2, changed bool) {
 	if e := &edits[0]; len(edits) == 1 && s.sub == nil && (!has || s.name == e.name) {
 		if e.gone {
@@ -177,12 +175,12 @@ func (s slot[V]) apply(has bool, depth int, edits []edit[V]) (_ slot[V], has2, c
 	case c == nil:
 		return slot[V]{}, false, true
 	case len(c.slots) == 1 && c.slots[0].sub == nil:
-		return c.slots[0], true, true // one name needs no subtree
+		return c.slots[0], true, true // a single name needs no subtree
 	}
 	return slot[V]{sub: c}, true, true
 }
 
-// node returns the content of a slot as a node at the depth below it.
+// node returns the content of a slot as a node at the given depth.
 func (s slot[V]) node(has bool, depth int) *node[V] {
 	switch {
 	case !has || s.sub != nil:
@@ -193,7 +191,7 @@ func (s slot[V]) node(has bool, depth int) *node[V] {
 	return &node[V]{1 << nibble(hash(s.name), depth), []slot[V]{s}}
 }
 
-// list applies edits to a list of names whose hashes are equal.
+// list applies edits to a list of names with equal hashes.
 func (n *node[V]) list(edits []edit[V]) *node[V] {
 	c, changed := &node[V]{}, false
 	if n != nil {
@@ -222,8 +220,7 @@ func (n *node[V]) list(edits []edit[V]) *node[V] {
 	return c
 }
 
-// walk yields every name and value, in no particular order, and reports
-// whether it came to the end.
+// walk yields every name and value in no particular order. It returns false if yield stopped it.
 func (n *node[V]) walk(yield func(string, V) bool) bool {
 	if n == nil {
 		return true
@@ -241,9 +238,8 @@ func (n *node[V]) walk(yield func(string, V) bool) bool {
 	return true
 }
 
-// diff calls f with the values that are not the same in a and b, and with the
-// zero value for a name that one of them does not have, until f returns false.
-// Structure that both share is skipped.
+// diff calls f with each pair of values that differ in a and b, until f returns false. A name that one of
+// them does not have gets the zero value. It skips nodes that a and b share.
 func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 	var zero V
 	switch {
@@ -280,7 +276,7 @@ func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 	return true
 }
 
-// diffLists is diff of two lists of names whose hashes are equal.
+// diffLists is diff for two lists of names with equal hashes.
 func diffLists[V any](a, b *node[V], same, f func(old, new V) bool) bool {
 	var zero V
 	for _, s := range a.slots {

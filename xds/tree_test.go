@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// collide leaves hashes only the bits of the mask for the length of the test,
-// so that many names meet deep in the tree or have equal hashes.
+// collide clears all bits of hashes outside the mask during the test, so that names meet deep in the tree
+// or have equal hashes.
 func collide(t testing.TB, mask uint64) {
 	real := hash
 	hash = func(name string) uint64 { return real(name) & mask }
 	t.Cleanup(func() { hash = real })
 }
 
-// masks for names that spread, that share long prefixes, that meet in lists
-// below the last level, and that are all in one list.
+// masks for names with different hashes, with long common prefixes, in lists below the last level, and all
+// in one list.
 var masks = []uint64{1<<64 - 1, 0xf00000000000000f, 0x3, 0}
 
-// shape writes down all of a tree: two trees of equal shape are interchangeable.
+// shape prints the whole tree: trees with the same shape are interchangeable.
 func (n *node[V]) shape() string {
 	if n == nil {
 		return "-"
@@ -34,7 +34,7 @@ func (n *node[V]) shape() string {
 			out = append(out, fmt.Sprint(s.name, "=", s.value))
 		}
 	}
-	if n.bitmap == 0 { // a list has no order
+	if n.bitmap == 0 { // the order of a list does not matter
 		slices.Sort(out)
 	}
 	return fmt.Sprintf("%04x(%s)", n.bitmap, strings.Join(out, " "))
@@ -48,9 +48,8 @@ func build(m map[string]int) tree[int] {
 	return tree[int]{}.apply(ordered(edits))
 }
 
-// Through random edits, one at a time and many at once, the tree agrees with a
-// map, keeps the shape of a tree made in one go, and never changes a tree that
-// was made before.
+// After random edits, one at a time or many at once, the tree agrees with a map. It has the shape of a tree
+// that is built in one step, and earlier trees do not change.
 func TestTreeAgreesWithMap(t *testing.T) {
 	for _, mask := range masks {
 		t.Run(fmt.Sprintf("mask %x", mask), func(t *testing.T) {
@@ -136,7 +135,7 @@ func TestTreeDiff(t *testing.T) {
 					b[fmt.Sprint("n", rng.IntN(40))] = 1 + rng.IntN(3)
 				}
 				x, y := build(a), build(b)
-				if seed%2 == 0 { // y made from x, so that they share structure
+				if seed%2 == 0 { // y is made from x, so that they share structure
 					var edits []edit[int]
 					for name := range a {
 						edits = append(edits, edit[int]{hash: hash(name), name: name, gone: true})
@@ -166,7 +165,7 @@ func TestTreeDiff(t *testing.T) {
 					n := 0
 					diff(x.root, y.root, 0, func(v, w int) bool { return v == w }, func(int, int) bool { n++; return n <= stop })
 					if n != stop+1 {
-						t.Fatalf("seed %d: asked to stop after %d, %d were told", seed, stop+1, n)
+						t.Fatalf("seed %d: f was called %d times after it stopped at %d", seed, n, stop+1)
 					}
 				}
 			}
@@ -174,8 +173,8 @@ func TestTreeDiff(t *testing.T) {
 	}
 }
 
-// Comparing costs the difference: a tree of 10,000 and the one made from it by
-// an edit share all but a path.
+// The cost of a comparison depends on the difference: a tree of 10,000 names and its copy with one edit
+// differ in one path.
 func TestTreeSharing(t *testing.T) {
 	m := map[string]int{}
 	for i := range 10_000 {

@@ -6,71 +6,71 @@ import (
 	"time"
 )
 
-// A Type is one row of the table of resource types. Everything the server does
-// differently for one type than for another is a column here.
+// A Type is one row of the table of resource types. All differences between types that the server must
+// know are fields of this row.
 //
-// Types are compared by URL ([Type.Is]): a type that the table does not list
-// has no unique row.
+// Compare types with [Type.Is], which compares URLs. For a URL that the table does not list, [TypeOf]
+// returns a new row each time.
 type Type struct {
 	URL   string // "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	Short string // "CDS", "CDSv2"; the message's name for types the table does not list
+	Short string // "CDS", "CDSv2"; for types that the table does not list, the name of the message
 
-	// The service of its own. "" where there is none: then the type can be had
-	// over ADS only.
+	// The service that serves this type only. Fields are empty if the type has no such service or method;
+	// then clients get it over ADS.
 	Service string // "envoy.service.cluster.v3.ClusterDiscoveryService"
 	Stream  string // "StreamClusters"
 	Delta   string // "DeltaClusters"
 	Fetch   string // "FetchClusters"
 	REST    string // "/v3/discovery:clusters"
-	Proto   string // file that declares Service: "envoy/service/cluster/v3/cds.proto"
+	Proto   string // the file that declares Service: "envoy/service/cluster/v3/cds.proto"
 
-	// Name is the field of the message that holds the resource's name; "" where
-	// only the protocol's Resource wrapper can say it.
+	// Name is the field of the message that holds the resource's name. It is empty if the message has no
+	// such field; then the protocol's Resource message carries the name.
 	Name string
 
-	// FullState: "for LDS and CDS resources, the server must return all
-	// resources that the client has subscribed to in each [SotW response]".
+	// FullState is true if each SotW response has all subscribed resources: "for LDS and CDS resources, the
+	// server must return all resources that the client has subscribed to in each [SotW response]".
 	FullState bool
 
-	// Implicit: a first request without names subscribes to "*". It holds for
-	// the types of the text and those nobody knows; Envoy reopens the others
-	// with an empty list after a reconnect and must not be flooded.
+	// Implicit is true if a first request without names subscribes to "*". The document requires it for
+	// some types, and the server does the same for types that the table does not list. Other types need
+	// an explicit "*": after a reconnect, Envoy reopens them with an empty list and must not get all.
 	Implicit bool
 
-	// After is the type whose flight holds back resources that refer to it; nil
-	// if resources of this type wait for nothing. ADS only.
+	// After is a type that the client must acknowledge first: while a response of it is in flight, resources
+	// that refer to it wait. Nil if resources of this type do not wait. ADS only.
 	After *Type
 
-	// Warms is the type of the resources without which the client does not
-	// accept resources of this type: each time one of these is sent on an
-	// aggregated stream, what it refers to is sent after it. Nil for most.
+	// Warms is the type that a client needs before it uses resources of this type. Each time one of them is
+	// sent on an aggregated stream, the resources of Warms to which it refers are sent again after it.
+	// Nil for most types.
 	Warms *Type
 
-	// AbsenceDelay is, by user agent, how long the absence of a name never sent before
-	// is kept from a delta client that would not survive being told (Envoy
-	// stays initialising for ever).
+	// AbsenceDelay is, by user agent, how long the server does not tell a delta client that a name does not
+	// exist, if the client never got a resource with that name. Envoy would otherwise never finish its
+	// initialization.
 	AbsenceDelay map[string]time.Duration
 
-	// Parent is the type whose names are the first part of names of this type:
-	// "route/host". On an aggregated stream a wildcard covers what is under the
-	// names that the stream subscribes to of that type. Nil for most.
+	// Parent is the type whose names are the first part of the names of this type, as in "route/host". On an
+	// aggregated stream, a wildcard includes only resources below the parents to which the stream
+	// subscribes. Nil for most types.
 	Parent *Type
 
-	// BodylessAbsence are the user agents that, on delta streams, take a Resource
-	// without body for "does not exist" and are harmed by removed_resources.
+	// BodylessAbsence lists user agents that fail on removed_resources in delta responses. For them the
+	// server reports "does not exist" with a Resource without a body.
 	BodylessAbsence []string
 
-	// V2 is set for types of the API before v3.
+	// V2 is true for types of API v2.
 	V2 bool
 
 	rank       int     // push order: the index in the table
-	referredBy []*Type // who may refer to resources of this type
+	referredBy []*Type // types that may refer to resources of this type
 }
 
 const apis = "type.googleapis.com/"
 
-// The rows, in the order in which responses leave when one commit changes
-// several types ("make before break").
+// The resource types, in push order: when one commit changes several types, their responses are sent in
+// this order ("make before break").
 var (
 	Cluster = &Type{
 		URL: apis + "envoy.config.cluster.v3.Cluster", Short: "CDS", Name: "name",
@@ -109,8 +109,8 @@ var (
 		URL: apis + "envoy.config.route.v3.ScopedRouteConfiguration", Short: "SRDS", Name: "name",
 		Service: "envoy.service.route.v3.ScopedRoutesDiscoveryService", Proto: "envoy/service/route/v3/srds.proto",
 		Stream: "StreamScopedRoutes", Delta: "DeltaScopedRoutes", Fetch: "FetchScopedRoutes", REST: "/v3/discovery:scoped-routes",
-		// The text names listeners and clusters only. Seen with Envoy 1.40: scopes
-		// that a response lacks are dropped.
+		// The document requires full state of listeners and clusters only. Seen with Envoy 1.40: it drops
+		// scopes that a response does not have.
 		FullState: true, Implicit: true, After: Cluster,
 	}
 	Route = &Type{
@@ -123,8 +123,8 @@ var (
 		URL: apis + "envoy.config.route.v3.VirtualHost", Short: "VHDS",
 		Service: "envoy.service.route.v3.VirtualHostDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
 		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Parent: Route,
-		// Seen with Envoy 1.40: a request that waits for a virtual host hangs when
-		// told removed_resources, and is answered 404 at once by the other.
+		// Seen with Envoy 1.40: after removed_resources, an HTTP request that waits for the virtual host
+		// hangs. After a Resource without a body, Envoy answers it with 404 at once.
 		BodylessAbsence: []string{"envoy"},
 	}
 	Runtime = &Type{
@@ -136,9 +136,9 @@ var (
 	types = []*Type{Cluster, Endpoint, LbEndpoint, Secret, ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost, Runtime}
 )
 
-// Seen with Envoy 1.40: told at start-up that a route configuration or an
-// extension configuration does not exist, it stays initialising for ever. Its
-// own timeout for a missing one is 15 s.
+// envoyStarts is longer than 15 s, Envoy's own timeout for a missing resource. Seen with Envoy 1.40: if it
+// gets the answer at start-up that a route or extension configuration does not exist, its
+// initialization never ends.
 var envoyStarts = map[string]time.Duration{"envoy": 20 * time.Second}
 
 func init() {
@@ -146,17 +146,15 @@ func init() {
 		t.rank = i
 	}
 	Cluster.Warms = Endpoint
-	Endpoint.Warms = LbEndpoint // seen with Envoy 1.40: it waits 15 s for endpoints that a locality names
-	// Who may refer to whom decides what is withdrawn last: a resource leaves
-	// when every type that may refer to it has moved on.
+	Endpoint.Warms = LbEndpoint // seen with Envoy 1.40: it waits 15 s for the LbEndpoints of a locality
+	// referredBy decides the order of removals: a resource is removed after the client has acknowledged
+	// the changes of every type that may refer to it.
 	//
-	// A filter that comes as an extension config names clusters and secrets as it
-	// would in its listener.
+	// A filter in an extension config refers to clusters and secrets like a filter in a listener.
 	//
-	// Invariant: no type refers to itself, not by way of others either: two
-	// would wait for each other. So it is not said that an aggregate cluster
-	// refers to clusters; nor that clusters, routes and extension configs refer to
-	// extension configs, as upstream filters and the composite filter do.
+	// Invariant: no type refers to itself, directly or through other types. Otherwise two types would
+	// wait for each other. So two kinds of references are left out: clusters of an aggregate cluster, and
+	// extension configs of clusters, routes and other extension configs.
 	Cluster.referredBy = []*Type{ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost}
 	Endpoint.referredBy = []*Type{Cluster}
 	LbEndpoint.referredBy = []*Type{Endpoint}
@@ -168,12 +166,11 @@ func init() {
 	addLegacy()
 }
 
-// Types returns the rows of the table in push order.
+// Types returns the types of the table in push order.
 func Types() []*Type { return slices.Clone(types) }
 
-// TypeOf returns the row of a type URL, also one of v2 ([Type.Legacy]). A URL
-// that the table does not list gets a row of its own, served over ADS after all
-// others.
+// TypeOf returns the type with a URL, including types of API v2 ([Type.Legacy]). For a URL that the table does
+// not list it returns a new Type, which is served over ADS after all other types.
 func TypeOf(url string) *Type {
 	for _, t := range types {
 		if t.URL == url {
@@ -190,11 +187,11 @@ func TypeOf(url string) *Type {
 // Is reports whether t and u are the same type.
 func (t *Type) Is(u *Type) bool { return t == u || t != nil && u != nil && t.URL == u.URL }
 
-// Known reports whether the table lists the type. It does not list nil.
+// Known reports whether the table lists the type. It is false for nil.
 func (t *Type) Known() bool { return t.Rank() < len(types) }
 
-// Rank is the type's place in the push order; lower ranks are sent first. Types that the table
-// does not list, and nil, come after all others.
+// Rank is the position of the type in push order: lower ranks are sent first. Types that the table does not
+// list, and nil, come last.
 func (t *Type) Rank() int {
 	if t == nil {
 		return len(types)
@@ -202,9 +199,8 @@ func (t *Type) Rank() int {
 	return t.rank
 }
 
-// ReferredBy returns the types whose resources may refer to resources of t:
-// the ones that must have moved on before a resource of t is withdrawn. It
-// must not be changed. Nothing refers to resources of a nil type.
+// ReferredBy returns the types whose resources may refer to resources of t. A resource of t is removed after
+// the changes of these types. The result must not be changed. It is empty for a nil type.
 func (t *Type) ReferredBy() []*Type {
 	if t == nil {
 		return nil
@@ -212,7 +208,7 @@ func (t *Type) ReferredBy() []*Type {
 	return t.referredBy
 }
 
-// String returns the short name, "no type" for nil.
+// String returns the short name, or "no type" for nil.
 func (t *Type) String() string {
 	if t == nil {
 		return "no type"

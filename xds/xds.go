@@ -1,10 +1,28 @@
-// Package xds is the vocabulary of the xDS transport protocol: resource types,
-// resources, tables of them, requests and responses. It knows neither gRPC nor
-// generated Envoy code, performs no I/O, reads no clock and starts no
-// goroutine.
+// Package xds has the types of the xDS transport protocol: resource types, resources, tables of resources,
+// requests and responses. It does not link gRPC or the generated messages of Envoy. It performs no I/O,
+// reads no clock and starts no goroutine.
 //
-// Nil is an error where something is taken in ([Table.With], [Resource.Check]). A nil *Type is no
-// type, a nil *Versions and *Members are empty; of other pointers methods need one that is not nil.
+// # To serve resources
+//
+// A program that fills a store needs only [Type] with its variables such as [Cluster], [Resource] and [Ref].
+// [TypeOf] finds a type by its URL. Packages store and server do the rest.
+//
+// # To show each client its own resources
+//
+// [View], [Table] and [Tables] are the immutable data that a server sends. A program needs them if it
+// implements its own source of views instead of package store. [Undecided] is for a source that looks
+// up resources when a client asks for them. [Table.Part], [Table.PartOf], [Table.Substitute] and
+// [Table.WithLayers] make tables from other tables.
+//
+// # To write a transport
+//
+// [Request], [Response], [Changes], [Versions] and [Stamp] are the input and output of package protocol. Package
+// wire encodes and decodes them. A program that only serves resources does not need them.
+//
+// # Nil
+//
+// A nil resource is an error in [Table.With] and [Resource.Check]. A nil *Type means no type. A nil *Versions
+// or *Members is empty. Methods of other pointers need a pointer that is not nil.
 package xds
 
 import (
@@ -12,7 +30,7 @@ import (
 	"iter"
 )
 
-// Variant is the first dimension of the transport protocol ("Four Variants").
+// Variant is one of the two forms of a stream: state of the world (SotW) or incremental (delta).
 type Variant uint8
 
 const (
@@ -28,17 +46,15 @@ func (v Variant) String() string {
 	return "sotw"
 }
 
-// Wildcard is the resource name that subscribes to whatever the server
-// considers relevant to the node.
+// Wildcard is the resource name that subscribes to all resources of a type that the node may see.
 const Wildcard = "*"
 
-// A Node is what a client says of itself. Only the first request of a stream
-// is guaranteed to carry it.
+// A Node identifies a client. Only the first request of a stream must carry it.
 type Node struct {
 	ID               string
 	Cluster          string
 	UserAgentName    string // "envoy", "gRPC Go", …
-	UserAgentVersion string // "1.40.0"; empty if not told
+	UserAgentVersion string // "1.40.0"; empty if unknown
 	Region           string
 	Zone             string
 	SubZone          string
@@ -46,55 +62,55 @@ type Node struct {
 	Metadata         []byte // encoded google.protobuf.Struct, or nil
 }
 
-// A Status is the error_detail of a NACK.
+// A Status is the error_detail of a NACK, or the error of a resource.
 type Status struct {
 	Code    int32
 	Message string
 }
 
-// A Version pairs a resource's name with a version the client states.
+// A Version is a resource name with the version that a client states for it.
 type Version struct {
 	Name    string
 	Version string
 }
 
-// A Request is a DiscoveryRequest or a DeltaDiscoveryRequest. Receivers must
-// not keep its strings without cloning them: they may share one buffer.
+// A Request is a DiscoveryRequest or a DeltaDiscoveryRequest. Clone its strings before you keep them: they
+// may share one buffer.
 type Request struct {
-	Type  *Type   // nil: the type of a per-type stream
+	Type  *Type   // nil: the type of the stream, if it serves one type only
 	Node  *Node   // nil if absent
-	Nonce string  // of the response this request answers; empty if none
-	Error *Status // non-nil: the response with this nonce was rejected (NACK)
+	Nonce string  // of the response that this request answers; empty if it answers none
+	Error *Status // non-nil: the client rejected the response with this nonce (NACK)
 
 	// SotW only.
-	Version   string   // the last version the client accepted
+	Version   string   // the last version that the client accepted
 	Names     []string // the complete subscription
-	SameNames bool     // Names are those of the stream's last request of this type, and left out
+	SameNames bool     // the names equal those of the previous request of this type, and Names is empty
 
 	// Delta only.
 	Subscribe   []string
 	Unsubscribe []string
-	Initial     []Version // retained from a previous stream
+	Initial     []Version // resources that the client still holds from an earlier stream
 }
 
-// A Response is a DiscoveryResponse or a DeltaDiscoveryResponse. It is
-// immutable; its Changes may be shared with other streams.
+// A Response is a DiscoveryResponse or a DeltaDiscoveryResponse. It is immutable. Other streams may share
+// its Changes.
 type Response struct {
 	Type    *Type
 	Version string // version_info or system_version_info
 	Nonce   string
-	TTL     bool // tell TTLs; SotW: of resources wrapped in the protocol's Resource
+	TTL     bool // send TTLs; SotW then wraps each resource that has one in the protocol's Resource message
 	*Changes
 
-	// What only a client is told: of its own server nothing of it comes.
-	Errors    []ResourceError // resource_errors that say something else than "does not exist"
-	Malformed []error         // resources that cannot be read: each a *MalformedError
+	// Set only in a response that a client received, never in one that a server sends.
+	Errors    []ResourceError // resource_errors with another reason than "does not exist"
+	Malformed []error         // one *MalformedError for each resource that cannot be decoded
 }
 
-// A MalformedError tells of a resource in a response that cannot be read.
+// A MalformedError is the error of a resource in a response that cannot be decoded.
 type MalformedError struct {
-	Name string // "" if nobody knows it
-	Err  error  // says the name, if it is known
+	Name string // "" if unknown
+	Err  error  // its text includes the name, if that is known
 }
 
 // Error implements error.
@@ -103,8 +119,8 @@ func (e *MalformedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *MalformedError) Unwrap() error { return e.Err }
 
-// MalformedName returns the name of a resource that cannot be read; "" if nobody knows it, as it is not even known what it is called,
-// or the name is [Wildcard], which is no resource's.
+// MalformedName returns the name of a resource that cannot be decoded. It returns "" if the name is unknown or
+// is [Wildcard], which a resource cannot have.
 func MalformedName(err error) string {
 	if m, is := errors.AsType[*MalformedError](err); is && m.Name != Wildcard {
 		return m.Name
@@ -112,37 +128,36 @@ func MalformedName(err error) string {
 	return ""
 }
 
-// A ResourceError is what a server says of a name instead of sending the resource.
+// A ResourceError is the error that a server sends for a name instead of the resource.
 type ResourceError struct {
 	Name   string
 	Status Status
 }
 
-// A View is what one node may see. It is immutable and safe for concurrent
-// use.
+// A View is the set of resources that one node may see. It is immutable and safe for concurrent use.
 type View interface {
 	// Table returns the resources of a type; never nil.
 	Table(t *Type) *Table
 }
 
-// An Undecided is a View that is still looking for some names, as one that
-// finds resources when they are asked for. Nothing is said of them until the
-// view has decided and the names are touched.
+// An Undecided is a View that does not know yet whether some names exist, because it looks up resources when
+// a client asks for them. The server sends nothing about such a name. When the view has decided, it must
+// report the name as changed, so that the server looks again.
 type Undecided interface {
 	View
 
-	// Undecided reports whether it is not known yet if the name exists. What a table has
-	// exists, whatever it reports. Of [Wildcard] it reports whether it is not known yet what there is of
-	// the type: a stream that wants all of it is told nothing of the type then.
+	// Undecided reports whether the view does not know yet if the name exists. A resource that a table has
+	// exists, whatever Undecided returns. Undecided of [Wildcard] means that the set of all resources of the
+	// type is not known yet: a stream with a wildcard subscription then gets nothing of the type.
 	Undecided(t *Type, name string) bool
 }
 
-// Names says which resources may differ between two views: names by type URL.
-// It is a hint that may only save work.
+// Names lists resources that may differ between two views: names by type URL. It is a hint that saves
+// work. Without it the server compares the views.
 type Names map[string][]string
 
-// Tables is the simplest View: a table by the URL of its type. A missing type is empty, and so is
-// a nil table. Nil has no tables.
+// Tables is the simplest View: tables by type URL. A missing or nil table is empty. The nil map has no
+// tables.
 type Tables map[string]*Table
 
 // Table returns the table of a type; never nil.

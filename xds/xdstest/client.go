@@ -13,29 +13,29 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Client is one stream to a server. It belongs to the goroutine of its test. Make it by [SotW] or
-// [Delta].
+// A Client is one stream to a server under test. Make it with [SotW] or [Delta]. Only the goroutine of the
+// test may use it.
 type Client struct {
 	t       T
 	variant xds.Variant
 	options
-	stream  grpc.ClientStream
-	cancel  context.CancelFunc
-	inbox   chan *Response // from read, which closes it
-	err     error          // that ended the stream; set before inbox is closed
-	early   []*Response    // came while others were waited for
-	types   map[string]*interest
-	greeted bool
-	story   []string // the conversation so far
+	stream   grpc.ClientStream
+	cancel   context.CancelFunc
+	inbox    chan *Response // filled and closed by read
+	err      error          // the error that ended the stream; set before inbox is closed
+	early    []*Response    // received while the test waited for another type
+	types    map[string]*interest
+	nodeSent bool
+	story    []string // the conversation so far
 }
 
-// An interest is what the client says and has of one type.
+// An interest is the client's state of one type.
 type interest struct {
 	names   map[string]bool
 	opened  bool
-	nonce   string // SotW: of the newest response that was answered
-	due     string // of the newest response, until it is answered
-	version string // SotW: that was accepted last
+	nonce   string // SotW: of the last response that the client answered
+	due     string // nonce of the newest response, until the client answers it
+	version string // SotW: of the last accepted response
 	held    map[string]*xds.Resource
 }
 
@@ -86,12 +86,13 @@ func (c *Client) read(ctx context.Context) {
 	defer close(c.inbox)
 	for {
 		var m []byte
-		if c.err = c.stream.RecvMsg(&m); c.err != nil {
+		c.err = c.stream.RecvMsg(&m)
+		if c.err != nil {
 			return
 		}
 		r, err := decode(c.variant, m)
 		if err != nil {
-			c.err = fmt.Errorf("a response that cannot be read: %w", err)
+			c.err = fmt.Errorf("decode response: %w", err)
 			return
 		}
 		select {
@@ -103,14 +104,14 @@ func (c *Client) read(ctx context.Context) {
 	}
 }
 
-// of returns what the client says and has of a type.
+// of returns the client's state of a type.
 func (c *Client) of(t *xds.Type) *interest {
 	c.t.Helper()
 	if t == nil {
 		c.t.Fatalf("xdstest: the type is nil")
 	}
 	if c.only != nil && !c.only.Is(t) {
-		c.t.Fatalf("xdstest: the stream is of %s alone, not of %s", c.only, t)
+		c.t.Fatalf("xdstest: the stream serves only %s, not %s", c.only, t)
 	}
 	i := c.types[t.URL]
 	if i == nil {
@@ -120,9 +121,9 @@ func (c *Client) of(t *xds.Type) *interest {
 	return i
 }
 
-// Subscribe subscribes to names of a type, besides those before, and sends the request. "*" is all
-// that the server has for the node ([xds.Wildcard]). Without names SotW says "*" in the older way,
-// by an empty list, if it is the first request of the type; so does delta.
+// Subscribe adds names of a type to the subscription and sends the request. The name "*" subscribes to all
+// resources that the server has for the node ([xds.Wildcard]). A first request of a type without names
+// also subscribes to all, in the older form of the protocol.
 func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	c.t.Helper()
 	i := c.of(t)
@@ -133,7 +134,8 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	c.send(t, xds.Request{Subscribe: names})
 }
 
-// Unsubscribe gives names up, and what the client holds by them alone, and sends the request.
+// Unsubscribe removes names of a type from the subscription and sends the request. The client drops the
+// resources that no other name of the subscription finds.
 func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	c.t.Helper()
 	i := c.of(t)
@@ -149,14 +151,14 @@ func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	c.send(t, xds.Request{Unsubscribe: names})
 }
 
-// Resume subscribes as a client does that comes back: to the names of a type that an earlier client
-// was subscribed to, of the same variant, saying what it has acknowledged: delta each resource and
-// its version, SotW the version of the type. It must be the first request of the type on the stream.
+// Resume subscribes like a client that reconnects. It takes the subscription and the acknowledged state of a
+// type from an earlier client of the same variant: for delta the version of each resource, for SotW the
+// version of the type. It must be the first request of the type on the stream.
 func (c *Client) Resume(t *xds.Type, before *Client) {
 	c.t.Helper()
 	i := c.of(t)
 	if i.opened {
-		c.fail("%s was asked for before: Resume is the first request of a type", t)
+		c.fail("the client has already subscribed to %s: Resume must be the first request of a type", t)
 	}
 	if before == nil || before.variant != c.variant {
 		c.fail("Resume needs an earlier client, also of %s", c.variant)
@@ -169,11 +171,11 @@ func (c *Client) Resume(t *xds.Type, before *Client) {
 			req.Initial = append(req.Initial, xds.Version{Name: n, Version: i.held[n].Version})
 		}
 	}
-	c.say("%s subscribe %s again, and has %s", t, quoted(req.Subscribe), quoted(c.Held(t)))
+	c.say("%s subscribe %s again, holding %s", t, quoted(req.Subscribe), quoted(c.Held(t)))
 	c.send(t, req)
 }
 
-// ACK tells the server that the client has accepted a response, and uses what is in it.
+// ACK accepts a response: the client then holds its resources.
 func (c *Client) ACK(r *Response) {
 	c.t.Helper()
 	i := c.answering(r)
@@ -185,7 +187,7 @@ func (c *Client) ACK(r *Response) {
 		switch {
 		case res.Body != nil:
 			i.held[res.Name] = res
-		case res.TTL == 0: // "does not exist", as some clients are told; with a TTL it is a heartbeat
+		case res.TTL == 0: // "does not exist" for some clients; with a TTL it is a heartbeat
 			delete(i.held, res.Name)
 		}
 	}
@@ -196,7 +198,7 @@ func (c *Client) ACK(r *Response) {
 	c.send(r.Type, xds.Request{Nonce: r.Nonce})
 }
 
-// NACK tells the server that the client has refused a response, and why. It keeps what it had.
+// NACK refuses a response with a reason. The client keeps the resources that it had before.
 func (c *Client) NACK(r *Response, why string) {
 	c.t.Helper()
 	c.answering(r)
@@ -210,7 +212,7 @@ func (c *Client) answering(r *Response) *interest {
 		c.fail("the response to answer is nil")
 	}
 	if r.to != nil && r.to != c {
-		c.fail("the response to answer is one of another client: %s", r)
+		c.fail("the response to answer belongs to another client: %s", r)
 	}
 	i := c.of(r.Type)
 	i.nonce = r.Nonce
@@ -225,8 +227,8 @@ func (c *Client) send(t *xds.Type, req xds.Request) {
 	c.t.Helper()
 	i := c.of(t)
 	req.Type, i.opened = t, true
-	if !c.greeted {
-		req.Node, c.greeted = &c.node, true
+	if !c.nodeSent {
+		req.Node, c.nodeSent = &c.node, true
 	}
 	if c.variant == xds.SotW {
 		req.Names, req.Version, req.Nonce = slices.Sorted(maps.Keys(i.names)), i.version, i.nonce
@@ -236,24 +238,24 @@ func (c *Client) send(t *xds.Type, req xds.Request) {
 	}
 }
 
-// Held returns the names of the resources of a type that the client has acknowledged and still has,
-// in order.
+// Held returns the names of the resources of a type that the client has acknowledged and still holds,
+// sorted.
 func (c *Client) Held(t *xds.Type) []string {
 	c.t.Helper()
 	return slices.Sorted(maps.Keys(c.of(t).held))
 }
 
-// Close ends the stream as a client does that goes away. Closing again does nothing.
+// Close ends the stream, like a client that stops. A second call does nothing.
 func (c *Client) Close() { c.cancel() }
 
 func (c *Client) say(format string, args ...any) {
 	c.story = append(c.story, fmt.Sprintf("> "+format, args...))
 }
 
-// fail fails the test with the conversation so far.
+// fail fails the test and prints the conversation so far.
 func (c *Client) fail(format string, args ...any) {
 	c.t.Helper()
-	story := "nothing was said"
+	story := "no messages were sent"
 	if len(c.story) > 0 {
 		story = "the conversation so far:\n  " + strings.Join(c.story, "\n  ")
 	}

@@ -18,7 +18,7 @@ func (example) Helper()                      {}
 func (e example) Cleanup(f func())           { *e.done = append(*e.done, f) }
 func (example) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
-// A test of a server of your own: what it serves, and what it does when a client refuses that.
+// A test of your own server: the resources that it serves, and its reaction when a client refuses one.
 func Example() {
 	t.done = new([]func())
 	defer func() {
@@ -27,7 +27,7 @@ func Example() {
 		}
 	}()
 
-	// Your program: a store, and what fills it.
+	// Your program: a store and the code that fills it.
 	st := store.New()
 	put := func(resources ...*xds.Resource) {
 		if _, err := st.Update(func(tx *store.Tx) error { tx.Set(resources...); return nil }); err != nil {
@@ -36,13 +36,13 @@ func Example() {
 	}
 	put(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
 
-	// The test: a client that wants all clusters.
+	// The test: a client that subscribes to all clusters.
 	envoy := xdstest.Delta(t, xdstest.Serve(t, server.New(st)))
 	envoy.Subscribe(xds.Cluster, "*")
 	envoy.ACK(envoy.Expect(xds.Cluster, "backend"))
 
-	// What is new comes by itself. What a client has refused does not come again.
-	put(xds.NewResource(xds.Cluster, "canary", []byte("one that Envoy refuses")))
+	// The server sends a new resource without a request. It does not send a refused resource again.
+	put(xds.NewResource(xds.Cluster, "canary", []byte("a Cluster that Envoy refuses")))
 	envoy.NACK(envoy.Expect(xds.Cluster, "canary"), "no such extension")
 	envoy.ExpectNothing()
 

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Response is what a server said: a DiscoveryResponse or a DeltaDiscoveryResponse.
+// A Response is a DiscoveryResponse or DeltaDiscoveryResponse that the client received.
 type Response struct {
 	Type       *xds.Type
 	Version    string // version_info, or system_version_info
@@ -20,9 +20,9 @@ type Response struct {
 	Identifier string          // of the control plane
 	Resources  []*xds.Resource // in the order of the response
 	Removed    []string        // delta: removed_resources
-	Errors     []string        // names in resource_errors, which do not exist
+	Errors     []string        // names in resource_errors: the server says that they do not exist
 
-	to *Client // that got it; nil: made by a test
+	to *Client // the client that received it; nil: made by a test
 }
 
 // Resource returns the resource with the name, or nil.
@@ -35,15 +35,15 @@ func (r *Response) Resource(name string) *xds.Resource {
 	return nil
 }
 
-// Unmarshal reads the message of the resource with the name into m. It returns an error if the
-// response does not have the resource, or if that is no such message.
+// Unmarshal decodes the message of the resource with the name into m. It returns an error if the response
+// does not have the resource or if the resource is of another type than m.
 func (r *Response) Unmarshal(name string, m proto.Message) error {
 	res := r.Resource(name)
 	if res == nil {
 		return fmt.Errorf("the response has no resource %q: %s", name, r)
 	}
 	if m == nil || !m.ProtoReflect().IsValid() {
-		return fmt.Errorf("resource %q is read into a nil message", name)
+		return fmt.Errorf("resource %q cannot be decoded into a nil message", name)
 	}
 	if url := "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()); url != res.Type.URL {
 		return fmt.Errorf("resource %q is a %s, not a %s", name, res.Type.URL, url)
@@ -78,8 +78,8 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Next waits for the next response of a type, and of any type if that is nil. Those of others that
-// come meanwhile are kept for later. It fails the test if none comes, or the stream ends.
+// Next waits for the next response of a type, or of any type if t is nil. Responses of other types are kept
+// for later calls. It fails the test if no response arrives in time or the stream ends.
 func (c *Client) Next(t *xds.Type) *Response {
 	c.t.Helper()
 	what := "a response"
@@ -117,7 +117,7 @@ func (c *Client) next(t *xds.Type, deadline <-chan time.Time, what string) *Resp
 	}
 }
 
-// hear notes what the server said.
+// hear records a response.
 func (c *Client) hear(r *Response) {
 	c.story = append(c.story, "< "+r.String())
 	r.to = c
@@ -126,8 +126,7 @@ func (c *Client) hear(r *Response) {
 	}
 }
 
-// hint says what a test may have forgotten that waits for a type in vain; of any type if that is
-// nil.
+// hint explains why a test may wait for a type without success. A nil type means any type.
 func (c *Client) hint(t *xds.Type) string {
 	for _, url := range slices.Sorted(maps.Keys(c.types)) {
 		if i := c.types[url]; i.due != "" && (t == nil || t.URL == url) {
@@ -140,17 +139,17 @@ func (c *Client) hint(t *xds.Type) string {
 	return ""
 }
 
-// ended fails the test because the stream has.
+// ended fails the test because the stream has ended.
 func (c *Client) ended() {
 	c.t.Helper()
-	for range c.inbox { // what came before the end does not matter any more
+	for range c.inbox { // drop responses from before the end
 	}
 	c.fail("the stream has ended: %v", c.err)
 }
 
-// Expect waits for the next response of a type, and fails the test unless it has the resources with
-// these names, in any order, and no others, and removes none. The server waits for its
-// [Client.ACK] or [Client.NACK] before it tells more of the type.
+// Expect waits for the next response of a type. It fails the test if the response has other resources than
+// those with these names, in any order, or removes any. The server sends the next response of the
+// type only after [Client.ACK] or [Client.NACK].
 func (c *Client) Expect(t *xds.Type, names ...string) *Response {
 	c.t.Helper()
 	r := c.Next(t)
@@ -158,13 +157,13 @@ func (c *Client) Expect(t *xds.Type, names ...string) *Response {
 	return r
 }
 
-// ExpectRemoved waits for the next response of a type, and fails the test unless it removes these
-// names, in any order, and no others, and has no resources. SotW has no such responses: there
-// [Client.Expect] what is left.
+// ExpectRemoved waits for the next response of a type. It fails the test if the response removes other names
+// than these, in any order, or has any resources. SotW has no removals: use [Client.Expect] with the
+// remaining names.
 func (c *Client) ExpectRemoved(t *xds.Type, names ...string) *Response {
 	c.t.Helper()
 	if c.variant == xds.SotW {
-		c.fail("SotW does not say what is removed: expect what is left")
+		c.fail("SotW responses have no removals: use Expect with the remaining names")
 	}
 	r := c.Next(t)
 	c.compare(r, nil, names)
@@ -186,7 +185,7 @@ func (c *Client) compare(r *Response, names, removed []string) {
 	}
 	hint := ""
 	if slices.Contains(got, "") {
-		hint = "\n(a resource of SotW has its name in field 1 of its message, and one of these could not be read)"
+		hint = "\n(in SotW the name is field 1 of the message; one of these resources has no such field)"
 	}
 	c.fail("got  %s\nwant %s%s", r, want, hint)
 }
@@ -195,24 +194,24 @@ func same(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// Await acknowledges what comes of a type until the client holds the resources with these names and
-// no others, in however many responses they come; if it does already, nothing is waited for. It is
-// for tests of what is served; to test how it is told, see [Client.Expect].
+// Await acknowledges responses of a type until the client holds exactly the resources with these names. It
+// returns at once if it holds them already. Use it to test what a server serves, in any number of
+// responses. To test single responses, use [Client.Expect].
 func (c *Client) Await(t *xds.Type, names ...string) {
 	c.t.Helper()
 	deadline := time.NewTimer(c.timeout)
 	defer deadline.Stop()
 	for !same(c.Held(t), names) {
-		c.ACK(c.next(t, deadline.C, fmt.Sprintf("that the client holds %s %s, and not %s,", t, quoted(names), quoted(c.Held(t)))))
+		c.ACK(c.next(t, deadline.C, fmt.Sprintf("the state %s %s, instead of %s,", t, quoted(names), quoted(c.Held(t)))))
 	}
 }
 
-// ExpectNothing fails the test if a response is there, or comes within the quiet time ([WithQuiet]).
-// The end of the stream is no response, and fails it, too.
+// ExpectNothing fails the test if a response is waiting, or arrives within the quiet time ([WithQuiet]). It
+// also fails the test if the stream ends.
 func (c *Client) ExpectNothing() {
 	c.t.Helper()
 	if len(c.early) > 0 {
-		c.fail("want nothing, and there is %s", c.early[0])
+		c.fail("want no response, got %s", c.early[0])
 	}
 	quiet := time.NewTimer(c.quiet)
 	defer quiet.Stop()
@@ -222,13 +221,13 @@ func (c *Client) ExpectNothing() {
 			c.ended()
 		}
 		c.hear(r)
-		c.fail("want nothing, and there is %s", r)
+		c.fail("want no response, got %s", r)
 	case <-quiet.C:
 	}
 }
 
-// ExpectEnd waits until the server ends the stream, and returns its error, which has a gRPC status;
-// io.EOF is an end without one. It fails the test if the stream goes on.
+// ExpectEnd waits until the server ends the stream. It returns the error of the stream, which has a gRPC
+// status, or io.EOF if the server ended it without an error. It fails the test if the stream does not end.
 func (c *Client) ExpectEnd() error {
 	c.t.Helper()
 	deadline := time.NewTimer(c.timeout)

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// raw is a codec of messages that are encoded already: it sends a []byte and receives into a *[]byte.
+// raw is a gRPC codec for encoded messages: it sends a []byte and receives into a *[]byte.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -26,7 +26,7 @@ func (raw) Marshal(v any) (mem.BufferSlice, error) {
 func (raw) Unmarshal(b mem.BufferSlice, v any) error {
 	to, ok := v.(*[]byte)
 	if !ok {
-		return fmt.Errorf("%T takes no encoded message", v)
+		return fmt.Errorf("cannot receive into %T", v)
 	}
 	*to = b.Materialize()
 	return nil
@@ -91,7 +91,7 @@ func encodeNode(n *xds.Node) []byte {
 	return b
 }
 
-// each calls f with the fields of a message that are bytes or numbers.
+// each calls f for each field of a message that is of bytes or a number.
 func each(b []byte, f func(n protowire.Number, v []byte, number uint64) error) error {
 	for len(b) > 0 {
 		n, typ, size := protowire.ConsumeTag(b)
@@ -186,8 +186,8 @@ func decodeError(b []byte) (name string, err error) {
 
 const wrapper = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
-// decodeResource decodes a resource: an Any in SotW, in which may be the protocol's Resource, and
-// that alone in delta.
+// decodeResource decodes a resource. In delta it is the protocol's Resource message. In SotW it is an Any, which
+// may contain the protocol's Resource message.
 func decodeResource(v xds.Variant, t *xds.Type, b []byte) (*xds.Resource, error) {
 	r := &xds.Resource{Stamp: &xds.Stamp{}, Type: t}
 	if v == xds.Delta {
@@ -202,7 +202,7 @@ func decodeResource(v xds.Variant, t *xds.Type, b []byte) (*xds.Resource, error)
 	}
 	r.Type, r.Body = xds.TypeOf(url), body
 	_ = each(body, func(n protowire.Number, v []byte, _ uint64) error {
-		if n == 1 { // the name, in all types of Envoy's that SotW has
+		if n == 1 { // the name, in all Envoy types that SotW can carry
 			r.Name = string(v)
 		}
 		return nil
@@ -211,7 +211,7 @@ func decodeResource(v xds.Variant, t *xds.Type, b []byte) (*xds.Resource, error)
 }
 
 func decodeAny(b []byte) (url string, body []byte, err error) {
-	body = []byte{} // there is one, if empty
+	body = []byte{} // not nil, even if empty
 	err = each(b, func(n protowire.Number, v []byte, _ uint64) error {
 		switch n {
 		case 1:
@@ -224,7 +224,7 @@ func decodeAny(b []byte) (url string, body []byte, err error) {
 	return url, body, err
 }
 
-// wrapped reads the protocol's Resource. A resource without a body has a nil one.
+// wrapped decodes the protocol's Resource message. Body is nil if the message has no resource.
 func wrapped(r *xds.Resource, b []byte) error {
 	return each(b, func(n protowire.Number, v []byte, _ uint64) (err error) {
 		switch n {
@@ -232,7 +232,8 @@ func wrapped(r *xds.Resource, b []byte) error {
 			r.Version = string(v)
 		case 2:
 			var url string
-			if url, r.Body, err = decodeAny(v); err == nil && url != "" {
+			url, r.Body, err = decodeAny(v)
+			if err == nil && url != "" {
 				r.Type = xds.TypeOf(url)
 			}
 		case 3:

@@ -1,6 +1,6 @@
-// Package xdstest tests a management server of your own by clients in memory: a connection to a
-// [server.Server], and clients that subscribe, acknowledge and refuse as Envoy and gRPC do, over
-// SotW or delta, on the aggregated stream or that of a single type.
+// Package xdstest tests your own management server with clients in memory. [Serve] connects to a
+// [server.Server]. The clients subscribe, acknowledge and refuse like Envoy and gRPC, over SotW or delta, on
+// the aggregated stream or on the stream of a single type.
 //
 //	func TestBackend(t *testing.T) {
 //		st := store.New()
@@ -12,13 +12,12 @@
 //		c.ExpectNothing()
 //	}
 //
-// What is not as expected fails the test at once, with the conversation so far. Nothing waits
-// longer than the timeout ([WithTimeout]). In a bubble of testing/synctest all of it costs no time.
+// An unexpected response fails the test at once and prints the conversation so far. No call waits longer
+// than the timeout ([WithTimeout]). Inside a testing/synctest bubble, waiting takes no real time.
 //
-// The client knows messages by the numbers of their fields, so that tests link none of Envoy's
-// generated code but what they bring. It decides nothing by itself: it sends what it is told to,
-// and what it holds is what it acknowledged. To test a client, or to see how a real one behaves,
-// take a real one.
+// The client decodes messages by field numbers, so your tests do not link the generated messages of Envoy
+// unless you import them. The client decides nothing itself: the test says what it sends, and it holds the
+// resources that it acknowledged. It is not for testing the behaviour of real clients.
 package xdstest
 
 import (
@@ -34,16 +33,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// T is what this package needs of a test; *testing.T and *testing.B are one. Fatalf must not return.
+// T is the part of a test that this package uses. *testing.T and *testing.B implement it. Fatalf must not
+// return.
 type T interface {
 	Helper()
 	Cleanup(f func())
 	Fatalf(format string, args ...any)
 }
 
-// Serve serves s in memory until the test ends, and returns a connection to it. The grpc.Server
-// has [server.GRPCOptions], and opts after them, such as interceptors. A server that cannot be
-// registered, such as nil, fails the test.
+// Serve serves s in memory until the test ends and returns a connection to it. The grpc.Server gets
+// [server.GRPCOptions] and then opts, such as interceptors. It fails the test if s cannot be registered,
+// for example because it is nil.
 func Serve(t T, s *server.Server, opts ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
 	g := grpc.NewServer(append(server.GRPCOptions(), opts...)...)
@@ -69,7 +69,7 @@ func Serve(t T, s *server.Server, opts ...grpc.ServerOption) *grpc.ClientConn {
 	return conn
 }
 
-// An Option changes a client from its defaults. A nil one changes nothing.
+// An Option changes a default of a client. A nil Option changes nothing.
 type Option func(*options)
 
 type options struct {
@@ -79,27 +79,27 @@ type options struct {
 	quiet   time.Duration
 }
 
-// WithNode sets what the client says of itself, with its first request; by default that its id is
-// "xdstest". Its ID and Cluster are what servers usually choose by.
+// WithNode sets the node that the client sends with its first request. By default its ID is "xdstest". Servers
+// usually choose resources by ID and Cluster.
 func WithNode(n xds.Node) Option { return func(o *options) { o.node = n } }
 
-// WithType opens the stream of the service that a type has for itself. By default, and of nil, the
-// stream is the aggregated one (ADS). It fails the test if the type has no such service.
+// WithType opens the stream of the service that serves only this type. By default, or with nil, the stream
+// is the aggregated one (ADS). It fails the test if the type has no such service.
 func WithType(t *xds.Type) Option { return func(o *options) { o.only = t } }
 
-// WithTimeout sets how long the client waits for what is expected; 10 s by default.
+// WithTimeout sets how long the client waits for an expected response. The default is 10 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithQuiet sets how long [Client.ExpectNothing] listens; 100 ms by default.
+// WithQuiet sets how long [Client.ExpectNothing] waits. The default is 100 ms.
 func WithQuiet(d time.Duration) Option { return func(o *options) { o.quiet = d } }
 
-// SotW opens a stream of the state-of-the-world variant, which ends with the test at the latest.
+// SotW opens a stream of the state-of-the-world variant. It ends when the test ends, or earlier.
 func SotW(t T, conn grpc.ClientConnInterface, opts ...Option) *Client {
 	t.Helper()
 	return open(t, conn, xds.SotW, opts)
 }
 
-// Delta opens a stream of the incremental variant, which ends with the test at the latest.
+// Delta opens a stream of the incremental variant. It ends when the test ends, or earlier.
 func Delta(t T, conn grpc.ClientConnInterface, opts ...Option) *Client {
 	t.Helper()
 	return open(t, conn, xds.Delta, opts)

@@ -59,7 +59,7 @@ func endpoints(t testing.TB, name string) *xds.Resource {
 	return resource(t, xds.Endpoint, &endpointv3.ClusterLoadAssignment{ClusterName: name})
 }
 
-// One conversation, by either variant.
+// The same conversation in both variants.
 func TestConversation(t *testing.T) {
 	for name, dial := range map[string]func(T, grpc.ClientConnInterface, ...Option) *Client{"SotW": SotW, "delta": Delta} {
 		within(t, name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestConversation(t *testing.T) {
 			}
 			for want, err := range map[string]error{
 				`no resource "x"`: r.Unmarshal("x", &m), "nil message": r.Unmarshal("a", nil),
-				`"b" is read into a nil message`: r.Unmarshal("b", (*clusterv3.Cluster)(nil)),
+				`"b" cannot be decoded into a nil message`: r.Unmarshal("b", (*clusterv3.Cluster)(nil)),
 				"is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.endpoint.v3": r.Unmarshal("a", &endpointv3.ClusterLoadAssignment{}),
 			} {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -102,7 +102,7 @@ func TestConversation(t *testing.T) {
 			before := c.of(xds.Cluster).version
 			c.NACK(c.Next(nil), "not so")
 			if got := c.of(xds.Cluster).version; got != before || got == "" {
-				t.Errorf("it says that it uses %q, and has accepted %q", got, before)
+				t.Errorf("the client states version %q, and has accepted %q", got, before)
 			}
 			c.ExpectNothing()
 			if got := c.Held(xds.Cluster); !slices.Equal(got, []string{"b"}) {
@@ -113,7 +113,7 @@ func TestConversation(t *testing.T) {
 			c.Await(xds.Cluster, "d", "b")
 
 			c.Unsubscribe(xds.Endpoint, "e")
-			c.ExpectNothing() // so that the server has heard it
+			c.ExpectNothing() // now the server has handled the request
 			update(t, st, func(tx *store.Tx) { tx.Delete(xds.Endpoint, "e") })
 			c.ExpectNothing()
 			if got := c.Held(xds.Endpoint); len(got) > 0 {
@@ -131,7 +131,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// What a client says of itself, and that it comes back.
+// The options of a client, and a client that reconnects.
 func TestOptions(t *testing.T) {
 	within(t, "groups by node", func(t *testing.T) {
 		st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
@@ -158,7 +158,7 @@ func TestOptions(t *testing.T) {
 			}
 			again := dial(t, conn, WithQuiet(time.Second))
 			again.Resume(xds.Cluster, c)
-			again.ExpectNothing() // new
+			again.ExpectNothing() // it already holds a
 			update(t, st, func(tx *store.Tx) { tx.Set(cluster(t, "b")) })
 			again.Await(xds.Cluster, "a", "b")
 		})
@@ -200,7 +200,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// A failing is a test that fails.
+// failing records why a test failed.
 type failing struct {
 	*testing.T
 	why string
@@ -211,7 +211,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// What is not as expected fails the test, and says what was said.
+// An unexpected response fails the test and prints the conversation.
 func TestFailures(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f    func(t T, conn *grpc.ClientConn)
@@ -242,20 +242,20 @@ func TestFailures(t *testing.T) {
 			c := SotW(t, conn)
 			c.Subscribe(xds.Cluster, "*")
 			c.ExpectNothing()
-		}, []string{`want nothing, and there is CDS "a"`}},
+		}, []string{`want no response, got CDS "a"`}},
 		"one too many, from before": {func(t T, conn *grpc.ClientConn) {
 			c := SotW(t, conn, WithTimeout(time.Second))
 			c.Subscribe(xds.Cluster, "*")
 			c.Subscribe(xds.Endpoint, "e")
 			c.ACK(c.Next(xds.Endpoint))
 			c.ExpectNothing()
-		}, []string{`want nothing, and there is CDS "a"`}},
+		}, []string{`want no response, got CDS "a"`}},
 		"another state": {func(t T, conn *grpc.ClientConn) {
 			c := Delta(t, conn, WithTimeout(time.Second))
 			c.Subscribe(xds.Cluster, "*")
 			c.Await(xds.Cluster, "a", "b")
-		}, []string{`that the client holds CDS "a", "b", and not "a", did not come within 1s`, "> CDS ACK 1"}},
-		"removals of SotW": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ExpectRemoved(xds.Cluster, "a") }, []string{"expect what is left", "nothing was said"}},
+		}, []string{`the state CDS "a", "b", instead of "a", did not come within 1s`, "> CDS ACK 1"}},
+		"removals of SotW": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ExpectRemoved(xds.Cluster, "a") }, []string{"use Expect with the remaining names", "no messages were sent"}},
 		"no end":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ExpectEnd() }, []string{"the stream has not ended within 10s"}},
 		"an end": {func(t T, conn *grpc.ClientConn) {
 			c := SotW(t, conn)
@@ -272,9 +272,9 @@ func TestFailures(t *testing.T) {
 			c := SotW(t, conn)
 			c.Subscribe(xds.Cluster, "a")
 			c.Resume(xds.Cluster, c)
-		}, []string{"Resume is the first request"}},
+		}, []string{"Resume must be the first request"}},
 		"resuming nothing":  {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Resume(xds.Cluster, nil) }, []string{"Resume needs an earlier client, also of sotw"}},
-		"another type":      {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.Cluster)).Subscribe(xds.Route, "a") }, []string{"the stream is of CDS alone, not of RDS"}},
+		"another type":      {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.Cluster)).Subscribe(xds.Route, "a") }, []string{"the stream serves only CDS, not RDS"}},
 		"no type":           {func(t T, conn *grpc.ClientConn) { SotW(t, conn).Subscribe(nil, "a") }, []string{"the type is nil"}},
 		"no service":        {func(t T, conn *grpc.ClientConn) { SotW(t, conn, WithType(xds.VirtualHost)) }, []string{"VHDS has no sotw service"}},
 		"no response to it": {func(t T, conn *grpc.ClientConn) { SotW(t, conn).ACK(nil) }, []string{"the response to answer is nil"}},
@@ -304,11 +304,11 @@ func TestFailures(t *testing.T) {
 			c.NACK(c.Next(nil), "no")
 			c.Next(xds.Cluster)
 		}, []string{"a response of CDS did not come within 1s\nthe conversation"}},
-		"an answer to another's": {func(t T, conn *grpc.ClientConn) {
+		"an answer to the response of another client": {func(t T, conn *grpc.ClientConn) {
 			c, other := Delta(t, conn), Delta(t, conn)
 			c.Subscribe(xds.Cluster, "*")
 			other.ACK(c.Expect(xds.Cluster, "a"))
-		}, []string{`the response to answer is one of another client: CDS "a"`}},
+		}, []string{`the response to answer belongs to another client: CDS "a"`}},
 		"no connection": {func(t T, _ *grpc.ClientConn) { SotW(t, nil) }, []string{"the connection is nil"}},
 		"no server":     {func(t T, _ *grpc.ClientConn) { Serve(t, nil) }, []string{"not made by server.New"}},
 	} {
@@ -322,14 +322,14 @@ func TestFailures(t *testing.T) {
 			<-done
 			for _, want := range tc.want {
 				if !strings.Contains(f.why, want) {
-					t.Errorf("it says\n%s\nwant %s", f.why, want)
+					t.Errorf("got\n%s\nwant %s", f.why, want)
 				}
 			}
 		})
 	}
 }
 
-// What cannot be read ends the stream with an error.
+// A response that cannot be decoded ends the stream with an error.
 func TestDecode(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, b := range []string{"\x0a\xff", "\x12\x02\x0a\xff", "\x12\x04\x12\x02\x0a\xff", "\xff", "\x09"} {
@@ -339,7 +339,7 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	if _, err := (raw{}).Marshal("text"); err == nil {
-		t.Error("it sends what is not encoded")
+		t.Error("the codec sends a value that is not encoded")
 	}
 	if err := (raw{}).Unmarshal(nil, new(string)); err == nil || errors.Is(err, io.EOF) {
 		t.Error(err)

@@ -152,7 +152,7 @@ func (c *tally) excess() (out []string) {
 		due := float64(most) * float64(c.worlds) / 1e6
 		switch n := c.turned[x]; {
 		case !listed:
-			out = append(out, fmt.Sprintf("%s: an excuse that docs/simulation.md does not list", x))
+			out = append(out, fmt.Sprintf("%s: an excuse that docs/simulation-excuses.md does not list", x))
 		case float64(n) > due+3*math.Sqrt(due)+3:
 			out = append(out, fmt.Sprintf("%s: turned the verdict in %d of %d worlds: at most %d of a million are allowed", x, n, c.worlds, most))
 		}

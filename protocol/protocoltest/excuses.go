@@ -4,7 +4,7 @@ import "slices"
 
 // An Excuse is a reason for which the judge lets pass what would be a failure without
 // it: where two sessions that keep every rule may differ, it excuses both.
-// docs/simulation.md says what each lets pass and why, and in how many worlds of a
+// docs/simulation-excuses.md says what each lets pass and why, and in how many worlds of a
 // million it may turn the verdict at most: that number only ever shrinks.
 type Excuse string
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Each excuse has a row in docs/simulation.md, which says the same bound, and each row is
+// Each excuse has a row in docs/simulation-excuses.md, which says the same bound, and each row is
 // an excuse.
 func TestExcusesAreListed(t *testing.T) {
-	text, err := os.ReadFile("../../docs/simulation.md")
+	text, err := os.ReadFile("../../docs/simulation-excuses.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestExcusesAreListed(t *testing.T) {
 	for _, x := range Excuses() {
 		name := string(x.Excuse)
 		if rows[name] != fmt.Sprint(x.PerMillion) || x.Reason == "" {
-			t.Errorf("%s (%s) may turn the verdict in %d worlds of a million, docs/simulation.md says %q", name, x.Reason, x.PerMillion, rows[name])
+			t.Errorf("%s (%s) may turn the verdict in %d worlds of a million, docs/simulation-excuses.md says %q", name, x.Reason, x.PerMillion, rows[name])
 		}
 		delete(rows, name)
 	}

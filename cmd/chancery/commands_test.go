@@ -43,7 +43,8 @@ var notHere = []struct {
 }
 
 // What a command of a page needs to have been typed before.
-var before = map[string]string{"docs/troubleshooting.md": "chancery serve examples/quickstart", "docs/commands.md": "chancery serve examples/quickstart"}
+var before = map[string]string{"docs/troubleshooting.md": "chancery serve examples/quickstart", "docs/commands.md": "chancery serve examples/quickstart",
+	"docs/commands-reference.md": "chancery serve examples/quickstart"}
 
 // A command of a page, and what it prints.
 type command struct {

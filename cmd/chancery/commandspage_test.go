@@ -7,11 +7,15 @@ import (
 	"testing"
 )
 
-// What docs/commands.md shows is what the commands print, by the script "documented".
+// The commands in docs/commands.md and docs/commands-reference.md print what the pages show, by the script "documented".
 func TestCommandsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/commands.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []byte
+	for _, name := range []string{"commands.md", "commands-reference.md"} {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page...)
 	}
 	script, err := os.ReadFile("testdata/script/documented.txtar")
 	if err != nil {
@@ -25,7 +29,7 @@ func TestCommandsPage(t *testing.T) {
 		prints[strings.ReplaceAll(m[1], "$XDS", "xds://127.0.0.1:18000")] = strings.TrimRight(after, "\n")
 	}
 	found := 0
-	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(pages), -1) {
 		for typed := range strings.SplitSeq("\n"+block[1], "\n$ ") {
 			line, shown, _ := strings.Cut(typed, "\n")
 			if line == "" {

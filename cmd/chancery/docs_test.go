@@ -43,7 +43,7 @@ func TestDocumentedFlags(t *testing.T) {
 		}
 		help = append(help, out...)
 	}
-	for _, path := range []string{"../../docs/operations.md", "../../docs/security.md", "../../docs/limits.md", "../../docs/quarantine.md", "../../docs/rest.md", "../../docs/metrics.md", "../../docs/log-reference.md", "../../docs/files.md", "../../docs/check.md", "../../docs/export.md", "../../docs/clients.md", "../../docs/import.md", "../../docs/commands.md"} {
+	for _, path := range []string{"../../docs/operations.md", "../../docs/security.md", "../../docs/limits.md", "../../docs/quarantine.md", "../../docs/rest.md", "../../docs/metrics.md", "../../docs/log-reference.md", "../../docs/files.md", "../../docs/check.md", "../../docs/export.md", "../../docs/clients.md", "../../docs/import.md", "../../docs/commands.md", "../../docs/commands-reference.md"} {
 		doc, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

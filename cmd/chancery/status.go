@@ -307,7 +307,7 @@ func (s overview) print(w io.Writer, o *output, f api.Filter) {
 	if c.Doubts > 0 {
 		fmt.Fprintf(w, "\nThe configuration has %s", amount(c.Doubts, "warning"))
 		if c.Dangling > 0 {
-			fmt.Fprintf(w, ", %s of what is missing", number(c.Dangling))
+			fmt.Fprintf(w, ", %s for missing resources", number(c.Dangling))
 		}
 		fmt.Fprintln(w, ":")
 		var texts []string

@@ -72,7 +72,7 @@ func TestStatusDangling(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", line, got, code)
 		}
 	}
-	want(1, "status", "The configuration has 1 warning, 1 of what is missing:", `r.yaml:1:1: group default: RDS "r" refers to CDS "serch", which no file has`, "CLIENTS 1 connected")
+	want(1, "status", "The configuration has 1 warning, 1 for missing resources:", `r.yaml:1:1: group default: RDS "r" refers to CDS "serch", which no file has`, "CLIENTS 1 connected")
 	want(1, "status -o json", `"dangling": 1`, `"code": "XDS0201"`)
 	want(1, "status -g edge", "CLIENTS none connected, in group edge")
 	want(1, "status -g edge -o json", `"connected": 0`)

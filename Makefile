@@ -13,14 +13,15 @@ WORLDS   ?= 40000
 FUZZTIME ?= 1000x
 SOAK     ?= 1h
 CHAOS    ?= 30m # of chaos-store
-SEED     ?= 0   # of chaos-store; 0: any
+SEED     ?= 0   # of chaos-store (0: any) and mutants
+N        ?= 100 # mutants of a package
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
 SERIAL   := Scripts|UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
 PLAIN    := Memory|$(SERIAL)
 # GOGC of what compiles, which has little to collect: a fifth less of time, for memory. Not of what measures memory, or of servers.
 ROOM     := 400
 # Packages without a goroutine, as internal/arch proves of the protocol.
-PURE     := ./protocol/... ./internal/arch ./internal/mutants
+PURE     := ./protocol/... ./internal/arch ./tools/mutants
 
 TOOL    := go tool -modfile=$(CURDIR)/tools/tools.mod
 RESULTS := $(CURDIR)/.cache/test
@@ -90,8 +91,8 @@ floors-store: ## How long commits to an etcd take, until replicas hear of them, 
 coverage: ## Requirements that no passed test names
 	tools/spec-coverage $(RESULTS)/*.json
 
-mutants: ## Break one rule after the other, of all LISTS or some: docs/mutants.md
-	GOGC=$(ROOM) go run ./internal/mutants $(LISTS)
+mutants: ## Break the code of PKG in N random places (or in lines that differ from revision DIFF), one at a time: does a test fail?
+	GOGC=$(ROOM) go run ./tools/mutants -n $(N) -seed $(SEED) $(if $(DIFF),-diff $(DIFF)) $(if $(REPORT),-report $(REPORT)) $(PKG)
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go build -o bin/ ./cmd/...

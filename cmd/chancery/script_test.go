@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("DOCUMENTED", documented)
 			e.Setenv("XDS", xds)
 			e.Setenv("TZ", "UTC")
-			e.Setenv("MUTANT", os.Getenv("MUTANT")) // which rule is broken, when that is tried: see internal/mutants
+			e.Setenv("MUTANT", os.Getenv("MUTANT")) // the mutation in force: see tools/mutants
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "descriptors": writeDescriptors},

@@ -42,7 +42,7 @@ var layers = []layer{
 	{"daemon", "wires the parts of serve together",
 		"internal/daemon internal/daemon/*"},
 	{"programs", "are what a user starts",
-		"cmd/* tools/* internal/mutants"},
+		"cmd/* tools/*"},
 }
 
 // Only tests import test kits. They may import anything.

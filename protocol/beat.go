@@ -9,18 +9,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a client says of the TTL support it has. "Clients that support TTL in
-// SotW" are told it in the protocol's Resource, which not all of these know.
+// Client features for TTLs. "Clients that support TTL in SotW" get them in the wrapper Resource, which
+// not all of them know (TTL-1, TTL-4).
 const (
 	featureTTL     = "xds.config.supports-resource-ttl"
 	featureWrapped = "xds.config.supports-resource-in-sotw"
-	featureGRPC    = "xds.config.resource-in-sotw" // as gRPC spells it
+	featureGRPC    = "xds.config.resource-in-sotw" // the spelling of gRPC
 )
 
-// beatsPerTTL is how often a TTL begins anew before it would end.
+// beatsPerTTL is the number of heartbeats in the duration of a TTL (TTL-3).
 const beatsPerTTL = 3
 
-// meet takes over what the first request says of the client.
+// meet reads the client's name and features from the node of the first request.
 func (s *Session) meet(n *xds.Node) {
 	s.met, s.agent = true, n.UserAgentName
 	has := func(feature string) bool { return slices.Contains(n.ClientFeatures, feature) }
@@ -31,13 +31,13 @@ func (s *Session) meet(n *xds.Node) {
 	}
 }
 
-// beatsOf returns what has a TTL of the view, of what lingers, and of what is in
-// force while its successor waits: "what stays keeps its TTL alive".
+// beatsOf returns the resources with a TTL: those of the view, kept ones, and the held states of
+// waiting names. "What stays keeps its TTL alive" (ADS-3).
 func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
 	beats := t.Heartbeats()
 	var more map[time.Duration][]*xds.Resource
 	add := func(r *xds.Resource) {
-		if r.TTL > 0 && r != t.Lookup(r.Name) { // else it has its own already
+		if r.TTL > 0 && r != t.Lookup(r.Name) { // otherwise t.Heartbeats has it
 			if more == nil {
 				more = map[time.Duration][]*xds.Resource{}
 			}
@@ -78,8 +78,8 @@ func byName(rs []*xds.Resource) []*xds.Resource {
 	return rs
 }
 
-// beat returns the heartbeats that are due: "the server can send a Resource
-// with the resource unset, and the TTL reset". They are no updates.
+// beat returns the heartbeats that are due: "the server can send a Resource with the resource
+// unset, and the TTL reset". They are not updates.
 func (s *Session) beat(u *subscription) []*xds.Response {
 	u.beatAt = time.Time{}
 	if !s.ttl {
@@ -97,7 +97,7 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 			}
 			at = s.nextBeat(b.TTL)
 		}
-		// A world whose next state waits has to wait with it.
+		// A full-state heartbeat would send the next state. It waits if that state waits.
 		if !s.now.Before(at) && !s.blocked(u) && (!world || !u.pending(t)) {
 			if !u.coversAny(b.Changes.Beats) {
 				continue
@@ -119,14 +119,15 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
-// beatBy is when heartbeats are due next; zero: never.
+// beatBy is the time of the next heartbeat; zero: never.
 func (y *saying) beatBy() time.Time { return y.beatAt }
 
-// overdueBeat reports whether heartbeats are due, and wait.
+// overdueBeat reports whether a heartbeat is due and has not been sent.
 func (y *saying) overdueBeat(now time.Time) bool { return !y.beatAt.IsZero() && !now.Before(y.beatAt) }
 
-// feed notes what a message tells: its time begins now. When that of others is over, it
-// is not known by the heartbeats.
+// feed notes that a message restarts the TTLs of its resources. If a heartbeat is due now, the
+// message replaces it if it has all its resources. Otherwise the message's resources are noted in
+// unfed.
 func (s *Session) feed(u *subscription, c *xds.Changes) {
 	if len(u.unfed) > 0 {
 		for _, r := range c.Upserts {
@@ -148,7 +149,7 @@ func (s *Session) feed(u *subscription, c *xds.Changes) {
 	}
 }
 
-// tellsAll reports whether a response brings all that the client has with a TTL.
+// tellsAll reports whether a response has all resources of the client with this TTL.
 func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
 	tells := func(name string) bool {
 		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
@@ -164,10 +165,10 @@ func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) b
 	return true
 }
 
-// outlived notes that heartbeats are so late that the client may have dropped
-// resources, as when the server's process was stopped for a while: they are told
-// anew, for a heartbeat would not bring them back. So is what gets no heartbeat, for
-// the client has not answered for it, and has for something later.
+// outlived marks resources to be sent again that the client may have dropped because their
+// heartbeats are too late, as after a pause of the server's process. A heartbeat would not bring
+// them back. It does so, too, for resources without heartbeats because their response is
+// unanswered, although a later one was answered.
 func (s *Session) outlived(u *subscription) {
 	for ttl, at := range u.beats {
 		late := !s.now.Before(at.Add(ttl - ttl/beatsPerTTL))
@@ -194,7 +195,7 @@ func (s *Session) outlived(u *subscription) {
 				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)) && !u.heldBack(r.Name),
 					lost && u.accepted(r.Name):
 					u.repeat(r.Name)
-				case late && hungry: // that may end before the next heartbeat
+				case late && hungry: // its TTL may end before the next heartbeat
 					u.beats[ttl] = s.now
 				}
 			}
@@ -202,15 +203,15 @@ func (s *Session) outlived(u *subscription) {
 	}
 }
 
-// belated sees to what the client accepts so late that it may drop it, or has done so:
-// before that there were no heartbeats of it.
+// belated handles resources whose ACK comes so late that the client may drop them, or has done so:
+// there are no heartbeats before the ACK (TTL-5).
 func (s *Session) belated(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
 	if !s.ttl {
 		return
 	}
 	beats := s.table(u.typ).Heartbeats()
 	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
-		return // as nearly always
+		return // the usual case
 	}
 	s.feedLate(u, d, accepts)
 }
@@ -236,7 +237,8 @@ func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name strin
 	}
 }
 
-// unlisted notes when that was told of which the answer will not be found any more.
+// unlisted notes the resources of a delivery that is dropped from the list: its answer will not be
+// found.
 func (s *Session) unlisted(u *subscription, d *delivery) {
 	for r := range s.expiring(u, d) {
 		if _, ok := u.unfed[r.Name]; !ok && d.open(r.Name, r.Stamp) {
@@ -245,10 +247,10 @@ func (s *Session) unlisted(u *subscription, d *delivery) {
 	}
 }
 
-// fed notes that it gets heartbeats, or needs none.
+// fed notes that a name gets a heartbeat, or needs none.
 func (y *saying) fed(name string) { delete(y.unfed, name) }
 
-// starve notes that a name gets no heartbeats, since when it was told.
+// starve notes that a name, sent at the time told, gets no heartbeats.
 func (u *subscription) starve(name string, told time.Time) {
 	if u.unfed == nil {
 		u.unfed = map[string]time.Time{}
@@ -256,14 +258,15 @@ func (u *subscription) starve(name string, told time.Time) {
 	u.unfed[name] = told
 }
 
-// expiring yields what a delivery told last of all and what the client is to keep.
+// expiring yields the resources with a TTL whose newest state is in this delivery and that the
+// client is to keep.
 func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		if !s.ttl || d.beats != nil {
 			return
 		}
 		t := s.table(u.typ)
-		since := func(name string) bool { // told again meanwhile, as all is in a world
+		since := func(name string) bool { // sent again meanwhile; a full state has all names
 			return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
 				return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
 			})
@@ -290,11 +293,10 @@ func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource]
 	}
 }
 
-// nextBeat is when resources with a TTL are told next. All streams with the
-// same Spread beat at the same time.
+// nextBeat is the time of the next heartbeat. Streams with the same Spread have the same times.
 func (s *Session) nextBeat(ttl time.Duration) time.Time {
 	period := max(ttl/beatsPerTTL, 1)
-	// A multiplication by the golden ratio spreads numbers that follow each other.
+	// Multiplying by the golden ratio spreads consecutive numbers.
 	offset := time.Duration((s.opts.Spread * 0x9e3779b97f4a7c15 >> 1) % uint64(period))
 	past := time.Duration((s.now.UnixNano() - int64(offset)) % int64(period))
 	if past < 0 {
@@ -303,11 +305,11 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 	return s.now.Add(period - past)
 }
 
-// beating returns what the client is to be told again of the resources: "not
-// of a resource which the client has not ACKed at that version". Nil: nothing.
+// beating returns the resources for a heartbeat to this client, nil if there are none: "not of a
+// resource which the client has not ACKed at that version" (TTL-5).
 func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	if s.tellsWorld(u) && len(u.refusals) > 0 {
-		return nil // the world was refused
+		return nil // the full state was refused
 	}
 	var some []*xds.Resource
 	for _, r := range all.Beats {
@@ -320,15 +322,16 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	case 0:
 		return nil
 	case len(all.Beats):
-		return all // as other streams
+		return all // shared with other streams
 	}
 	return &xds.Changes{Beats: some}
 }
 
-// coversAny reports whether any of the resources may be one of the client's. What lingers
-// is, though no name may find it any more.
-// They are in order. It is asked of each answer, so it goes by the fewer: these, or what the
-// client has asked for.
+// coversAny reports whether the client may hold any of the resources. Kept ones count, even if no
+// subscription matches them any more.
+//
+// rs is in order. This is called for each answer, so it loops over the shorter of rs and the
+// client's names.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
 	if u.wildcard || len(rs) <= u.names.len()+len(u.leaving) {
 		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
@@ -353,7 +356,7 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
 	d := delivery{version: s.version(u, t), sent: s.now, beats: c.Beats}
 	if world {
-		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // without a body a resource would be gone
+		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // in a full state, a resource without a body would be removed
 	}
 	return s.send(u, t, &d, c.Split(s.opts.MaxResponse))
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A diff is what the client is to be told, by name.
+// A diff is the content to send to the client, sorted by name.
 type diff struct {
 	upserts []*xds.Resource
-	removed []string // of which absent are told otherwise
-	absent  []string
-	missing []string
-	waiting []waiter // upserts kept back until another type is answered
-	kept    []string // the wildcard's table differs in them, but nothing is to be said
-	shared  *xds.Changes
-	any     anyReady
+	removed []string     // including absent
+	absent  []string     // reported as a resource without a body (DELTA-7)
+	missing []string     // reported in resource_errors, too
+	waiting []waiter     // upserts that wait for another type
+	kept    []string     // names with an entry in which the wildcard's table differs; the entry decides
+	shared  *xds.Changes // the table's own changes, shared by all streams; nil: the diff differs from them
+	any     anyReady     // result of readyForAny for this diff
 }
 
-// diff compares the view with what was told, where they may differ, and adds to d, which
-// is empty, in what they do.
+// diff compares the view with the told states, where they may differ, and adds the differences to
+// the empty diff d.
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
@@ -37,7 +37,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 		if u.anew && u.base.Len() > 0 {
 			removed := c.Removed
 			c = t.Since(nil)
-			if len(removed) > 0 { // else as other streams are told it
+			if len(removed) > 0 { // otherwise it is shared with other streams
 				c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
 			}
 		}
@@ -92,7 +92,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	slices.Sort(d.missing)
 }
 
-// waitAll keeps back all that is new. What has waited waits on, since when it did.
+// waitAll keeps all upserts back. Names that waited before go on waiting.
 func (d *diff) waitAll(before map[string]wait) {
 	for _, r := range d.upserts {
 		if _, waited := before[r.Name]; waited {
@@ -105,7 +105,8 @@ func (d *diff) waitAll(before map[string]wait) {
 // waitNone keeps nothing back.
 func (d *diff) waitNone() { d.waiting = nil }
 
-// diffAnew compares again as long as the diff ends refusals, which kept names from being told.
+// diffAnew repeats the diff while it ends refusals, whose names must then be sent as well
+// (DELTA-15).
 func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	for u.holdsBack() && u.dissolve(s.tellsWorld(u), d.names) {
 		*d = diff{}
@@ -113,17 +114,16 @@ func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	}
 }
 
-// owed returns what the client is to be told of an entry's name: a resource, or
-// that it is gone, or nothing.
+// owed decides what to send for the name of an entry: a resource, a removal, or nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
 	l := u.lingers(e.name)
 	switch {
 	case u.matches[e.name] != nil:
-		// It finds others, which have entries of their own. The client may have
-		// one of that name from before.
+		// It matches others, which have entries of their own. The client may hold a resource with
+		// this name from before.
 		return nil, e.told != others && l == nil
 	case !u.wants(e) && !u.wildcard:
-		// No name finds it any more.
+		// No subscription matches it any more.
 		return nil, (e.told != absent || (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)) && l == nil
 	}
 	r = t.Lookup(e.name)
@@ -135,19 +135,19 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		return r, false
 	case r != nil:
 	case l != nil && e.again && l.body == nil:
-		// Who asks for it, or gives it up, can be told of it only that it is lost, once that is decided.
+		// Without its body, only the removal can be sent, to a client that subscribes or unsubscribes.
 		return nil, (e.named || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
 	case l != nil && e.again && (s.variant == xds.Delta && (e.matched == 0 || e.named || u.wildcard) || s.warms(u.typ)):
 		return l.body, false
 	case l != nil:
-		// It is about to leave: what the client has of it will do, and what only another name
-		// finds it has not asked for. That a SotW client asks for it on a new stream need not
-		// mean that it had it: only what others may wait for is told.
+		// It is kept until nothing refers to it, and the client's own copy is enough. A name that is
+		// only matched was not requested. A SotW client on a new stream may not have held the name it
+		// requests; it is sent only for types that others need for warming (the case above).
 	case e.told == absent && (!e.again || e.matched > 0 && !e.named && !e.sent):
-		// Of what only another name has found, and is gone before the client was told of
-		// it, nothing is said.
+		// The client knows that it does not exist. A match that was removed before it was sent is not
+		// reported, either.
 	case s.mutes(u, e):
-	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is said of what a client has given up
+	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is reported about unsubscribed names
 	default:
 		return nil, true
 	}
@@ -156,7 +156,7 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 
 func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 
-// names yields the names that the diff mentions.
+// names yields the names in the diff.
 func (d *diff) names(yield func(string) bool) {
 	for _, r := range d.upserts {
 		if !yield(r.Name) {
@@ -175,7 +175,7 @@ func (d *diff) names(yield func(string) bool) {
 	}
 }
 
-// minus returns the names that are not in the second list; both are sorted.
+// minus returns the names that are not in others; both are sorted.
 func minus(names, others []string) []string {
 	if len(others) == 0 {
 		return names
@@ -183,7 +183,7 @@ func minus(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
 }
 
-// undecided reports whether the view is still looking for a name, and has nothing of it.
+// undecided reports whether the view is still looking for a name, and has no resource with it.
 func (s *Session) undecided(t *xds.Type, name string) bool {
 	v, ok := s.view.(xds.Undecided)
 	return ok && v.Undecided(t, name) && s.table(t).Lookup(name) == nil
@@ -202,8 +202,8 @@ func (s *Session) searching(u *subscription) bool {
 	return false
 }
 
-// bodyless reports whether the client is to be told of a name that does not
-// exist by a Resource without body.
+// bodyless reports whether a missing name is reported to this client as a Resource without a body
+// (DELTA-7).
 func (s *Session) bodyless(u *subscription) bool {
 	return s.variant == xds.Delta && (s.opts.Bodyless || slices.Contains(u.typ.BodylessAbsence, s.agent))
 }

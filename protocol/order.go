@@ -7,10 +7,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "LDS updates must arrive after corresponding CDS/EDS updates. RDS updates
-// related to the newly added listeners must arrive after CDS/EDS/LDS updates."
-// Envoy ACKs a CDS response when its clusters are warm, which takes EDS: so
-// EDS waits for nothing, and what refers to a cluster waits for that ACK.
+// "LDS updates must arrive after corresponding CDS/EDS updates. RDS updates related to the newly
+// added listeners must arrive after CDS/EDS/LDS updates." (ADS-2, ADS-6)
+// Envoy ACKs a CDS response when its clusters are warm, which needs EDS. So EDS waits for nothing
+// (ADS-7), and resources that refer to a cluster wait for that ACK.
 
 // ordered reports whether resources of u may have to wait for another type.
 func (s *Session) ordered(u *subscription) bool {
@@ -24,13 +24,13 @@ func (s *Session) ordered(u *subscription) bool {
 	return len(first.deliveries)+len(first.refusals) > 0 || first.pending(s.table(first.typ))
 }
 
-// opensLater reports whether a client that resumes may have clusters, and has
-// only not opened their type yet. Seen with Envoy 1.40: it opens CDS up to 15 s
-// late when a CDS response from before is still warming, and all others at once.
+// opensLater reports whether a resuming client may have clusters and still open CDS. Seen with
+// Envoy 1.40: it opens CDS up to 15 s late while an earlier CDS response is warming, and all other
+// types at once.
 func (s *Session) opensLater() bool { return s.resumes && s.before(s.began.Add(silence)) }
 
-// before reports whether a time is still to come, and notes it: then what waits for
-// it may wait no longer. So a wait has its Deadline from the rule that it obeys.
+// before reports whether a time is still to come, and notes the earliest such time in turns. So
+// each rule that waits for a time also sets the Deadline of its wait.
 func (s *Session) before(t time.Time) bool {
 	if !s.now.Before(t) {
 		return false
@@ -41,7 +41,7 @@ func (s *Session) before(t time.Time) bool {
 	return true
 }
 
-// readyOr reports whether r may be sent, and if not, what waits, and until when.
+// readyOr reports whether r may be sent. If not, it returns the wait: the name, and until when.
 func (s *Session) readyOr(u *subscription, any *anyReady, r *xds.Resource) (bool, waiter) {
 	s.turns, s.patient = time.Time{}, false
 	if s.ready(u, any, r) {
@@ -50,8 +50,8 @@ func (s *Session) readyOr(u *subscription, any *anyReady, r *xds.Resource) (bool
 	return false, waiter{r.Name, s.turns, s.patient}
 }
 
-// ready reports whether r may be sent: whether the client has all that it refers
-// to of the type that comes first.
+// ready reports whether r may be sent: the client has all clusters that r refers to. Its time
+// limits go to turns and patient, so call it through readyOr.
 func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
 	first := s.sub(u.typ.After)
 	if first == nil {
@@ -70,7 +70,7 @@ func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
 				return false
 			}
 		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
-			for c := range t.Aliased(ref.Name).All() { // it refers to them by an alias
+			for c := range t.Aliased(ref.Name).All() { // the reference is an alias
 				if first.covers(c.Name) && !s.has(u, first, t, c.Name, r.Name) {
 					return false
 				}
@@ -82,8 +82,8 @@ func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
 	return true
 }
 
-// lacks returns to what r refers that the client has to answer for before r is sent. It is for
-// whoever asks, and changes nothing.
+// lacks returns the references of r that the client has to answer for before r is sent. It is for
+// state reports and changes nothing.
 func (s *Session) lacks(u *subscription, r *xds.Resource) (refs []xds.Ref) {
 	turns, patient := s.turns, s.patient
 	defer func() { s.turns, s.patient = turns, patient }()
@@ -99,14 +99,14 @@ func (s *Session) lacks(u *subscription, r *xds.Resource) (refs []xds.Ref) {
 	return refs
 }
 
-// An anyReady is what readyForAny has found out for one diff, and when it may turn.
+// An anyReady is the result of readyForAny for one diff, and the time at which it may change.
 type anyReady struct {
 	known, is bool
 	turns     time.Time
 }
 
-// readyForAny reports whether what may refer to anything of the type that comes first may
-// be sent: nothing of that is on its way to the client.
+// readyForAny reports whether a resource that may refer to any cluster can be sent: no cluster is
+// in flight or to be sent.
 func (s *Session) readyForAny(any *anyReady, first *subscription, t *xds.Table) bool {
 	if !any.known {
 		*any = s.findAny(first, t)
@@ -127,7 +127,7 @@ func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
 	switch {
 	case s.owes(first, t):
 		return false
-	case first.stuck(): // no answer is to be expected, but to the assignments that there are
+	case first.stuck(): // only the assignments that exist will be answered
 		return !s.cold(first, t)
 	}
 	for d := range first.underWay() {
@@ -138,8 +138,8 @@ func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
 	return true
 }
 
-// owes reports whether there is something to say. What the view is looking for may stay
-// listed for ever, and is nothing to wait for.
+// owes reports whether something is to be sent for the type. Names that the view is looking for do
+// not count: they may stay listed for ever.
 func (s *Session) owes(u *subscription, t *xds.Table) bool {
 	return u.news(t) || slices.ContainsFunc(u.dirty, func(n string) bool {
 		e := u.entry(n)
@@ -151,8 +151,8 @@ func (s *Session) owes(u *subscription, t *xds.Table) bool {
 	})
 }
 
-// brings reports whether a delivery tells anything that the client does not have, as far
-// as is known: not if all of it was told before, and is told again.
+// brings reports whether a delivery has anything that the client may not hold. It has not if all
+// was told before and is only sent again.
 func (u *subscription) brings(d *delivery) bool {
 	if !u.wildcard || !u.typ.FullState {
 		return true
@@ -165,8 +165,8 @@ func (u *subscription) brings(d *delivery) bool {
 	return false
 }
 
-// cold reports whether a cluster is on its way, new to the client, that it has not
-// acknowledged the assignments of.
+// cold reports whether a cluster in flight is new to the client, and the client has not
+// acknowledged its assignments.
 func (s *Session) cold(first *subscription, t *xds.Table) bool {
 	for d := range first.underWay() {
 		for name, it := range d.each {
@@ -182,14 +182,13 @@ func (s *Session) cold(first *subscription, t *xds.Table) bool {
 	return false
 }
 
-// has reports whether the client has what is called name of the type that comes
-// first, so that waiter of u may be sent.
+// has reports whether the client has the cluster with a name, so that waiter of u may be sent.
 func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string) bool {
 	is := t.Lookup(name)
-	comes := first.shows(is) && first.leaving[name] == nil // else it is found by no name that the client asks for
+	comes := first.shows(is) && first.leaving[name] == nil // otherwise no subscribed name matches it
 	switch {
 	case comes && first.told(name) == absent:
-		return false // it leaves within the patience of its type
+		return false // it is sent within the patience of its type
 	case comes && differs(first.told(name), is), !first.stuck() && s.flies(first, name, false):
 		if !s.overdue(u, first, waiter) {
 			return false
@@ -198,15 +197,14 @@ func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string)
 	return !first.shows(is) || !first.wildcard || !s.doubtful(u, first, waiter, is)
 }
 
-// doubtful reports whether waiter of u must wait because it is doubtful that the
-// client has the cluster c that it was sent: it has refused the response, or its
-// answer is not to be expected. The assignment tells: a client asks for it, and
-// acknowledges it, when it has the cluster.
+// doubtful reports whether waiter of u must wait because the client may lack cluster c, which it
+// was sent: it has refused the response, or its ACK is not expected. The assignment decides: a
+// client subscribes to it and acknowledges it when it has the cluster.
 func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resource) bool {
 	switch {
 	case first.refusedNew(c.Name):
 		if !stands(u.told(waiter)) {
-			return false // it has nothing that would go on meanwhile
+			return false // the client has no earlier state to go on with
 		}
 		warm, told := s.warmed(first, c)
 		return !warm && (told && !s.overdue(u, first, waiter) || s.before(s.waitsSince(u, waiter).Add(silence)))
@@ -217,9 +215,9 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 	return false
 }
 
-// warmed reports whether the client has acknowledged the assignments of a
-// cluster since it was sent that cluster, and whether these tell anything. One that the
-// view is looking for may come, and tell.
+// warmed reports whether the client has acknowledged the assignments of a cluster since it was sent
+// the cluster. told reports whether there are assignments to acknowledge; one that the view is
+// looking for counts.
 func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool) {
 	if first.typ.Warms == nil || s.sub(first.typ.Warms) == nil {
 		return false, false
@@ -241,8 +239,8 @@ func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool)
 	return told, told
 }
 
-// flies reports whether a response that others wait for carries a name; if novel
-// is set, one that brings it for the first time.
+// flies reports whether a response that others still wait for has a name. With novel set, only a
+// response that adds the name counts.
 func (s *Session) flies(u *subscription, name string, novel bool) bool {
 	var last *delivery
 	for d := range u.underWay() {
@@ -250,8 +248,8 @@ func (s *Session) flies(u *subscription, name string, novel bool) bool {
 		switch {
 		case is == nil, novel && stands(d.had(name)):
 		case !novel && u.wildcard && u.typ.FullState && same(d.before(name), is):
-			// Told again in a world. Of names nobody knows whether a client that
-			// resumes had asked for them before.
+			// Sent again in a full state. For a subscription by name this does not hold: a resuming
+			// client may not have subscribed to the name before.
 		default:
 			last = d
 		}
@@ -259,20 +257,19 @@ func (s *Session) flies(u *subscription, name string, novel bool) bool {
 	return last != nil && s.awaited(last)
 }
 
-// awaited reports whether a response is one that others wait for.
+// awaited reports whether others still wait for the answer to a response.
 func (s *Session) awaited(d *delivery) bool {
 	return s.before(d.sent.Add(silence))
 }
 
-// stuck reports whether no answer is to be expected: Envoy withholds the ACK
-// while any cluster warms, and one has no assignment to give.
+// stuck reports whether no ACK is expected: Envoy withholds it while any cluster warms, and one of
+// them has no assignment (ADS-6).
 func (u *subscription) stuck() bool {
 	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck > 0 && !d.superseded })
 }
 
-// overdue reports whether a name of u has waited long enough for a client that
-// does not answer first. When that is moves with each answer, so the Deadline is of all
-// that ask (waitEnds).
+// overdue reports whether a name of u has waited long enough for a client that does not answer
+// first. Each answer moves that time, so it is a Deadline of all that wait (waitEnds).
 func (s *Session) overdue(u, first *subscription, name string) bool {
 	s.patient = true
 	return first.unacked && !s.now.Before(first.waitsUntil(s.waitsSince(u, name)))

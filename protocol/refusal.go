@@ -8,33 +8,33 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxRefusals bounds what is remembered of refused responses; beyond it two that
-// follow each other become one, and of a name that both told of only what had been
-// before both and what the later one said are remembered.
+// maxRefusals limits the refused messages that are remembered for a type. Beyond it, two neighbours
+// are merged. For a name in both, the state before both and the state of the later one are kept.
 const maxRefusals = 16
 
-// A refusal is what one refused message carried.
+// A refusal is the content of one refused message (DELTA-15, SOTW-5).
 //
-// "No version update after NACK": while all of it stays as it is, none of it is
-// sent again; when one name changes, vanishes or is asked for again, all of it
-// is (retold), for the client may have applied none or some. Until it accepts
-// what it was told of them then, it may have of each name what was refused, and
-// what was in force before.
+// "No version update after NACK": while all its names are unchanged, none is sent again. When one
+// name changes, vanishes or is subscribed again, all are sent again (retold), for the client may
+// have applied none or some. Until the client accepts a name anew, it may hold the refused state of
+// the name, or the state before.
 //
-// In SotW a type with full state is told whole each time: there the world is
-// refused, until a later one is accepted.
+// For a full-state type in SotW, each response has all names. There the whole state is refused,
+// until a later one is accepted.
 //
-// Invariant: left is the number of its members, and not zero.
+// Invariant: left is the number of members, and not zero.
 type refusal struct {
 	cargo
 	part
 	retold bool
-	left   int             // how many names it has
-	lapsed []string        // its items that nothing finds any more, though the client may have them still
-	out    map[string]bool // no members, but names that it had, or what has become one with it; true: given up by the client: asked for again, they move what is left
+	left   int      // number of members
+	lapsed []string // members that no subscription matches any more, though the client may still hold them
+	// Names that were members, here or in a refusal merged into this one, and no longer are. True:
+	// the client unsubscribed; if it subscribes again, all members are sent again.
+	out map[string]bool
 }
 
-// has reports whether the refusal has the name.
+// has reports whether the name is a member.
 func (r *refusal) has(name string) bool {
 	is := r.carries(name)
 	if is == nil || !r.within(name, is) {
@@ -44,10 +44,10 @@ func (r *refusal) has(name string) bool {
 	return !out
 }
 
-// moves reports whether all is told again when the name changes.
+// moves reports whether all members are sent again when the name changes.
 func (r *refusal) moves(name string) bool { return r.out[name] || r.has(name) }
 
-// members yields the names of the refusal, and what was said of them.
+// members yields the members and their items.
 func (r *refusal) members(yield func(string, item) bool) {
 	for name, it := range r.each {
 		if _, out := r.out[name]; !out && r.within(name, it.is) && !yield(name, it) {
@@ -56,8 +56,8 @@ func (r *refusal) members(yield func(string, item) bool) {
 	}
 }
 
-// take takes a name out that was accepted, or given up. What it costs does not depend on
-// how many are left.
+// take removes a member that was accepted, or unsubscribed (given). Its cost does not depend on the
+// number of members.
 func (r *refusal) take(name string, given bool) {
 	if !r.has(name) {
 		return
@@ -81,7 +81,7 @@ func list(items []item, nonce uint64, retold bool) refusal {
 	return r
 }
 
-// count looks at what it has.
+// count sets left and lapsed.
 func (r *refusal) count() {
 	for name, it := range r.members {
 		r.left++
@@ -91,7 +91,7 @@ func (r *refusal) count() {
 	}
 }
 
-// merge returns one refusal with the members of two in a row.
+// merge returns two consecutive refusals as one.
 func merge(a, b refusal) refusal {
 	items := make([]item, 0, a.left+b.left)
 	for name, it := range a.members {
@@ -114,25 +114,25 @@ func merge(a, b refusal) refusal {
 	for name, given := range few {
 		r.out[name] = given || r.out[name]
 	}
-	for _, it := range items { // what is out of one may be in the other
+	for _, it := range items { // a name that left one may be a member of the other
 		delete(r.out, it.name)
 	}
 	maps.DeleteFunc(r.out, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
 	return r
 }
 
-// neverWas reports whether of a name only that is told that it is not there, and was not: a
-// client may give up any number of these.
+// neverWas reports whether an item only removes a name that did not exist. A client may unsubscribe
+// from any number of such names, so they are not kept.
 func (r *refusal) neverWas(name string) bool {
 	it := r.find(name)
 	return it != nil && it.is != nil && it.tellsNothing()
 }
 
-// refuse notes that the client has not taken what a message carried.
+// refuse notes that the client has refused a message.
 func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	r := refusal{cargo: d.cargo, part: *p}
-	r.items = slices.Clone(d.items)     // of which the delivery may lose some
-	if v == xds.Delta && d.joined > 0 { // in SotW the last answer stands for all before
+	r.items = slices.Clone(d.items)     // the delivery may lose some later
+	if v == xds.Delta && d.joined > 0 { // in SotW the last answer is for all before it
 		r.without(d.unlisted)
 	}
 	r.count()
@@ -146,26 +146,26 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		r = list(items, p.nonce, false)
 	}
 	if v == xds.SotW && u.typ.FullState && d.superseded {
-		return // it has taken a later world
+		return // it has accepted a later full state
 	}
 	u.remember(v, r)
 }
 
-// remember adds a refusal, in the order of nonces. It is listed first, for what lapses is
-// known by it.
+// remember adds a refusal, in the order of nonces. It is added to the list first, because lapses
+// looks there.
 func (u *subscription) remember(v xds.Variant, refused refusal) {
-	u.wake() // what waits may be among what is refused, which is told again with that
+	u.wake() // a waiting name may be a member, which is sent again with the others
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > refused.nonce {
 		at--
 	}
 	u.refusals = slices.Insert(u.refusals, at, refused)
 	r := &u.refusals[at]
+	// A newer state of a member was already sent, so the others are sent again, too: the client may
+	// not have applied them.
 	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(r, later) {
-		// One of the names was told anew already. The others, which the client
-		// may not have applied, would otherwise stay refused with it.
 		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
-		for name := range r.members { // whatever it made of them, it has taken what it was told later
+		for name := range r.members { // a member accepted in a later response is no longer refused
 			if u.acceptedSince(v, r, name) && !later(name) {
 				r.take(name, false)
 			}
@@ -183,9 +183,9 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 }
 
-// phantom reports whether the client was told that something is gone which was not there,
-// and does not ask for it by name any more: that a wildcard covers it says nothing. What it
-// has refused to let go before may be there still.
+// phantom reports whether an item removes a name that did not exist and that the client does not
+// want by its own name; a wildcard does not count. If an earlier removal of the name was refused,
+// the client may still hold it.
 func (u *subscription) phantom(it item) bool {
 	if e := u.entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
 		return false
@@ -195,9 +195,9 @@ func (u *subscription) phantom(it item) bool {
 	})
 }
 
-// joinRefusals makes one of the oldest that has no more names than the one after it,
-// and that. So each name comes into one of twice the size, and is copied a few times
-// however many are refused.
+// joinRefusals merges the oldest refusal that has no more members than its successor into that one.
+// So a name moves to a refusal of at least twice the size each time, and is copied only a few
+// times.
 func (u *subscription) joinRefusals() {
 	at := 0
 	for at < len(u.refusals)-2 && u.refusals[at].left > u.refusals[at+1].left {
@@ -209,15 +209,14 @@ func (u *subscription) joinRefusals() {
 	for _, it := range r.items {
 		u.stir(it.name)
 	}
-	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // what it had in between is taken for not held
+	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // states between the two count as not held
 	r.left = len(r.items)
 	u.dropEmpty()
 }
 
-// hoard returns how many names are remembered for what the client does, beside those that
-// there are and those that it asks for: what it gives up under a wildcard is kept until it is
-// told what becomes of that, which it can delay by answering nothing; what it refuses to let
-// go until it does; and what it cannot be told to be gone (SotW) until it drops the name.
+// hoard returns the number of names that are remembered only because of the client's behaviour. It
+// is limited like subscriptions (SAFE-1). Such names are: unsubscribed under a wildcard and not yet
+// told their state; refused removals; and, in SotW, names that cannot be removed.
 func (u *subscription) hoard(t *xds.Table) int {
 	most := max(len(u.dropped), len(u.orphans))
 	for i := range u.refusals {
@@ -226,8 +225,8 @@ func (u *subscription) hoard(t *xds.Table) int {
 	return most
 }
 
-// laterThan returns whether a name is under way in a delivery after a nonce. Of what
-// is lost a type without full state says nothing in SotW.
+// laterThan returns a function that reports whether a delivery after a nonce has a name. In SotW, a
+// type without full state does not report removals.
 func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
 	var all []*delivery
 	for d := range u.underWay() {
@@ -243,18 +242,17 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 	}
 }
 
-// acceptedSince reports whether the client was told otherwise of a name since, and has
-// not refused that. What is under way is another matter.
+// acceptedSince reports whether a newer state of a name was sent and not refused. It does not look
+// at deliveries in flight.
 func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) bool {
 	is := u.told(name)
 	if same(is, r.carries(name)) || is == others || is == absent && v == xds.SotW && !u.typ.FullState {
-		return false // by nothing is it told that it is lost
+		return false // SotW does not report the removal
 	}
 	return !slices.ContainsFunc(u.refusals, func(o refusal) bool { return o.nonce > r.nonce && o.has(name) })
 }
 
-// toldSince reports whether the client was told anything of a name since: other
-// content, or the same once more.
+// toldSince reports whether any member was sent since: another state, or the same again.
 func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	for name, it := range r.members {
 		if !same(u.told(name), it.is) || later(name) {
@@ -264,12 +262,12 @@ func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	return r.moved
 }
 
-// hasRefused reports whether just that was refused of a name.
+// hasRefused reports whether this state of a name is in a refusal.
 func (u *subscription) hasRefused(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.carries(name), is) })
 }
 
-// retell makes members of a refusal be told again, if they are still wanted.
+// retell marks the members for which which returns true to be sent again, if they are still wanted.
 func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
@@ -278,13 +276,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			continue
 		}
 		switch e := u.entry(name); {
-		case u.matches[name] != nil: // it finds others now, which have entries of their own
+		case u.matches[name] != nil: // it matches others now, which have their own entries
 		case e != nil:
 			e.repeat(true)
 			u.mark(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
-		case u.lapses(name): // it is told to be gone again
+		case u.lapses(name): // its removal is sent again
 			u.lapseName(name)
 			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
 		}
@@ -292,15 +290,15 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	u.addMarked(extra)
 }
 
-// toldGone reports whether the client has nothing of a name, as far as it was told. A world
-// says so again by what it lacks; what was asked for since is told in any case.
+// toldGone reports whether the client was last told that a name does not exist. Then the next full
+// state says so again, and a new subscription has been marked already.
 func (u *subscription) toldGone(name string) bool {
 	e := u.entry(name)
 	return e != nil && e.told == absent
 }
 
-// dissolve ends the refusals of which one of the names has moved, and reports
-// whether there were any: all their names are to be told again. In a world all are.
+// dissolve ends the refusals with a changed name: all their members are to be sent again. With
+// world set, any change does so. It reports whether there were any.
 func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any bool) {
 	for i := range u.refusals {
 		r := &u.refusals[i]
@@ -318,8 +316,8 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 	return any
 }
 
-// forgive takes names out of what was refused before a nonce, and was told again: the
-// client has accepted that.
+// forgive removes names from the refusals before a nonce: the client has accepted newer states of
+// them.
 func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 	if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce }) {
 		return
@@ -335,28 +333,27 @@ func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 	u.dropEmpty()
 }
 
-// dropEmpty forgets the refusals that have no names.
+// dropEmpty removes the refusals without members.
 func (u *subscription) dropEmpty() {
 	u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.left == 0 })
 }
 
-// holdsBack reports whether a refusal keeps names from being told.
+// holdsBack reports whether any refusal prevents names from being sent.
 func (u *subscription) holdsBack() bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold })
 }
 
-// heldBack reports whether a refusal keeps a name from being told.
+// heldBack reports whether a refusal prevents a name from being sent.
 func (u *subscription) heldBack(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold && r.has(name) })
 }
 
-// refusedNew reports whether the client has refused a response that brought the
-// name for the first time.
+// refusedNew reports whether the client has refused a response that added the name.
 func (u *subscription) refusedNew(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.before(name)) })
 }
 
-// remembered returns the names of which something is remembered as long as they are wanted.
+// remembered returns the names with records that are kept only while the client wants the name.
 func (u *subscription) remembered() (names []string) {
 	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.orphans)} {
 		names = slices.AppendSeq(names, of)
@@ -372,15 +369,14 @@ func (u *subscription) remembered() (names []string) {
 	return names
 }
 
-// dropUnwanted forgets what is remembered of names that the client does not want
-// any more.
+// dropUnwanted forgets the records of names that the client no longer wants.
 func (u *subscription) dropUnwanted() {
 	u.bringLess()
 	if len(u.quit) == 0 {
 		return
 	}
 	quit := u.takeQuit()
-	for i := range u.refusals { // by the name that was dropped it may have had these
+	for i := range u.refusals { // the client may have held these by a dropped name
 		quit = append(quit, u.refusals[i].lapsed...)
 	}
 	if u.idle() {

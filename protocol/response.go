@@ -6,11 +6,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// bring returns the messages that tell a diff.
+// bring counts a diff as told and returns its messages.
 func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response {
 	u.asked = false
 	world := s.tellsWorld(u)
-	version := s.version(u, t) // before it is told that something is gone
+	version := s.version(u, t) // before removals are counted as told
 	stuck := s.warm(u, d.upserts, world)
 	var from, to *xds.Versions
 	if u.wildcard {
@@ -32,14 +32,14 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	return s.send(u, t, &f, parts)
 }
 
-// changes is what is to be sent of a diff.
+// changes returns the content to send for a diff.
 func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	c := d.shared
 	switch {
 	case s.tellsWorld(u):
 		c = u.world(t)
 		for r := range u.lingering {
-			u.entry(r.Name).tell(r.Stamp) // the last it was, news or not
+			u.entry(r.Name).tell(r.Stamp) // the kept state, changed or not
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}
@@ -52,9 +52,9 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	return c
 }
 
-// send makes the messages of a delivery.
+// send builds the messages of a delivery and records it.
 func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.Changes) (out []*xds.Response) {
-	var world *World // the same, whichever part the client accepts last
+	var world *World // the same for each part that the client may accept last
 	if s.variant == xds.SotW {
 		world = s.worldOf(u, t, d, len(parts))
 	}
@@ -62,13 +62,13 @@ func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.
 		out = append(out, s.sendPart(u, d, c, world))
 	}
 	u.deliver(s, d)
-	for _, c := range parts { // also of what was unlisted for this one
+	for _, c := range parts { // after deliver, which may note these names in unfed
 		s.feed(u, c)
 	}
 	return out
 }
 
-// sendPart makes one message of a delivery.
+// sendPart builds one message of a delivery.
 func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *World) *xds.Response {
 	s.nonces++
 	d.addPart(partOf(s.nonces, c, s.tellsWorld(u)))
@@ -77,9 +77,9 @@ func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *
 	return r
 }
 
-// partOf is the message that carries the changes.
+// partOf returns the part for a message with these changes.
 func partOf(nonce uint64, c *xds.Changes, world bool) part {
-	lo, hi, begin, last := "-", "", "-", "" // of nothing: no name stands between "-" and ""
+	lo, hi, begin, last := "-", "", "-", "" // empty ranges: no name is between "-" and ""
 	if n := len(c.Upserts); n > 0 {
 		lo, hi = c.Upserts[0].Name, c.Upserts[n-1].Name
 	}
@@ -98,11 +98,11 @@ func partOf(nonce uint64, c *xds.Changes, world bool) part {
 	return part{nonce: nonce, lo: lo, hi: hi, gone: begin, last: last, world: world}
 }
 
-// world is everything the subscription covers: "the server must include the
-// complete state of the world".
+// world returns all resources that the subscription covers: "the server must include the complete
+// state of the world" (SOTW-8).
 func (u *subscription) world(t *xds.Table) *xds.Changes {
 	var all []*xds.Resource
-	for e := range u.entries() { // of a wildcard, what it does not cover itself
+	for e := range u.entries() { // of a wildcard: the resources on demand
 		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
 			all = append(all, r)
 		}
@@ -119,7 +119,7 @@ func (u *subscription) world(t *xds.Table) *xds.Changes {
 	return &xds.Changes{Upserts: byName(all)}
 }
 
-// version is the version of what a response to u tells.
+// version returns the version of a response to u.
 func (s *Session) version(u *subscription, t *xds.Table) string {
 	if s.tellsWorld(u) && len(u.leaving) > 0 {
 		return t.VersionWith(u.lingeringStamps)
@@ -127,5 +127,5 @@ func (s *Session) version(u *subscription, t *xds.Table) string {
 	return t.Version()
 }
 
-// tellsWorld reports whether a response to u tells the complete state of the world.
+// tellsWorld reports whether each response to u has the full state.
 func (s *Session) tellsWorld(u *subscription) bool { return s.variant == xds.SotW && u.typ.FullState }

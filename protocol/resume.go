@@ -9,39 +9,38 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A World is what a SotW client may have of a type when it accepts a response. The
-// version by which it tells so later, on another stream, is that of the response.
-// It is immutable.
+// A World is what a SotW client may hold of a type once it accepts a response. On a later stream
+// the client states the version of that response. A World is immutable.
 type World struct {
-	Versions *xds.Versions // what the wildcard covers; of it the client has what it asked for
+	Versions *xds.Versions // the wildcard's table; the client holds the part that it subscribes to
 
-	// Lacks are names of these that it was not told of, or not of what they are now,
-	// for they waited. Sorted.
+	// Lacks are the names of Versions that the client was not sent, or not in their current state,
+	// because they waited. Sorted.
 	Lacks []string
 
-	// Others are what it may have besides, or instead: what lingered, what it kept
-	// since it refused another, what could not be told to be gone; of types with full
-	// state also what is on demand. By name, of several of one name the newest first, if
-	// that is known; one without a sum is something of that name from an earlier stream,
-	// one without a name something of any, and nobody knows what.
+	// Others are what the client may hold in addition or instead: kept resources, states that it
+	// held before a refusal, and resources that SotW cannot remove. For full-state types they
+	// include resources on demand. They are sorted by name; several of one name are newest first,
+	// if that is known. A stamp without a sum is an unknown state of its name, from an earlier
+	// stream. A stamp without a name is an unknown state of any name.
 	Others []*xds.Stamp
 
-	// Since says that it was told otherwise after that, which is among these, and has
-	// not accepted it: it may have taken some.
+	// Since reports that the client was sent a later state, which is included here, and has not
+	// accepted it: it may have applied a part.
 	Since bool
 }
 
 func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
 
-// place returns the place of a name in stamps that are in order, or where it would be, and
-// whether it is there; of several the first.
+// place returns the first place of a name in sorted stamps, or the place where it belongs, and
+// whether it is there.
 func place(list []*xds.Stamp, name string) (int, bool) {
 	return slices.BinarySearchFunc(list, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
 }
 
-// except returns stamps, of which no two have the same name, without those of some names.
-// The stamps are in order, and stay as they are; the names are put in order. If none of them
-// is there, it costs no more than to look for them.
+// except returns the stamps without those of some names. list is sorted by name, without
+// duplicates, and stays unchanged; names is sorted in place. If no name is found, the cost is that
+// of the search.
 func except(list []*xds.Stamp, names []string) []*xds.Stamp {
 	if len(list) == 0 {
 		return nil
@@ -66,8 +65,8 @@ func except(list []*xds.Stamp, names []string) []*xds.Stamp {
 	return append(left, list[from:]...)
 }
 
-// merged returns few stamps and many as one list, both in order, which stay as they are: of
-// the same name those of the few come first.
+// merged returns few and many as one sorted list. Both are sorted and stay unchanged. For equal
+// names, few comes first.
 func merged(few, many []*xds.Stamp) []*xds.Stamp {
 	if len(few) == 0 {
 		return many
@@ -81,7 +80,7 @@ func merged(few, many []*xds.Stamp) []*xds.Stamp {
 	return append(all, many...)
 }
 
-// has returns what the world has of a name; of several, the first.
+// has returns the state of a name; of several, the first.
 func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
@@ -100,9 +99,9 @@ func (w *World) lacks(name string) bool {
 	return ok
 }
 
-// Brings reports whether a request states what its client has of an earlier stream, and whether the view
-// has or lately had all of that and nothing more, or it was told so here: a client that lacks what the view has may know
-// that this is removed. It must be asked before Receive.
+// Brings reports whether a first request states resources from an earlier stream. has reports
+// whether the view now or recently had exactly these, or this server recorded them. A client that
+// states less may know that the rest is removed. Call it before Receive.
 func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	typ := req.Type
 	if typ == nil {
@@ -125,7 +124,8 @@ func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return statesAll(req, typ, was) })
 }
 
-// statesAll reports whether a first request by delta states all that a table has for it, and as the table has it.
+// statesAll reports whether a first delta request states all that a table has for it, in the same
+// versions.
 func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
 	all := len(req.Subscribe) == 0 && typ.Implicit || slices.Contains(req.Subscribe, xds.Wildcard)
 	if all && len(req.Initial) < t.Len() {
@@ -153,12 +153,12 @@ func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
 
 // begin completes the first request of the type on the stream.
 func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
-	// "(legacy behavior) the request must have no resources in both
-	// resource_names_subscribe and resource_names_unsubscribe".
+	// "(legacy behavior) the request must have no resources in both resource_names_subscribe and
+	// resource_names_unsubscribe" (SUB-2).
 	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
 		u.imply()
 	}
-	// Clients wait for an answer to these even when there is nothing to say.
+	// Clients wait for an answer to these even when it is empty (SOTW-8, DELTA-9).
 	u.owe(u.wildcard || s.tellsWorld(u))
 	s.narrow(u)
 	s.tellEmpty(u)
@@ -170,9 +170,9 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	}
 }
 
-// recall takes over what a SotW client holds that states a version: what this
-// server told it under that version, or the table that has it. "The server can
-// skip" what it has only of types with full state; the others are told anew.
+// recall adopts the state of a SotW client that states a version: the recorded World with that
+// version, or the table with it. For full-state types "the server can skip" resources that the
+// client holds (SOTW-12). Other types are sent again.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if !s.resumes {
 		return
@@ -188,15 +188,16 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.state(strings.Clone(version))
 	}
 	if w == nil {
-		u.elsewhere = version != "" && u.typ.FullState // of others nothing tells that a name is lost
+		u.elsewhere = version != "" && u.typ.FullState // other types do not report removals
 		return
 	}
 	s.takeOver(u, w, t)
 }
 
-// takeOver takes over what a SotW client may have.
+// takeOver adopts a World as the told state.
 func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
-	// What the view has and it came by in a later world it need not have: that is news.
+	// The client may not hold resources of the view that it got in a later, unanswered response.
+	// They count as new.
 	doubtful := func(st *xds.Stamp) bool {
 		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
 	}
@@ -216,14 +217,14 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 		}
 	}
 	u.addMarked(extra)
-	var kept [][]item // each name once in each: it may have any of several
+	var kept [][]item // each name once per list: the client may hold any of several
 	several := map[string]int{}
 	var unknown []string
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
 		case !known(st):
-			if u.covers(st.Name) { // until it is told, which may never be
+			if u.covers(st.Name) { // until it is sent, which may never happen
 				unknown = append(unknown, st.Name)
 			}
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
@@ -247,14 +248,13 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 }
 
-// world returns what a client has that states a version, or nil if that is not
-// known.
+// world returns what a client holds that states a version, or nil if that is unknown.
 func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	if version == "" {
 		return nil
 	}
 	var known *World
-	if typ.FullState { // of others a response has a part, and the rest need not be of that version
+	if typ.FullState { // a response of other types has a part, and the rest may be of another version
 		known = proven(slices.Concat([]*xds.Table{t}, s.recent(typ)), version)
 	}
 	if s.opts.Told != nil {
@@ -266,8 +266,8 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	return known
 }
 
-// proven returns what a version proves that is the hash of one of some tables, the newest first, or of one
-// together with some that those before it had: what lingered when another server told it.
+// proven returns the content that a version hash proves: one of the tables, newest first, or one
+// together with resources that the tables before it had. Another server may have kept these.
 func proven(lately []*xds.Table, version string) *World {
 	for _, was := range lately {
 		if was.Hashed() && was.Version() == version {
@@ -278,7 +278,7 @@ func proven(lately []*xds.Table, version string) *World {
 		if !was.Hashed() {
 			continue
 		}
-		var gone []*xds.Stamp // the latest first
+		var gone []*xds.Stamp // latest first
 		next := was.Versions()
 		for _, before := range lately[i+1:] {
 			for old, is := range next.Since(before.Versions()) {
@@ -299,16 +299,15 @@ func proven(lately []*xds.Table, version string) *World {
 	return nil
 }
 
-// mostGone is how many deletions are looked at, of each table, that a version may have besides.
+// mostGone limits, for each table, the removed resources that proven combines with it.
 const mostGone = 16
 
-// recallLately takes over what a client may have that states a version of which nothing is
-// known here. It was told so elsewhere, by "another replica" or this server before a restart,
-// of the same source: so it may have what the view had lately, which is told on until nothing
-// refers to it that the client may hold. What the view has is news to it.
+// recallLately adopts a state for a client whose version is unknown here. "Another replica", or
+// this server before a restart, sent it from the same source (ADS-9). So the client may hold
+// anything that the view had recently: that is kept until nothing refers to it. The content of the
+// view is new to it.
 //
-// That is asked when it is to be told something first, for what goes until then it may have,
-// too.
+// It runs just before the first response, so that it also covers resources removed until then.
 func (s *Session) recallLately(u *subscription) {
 	if !u.elsewhere {
 		return
@@ -329,7 +328,7 @@ func (s *Session) recallLately(u *subscription) {
 	s.takeOver(u, w, t)
 }
 
-// recent returns the tables that the type had lately, the newest first.
+// recent returns the recent tables of a type, newest first.
 func (s *Session) recent(t *xds.Type) []*xds.Table {
 	if s.opts.Recent == nil {
 		return nil
@@ -337,23 +336,23 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 	return s.opts.Recent(t)
 }
 
-// past returns those before a table. There may be later ones, which the session has not seen
-// yet: what is in these is to come.
+// past returns the recent tables before t. There may be later ones, which the session has not seen
+// yet.
 func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
 	recent := s.recent(typ)
 	return recent[slices.Index(recent, t)+1:]
 }
 
-// worldOf returns what the client may have when it accepts a part of a delivery
-// that is about to leave, which brings it up to t. A type with full state it has
-// whole then; of others it may refuse what is under way besides, and other parts.
+// worldOf returns what the client may hold once it accepts a part of a delivery that is about to be
+// sent, which brings it up to t. For a full-state type that is everything in it. For other types
+// the client may refuse other parts and other responses in flight.
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
 	if u.typ.FullState {
 		for st := range u.lingeringStamps {
 			w.Others = append(w.Others, st)
 		}
-		for e := range u.entries() { // what is on demand is part of no table's versions
+		for e := range u.entries() { // no table's versions contain resources on demand
 			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
 				w.Others = append(w.Others, r.Stamp)
 			}
@@ -388,32 +387,32 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 	}
 	slices.SortStableFunc(w.Others, stampByName)
-	// It may have had these for the longest, so they come last of a name. All are shared,
-	// or it would cost what the client brought, and not what it is told.
+	// These are the oldest states, so they come last for each name. The list is shared: copying it
+	// would cost the number of stated names, not of sent ones.
 	w.Others = merged(w.Others, except(u.brought, told))
 	return w
 }
 
-// resume takes over what a delta client retains: "the Incremental xDS client
-// may tell the server of its known resources to avoid resending them".
+// resume adopts the resources that a delta client states (DELTA-9): "the Incremental xDS client may
+// tell the server of its known resources to avoid resending them".
 func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	if len(initial) == 0 {
 		return
 	}
 	u.owe(false)
-	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // once: a client may state many names
+	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // once, for a client may state many names
 	seen := newIndex(initial)
 	matched := 0
 	var extra []entry
 	for i, v := range slices.Backward(initial) {
 		if !seen.add(i) {
-			continue // of a name stated twice, the later holds
+			continue // of a name stated twice, the later counts
 		}
 		e := u.entry(v.Name)
-		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is told to be gone: "no longer visible"
+		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is removed: "no longer visible"
 		r := t.Lookup(v.Name)
 		current := !stray && u.shows(r) && r.Version == v.Version
-		expires := current && s.ttl && r.TTL > 0 // nobody knows how soon
+		expires := current && s.ttl && r.TTL > 0 // it is sent again, for its remaining TTL is unknown
 		var told *xds.Stamp
 		if current {
 			told = r.Stamp
@@ -427,15 +426,15 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		case e != nil:
 			e.tell(told)
 			e.repeat(expires)
-			u.regain(v.Name) // what it has by way of "*" it has not given up
+			u.regain(v.Name) // the client has not unsubscribed from names of its "*"
 			if e.matched == 0 && u.collects(v.Name) {
-				u.lapse(e) // its collection found it, too
+				u.lapse(e) // its collection matched it, too
 			}
 			u.mark(e)
 		case !current || r.OnDemand || expires:
 			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}
 			if stray && (u.scopes != nil || u.collects(v.Name)) {
-				u.lapse(e) // its wildcard or its collection found it
+				u.lapse(e) // its wildcard or its collection matched it
 			}
 			extra = append(extra, *e)
 		}
@@ -444,7 +443,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		u.rebase(t.Versions())
 		u.renew(false)
 		u.doubtAll()
-		if matched < t.Len() { // what the client does not state it does not have
+		if matched < t.Len() { // names that the client does not state it does not hold
 			for st := range t.Versions().All() {
 				if !seen.has(st.Name) && u.entry(st.Name) == nil {
 					extra = append(extra, entry{name: st.Name, told: absent})
@@ -455,8 +454,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	u.addMarked(extra)
 }
 
-// recognize takes over what a delta client stated to have before the view had it, which was
-// still looking for it: that is "to avoid resending" it, too.
+// recognize adopts a state that a delta client stated before the view had found the resource. That,
+// too, is "to avoid resending" it.
 func (s *Session) recognize(u *subscription, e *entry) {
 	if known(e.told) || e.told.Version == "" {
 		return
@@ -467,18 +466,18 @@ func (s *Session) recognize(u *subscription, e *entry) {
 	}
 }
 
-// An index is a set of names that a client states. Each client that comes back needs
-// one: it is a sixth of a map, and costs half the time.
+// An index is a set of stated names. Each client that reconnects needs one: it takes a sixth of the
+// memory of a map, and half the time.
 type index struct {
 	of     []xds.Version
-	places []int32 // in of, from 1, by hash; zero: free
+	places []int32 // index in of plus 1, by hash; zero: free
 }
 
 func newIndex(of []xds.Version) index {
 	return index{of, make([]int32, 1<<bits.Len(uint(2*len(of))))} // at most half full
 }
 
-// place returns the place of a name, or the free one that is for it.
+// place returns the place of a name, or the free place for it.
 func (x *index) place(name string) *int32 {
 	for h := maphash.String(seed, name); ; h++ {
 		p := &x.places[h&uint64(len(x.places)-1)]
@@ -490,7 +489,7 @@ func (x *index) place(name string) *int32 {
 
 func (x *index) has(name string) bool { return *x.place(name) != 0 }
 
-// add adds one of the names, and reports whether it was not there.
+// add adds one of the names, and reports whether it was new.
 func (x *index) add(i int) bool {
 	p := x.place(x.of[i].Name)
 	if *p != 0 {
@@ -500,9 +499,8 @@ func (x *index) add(i int) bool {
 	return true
 }
 
-// stated returns what a client has of a name at a version. What that refers to
-// is known only if the view had it lately: in one of these tables, of which the first is
-// that of the view.
+// stated returns the state of a name at a version that a client states. Its content and references
+// are known only if one of the tables has it; the first table is that of the view.
 func stated(lately []*xds.Table, v xds.Version) *xds.Stamp {
 	is := func(r *xds.Resource) bool { return r != nil && r.Version == v.Version }
 	if r := lately[0].Departed(v.Name); is(r) {

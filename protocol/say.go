@@ -7,55 +7,57 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A saying is what may have to be said of one type.
+// A saying is the state of what may have to be sent for one type.
 //
-// Invariant: an entry that is dirty is listed; a name that is muted is among mutings, with the
-// same time; beatAt is zero if and only if there are no beats.
+// Invariant: the name of each dirty entry is in dirty. A muted name is in mute with the same time.
+// beatAt is zero if and only if beats is empty.
 type saying struct {
-	dirty  []string // names of entries of which something may have to be told, and some that are gone, or are not dirty
-	looked int      // at how many of these since the view changed, while nothing may be said
-	all    bool     // of any entry
-	anew   bool     // all that the wildcard covers is to be told again; never without one
-	due    bool     // answer even if nothing differs
-	asked  bool     // names were asked for, or given up under a wildcard, since the last response
+	dirty  []string // names of entries that may have to be sent; may include names that are gone or not dirty
+	looked int      // how many of these were compared since the view changed, while the type is blocked
+	all    bool     // any entry may differ
+	anew   bool     // send all that the wildcard covers again; only set with a wildcard
+	due    bool     // send a response even if nothing differs
+	asked  bool     // the client has subscribed, or unsubscribed under a wildcard, since the last response
 
-	stalled bool   // something is to be said, but the newest response is unanswered
-	mute    *mutes // whose absence is kept back; nil: nobody's
-	stated  string // the version that the client states to have (SotW, full state), until it is told something
+	stalled bool   // something is to be sent, but the newest response is unanswered
+	mute    *mutes // names whose absence is not reported yet; nil: none
+	stated  string // the version that the client states (SotW, full state), until something is sent
 
-	beats  map[time.Duration]time.Time // when resources with a TTL are told next, by TTL
-	beatAt time.Time                   // the first of these, as it was when heartbeats were last looked for; zero: never
-	unfed  map[string]time.Time        // when names were told that were accepted late, or when a heartbeat was due, and got none since
+	beats  map[time.Duration]time.Time // next heartbeat of resources with a TTL, by TTL
+	beatAt time.Time                   // the earliest of beats when heartbeats were last computed; zero: never
+	// Names without heartbeats, and since when: a response with a late ACK was sent then, or a
+	// response replaced their heartbeat.
+	unfed map[string]time.Time
 }
 
-// ask notes that names were asked for, or given up under a wildcard.
+// ask notes that the client has subscribed, or unsubscribed under a wildcard.
 func (y *saying) ask() { y.asked = true }
 
-// askAll notes that everything was asked for: all of it is told again.
+// askAll notes that the client has subscribed to everything: all of it is sent again.
 func (y *saying) askAll() { y.anew, y.due = true, true }
 
-// dropAll notes that nobody asks for everything any more.
+// dropAll notes that the wildcard has ended.
 func (y *saying) dropAll() { y.anew, y.due = false, false }
 
-// renew says whether all that the wildcard covers is told again.
+// renew sets whether all that the wildcard covers is sent again.
 func (y *saying) renew(anew bool) { y.anew = anew }
 
-// owe says whether an answer is due, even if nothing differs.
+// owe sets whether a response is due even if nothing differs.
 func (y *saying) owe(due bool) { y.due = due }
 
 // doubtAll notes that any entry may differ from the view.
 func (y *saying) doubtAll() { y.all = true }
 
-// lookAnew notes that the view has changed: what was looked at may differ from it.
+// lookAnew notes that the view has changed, so that compared names may differ again.
 func (y *saying) lookAnew() { y.looked = 0 }
 
 // unstall notes that nothing waits for the answer to the newest response.
 func (y *saying) unstall() { y.stalled = false }
 
-// state notes the version that the client states to have; "": it asks for something else.
+// state sets the version that the client states; "": none, or it has subscribed to something else.
 func (y *saying) state(version string) { y.stated = version }
 
-// mark notes that something may have to be told of an entry.
+// mark notes that something may have to be sent for an entry.
 func (u *subscription) mark(e *entry) {
 	if !e.dirty {
 		e.dirty = true
@@ -65,7 +67,7 @@ func (u *subscription) mark(e *entry) {
 	u.waiting.rouse(e.name)
 }
 
-// addMarked adds entries of which something may have to be told.
+// addMarked adds entries and marks them.
 func (u *subscription) addMarked(extra []entry) {
 	for i := range extra {
 		u.mark(&extra[i])
@@ -73,7 +75,7 @@ func (u *subscription) addMarked(extra []entry) {
 	u.add(extra...)
 }
 
-// unmark takes names off the list.
+// unmark removes names from the list of dirty names.
 func (u *subscription) unmark(names map[string]wait) {
 	dirty := u.dirty[:0]
 	for _, n := range u.dirty {
@@ -86,7 +88,7 @@ func (u *subscription) unmark(names map[string]wait) {
 	u.relisted(dirty)
 }
 
-// relisted makes the list a part of what it was, which stands at its beginning.
+// relisted replaces the list of dirty names by a shorter one in the same memory.
 func (u *subscription) relisted(dirty []string) {
 	clear(u.dirty[len(dirty):])
 	u.dirty = dirty
@@ -95,31 +97,31 @@ func (u *subscription) relisted(dirty []string) {
 	}
 }
 
-// pending reports whether there may be something to say.
+// pending reports whether there may be something to send.
 func (u *subscription) pending(t *xds.Table) bool {
 	return len(u.dirty) > 0 || u.waiting.restsStill() || u.news(t)
 }
 
-// news reports whether there may be something to say besides what is listed.
+// news reports whether there may be something to send other than listed names.
 func (u *subscription) news(t *xds.Table) bool {
 	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
 }
 
-// blocked reports whether the newest response must be answered first: changes
-// coalesce behind a slow client. "The management server should not send a
-// DiscoveryResponse for any DiscoveryRequest that has a stale nonce."
+// blocked reports whether the newest response must be answered first: changes collect behind a slow
+// client (SOTW-3). "The management server should not send a DiscoveryResponse for any
+// DiscoveryRequest that has a stale nonce."
 func (s *Session) blocked(u *subscription) bool {
 	d := u.newest(s.variant)
 	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
 		return false
 	}
-	// Delta: "the server must honor changes to the subscription state even if
-	// the nonce is stale".
+	// Delta: "the server must honor changes to the subscription state even if the nonce is stale"
+	// (DELTA-3).
 	return s.variant == xds.SotW || !u.asked || u.crowded()
 }
 
-// blockedBy is when the newest response is waited for no longer, if anything waits for its
-// answer: what is to be said, a heartbeat, or what leaves; zero: never.
+// blockedBy is the time at which the newest response is no longer waited for; zero: never, or
+// nothing waits for it. A difference, a heartbeat or a removal may wait.
 func (s *Session) blockedBy(u *subscription) time.Time {
 	if d := u.newest(s.variant); d != nil && (u.stalled || u.overdueBeat(s.now) || len(u.leaving) > 0) {
 		return d.sent.Add(patience)
@@ -127,7 +129,7 @@ func (s *Session) blockedBy(u *subscription) time.Time {
 	return time.Time{}
 }
 
-// crowded reports whether as many responses are unanswered as are listed.
+// crowded reports whether the list of unanswered responses is full.
 func (u *subscription) crowded() bool {
 	n := 0
 	for range u.underWay() {
@@ -136,7 +138,7 @@ func (u *subscription) crowded() bool {
 	return n >= maxDeliveries
 }
 
-// markAll marks what may differ, if that may be anything.
+// markAll marks all entries, if any of them may differ.
 func (s *Session) markAll(u *subscription) {
 	if !u.all {
 		return
@@ -148,8 +150,8 @@ func (s *Session) markAll(u *subscription) {
 	}
 }
 
-// prepare finds of which names something is to be said: what others find anew,
-// what is lost and stays for a while, and of the rest what differs.
+// prepare finds the names for which something is to be sent: it updates matches, keeps lost names,
+// and then lists what differs.
 func (s *Session) prepare(u *subscription) {
 	t, blocked := s.table(u.typ), s.blocked(u)
 	s.rouse(u)
@@ -160,12 +162,12 @@ func (s *Session) prepare(u *subscription) {
 	case !blocked:
 		s.retain(u, nil)
 	case len(u.dirty) < u.looked+u.looked/8:
-		return // what one request more asks for does not make it look at thousands: before they are told it will
+		return // a few more names do not cause thousands to be compared again; that happens before they are sent
 	default:
-		s.retain(u, []xds.Names{}) // of the wildcard's, Change has seen to it
+		s.retain(u, []xds.Names{}) // Change has handled the names of the wildcard
 	}
 	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
-		slices.Sort(u.dirty) // in what order they became so depends on hints
+		slices.Sort(u.dirty) // hints change the order in which names became dirty
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)
 		}
@@ -173,7 +175,7 @@ func (s *Session) prepare(u *subscription) {
 	}
 	dirty := u.dirty[:0]
 	slices.Sort(u.dirty)
-	for _, n := range slices.Compact(u.dirty) { // a name may have gone and come back
+	for _, n := range slices.Compact(u.dirty) { // a name may have been removed and added again
 		e := u.entry(n)
 		if e == nil || !e.dirty {
 			continue
@@ -182,7 +184,7 @@ func (s *Session) prepare(u *subscription) {
 		if e.dirty {
 			dirty = append(dirty, n)
 		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
-			// It is not decided whether it exists. If it does its route will find it.
+			// The view has not decided whether it exists. If it does, its scope will match it.
 			u.regain(n)
 			u.names.remove(n)
 		}
@@ -194,19 +196,18 @@ func (s *Session) prepare(u *subscription) {
 	}
 }
 
-// lists reports whether an entry belongs among those of which something may have to be
-// told. What differs and must not be told yet, since the view is looking for it, does:
-// the client may hold it.
+// lists reports whether an entry belongs in the list of dirty names. A difference that cannot be
+// sent yet, because the view is looking for the name, counts: the client may hold the old state.
 func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 	r, gone := s.owed(u, t, e)
 	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
 }
 
-// respond returns the messages that bring the client up to date, if there is
-// anything to say now. Removals alone are told only if last is set.
+// respond returns the messages that bring the client up to date, if they may be sent now. Removals
+// alone are sent only if last is set (ADS-2).
 //
-// A step of a stream runs on a new goroutine. Its stack need not grow as long as what
-// is seldom done stands in functions of its own, here and in what this calls.
+// A step of a stream runs on a new goroutine. Rare work is in functions of its own, here and in
+// those that this calls, so that the stack does not have to grow.
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !s.mayRespond(u, t) {
@@ -232,7 +233,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
-// mayRespond reports whether there may be something to say that may be said now.
+// mayRespond reports whether there may be something to send, and it may be sent now.
 func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 	if !u.pending(t) {
 		u.waitNoMore()
@@ -249,48 +250,48 @@ func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 		if len(u.dirty)+len(u.waiting.roused) == 0 {
 			return false
 		}
-		if s.tellsWorld(u) || u.news(t) { // what is told of the table is told of all of it
+		if s.tellsWorld(u) || u.news(t) { // the table is sent as a whole
 			u.wake()
 		}
 	}
 	return true
 }
 
-// A decision is what becomes of a diff.
+// A decision is what respond does with a diff.
 type decision int
 
 const (
-	later   decision = iota // it is not told yet
-	quietly                 // it counts as told, and no response is needed: the client has it, or cannot be told
-	now                     // a response tells it
+	later   decision = iota // do not send it yet
+	quietly                 // count it as told without a response: the client holds it, or the protocol cannot send it
+	now                     // send it
 )
 
-// decide decides what becomes of a diff, and notes what of it waits for another type.
+// decide returns what to do with a diff, and records which of its names wait for another type.
 func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) decision {
 	if u.wildcard && s.undecided(u.typ, xds.Wildcard) {
-		return later // "*" is answered with all there is, and that is not known
+		return later // the answer to "*" is everything, which is not known yet
 	}
 	world := s.tellsWorld(u)
-	// "It is generally safe for servers to do this optimization for LDS and CDS
-	// when the only subscription is a wildcard subscription."
+	// "It is generally safe for servers to do this optimization for LDS and CDS when the only
+	// subscription is a wildcard subscription." (SOTW-12)
 	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		d.waitNone() // it has all
+		d.waitNone() // the client holds the full state
 		u.waitNoMore()
 		return quietly
 	}
 	if world && s.searching(u) {
-		return later // what a world does not have does not exist
+		return later // a name that a full state lacks does not exist
 	}
 	s.wait(u, d)
 	if u.waiting.len() > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
 		s.rest(u, d)
-		return later // a world is told whole, or not yet; an empty one would mislead
+		return later // a full state is sent as a whole, and an empty response would mislead
 	}
 	send := u.due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
-	if s.variant == xds.Delta || world { // else "the API provides no mechanism" for it
+	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
 		gone = gone || len(d.removed) > 0
-		// "Removals last", also of what the client brought along.
+		// "Removals last" (ADS-2), also for names that the client stated.
 		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
 			return later
 		}

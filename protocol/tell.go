@@ -6,7 +6,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tell counts the diff as told and returns what it said of entries.
+// tell counts the diff as told and returns the items for names with entries.
 func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	held := u.held(d)
 	items = slices.Grow(items, len(u.dirty)+len(d.kept))
@@ -45,7 +45,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	if len(d.kept)+len(held) > 0 {
 		items = u.tellNothing(d.kept, held, items)
 	}
-	if stray { // forget what no name finds
+	if stray { // forget names that nothing matches
 		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
 	}
 	if u.wildcard && u.names.len() > int(u.named) {
@@ -54,8 +54,8 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	return items
 }
 
-// held returns the entries of what waits and has none: it keeps what it was told before
-// as an exception to the base.
+// held returns new entries for waiting names without one: they keep their told state as exceptions
+// to the base.
 func (u *subscription) held(d *diff) (held []entry) {
 	for _, w := range d.waiting {
 		if u.entry(w.name) == nil {
@@ -66,7 +66,7 @@ func (u *subscription) held(d *diff) (held []entry) {
 	return held
 }
 
-// said counts it as told what an entry's name is.
+// said counts a state as told for an entry, and returns its item.
 func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	was := e.told
 	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
@@ -78,13 +78,13 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 		u.unlapse(e.name)
 	}
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
-		was = absent // it may have been given up since, and asked for again
+		was = absent // the client may have dropped it in flight and subscribed again
 	}
 	e.tell(is)
 	return item{name: e.name, was: was, is: is}
 }
 
-// tellOrphans adds what the wildcard tells anew of what it could not tell to be gone.
+// tellOrphans adds items for orphans that the wildcard sends again.
 func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	for _, r := range d.upserts {
 		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
@@ -95,12 +95,12 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	return items
 }
 
-// forsakes reports whether the client keeps what is gone, for it cannot be told so: "the
-// API provides no mechanism".
+// forsakes reports whether removals cannot be sent: SotW has none for types without full state.
+// "The API provides no mechanism" for it (SOTW-9).
 func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
 
-// tellRemoved counts it as told that names are gone. It adds what that says of entries,
-// and reports whether any of these was found by no name any more.
+// tellRemoved counts removals as told and adds their items. stray reports whether any of the names
+// was no longer matched by a subscription.
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
 	for _, n := range d.removed {
 		u.fed(n)
@@ -125,12 +125,12 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 	return items, stray
 }
 
-// relist lists of what was dirty only what must not be told yet, since the view is
-// looking for it. It returns what was listed.
+// relist clears the list of dirty names, except for those that cannot be sent yet because the view
+// is looking for them. It returns the old list.
 func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	listed = u.dirty
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
-		u.moveAll() // it is told of the table
+		u.moveAll() // the table is sent
 	} else if u.heeded {
 		u.stirEach(listed)
 		for n := range d.names {
@@ -149,7 +149,7 @@ func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []strin
 	return listed
 }
 
-// tellNothing adds, in order, that nothing was said of what was kept or held back.
+// tellNothing adds empty items, in order, for names that were kept or held back.
 func (u *subscription) tellNothing(kept []string, held []entry, items []item) []item {
 	told := items
 	for _, n := range kept {
@@ -164,7 +164,7 @@ func (u *subscription) tellNothing(kept []string, held []entry, items []item) []
 	return items
 }
 
-// forgetPlain forgets exceptions to the base that are none.
+// forgetPlain removes entries that no longer differ from the base.
 func (u *subscription) forgetPlain(listed []string, items []item) {
 	none := func(e *entry) bool {
 		if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
@@ -177,7 +177,7 @@ func (u *subscription) forgetPlain(listed []string, items []item) {
 		u.removeFunc(none)
 		return
 	}
-	for _, it := range items { // only these can have become so
+	for _, it := range items { // only these can have changed
 		listed = append(listed, it.name)
 	}
 	for _, n := range listed {

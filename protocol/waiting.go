@@ -7,43 +7,42 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A waiting is what of one type waits for another.
+// A waiting is the set of names of one type that wait for another type.
 //
-// What was found to wait rests: it is not listed as dirty, and not looked at again, before
-// it is marked, or something has moved on which its wait depends: a name to which it refers
-// (stir), or what all depend on (sight). So a request costs what it asks for, and not all that
-// waits.
+// A name that was found to wait then rests: it is not dirty, and not evaluated again. It is
+// evaluated when it is marked, or when something changes that its wait depends on: a name that it
+// refers to (stir), or a condition of all waits (sight). So a request costs the names in it, not
+// all that wait.
 //
-// Invariant: ends and patient are of waits, or of none while the type is blocked; roused are
-// some of waits, and none unless the others rest, of which there are some; what they wait for
-// is heeded.
+// Invariant: ends and patient are of waits, or zero while the type is blocked. roused is a subset
+// of waits, and empty unless rest is set; then other names rest. The types they wait for are
+// heeded.
 type waiting struct {
 	waits   map[string]wait
-	ends    earliest // when one may wait no longer though nobody answers
-	patient earliest // since when one waits that does so until the client has been silent for too long
+	ends    earliest // when a name may stop waiting without an answer
+	patient earliest // start of the oldest wait that ends when the client has been silent for too long
 
-	rest   bool               // what waits rests, save the roused
-	roused map[string]bool    // of these, marked since
-	seen   sight              // on what that depended when they were looked at
-	found  anyReady           // what was found then of those that may refer to anything
-	behind map[cause][]string // what waits, by what it is behind, and some that waits no more; nil: not known
-	put    int                // how many names were added to that
+	rest   bool               // all waiting names rest, except the roused
+	roused map[string]bool    // names to evaluate
+	seen   sight              // the sight when they were evaluated
+	found  anyReady           // the result of readyForAny then
+	behind map[cause][]string // waiting names by cause, and some that no longer wait; nil: not computed
+	put    int                // how many names were added to behind
 }
 
-// A heed is what those have to know of a type that wait for it.
+// A heed is, for a type that others wait for, the list of changes since those were evaluated.
 //
-// Invariant: nothing has stirred unless it is heeded.
+// Invariant: stirred is empty unless heeded is set.
 type heed struct {
-	heeded  bool     // others rest that wait for this type
-	stirred []string // of these names something has moved since they were asked about
-	moves   uint64   // counts what may make any others wait for this type, or wait no longer
+	heeded  bool     // names of other types rest that wait for this type
+	stirred []string // changed names since then
+	moves   uint64   // counts changes that may affect any name that waits for this type
 }
 
-// moveAll notes that something has moved that may make any others wait for this type, or
-// wait no longer.
+// moveAll notes a change that may affect any name that waits for this type.
 func (h *heed) moveAll() { h.moves++ }
 
-// len is how many wait.
+// len is the number of waiting names.
 func (w *waiting) len() int {
 	if w == nil {
 		return 0
@@ -51,7 +50,7 @@ func (w *waiting) len() int {
 	return len(w.waits)
 }
 
-// of returns since when a name waits, if it does.
+// of returns the wait of a name, if it waits.
 func (w *waiting) of(name string) (one wait, waits bool) {
 	if w != nil {
 		one, waits = w.waits[name]
@@ -59,7 +58,7 @@ func (w *waiting) of(name string) (one wait, waits bool) {
 	return one, waits
 }
 
-// all yields what waits.
+// all yields the waiting names.
 func (w *waiting) all(yield func(string) bool) {
 	if w == nil {
 		return
@@ -71,10 +70,10 @@ func (w *waiting) all(yield func(string) bool) {
 	}
 }
 
-// rests reports whether what waits rests, save the roused.
+// rests reports whether all waiting names rest, except the roused.
 func (w *waiting) rests() bool { return w != nil && w.rest }
 
-// restsStill reports whether any of it does.
+// restsStill reports whether any name rests.
 func (w *waiting) restsStill() bool { return w.rests() && len(w.waits) > len(w.roused) }
 
 // resting reports whether a name rests.
@@ -86,7 +85,7 @@ func (w *waiting) resting(name string) bool {
 	return waits
 }
 
-// rouse makes a name that rests be looked at.
+// rouse lists a resting name for evaluation.
 func (w *waiting) rouse(name string) {
 	if !w.resting(name) {
 		return
@@ -97,37 +96,36 @@ func (w *waiting) rouse(name string) {
 	w.roused[name] = true
 }
 
-// blocked notes that what waits for another type waits for its own first.
+// blocked notes that the type's own response must be answered first, so no wait has a time limit.
 func (w *waiting) blocked() {
 	if w != nil {
 		w.ends, w.patient = earliest{}, earliest{}
 	}
 }
 
-// A wait is since when a name waits, when that may end though nobody answers; zero: never;
-// and whether it ends when the client has been silent for too long.
+// A wait is the wait of one name: its start, the time at which it may end without an answer (zero:
+// never), and whether it ends when the client has been silent for too long (patient).
 type wait struct {
 	since, until time.Time
 	patient      bool
 }
 
-// A waiter is what is to wait, until when that may end though nobody answers, and whether
-// it ends when the client has been silent for too long.
+// A waiter is a name that is found to wait, with the limits of its wait as in wait.
 type waiter struct {
 	name    string
 	until   time.Time // zero: never
 	patient bool
 }
 
-// A cause is what others may wait for: a name of the type that comes first, or of the one
-// that this warms.
+// A cause is a name that others may wait for. It is of the type that comes first or, with warms
+// set, of the type that this one warms with. The zero cause is any name.
 type cause struct {
 	warms bool
 	name  string
 }
 
-// A sight is all on which it depends whether a name of a type waits, but for the time, the
-// name itself, and the names to which it refers.
+// A sight is all that the waits of a type depend on, except the time, the name itself, and the
+// names that it refers to.
 type sight struct {
 	view, first, warms uint64
 	stuck, wildcard    bool
@@ -145,10 +143,10 @@ func (s *Session) sight(u *subscription) sight {
 	return is
 }
 
-// waitNoMore notes that nothing of u waits.
+// waitNoMore notes that no name of u waits.
 func (u *subscription) waitNoMore() { u.waiting = nil }
 
-// rest lets rest what waits.
+// rest lets all waiting names rest.
 func (s *Session) rest(u *subscription, d *diff) {
 	w := u.waiting
 	if w.len() == 0 {
@@ -157,7 +155,7 @@ func (s *Session) rest(u *subscription, d *diff) {
 	}
 	w.roused = nil
 	w.rest = u.stated == ""
-	if !w.rest { // what is stated may turn out to be all
+	if !w.rest { // the stated version may turn out to be the full state
 		w.behind = nil
 		return
 	}
@@ -173,7 +171,7 @@ func (s *Session) rest(u *subscription, d *diff) {
 	u.unmark(w.waits)
 }
 
-// rouse makes what rests be looked at, if it may wait no longer.
+// rouse re-evaluates waiting names whose dependencies changed or whose time limit has passed.
 func (s *Session) rouse(u *subscription) {
 	for _, v := range s.subs {
 		s.spread(v)
@@ -186,21 +184,22 @@ func (s *Session) rouse(u *subscription) {
 	}
 }
 
-// stir notes that something has moved of a name for which others may wait.
+// stir notes a change of a name that others may wait for.
 func (u *subscription) stir(name string) {
 	if u.heeded {
 		u.stirred = append(u.stirred, name)
 	}
 }
 
-// stirEach does so for several names.
+// stirEach calls stir for several names.
 func (u *subscription) stirEach(names []string) {
 	if u.heeded {
 		u.stirred = append(u.stirred, names...)
 	}
 }
 
-// stirAll does so for what a delivery carries; that the client answers is something, too.
+// stirAll calls stir for the names of a delivery, and for the empty name: an answer, too, is a
+// change.
 func (u *subscription) stirAll(d *delivery) {
 	if !u.heeded {
 		return
@@ -211,7 +210,7 @@ func (u *subscription) stirAll(d *delivery) {
 	}
 }
 
-// spread makes what waits for the names of a type that have stirred be looked at.
+// spread lists the names for evaluation that wait for the changed names of type v.
 func (s *Session) spread(v *subscription) {
 	if !v.heeded {
 		return
@@ -229,14 +228,14 @@ func (s *Session) spread(v *subscription) {
 			continue
 		}
 		if len(names) > len(w.waits) {
-			u.wake() // it costs less to look at all
+			u.wake() // evaluating all costs less
 			continue
 		}
 		s.findBehind(u)
 		for _, n := range names {
 			s.rouseBehind(u, cause{warms, n})
 		}
-		// What may refer to anything: of each the answer is the same.
+		// The answer is the same for all names that may refer to anything.
 		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found != s.findAny(first, s.table(first.typ)) {
 			s.rouseBehind(u, cause{})
 		}
@@ -247,7 +246,7 @@ func (s *Session) rouseBehind(u *subscription, a cause) {
 	for _, n := range u.waiting.behind[a] {
 		switch e := u.entry(n); {
 		case !u.waiting.resting(n):
-		case e == nil: // nothing of the table was told yet, and all of it will be
+		case e == nil: // nothing of the table was sent yet, and all of it will be
 			u.wake()
 			return
 		default:
@@ -256,7 +255,7 @@ func (s *Session) rouseBehind(u *subscription, a cause) {
 	}
 }
 
-// findBehind finds what rests behind what.
+// findBehind computes behind, or cleans it up if it has grown too large.
 func (s *Session) findBehind(u *subscription) {
 	w := u.waiting
 	if w.behind != nil && w.put <= 2*len(w.waits)+16 {
@@ -268,7 +267,7 @@ func (s *Session) findBehind(u *subscription) {
 	}
 }
 
-// putBehind lists a name behind all on which it depends whether that waits: see ready.
+// putBehind adds a name to behind under each cause of its wait: see ready.
 func (s *Session) putBehind(u *subscription, name string) {
 	u.waiting.put++
 	if r := s.table(u.typ).Lookup(name); r != nil {
@@ -315,7 +314,7 @@ func (s *Session) putBody(u *subscription, r *xds.Resource) {
 	}
 }
 
-// wake lists all that waits as dirty again.
+// wake makes all waiting names dirty again.
 func (u *subscription) wake() {
 	w := u.waiting
 	if !w.rests() {
@@ -329,7 +328,7 @@ func (u *subscription) wake() {
 	}
 }
 
-// listed yields what is dirty, and what rests.
+// listed yields the names that are dirty or rest.
 func (u *subscription) listed(yield func(string) bool) {
 	for _, n := range u.dirty {
 		if !yield(n) {
@@ -346,7 +345,7 @@ func (u *subscription) listed(yield func(string) bool) {
 	}
 }
 
-// waitEnds is when something of u may wait no longer though nobody answers; zero: never.
+// waitEnds is the time at which a name of u may stop waiting without an answer; zero: never.
 func (s *Session) waitEnds(u *subscription) time.Time {
 	w := u.waiting
 	if w == nil {
@@ -364,7 +363,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 	return ends
 }
 
-// waitsSince is since when a name of u waits: if it did not, since now.
+// waitsSince is the start of a name's wait; now if it does not wait yet.
 func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	if u.waiting != nil {
 		if w, ok := u.waiting.waits[name]; ok {
@@ -374,12 +373,12 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	return s.now
 }
 
-// waitedFor reports whether something of another type waits for what u is told.
+// waitedFor reports whether a name of another type waits for u.
 func (s *Session) waitedFor(u *subscription) bool {
 	return slices.ContainsFunc(s.subs, func(v *subscription) bool { return v.waiting.len() > 0 && u.typ.Is(v.typ.After) })
 }
 
-// wait notes which of the names that were looked at wait, and since when.
+// wait records which of the evaluated names wait, and since when.
 func (s *Session) wait(u *subscription, d *diff) {
 	w := u.waiting
 	if w == nil && len(d.waiting) == 0 {
@@ -389,7 +388,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		w = &waiting{}
 		u.waiting = w
 	}
-	if s.tellsWorld(u) && len(d.waiting) > 0 { // a world is told whole, or not yet
+	if s.tellsWorld(u) && len(d.waiting) > 0 { // a full state waits as a whole
 		d.waitAll(w.waits)
 	}
 	s.waive(u, d)
@@ -407,7 +406,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		w.waits = make(map[string]wait, len(d.waiting))
 	}
 	for i, n := range d.waiting {
-		if w.rest { // it may be looked at twice before it rests, for removals come last
+		if w.rest { // removals come last, so it may be evaluated twice before it rests
 			w.drop(n.name)
 		}
 		w.waits[n.name] = fresh[i]
@@ -416,7 +415,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		}
 		w.endsBy(fresh[i])
 	}
-	if w.ends.over() || w.patient.over() { // the first is over: when is the next?
+	if w.ends.over() || w.patient.over() { // the earliest is gone: find the next
 		w.ends, w.patient = earliest{}, earliest{}
 		for _, one := range w.waits {
 			w.endsBy(one)
@@ -424,7 +423,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 	}
 }
 
-// waive tells of what has waited for a client that did not answer.
+// waive reports the names that waited until the client had been silent for too long.
 func (s *Session) waive(u *subscription, d *diff) {
 	if u.waiting.len() == 0 {
 		return
@@ -438,7 +437,7 @@ func (s *Session) waive(u *subscription, d *diff) {
 	}
 }
 
-// drop makes a name wait no longer.
+// drop ends the wait of a name.
 func (w *waiting) drop(name string) {
 	one := w.waits[name]
 	w.ends.less(one.until)
@@ -448,7 +447,7 @@ func (w *waiting) drop(name string) {
 	delete(w.waits, name)
 }
 
-// endsBy counts when a wait may end.
+// endsBy adds the time limits of a wait.
 func (w *waiting) endsBy(one wait) {
 	w.ends.more(one.until)
 	if one.patient {
@@ -456,7 +455,7 @@ func (w *waiting) endsBy(one wait) {
 	}
 }
 
-// An earliest is the first of some times, and how many these are. The zero time counts not.
+// An earliest is the first of several times, and how many are equal to it. Zero times do not count.
 type earliest struct {
 	at    time.Time
 	count int
@@ -478,5 +477,5 @@ func (e *earliest) less(t time.Time) {
 	}
 }
 
-// over reports whether none of these is left, so that another is the first.
+// over reports whether none of these is left, so that another time is the first.
 func (e *earliest) over() bool { return e.count == 0 && !e.at.IsZero() }

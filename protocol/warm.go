@@ -2,16 +2,16 @@ package protocol
 
 import "github.com/chancery-xds/chancery/xds"
 
-// warm sees to it that the client gets the assignments of the clusters it is
-// sent, changed or not: "Warming of Cluster is completed only when a new
-// ClusterLoadAssignment response is supplied by management server even if
-// there is no change in endpoints." It reports whether one does not exist.
+// warm marks the assignments of clusters that are being sent to be sent again, changed or not
+// (WARM-2): "Warming of Cluster is completed only when a new ClusterLoadAssignment response is
+// supplied by management server even if there is no change in endpoints." stuck reports that an
+// assignment does not exist.
 func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
 	if s.only != nil || u.typ.Warms == nil {
 		return false
 	}
 	for _, c := range clusters {
-		// To what leaves nothing refers that is sent now.
+		// A kept cluster has no ACK to wait for: nothing that is sent now refers to it.
 		if lacks := s.warmOne(u, c); lacks && u.leaving[c.Name] == nil {
 			stuck = true
 		}
@@ -19,7 +19,7 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 	return world && s.warmWorld(u) || stuck
 }
 
-// warmOne tells the assignments of a cluster again, and reports whether one does not
+// warmOne marks the assignments of one cluster to be sent again, and reports whether one does not
 // exist.
 func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 	eds, t := s.sub(u.typ.Warms), s.table(u.typ.Warms)
@@ -29,17 +29,17 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 		}
 		exists := t.Lookup(ref.Name) != nil || t.Aliased(ref.Name).Len() > 0 || eds != nil && eds.lingers(ref.Name) != nil
 		lacks = lacks || !exists
-		if eds != nil && (exists || s.variant == xds.Delta) { // else there is nothing to repeat
+		if eds != nil && (exists || s.variant == xds.Delta) { // otherwise there is nothing to send
 			eds.refresh(t, ref.Name)
 		}
 	}
 	return lacks
 }
 
-// warmWorld does so for what else is news to the client in a world.
+// warmWorld calls warmOne for the other clusters that a full state may change for the client.
 func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	t := s.table(u.typ)
-	// It may refuse what it did not answer for yet: then that is news in this world.
+	// The client may refuse a response in flight. Its clusters are then new in this one.
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if c := t.Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
@@ -55,8 +55,8 @@ func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	return stuck
 }
 
-// warming makes a client that opens EDS while clusters are on their way get
-// their assignments, even those it states to have.
+// warming marks assignments to be sent again if the client opens EDS while clusters are in flight,
+// even assignments that it states to hold.
 func (s *Session) warming(u *subscription) {
 	if s.only != nil {
 		return
@@ -80,8 +80,9 @@ func (s *Session) warming(u *subscription) {
 	}
 }
 
-// refresh repeats what is called so, or what the name finds: endpoints by their
-// collection, whether the client asked for that or for them.
+// refresh marks the resource with a name, or the resources that the name matches, to be sent again.
+// So it also refreshes endpoints of a collection, whether the client subscribes to the collection
+// or to them.
 func (u *subscription) refresh(t *xds.Table, name string) {
 	found := t.Aliased(name)
 	if t.Lookup(name) != nil || found.Len() == 0 {
@@ -95,7 +96,7 @@ func (u *subscription) refresh(t *xds.Table, name string) {
 	}
 }
 
-// repeat makes the server tell a name again, though the client has it.
+// repeat marks a name to be sent again, although the client holds it.
 func (u *subscription) repeat(name string) {
 	if l := u.lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.body == nil {
 		return

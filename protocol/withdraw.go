@@ -7,29 +7,29 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A leaver is a resource that the view has no more and the client still has,
-// kept since something that the client may hold refers to it: "Stale CDS
-// clusters and related EDS endpoints (ones no longer being referenced) can then
-// be removed". So is what may not be told to be gone, since the view is looking for it.
+// A leaver is a resource that the view has lost and that is kept on the client, since something the
+// client may hold refers to it (ADS-3): "Stale CDS clusters and related EDS endpoints (ones no
+// longer being referenced) can then be removed". A resource that the view is looking for again is
+// kept, too.
 type leaver struct {
-	stamp    *xds.Stamp    // what the client has of it; absent: nothing, but what it warms needs it
-	body     *xds.Resource // what it is told meanwhile; nil: not known any more
-	since    time.Time     // when it was first asked whether it may leave; zero: not yet
-	due      time.Time     // when it may leave though nobody answers; zero: never
-	referred bool          // something that the client has did refer to it
-	waived   []*xds.Type   // types that referred to it, and were silent for too long
-	released bool          // nothing refers to it any more: it is told to be gone
+	stamp    *xds.Stamp    // what the client holds; absent: nothing, but a resource that it warms needs this one
+	body     *xds.Resource // sent meanwhile; nil: no longer known
+	since    time.Time     // when its removal was first considered; zero: not yet
+	due      time.Time     // when it is removed even without an answer; zero: never
+	referred bool          // something on the client did refer to it
+	waived   []*xds.Type   // types that referred to it and were silent for too long
+	released bool          // nothing refers to it any more: its removal is sent
 }
 
-// A withdrawing is what of one type is about to leave.
+// A withdrawing is the set of kept resources of one type.
 //
-// Invariant: each name in leaving has an entry; what it leaves as is called so, and its due,
-// if it has one, is later than since.
+// Invariant: each name in leaving has an entry and is the name of its stamp and body. A due time is
+// later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }
 
-// lingers returns what of a name is about to leave and still told, or nil.
+// lingers returns the kept resource with a name, or nil if there is none or it is released.
 func (u *subscription) lingers(name string) *leaver {
 	if l := u.leaving[name]; l != nil && !l.released {
 		return l
@@ -37,7 +37,7 @@ func (u *subscription) lingers(name string) *leaver {
 	return nil
 }
 
-// lingering yields what the client has, or is told, besides the view.
+// lingering yields the kept resources that are still sent.
 func (u *subscription) lingering(yield func(*xds.Resource) bool) {
 	for _, l := range u.leaving {
 		if !l.released && l.body != nil && !yield(l.body) {
@@ -46,7 +46,7 @@ func (u *subscription) lingering(yield func(*xds.Resource) bool) {
 	}
 }
 
-// lingeringStamps yields the same, without bodies.
+// lingeringStamps is lingering without bodies.
 func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	for r := range u.lingering {
 		if !yield(r.Stamp) {
@@ -55,19 +55,19 @@ func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// A referrer is a type that may refer to another: what the client may hold of it
-// and that is not what the view has.
+// A referrer is a type that may refer to another, with the references of all resources that the
+// client may hold of it and the view no longer has.
 type referrer struct {
 	by    *xds.Type
-	sub   *subscription // nil: not open yet
-	firm  refSet        // it refused something
-	loose refSet        // waits for answers, which may never come
-	until time.Time     // nobody knows what the client has of it, until then; zero: not so
+	sub   *subscription // nil: the client has not opened it yet
+	firm  refSet        // of refused resources
+	loose refSet        // of resources that wait for an answer, which may never come
+	until time.Time     // until then, unknown resources of it may refer to anything; zero: there are none
 }
 
-// A refSet is what resources refer to of one type.
+// A refSet is a set of references to resources of one type.
 type refSet struct {
-	typ   *xds.Type // of what they refer to; nil: to nothing
+	typ   *xds.Type // the type referred to; nil: the set is empty
 	all   bool
 	names map[string]bool
 }
@@ -91,13 +91,13 @@ func (s *refSet) add(t *xds.Type, st *xds.Stamp) {
 	}
 }
 
-// has reports whether something is referred to: by its name, an alias, or its
-// collection, as assignments refer to endpoints.
+// has reports whether the set refers to a resource: by its name, an alias, or its collection, as
+// assignments refer to endpoints.
 func (s *refSet) has(name string, body *xds.Resource) bool {
 	return s.all || len(s.names) > 0 && (s.names[name] || s.names[s.typ.Collection(name)] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
 }
 
-// referrers returns what may refer to resources of a type on the client.
+// referrers returns the types that may refer to resources of a type on the client.
 func (s *Session) referrers(t *xds.Type) (all []referrer) {
 	for _, by := range t.ReferredBy() {
 		r := referrer{by: by, sub: s.sub(by)}
@@ -105,7 +105,7 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 			if !s.mayOpen() {
 				continue
 			}
-			r.loose.all = true // it has what it had, and refers to what it had
+			r.loose.all = true // it holds its resources from before, with their references
 			r.until = s.began.Add(s.opts.Grace)
 		} else {
 			if s.vague(r.sub) && s.now.Before(r.sub.vague) {
@@ -127,12 +127,11 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 	return all
 }
 
-// mayOpen reports whether a client that resumes may still open types of which it
-// has something.
+// mayOpen reports whether a resuming client may still open a type and hold resources of it (ADS-9).
 func (s *Session) mayOpen() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
 
-// holds reports whether a referrer keeps what is called so and was lost at a
-// time, and until when at most; zero: until the client says something.
+// holds reports whether a referrer keeps a name that was lost at since, and until when at most;
+// zero: until the client answers.
 func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (holds bool, until time.Time) {
 	switch {
 	case r.firm.has(name, body):
@@ -140,17 +139,17 @@ func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (hold
 	case !r.loose.has(name, body):
 		return false, time.Time{}
 	case r.sub == nil || !r.sub.unacked:
-		return true, r.until // zero: until it is told
+		return true, r.until // zero: until a newer state is sent
 	}
 	until = r.sub.waitsUntil(since)
 	if !r.until.IsZero() && r.until.Before(until) {
-		until = r.until // then it may hold less
+		until = r.until // its unknown references end then
 	}
 	return true, until
 }
 
-// waitsUntil is when the wait for an answer that began at since ends: the
-// client has then answered nothing for as long as silence, before and since.
+// waitsUntil returns the end of a wait that began at since: the client has then answered nothing
+// for the duration silence, before and after since.
 func (u *subscription) waitsUntil(since time.Time) time.Time {
 	if u.silent.After(since) {
 		since = u.silent
@@ -158,20 +157,18 @@ func (u *subscription) waitsUntil(since time.Time) time.Time {
 	return since.Add(silence)
 }
 
-// withdrawsLate reports whether resources of u stay for a while when they are
-// lost.
+// withdrawsLate reports whether resources of u are kept for a while when the view loses them.
 func (s *Session) withdrawsLate(u *subscription) bool {
 	if len(u.typ.ReferredBy()) == 0 {
 		return false
 	}
-	// On a stream of its own a type without full state has no removals in SotW.
+	// On a per-type SotW stream, a type without full state has no removals.
 	return s.only == nil || s.opts.Grace > 0 && (s.variant == xds.Delta || u.typ.FullState)
 }
 
-// retain finds what the client has of u and the view has lost, and keeps what
-// something may still refer to. What nothing refers to goes with the next
-// response. It looks at what is dirty, and beyond that, of what the wildcard
-// covers, at what was touched; nil: at anything.
+// retain finds the names that the client holds and the view has lost, and keeps those that
+// something may still refer to. Names without references go with the next response. It looks at
+// dirty names and, of those that only the wildcard covers, at touched; nil: at all.
 func (s *Session) retain(u *subscription, touched []xds.Names) {
 	if !s.withdrawsLate(u) {
 		return
@@ -197,7 +194,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		case e != nil:
 		case kept:
 			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
-		case blocked: // until it is told, something may come to refer to it
+		case blocked: // until its removal is sent, something may come to refer to it
 			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
 			u.mark(&gone)
 			extra = append(extra, gone)
@@ -205,7 +202,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	}
 	covered := func(names []string) {
 		for _, n := range names {
-			if u.entry(n) == nil { // else it is dirty
+			if u.entry(n) == nil { // otherwise it is dirty
 				look(n, nil)
 			}
 		}
@@ -227,8 +224,8 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	u.add(extra...)
 }
 
-// retainFound keeps what a name has found, and what has no name any more by which
-// this client would find it: that is as good as lost.
+// retainFound keeps resources that a name matched and that no subscription of this client would
+// match in the present view. For the client they are as good as lost.
 func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	was := u.matches[name]
 	if was.Len() == 0 {
@@ -243,7 +240,7 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
-			if s.blocked(u) { // until it is told, something may come to refer to it
+			if s.blocked(u) { // until its removal is sent, something may come to refer to it
 				refs = append(refs, referrer{loose: refSet{all: true}})
 			}
 		}
@@ -251,45 +248,43 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	}
 }
 
-// lost reports whether the view has lost a name, so that the client may need
-// what it was told of it.
+// lost reports whether the view has lost a name, so that the client may need the state it was told.
 func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *xds.Stamp) bool {
 	switch {
 	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
 		return false
 	case e != nil && !u.wants(e) && (u.dropped[n] && t.Lookup(n) != nil || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
-		return false // the client has given it up, and the wildcard does not cover it
+		return false // the client has dropped it, and the wildcard does not cover it
 	}
 	return stands(told) || e != nil && s.awaits(u, e)
 }
 
-// awaits reports whether a client may need a name for an ACK that it has asked for, and not
-// been told of.
+// awaits reports whether a client has subscribed to a name, was not sent it, and may need it for an
+// ACK of another type.
 func (s *Session) awaits(u *subscription, e *entry) bool {
 	return e.named && e.again && u.matches[e.name] == nil && s.warms(u.typ)
 }
 
-// hopes reports whether that was in the view not long ago, and nothing of it may be told for
-// now. What comes to refer to it makes it linger: so it stays listed.
+// hopes reports whether the view recently had a name that awaits applies to, and it cannot be sent
+// now. A new reference to it makes it kept, so it stays listed as dirty.
 func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
 	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
 }
 
-// warms reports whether other types are not accepted before resources of this
-// one have come: "nothing that an ACK depends on may wait for that ACK". Then a
-// name is also told that the client asks for after the view has lost it, since
-// it was told something that refers to it.
+// warms reports whether the client ACKs other types only after resources of this type have come:
+// "nothing that an ACK depends on may wait for that ACK" (ADS-7). Then a name is sent even if the
+// client subscribes after the view has lost it, since something it holds may refer to the name.
 func (s *Session) warms(t *xds.Type) bool {
 	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
-// keep makes a lost resource linger if something may refer to it.
+// keep keeps a lost resource if something may refer to it.
 func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
 	body := s.body(u.typ, name, told)
 	if body == nil && (s.variant == xds.SotW || told == absent) {
-		return false // too long ago
+		return false // no longer known
 	}
-	// What the view is looking for is lost all the same: what comes to refer to it counts from now.
+	// A name that the view is looking for is lost, too: new references to it count from now.
 	untold := stands(told) && s.undecided(u.typ, name)
 	if s.only == nil && !untold && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
 		return false
@@ -302,8 +297,8 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 	return true
 }
 
-// body returns the resource that a client was told, or the last there was of
-// that name; nil if that was too long ago.
+// body returns the resource in the state told, or the last resource with the name; nil if both were
+// too long ago.
 func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resource {
 	t := s.table(typ)
 	last := t.Departed(name)
@@ -314,10 +309,10 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 		return last
 	}
 	if told != absent && !known(told) {
-		return last // no table has that, and a client may state many of these
+		return last // no table has it, and a client may state many of these
 	}
 	recent := s.recent(typ)
-	if told == absent { // of those after the view it has nothing
+	if told == absent { // tables after the view do not count
 		recent = s.past(typ, t)
 	}
 	for _, t := range recent {
@@ -328,8 +323,8 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	return last
 }
 
-// withdraw releases what nothing refers to any more, and reports whether there
-// was anything. What is not told at once is held again.
+// withdraw releases the kept names that nothing refers to any more, and reports whether there were
+// any. A name whose removal is not sent in this step is kept again (holdAgain).
 func (s *Session) withdraw() (progress bool) {
 	for _, u := range s.subs {
 		if len(u.leaving) == 0 {
@@ -354,22 +349,22 @@ func (s *Session) withdraw() (progress bool) {
 	return progress
 }
 
-// holdAgain makes all stay that was released and is not told to be gone yet, until it is found
-// anew that nothing refers to it.
+// holdAgain keeps all released names whose removal was not sent, until withdraw looks at them
+// again.
 func (u *subscription) holdAgain(t *xds.Table) {
 	for name, l := range u.leaving {
 		if l.released {
 			u.stir(name)
 		}
 		l.released = false
-		u.returned(t, name) // also what the client has asked for by another name
+		u.returned(t, name) // also a name to which the client has subscribed by another name
 	}
 }
 
-// leaveNot forgets that something is about to leave: the client has dropped it by itself.
+// leaveNot forgets a kept name because the client has unsubscribed from it.
 func (w *withdrawing) leaveNot(name string) { delete(w.leaving, name) }
 
-// departed notes that the client was told that a leaver is gone.
+// departed notes that the removal of a kept name is sent.
 func (s *Session) departed(u *subscription, name string) {
 	l := u.leaving[name]
 	if l == nil {
@@ -383,12 +378,12 @@ func (s *Session) departed(u *subscription, name string) {
 	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 }
 
-// free reports whether a leaver may leave: no type holds it, or those that do
-// have been silent for too long. A stream of one type hears nothing of the
-// others: "eventual consistency" has to do.
+// free reports whether a kept name may be removed: no type refers to it, or those that do have been
+// silent for too long. A stream of one type sees no other types, so "eventual consistency" must be
+// enough after the grace period.
 func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
 	l.due = time.Time{}
-	if l.since.IsZero() { // not when it was found: that depends on hints
+	if l.since.IsZero() { // not when the view lost it: hints would change that time
 		l.since = s.now
 	}
 	wait := func(until time.Time) bool {
@@ -422,12 +417,11 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 	return free
 }
 
-// dropsByItself reports whether the client walks from routes to clusters by
-// name, as gRPC does: it acknowledges the routes first, then asks for the new
-// cluster, and drops the old one by itself when it has it.
+// dropsByItself reports whether the client goes from routes to clusters by name, as gRPC does. It
+// ACKs the routes first, then subscribes to the new cluster, and drops the old one itself.
 func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildcard }
 
-// returned forgets the leavers that the view shows again.
+// returned forgets a kept name that the view has again.
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
@@ -439,7 +433,7 @@ func (u *subscription) returned(t *xds.Table, name string) {
 	}
 }
 
-// withdrawBy yields the times at which something may leave though nobody answers.
+// withdrawBy yields the times at which a kept name is removed even without an answer.
 func (u *subscription) withdrawBy(yield func(time.Time)) {
 	for _, l := range u.leaving {
 		yield(l.due)

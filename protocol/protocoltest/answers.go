@@ -8,14 +8,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// settle pairs an answer with its response.
+// settle matches an answer with its response, and returns the response.
 func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	i := slices.IndexFunc(a.flights, func(f *flight) bool { return !f.done && f.nonce == req.Nonce })
 	if i < 0 {
 		if seq, known := l.nonces[req.Nonce]; l.variant == xds.Delta && known {
 			a.repeated = l.now
-			// That it is another type's, or was answered before, nobody need know when later
-			// ones need not be listed any more.
+			// A nonce of another type, or of an answered response, may refuse an earlier response of this type
+			// if later ones may no longer be tracked.
 			if refused := (&flight{seq: seq}); req.Error != nil && a.newer(refused) >= listed {
 				a.doubt(refused)
 			}
@@ -26,7 +26,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	f.done, a.quiet, a.stirred = true, l.now, true
 	a.answered = max(a.answered, f.seq)
 	a.nacked = req.Error != nil || a.nacked && f != a.newest
-	// The parts of a split response are one flight, settled by all.
+	// The parts of a split response are settled together, when all are answered.
 	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
 		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
 	}
@@ -34,7 +34,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	beat := l.ttl && len(f.news) == 0
 	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat)
 	if req.Error == nil {
-		a.accepted, a.opaque = max(a.accepted, f.seq), false // a NACK says nothing of what was told before
+		a.accepted, a.opaque = max(a.accepted, f.seq), false // a NACK does not accept the responses before it
 		unheard := map[string]bool{}
 		for n, k := range f.carried {
 			if unlisted {
@@ -50,26 +50,27 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	} else {
 		for n, k := range f.carried {
 			if a.opaque && a.wildcard && !a.world && !k.absent() {
-				a.before[n] = true // what came by "*", too
+				a.before[n] = true // also names that came through "*"
 			}
 		}
 		a.refuse(f)
-		for n, k := range f.carried { // the world that it has refused has fed nothing of the one that it has
+		for n, k := range f.carried { // the refused full-state response has extended no TTL of the accepted one
 			if a.world && l.ttl && k.res != nil && k.res.TTL > 0 && a.acked[n].is(k.res) {
 				a.may[n] = true
 			}
 		}
 	}
 	for n, k := range f.dropped {
-		// Asked for again, it may have been before the response came: refused or not,
-		// the client may have that.
-		if k.dropped = true; a.keeps(n) || a.finding(n, k) {
+		// The client may have subscribed again before the response came. Then it may hold the resource,
+		// whether it refused the response or not.
+		k.dropped = true
+		if a.keeps(n) || a.finding(n, k) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
 	if unlisted {
-		// It need not be listed any more, but be one with the next; what the client has of
-		// it is true all the same.
+		// The response may no longer be tracked, but be merged with the next one. What the client holds of it
+		// still counts.
 		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
 			a.flights[i].stuck = a.flights[i].stuck || f.stuck
 			was := a.flights[i].joined // of another part, which was answered before
@@ -81,8 +82,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			}
 			a.flights[i].joined = was
 		}
-		// A heartbeat carries nothing that it could lack, and a later one that was accepted
-		// stands for those before.
+		// A heartbeat carries no content that the client could lack, and a later accepted one covers those
+		// before.
 		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
 			l.group(a, f)
 			a.doubt(f)
@@ -105,7 +106,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			break
 		}
 		was := a.instead(o)
-		if l.variant == xds.SotW && !o.done { // a part that it has refused it has refused
+		if l.variant == xds.SotW && !o.done { // a part that the client refused stays refused
 			for n := range o.carried {
 				if a.before[n] || a.unsure[n] {
 					o.undone = append(o.undone, n)
@@ -124,12 +125,13 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 					a.acked[n] = k
 				}
 			}
-			for _, n := range o.undone { // who refuses a later one has not said that it accepted this
+			for _, n := range o.undone { // a NACK of a later response does not accept this one
 				a.unheard[n] = req.Error != nil
 			}
 		}
-		if o.joined = nil; req.Error != nil && !o.done {
-			o.joined = was // what it has of that it has not said
+		o.joined = nil
+		if req.Error != nil && !o.done {
+			o.joined = was // the client has not answered which of its content it holds
 		}
 	}
 	if req.Error != nil {
@@ -138,8 +140,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	return f
 }
 
-// doubt notes that what has become one with a response that was refused counts as refused
-// with it, and may be told again.
+// doubt records that responses merged with a refused one count as refused with it, and may be sent again.
 func (a *account) doubt(f *flight) {
 	for _, o := range a.flights {
 		if o.seq > f.seq && a.newer(o) >= listed {
@@ -153,18 +154,18 @@ func (a *account) doubt(f *flight) {
 	}
 }
 
-// group notes what was refused together.
+// group records the names that one response carried and the client refused together.
 func (l *ledger) group(a *account, f *flight) {
 	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
-		// What it has refused to let go it has, though no name finds it any more.
+		// If the client refused a removal, it holds the resource, even if no name matches it now.
 		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq))) && a.told[n].seq == k.seq
-		// What was asked for while it flew is owed all the same, and so is
-		// what goes with something that has moved since, or found others for a while.
+		// A name subscribed while the response was in flight is due all the same. So are names refused
+		// together with one that changed since, or that matched others for a while.
 		if late && (a.covers(n) || g.rest[n]) {
-			a.may[n] = true // nobody can tell what the client made of both
+			a.may[n] = true // the client may hold either state
 		}
 		if _, owed := a.owe[n]; !g.rest[n] || owed || a.turned[n] || !l.unchanged(a, g, n, k.res) {
 			g.moved = true
@@ -173,7 +174,7 @@ func (l *ledger) group(a *account, f *flight) {
 	for n, k := range f.carried {
 		refuse(n, k)
 	}
-	for n, k := range f.beats { // as if it were the resource itself
+	for n, k := range f.beats { // as if the heartbeat were the resource
 		refuse(n, k)
 	}
 	maps.DeleteFunc(g.rest, func(_ string, in bool) bool { return !in })
@@ -182,14 +183,14 @@ func (l *ledger) group(a *account, f *flight) {
 	}
 }
 
-// hadFound reports whether the client may have had something of a name before a response, by
-// what it asks for still.
+// hadFound reports whether a subscribed name may have matched a resource that the client held before a
+// response.
 func (a *account) hadFound(n string, seq int) bool {
 	return a.finding(n, a.acked[n]) || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq < seq && a.finding(n, f.carried[n]) })
 }
 
-// crossed reports whether a world left while the client did not ask for a name: it says
-// nothing of that.
+// crossed reports whether a full-state response was sent while the client did not subscribe to a name. Such a
+// response proves nothing about the name.
 func (a *account) crossed(nonce, name string) bool {
 	return slices.ContainsFunc(a.flights, func(f *flight) bool {
 		_, said := f.carried[name]
@@ -197,7 +198,7 @@ func (a *account) crossed(nonce, name string) bool {
 	})
 }
 
-// instead returns what may be in force instead of what a response carries.
+// instead returns the states that may be in force instead of the content of a response.
 func (a *account) instead(f *flight) map[string][]fact {
 	was := map[string][]fact{}
 	for n, ks := range f.joined {
@@ -209,15 +210,16 @@ func (a *account) instead(f *flight) map[string][]fact {
 	return was
 }
 
-// refuse notes that the client may have what a response carried, or any of it.
+// refuse records that the client may hold any part of a refused response.
 func (a *account) refuse(f *flight) {
 	for n, k := range f.carried {
-		// What a wildcard of scopes has found it may have, though it was told since that it is gone.
-		if k.dropped = a.scopes != nil && a.outside(n); (a.covers(n) || a.scopes != nil) && a.acked[n].seq <= k.seq {
+		// A host matched by a wildcard of scopes may be held although its removal was sent since.
+		k.dropped = a.scopes != nil && a.outside(n)
+		if (a.covers(n) || a.scopes != nil) && a.acked[n].seq <= k.seq {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
-	for _, was := range []map[string][]fact{f.joined, f.was} { // though an answer to a later one has passed it
+	for _, was := range []map[string][]fact{f.joined, f.was} { // although a later answer covers it
 		for n, ks := range was {
 			for _, k := range ks {
 				if a.covers(n) && !k.absent() && a.acked[n].seq <= f.seq {
@@ -226,7 +228,7 @@ func (a *account) refuse(f *flight) {
 			}
 		}
 	}
-	for n, ks := range f.refused { // who passes it need not remember these
+	for n, ks := range f.refused { // a session that trusts the later answer need not remember these
 		if a.covers(n) && a.acked[n].seq <= f.seq {
 			a.doubted[n] = append(a.doubted[n], ks...)
 		}
@@ -236,12 +238,13 @@ func (a *account) refuse(f *flight) {
 	}
 }
 
-// ack notes that the client has what a response carried.
+// ack records that the client holds the content of a response.
 func (a *account) ack(f *flight) {
 	for n, k := range f.carried {
 		if (a.wildcard || a.covers(n) || k.absent() || a.finding(n, k)) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
-			if a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq }); len(a.refused[n]) == 0 {
+			a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq })
+			if len(a.refused[n]) == 0 {
 				delete(a.refused, n)
 			}
 			delete(a.before, n)
@@ -251,7 +254,7 @@ func (a *account) ack(f *flight) {
 	}
 }
 
-// interests checks what the session says it is interested in.
+// interests records the interests that the session states.
 func (l *ledger) interests(i protocol.Interest) {
 	a := l.account(i.Type)
 	a.interestStar = i.Wildcard

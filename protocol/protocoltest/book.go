@@ -6,8 +6,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// warms notes that what something on its way is warmed by may be told again, and
-// returns what of that there is: one, or those of a collection.
+// warms records that the resources that a response warms may be sent again, and returns them: one, or the
+// members of a collection.
 func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
 	if !ref.Type.Is(t) {
 		return nil
@@ -26,7 +26,7 @@ func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
 	return found
 }
 
-// book takes a response into account.
+// book records a response.
 func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	if a.world {
 		l.worlds[a.typ.URL+r.Version] = r.Upserts
@@ -35,7 +35,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		l.sends[a.typ.URL] = append(l.sends[a.typ.URL], sending{r.Version, r.Upserts})
 	}
 	a.version, a.stirred = r.Version, true
-	if len(f.beats) == 0 { // a heartbeat is no answer
+	if len(f.beats) == 0 { // a heartbeat is not an answer
 		a.answer, a.lax, a.asked = false, false, false
 	}
 	a.vague = a.vague && !a.world
@@ -56,9 +56,9 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 			switch {
 			case !a.told[n].absent() || !finds(a.typ, x, n):
 			case l.shown(a, x.Name) != nil:
-				delete(a.told, n) // it finds something now
+				delete(a.told, n) // it matches a resource now
 			default:
-				a.turned[n] = true // nothing but what is about to leave: that it is absent was told
+				a.turned[n] = true // it matches only a kept resource; its absence was sent
 			}
 		}
 	}
@@ -67,13 +67,14 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 		a.told[n] = k
 		delete(a.tied, n)
 		a.heard[n] = true
-		if delete(a.turned, n); k.found || l.resolves(a, n) {
+		delete(a.turned, n)
+		if k.found || l.resolves(a, n) {
 			a.turned[n] = true
 		}
 		delete(a.owe, n)
 		delete(a.may, n)
 		if k.found && !l.resolves(a, n) && l.opts.ResourceErrors {
-			a.owe[n] = true // it is missing when it finds nothing any more
+			a.owe[n] = true // it is missing when it matches nothing any more
 		}
 		if k.absent() {
 			delete(a.leaving, n)
@@ -89,7 +90,7 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	}
 	a.groups = slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.rest) == 0 })
 	if a.world {
-		clear(a.may) // the world says of each name that it does not have it
+		clear(a.may) // the full-state response answers every name
 		clear(a.owe)
 	}
 	if typ := a.typ.Warms; typ != nil && l.only == nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// spurn notes which clusters the client was offered and has not taken, until it has
-// them: warm, if it is one that warms them. One that gRPC had given up and asks for anew
-// while a world is on its way, it takes for gone if that lacks it: the server could not know.
+// spurn records which clusters were sent to the client and not accepted, until the client has them; Envoy has
+// a cluster when it is warm. A gRPC client subscribes to a cluster again while a full-state response without
+// it is in flight. It takes the cluster for removed then, which the server could not know.
 func (n *lane) spurn(r *xds.Response) {
 	if !n.content.whole {
 		return
@@ -38,19 +38,19 @@ func (n *lane) spurn(r *xds.Response) {
 	}
 }
 
-// spurns reports whether it is the client's own loss that it lacks a cluster.
+// spurns reports whether the client itself is the reason why it lacks a cluster.
 func (n *lane) spurns(cluster string) bool {
 	return n.spurned[cluster] && n.grants(spurned) || n.crossed[cluster] && n.grants(crossed)
 }
 
-// forgotten reports whether the client has something from an earlier stream of which nobody
-// knows, and there is nothing to tell it of that: the view has lost it. In SotW no answer
-// says what becomes of it, so its clusters stay for 15 s.
+// forgotten reports whether the client holds a resource of unknown version from an earlier stream that the
+// view has removed, so there is nothing to send. In SotW no response can remove it, so its clusters are kept
+// for 15 s.
 func (n *lane) forgotten(t *xds.Type, r *xds.Resource) bool {
 	return n.content.dead[r.Sum] && n.ledger.forgotten(t, r.Name)
 }
 
-// shake notes why "never breaks" is not judged, until all is even.
+// shake records why "never breaks" is not judged until everything is settled.
 func (n *lane) shake(why Excuse, is bool) {
 	if is && n.shaky == nil {
 		n.shaky = map[Excuse]bool{}
@@ -60,13 +60,14 @@ func (n *lane) shake(why Excuse, is bool) {
 	}
 }
 
-// unbroken judges what the client holds by "never breaks".
+// unbroken checks "never breaks" for what the client holds.
 func (n *lane) unbroken() {
 	why := slices.Sorted(maps.Keys(n.shaky))
 	if len(n.expired) > 0 && !n.shaky[dropped] {
 		why = append(why, dropped)
 	}
-	if n.deliveries++; len(why) > 0 {
+	n.deliveries++
+	if len(why) > 0 {
 		n.unjudged[why[0]]++
 	} else {
 		n.judged++

@@ -8,42 +8,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client is one personality on the other end of a line.
+// A client is one kind of client at the other end of a lane.
 type client interface {
-	// connected tells of a new stream.
+	// connected starts a new stream.
 	connected()
-	// act lets the application change its mind, by the plan's dice only, and
-	// says what it did.
+	// act changes what the application wants, by the dice of the plan only, and returns a description of the
+	// change.
 	act() string
 	receive(r *xds.Response)
-	// requests returns what is to be sent now, in order.
+	// requests returns the requests to send now, in order.
 	requests() []xds.Request
 	advance(now time.Time)
-	// deadline is when the client does something by itself; zero: never.
+	// deadline is when the client acts by itself; zero: never.
 	deadline() time.Time
-	// calm ends the chaos: from now on nothing is refused.
+	// calm ends the random behaviour: from now on the client refuses nothing.
 	calm()
-	// held is a copy of the cache of a type; nil: not to be compared.
+	// held returns a copy of the cache of a type; nil: it is not compared.
 	held(t *xds.Type) map[string]*xds.Resource
-	// expire drops a resource of which nothing was heard for its TTL, and reports whether
-	// that was held until now.
+	// expire drops a resource without a heartbeat for its TTL, and reports whether the client held it until
+	// now.
 	expire(t *xds.Type, r *xds.Resource) bool
-	// broken says how what the client holds would lose traffic, or "". Clusters that it
-	// was offered and has not taken are its own loss, and of what it has from before
-	// nobody may know.
+	// broken describes how the client would lose traffic with what it holds, or returns "". The first function
+	// reports clusters that were sent to the client and that it did not accept; the second reports resources
+	// of an earlier stream that nobody may know.
 	broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string
-	// idle checks the client when all is silent.
+	// idle checks the client when traffic has ended.
 	idle(l *ledger) error
 }
 
 var errRefused = errors.New("refused")
 
-// A taste decides what a client refuses: by chance, and always what its salt
-// does not like.
+// A taste decides which responses a client refuses: some by chance, and always those that its salt rejects.
 type taste struct {
 	dice  dice
 	salt  byte
-	picky bool // of some only: make before break is about who has the clusters
+	picky bool // refuses only some types: make before break depends on who has the clusters
 	off   bool
 }
 
@@ -65,7 +64,7 @@ func (t *taste) refuse(r *xds.Resource) error {
 	return nil
 }
 
-// agent says who it is, by the plan.
+// agent chooses the node of a client, by the plan.
 func agent(w *world) *xds.Node {
 	n := &xds.Node{ID: "n", UserAgentName: []string{"", "envoy", "gRPC Go"}[w.plan.IntN(3)]}
 	if f := w.plan.IntN(4); f > 0 {

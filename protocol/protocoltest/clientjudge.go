@@ -64,7 +64,8 @@ func (k *askedName) forgets(name string) bool {
 // hears notes that the name finds a resource: an error of what is called so, other than a refusal, is over
 // if that is not held.
 func (k *askedName) hears(name, found string) (was bool) {
-	if was = k.forgets(found); !k.refused[name] && k.seen[name] == nil {
+	was = k.forgets(found)
+	if !k.refused[name] && k.seen[name] == nil {
 		was = was || k.errors[name] != ""
 		delete(k.errors, name)
 	}
@@ -80,7 +81,8 @@ type judged struct {
 func newClientJudge(w *served, opts protocol.ClientOptions) *clientJudge {
 	j := &clientJudge{served: w, opts: opts, types: map[string]*clientAccount{}, met: map[string]bool{}, timeout: opts.Timeout}
 	if j.timeout == 0 {
-		if j.timeout = 15 * time.Second; opts.Transient {
+		j.timeout = 15 * time.Second
+		if opts.Transient {
 			j.timeout = 30 * time.Second
 		}
 	}
@@ -131,7 +133,8 @@ func (j *clientJudge) asks(t *xds.Type, name string) {
 			k.again[s.Name] = true
 		}
 	}
-	if delete(a.nothing, name); j.client.State(t, name).Status == protocol.DoesNotExist {
+	delete(a.nothing, name)
+	if j.client.State(t, name).Status == protocol.DoesNotExist {
 		a.nothing[name] = true
 	}
 }
@@ -175,7 +178,8 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 		return
 	}
 	j.hold(a, r)
-	if a.alien[r.Name] = !own; own {
+	a.alien[r.Name] = !own
+	if own {
 		delete(a.alien, r.Name)
 	}
 	for s := range finders(j.cfg.Variant, t, r) {
@@ -183,7 +187,8 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 		if k := a.asks[s]; k != nil {
 			delete(a.nothing, s)
 			k.hears(s, r.Name)
-			if k.seen[r.Name] = r; !own {
+			k.seen[r.Name] = r
+			if !own {
 				k.again[r.Name] = true
 			}
 		}
@@ -207,7 +212,8 @@ func (j *clientJudge) hold(a *clientAccount, r *xds.Resource) {
 	a.held[r.Name] = r
 	delete(a.doubt, r.Name)
 	delete(a.alien, r.Name)
-	if delete(a.ends, r.Name); r.TTL > 0 {
+	delete(a.ends, r.Name)
+	if r.TTL > 0 {
 		a.ends[r.Name] = j.now.Add(r.TTL)
 	}
 }
@@ -324,7 +330,8 @@ func (j *clientJudge) said(r xds.Request) {
 func (j *clientJudge) states(a *clientAccount, r xds.Request) {
 	want := map[string]string{}
 	for n, x := range a.held {
-		if want[n] = x.Version; a.alien[n] {
+		want[n] = x.Version
+		if a.alien[n] {
 			want[n] = ""
 		}
 	}
@@ -368,7 +375,8 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 	if bad != (err != nil) {
 		j.fail("CLI-2: %s nonce %s: the error is %v, want one: %v", r.Type, r.Nonce, err, bad)
 	}
-	if a.nonce = r.Nonce; !bad {
+	a.nonce = r.Nonce
+	if !bad {
 		a.version = r.Version
 	}
 	v := judged{nonce: r.Nonce, version: a.version, bad: bad}
@@ -410,7 +418,8 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
 		switch {
 		case wrong || told && x.Body != nil && j.unfit(x) && !known:
-			if bad = true; !first {
+			bad = true
+			if !first {
 				continue
 			}
 			if told && j.opts.DropOnError {
@@ -469,7 +478,8 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	}
 	for _, n := range c.Missing {
 		a.ended[n] = a.held[n] == nil // else that is gone, as with a removal, and not what n finds besides
-		if delete(a.waits, n); j.opts.DropOnError {
+		delete(a.waits, n)
+		if j.opts.DropOnError {
 			j.lose(a, n)
 		}
 	}
@@ -489,7 +499,8 @@ func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) {
 }
 
 func (j *clientJudge) remove(a *clientAccount, name string) {
-	if delete(a.waits, name); name == xds.Wildcard {
+	delete(a.waits, name)
+	if name == xds.Wildcard {
 		return // there may always be something
 	}
 	if a.held[name] == nil {
@@ -640,7 +651,8 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 			k.forgets(e.Name)
 		case protocol.Absent, protocol.TimedOut:
 			refused := k.refused[e.Name] || k.again[e.Name]
-			if fresh = k.forgets(e.Name) || s == e.Name && !a.nothing[s]; !fresh {
+			fresh = k.forgets(e.Name) || s == e.Name && !a.nothing[s]
+			if !fresh {
 				break
 			}
 			if s == e.Name {
@@ -649,10 +661,12 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		case protocol.Refused, protocol.Errored:
 			// "Told once" to each name, and not to all again because another finds it now.
 			fresh = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
-			if k.errors[e.Name] = e.Err.Error(); e.Kind == protocol.Refused {
+			k.errors[e.Name] = e.Err.Error()
+			if e.Kind == protocol.Refused {
 				k.refused[e.Name] = true // an error says nothing of what was refused
 			}
-			if delete(k.again, e.Name); e.Resource == nil {
+			delete(k.again, e.Name)
+			if e.Resource == nil {
 				delete(k.seen, e.Name)
 			}
 		default:

@@ -10,11 +10,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client drops what it has heard nothing of for its TTL. So heartbeats are judged
-// by effect: no client that answers, to which messages take no time, ever drops
-// anything that it should have.
+// A client drops a resource without a heartbeat for its TTL. So the judge tests heartbeats by their effect: a
+// client that answers, and gets messages at once, never drops a resource that it should hold.
 
-// A clock runs at a client, for one resource.
+// A clock is the TTL of one resource at a client.
 type clock struct {
 	typ *xds.Type
 	res *xds.Resource
@@ -23,7 +22,7 @@ type clock struct {
 
 func (c clock) ends() time.Time { return c.fed.Add(c.res.TTL) }
 
-// wind lets the clocks of what a response tells of begin anew.
+// wind restarts the clocks of the resources of a response.
 func (n *lane) wind(r *xds.Response) {
 	if !r.TTL && len(n.clocks)+len(n.expired) == 0 {
 		return
@@ -35,7 +34,7 @@ func (n *lane) wind(r *xds.Response) {
 	for _, x := range r.Upserts {
 		key := [2]string{r.Type.URL, x.Name}
 		if is := held[x.Name]; is == nil || !same(is, x) {
-			continue // it has refused it, or does not want it
+			continue // the client refused it, or is not subscribed
 		}
 		delete(n.clocks, key)
 		delete(n.expired, key)
@@ -55,7 +54,7 @@ func (n *lane) wind(r *xds.Response) {
 	}
 }
 
-// expires is when the first clock ends; zero: never.
+// expires returns when the first clock ends; zero: never.
 func (n *lane) expires() (next time.Time) {
 	for _, c := range n.clocks {
 		if at := c.ends(); next.IsZero() || at.Before(next) {
@@ -65,7 +64,7 @@ func (n *lane) expires() (next time.Time) {
 	return next
 }
 
-// expire lets the client drop what its clocks say.
+// expire lets the client drop the resources whose clocks have ended.
 func (n *lane) expire() {
 	if len(n.clocks) == 0 {
 		return
@@ -78,7 +77,7 @@ func (n *lane) expire() {
 		}
 		delete(n.clocks, key)
 		if !n.client.expire(c.typ, c.res) {
-			continue // it has let go of it before, or has another
+			continue // it dropped the resource before, or has another state
 		}
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
@@ -91,29 +90,29 @@ func (n *lane) expire() {
 			why = append(why, underway)
 		}
 		if !n.ledger.excuses(why...) {
-			n.fail(fmt.Errorf("TTL-3: the client dropped %s %s, of which it heard nothing for %v", c.typ, show(c.res), n.now.Sub(c.fed)))
+			n.fail(fmt.Errorf("TTL-3: the client dropped %s %s, which had no heartbeat for %v", c.typ, show(c.res), n.now.Sub(c.fed)))
 		}
 		n.expired[key] = lost
 		n.drops++
 	}
 }
 
-// pleas says why a client may have heard nothing of a resource that it had, and
-// whether the server cannot know that it has dropped it.
+// pleas returns the excuses for a resource that had no heartbeat, and whether the server cannot know that the
+// client dropped it.
 func (l *ledger) pleas(c clock) (lost bool, why []Excuse) {
 	n := c.res.Name
 	a := l.account(c.typ)
 	if a == nil || !a.covers(n) {
-		return false, []Excuse{unsettled} // it will be asked for
+		return false, []Excuse{unsettled} // the type will be requested
 	}
-	// The server has spoken of it in time, or does not know when others did.
+	// The session sent a heartbeat in time, or does not know when others arrived.
 	lost = a.fed[n].IsZero() || l.now.Sub(a.fed[n]) < c.res.TTL
 	for _, plea := range []struct {
 		Excuse
 		holds bool
 	}{
 		{unsettled, l.now.Sub(a.opened) < c.res.TTL/3},
-		{unsettled, len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3}, // or the session was not asked since it was answered
+		{unsettled, len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3}, // or the session was not asked since the answer came
 		{unsettled, a.nacked && a.world || a.heldBack(n)},                                // TTL-5
 		{wholeWaits, a.world && (len(a.tied) > 0 || l.searching(a))},
 		{replaced, !a.told[n].is(c.res) || a.told[n].left || l.shown(a, n) == nil && l.mayLeave(a, n)},

@@ -131,7 +131,8 @@ func (l *ledger) scope(a *account, asked bool) {
 		return
 	}
 	over, was := l.account(a.typ.Parent), a.scopes
-	if a.scopes = nil; a.wildcard && over != nil && !over.wildcard {
+	a.scopes = nil
+	if a.wildcard && over != nil && !over.wildcard {
 		a.scopes = map[string]bool{}
 		for n := range over.names {
 			a.scopes[n+"/*"] = true

@@ -2,15 +2,14 @@ package protocoltest
 
 import "math/rand/v2"
 
-// dice make every choice of a world: one seed, or one string of bytes, replays
-// all of it.
+// dice make every choice of a world, so that one seed, or one string of bytes, replays all of it.
 type dice interface {
 	IntN(n int) int // in [0, n)
 }
 
 func newDice(seed, stream uint64) dice { return rand.New(rand.NewPCG(seed, stream)) }
 
-// bytesDice takes its choices from a fuzzer's bytes, and 0 when they run out.
+// bytesDice takes its choices from a fuzzer's bytes, and returns 0 when they run out.
 type bytesDice struct{ data []byte }
 
 func (d *bytesDice) IntN(n int) int {

@@ -27,7 +27,8 @@ func (p *play) edit(l line) error {
 	var remove []string
 	switch l.verb {
 	case "set":
-		if set, err = resourcesOf(t, l); err != nil {
+		set, err = resourcesOf(t, l)
+		if err != nil {
 			return err
 		}
 		for _, r := range set {
@@ -39,7 +40,8 @@ func (p *play) edit(l line) error {
 	case "version":
 		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
 	case "undecided":
-		if p.unknown = maps.Clone(p.unknown); p.unknown == nil {
+		p.unknown = maps.Clone(p.unknown)
+		if p.unknown == nil {
 			p.unknown = xds.Names{}
 		}
 		p.unknown[t.URL] = append(slices.Clip(p.unknown[t.URL]), l.words[1:]...)
@@ -134,7 +136,8 @@ func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {
 	}
 	var ttl time.Duration
 	if l.has("ttl") {
-		if ttl, err = time.ParseDuration(l.text("ttl")); err != nil {
+		ttl, err = time.ParseDuration(l.text("ttl"))
+		if err != nil {
 			return nil, err
 		}
 	}

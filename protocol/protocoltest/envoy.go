@@ -399,7 +399,8 @@ func (e *envoy) meet(t *xds.Type, name string) {
 				}
 			}
 		}
-		if e.needs[c] = left; len(left) == 0 {
+		e.needs[c] = left
+		if len(left) == 0 {
 			e.warm(c)
 		}
 	}
@@ -540,7 +541,8 @@ func (e *envoy) idle(l *ledger) error {
 			continue
 		}
 		names := maps.Clone(s.names)
-		if delete(names, xds.Wildcard); a == nil || !maps.Equal(a.names, names) || s.all != a.wildcard {
+		delete(names, xds.Wildcard)
+		if a == nil || !maps.Equal(a.names, names) || s.all != a.wildcard {
 			return fmt.Errorf("%s: the client wants %v, the server was told another", s.typ, s.names)
 		}
 	}

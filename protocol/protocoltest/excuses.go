@@ -2,16 +2,15 @@ package protocoltest
 
 import "slices"
 
-// An Excuse is a reason for which the judge lets pass what would be a failure without
-// it: where two sessions that keep every rule may differ, it excuses both.
-// docs/simulation-excuses.md says what each lets pass and why, and in how many worlds of a
-// million it may turn the verdict at most: that number only ever shrinks.
+// An Excuse names a case in which the judge accepts a difference that would be a failure otherwise, because
+// two sessions that keep every rule may differ in it. docs/simulation-excuses.md describes each excuse, and in how
+// many worlds of a million it may change the verdict at most. That number may only become smaller.
 type Excuse string
 
-// Two or more at once, each of which would do: none of them alone turned the verdict.
+// Two or more excuses at once, each of which would be enough: none of them alone changed the verdict.
 const several Excuse = "several"
 
-// Where "never breaks" is not judged.
+// Excuses for not judging "never breaks".
 const (
 	tardy         Excuse = "tardy"
 	contradiction Excuse = "contradiction"
@@ -24,7 +23,7 @@ const (
 	forgotten     Excuse = "forgotten"
 )
 
-// Where a client may drop what expires.
+// Excuses for a client that drops an expired resource.
 const (
 	underway   Excuse = "underway"
 	unsettled  Excuse = "unsettled"
@@ -33,7 +32,7 @@ const (
 	expired    Excuse = "expired"
 )
 
-// Where one obligation has two sides.
+// Excuses where an obligation has two sides.
 const (
 	vague        Excuse = "vague"
 	opaque       Excuse = "opaque"
@@ -60,35 +59,35 @@ const (
 	older        Excuse = "older"
 )
 
-// What may keep a name that the view has lost, let one wait, and so a world.
+// Excuses that may keep a removed name, delay a name, or delay a full-state response.
 var (
 	keeping   = []Excuse{vague, opaque, unopened, hadBefore, loose, stray, back, doubted, unheard, walks, older}
 	tying     = []Excuse{unsaid, doubted, loose, waitsForView}
 	detaining = append(slices.Clip(keeping), unsaid, lapsed, waitsForView)
-	aging     = append(slices.Clip(keeping), bereft) // or let an old state of it be told
+	aging     = append(slices.Clip(keeping), bereft) // or let an old state be sent
 )
 
-// A trial counts the excuses of a world that turned a verdict.
+// A trial counts the excuses that changed a verdict of a world.
 type trial struct {
 	used    map[Excuse]int
-	without Excuse // this one is not to be had: what it alone would excuse fails
-	denied  Excuse // likewise, for as long as it is tried what the verdict would be
-	strict  bool   // likewise, all of them
+	without Excuse // this excuse is not accepted: the world fails where it alone would excuse
+	denied  Excuse // not accepted while the verdict without it is computed
+	strict  bool   // no excuse is accepted
 }
 
 func newTrial(without Excuse) *trial {
 	return &trial{used: map[Excuse]int{}, without: without}
 }
 
-// grants reports whether an excuse counts now.
+// grants reports whether an excuse is accepted now.
 func (t *trial) grants(x Excuse) bool { return !t.strict && t.denied != x }
 
-// lets reports whether something holds by which the session is excused: by a rule, or by
-// one of some excuses. Each without which it would not hold has turned the verdict, and is
-// counted. So it is to be asked last, when all else speaks for a failure.
+// lets reports whether a condition holds by the rules or by one of the given excuses. It counts each excuse
+// without which the condition would not hold, since that one changed the verdict. So a caller asks it last,
+// when everything else is a failure.
 func (t *trial) lets(holds func() bool, among ...Excuse) bool {
 	if t.strict || t.denied != "" {
-		return holds() // it is part of what is tried
+		return holds() // a part of a condition that is being computed
 	}
 	t.strict = true
 	ruled := holds()
@@ -103,7 +102,8 @@ func (t *trial) lets(holds func() bool, among ...Excuse) bool {
 	for _, x := range among {
 		t.denied = x
 		needed := !holds()
-		if t.denied = ""; !needed {
+		t.denied = ""
+		if !needed {
 			continue
 		}
 		if x == t.without {
@@ -118,19 +118,19 @@ func (t *trial) lets(holds func() bool, among ...Excuse) bool {
 	return true
 }
 
-// excuses is lets of excuses that hold.
+// excuses reports whether one of these excuses is accepted. It counts like lets.
 func (t *trial) excuses(of ...Excuse) bool {
 	return t.lets(func() bool { return slices.ContainsFunc(of, t.grants) }, of...)
 }
 
-// A Bound is in how many worlds of a million an excuse may turn the verdict.
+// A Bound is the number of worlds in a million in which an excuse may change the verdict.
 type Bound struct {
 	Excuse
 	PerMillion int
 	Reason     string
 }
 
-// Excuses are all there are.
+// Excuses returns all excuses with their bounds.
 func Excuses() []Bound {
 	return []Bound{
 		{tardy, 7640, "order is given up where somebody is silent for 15 s"},

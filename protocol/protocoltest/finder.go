@@ -54,7 +54,8 @@ func (f *finder) act() string {
 	if name == xds.Wildcard && s.typ.Is(xds.Route) {
 		return "" // likewise
 	}
-	if s.names[name] = f.plan.IntN(3) > 0; s.names[name] {
+	s.names[name] = f.plan.IntN(3) > 0
+	if s.names[name] {
 		return fmt.Sprintf("subscribes %s %s", s.typ, name)
 	}
 	delete(s.names, name)

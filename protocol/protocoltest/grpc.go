@@ -104,7 +104,8 @@ func (g *grpc) subscribe(s *step, names []string) {
 		// The new and the old together, then the new alone, on one nonce.
 		both := append(slices.Clone(old), names...)
 		slices.Sort(both)
-		if both = slices.Compact(both); !slices.Equal(both, names) {
+		both = slices.Compact(both)
+		if !slices.Equal(both, names) {
 			g.send(s, both, nil)
 		}
 	}

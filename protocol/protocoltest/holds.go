@@ -106,7 +106,8 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	switch {
 	case len(out) == 0:
 	case kept || !silent || wide:
-		if out = append(out, before); wide { // what it has refused may have found any of these in force
+		out = append(out, before)
+		if wide { // what it has refused may have found any of these in force
 			out = append(append(out, acked), open...)
 		}
 	default:

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A lane is one stream after the other between a client and its sessions.
+// A lane is a client with its sessions: one stream after the other.
 type lane struct {
 	*world
 	id      int
@@ -20,31 +20,31 @@ type lane struct {
 	ledger  *ledger
 	up      []xds.Request
 	down    []*xds.Response
-	pending []xds.Names // touched and not yet told to the session
-	behind  bool        // the view has moved on
-	mute    bool        // the client says nothing any more, or not yet
-	forever bool        // it never will
-	release bool        // the session lets go of its view when idle
+	pending []xds.Names // touched names that the session was not given yet
+	behind  bool        // the session does not have the newest view
+	mute    bool        // the client sends nothing now
+	forever bool        // the client will never send again
+	release bool        // the session releases its view when idle
 	refused map[string]bool
 	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
 	sends   map[string][]sending       // SotW: by type
 	limit   int
-	sloppy  bool            // delta: its answers get lost where a later one follows, or change places
-	quiet   bool            // the client has something from before, of which it need not say anything
-	shaky   map[Excuse]bool // order was given up, or nobody knows what the client has from before; until it is even: why
+	sloppy  bool            // delta: answers get lost if a later one follows, or change places
+	quiet   bool            // the client holds clusters from an earlier stream, and need not state them
+	shaky   map[Excuse]bool // why "never breaks" is not judged until everything is settled
 	spread  uint64
-	still   time.Time // it had nothing to say then, and has heard nothing since
-	checked time.Time // its session was, at that time, after all that it has heard
-	told    [2]memory // what the client was told, on all its streams; with hints, and without
+	still   time.Time // when the session last had nothing to send; zero after an input
+	checked time.Time // time at which the session was last checked, after its last input
+	told    [2]memory // what the client was sent on all streams: by the session with hints, and by the one without
 
-	spurned map[string]bool     // clusters that it was offered and has not taken
-	crossed map[string]bool     // clusters that it has asked for when a world that lacks them was on its way
-	clocks  map[[2]string]clock // what expires at the client, by type and name
+	spurned map[string]bool     // clusters that were sent to the client and not accepted
+	crossed map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
+	clocks  map[[2]string]clock // resources with a TTL at the client, by type and name
 	drops   int
 	drains  int
-	expired map[[2]string]bool  // what it dropped; true: and the server cannot know
-	late    []xds.Request       // answers that it has kept back
-	names   map[string][]string // SotW: last asked for on this stream, by type
+	expired map[[2]string]bool  // resources that the client dropped; true: and the server cannot know
+	late    []xds.Request       // answers that the client holds back
+	names   map[string][]string // SotW: names of the last request of this stream, by type
 }
 
 func (n *lane) connect() {
@@ -75,7 +75,7 @@ func (n *lane) connect() {
 	}
 }
 
-// tell tells the session of a new view.
+// tell gives the session the new view.
 func (n *lane) tell() {
 	if !n.behind && !n.release {
 		return
@@ -85,7 +85,7 @@ func (n *lane) tell() {
 	n.advance()
 	n.session.Change(n.content.seen(), n.hint())
 	if n.story != nil && n.behind {
-		n.logf("%d sees the view", n.id)
+		n.logf("%d gets the view", n.id)
 	}
 	n.pending, n.behind = nil, false
 	n.check()
@@ -95,7 +95,7 @@ func (n *lane) tell() {
 	}
 }
 
-// hint is what may have changed, in one step or several, and at times more.
+// hint returns the names that may have changed, in one step or several, and sometimes more.
 func (n *lane) hint() []xds.Names {
 	touched := slices.Clone(n.pending)
 	if touched == nil {
@@ -108,8 +108,7 @@ func (n *lane) hint() []xds.Names {
 	return touched
 }
 
-// wake gives a session that let go of its view the newest, as it must have
-// before any other input.
+// wake gives a session that released its view the newest view, which it needs before any other input.
 func (n *lane) wake() {
 	n.advance()
 	if !n.release {
@@ -121,14 +120,15 @@ func (n *lane) wake() {
 	n.world.eager = eager
 }
 
-// advance tells the session the time. When it knew that, its invariants are what they were.
+// advance gives the session the time. After that its invariants are checked.
 func (n *lane) advance() {
-	if n.session.Advance(n.now); !n.checked.Equal(n.now) {
+	n.session.Advance(n.now)
+	if !n.checked.Equal(n.now) {
 		n.check()
 	}
 }
 
-// check asks a session that can for its own invariants.
+// check asks a session that supports it to check its own invariants.
 func (n *lane) check() {
 	n.checked = n.now
 	if err := n.session.Check(); err != nil {
@@ -136,7 +136,7 @@ func (n *lane) check() {
 	}
 }
 
-// request lets the client say what it has to say.
+// request lets the client send its requests.
 func (n *lane) request() (progress bool) {
 	if n.mute {
 		return false
@@ -151,7 +151,7 @@ func (n *lane) request() (progress bool) {
 	return progress
 }
 
-// deliverUp gives the oldest request on its way to the session.
+// deliverUp delivers the oldest request in flight to the session.
 func (n *lane) deliverUp() bool {
 	if len(n.up) == 0 {
 		return false
@@ -170,7 +170,7 @@ func (n *lane) deliverUp() bool {
 	err := n.session.Receive(req)
 	if t == nil || n.only != nil && !t.Is(n.only) {
 		if err == nil {
-			n.fail(errors.New("TYP-5: a request of no type, or of one that does not belong here, is accepted"))
+			n.fail(errors.New("TYP-5: a request without a type, or with a type that the stream does not carry, is accepted"))
 		}
 		n.connect()
 		return true
@@ -193,15 +193,15 @@ func (n *lane) deliverUp() bool {
 	return true
 }
 
-// note follows the interests of the session.
+// note records the interests of the session.
 func (n *lane) note() {
 	for i := range n.session.Interests() {
 		n.ledger.interests(i)
 	}
 }
 
-// heard checks what the session made of a request that answers a response (nil:
-// none), and remembers refusals beyond the stream.
+// heard checks how the session classified a request: as an ACK or NACK of answered, or as stale if answered is
+// nil. It remembers refusals beyond the stream.
 func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, answered *flight) {
 	want := protocol.Acked
 	switch {
@@ -214,12 +214,12 @@ func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, a
 		delete(n.refused, t.URL)
 	}
 	if settled != want {
-		n.fail(fmt.Errorf("SOTW-3, SOTW-4: nonce %q is taken as %v, want %v", req.Nonce, settled, want))
+		n.fail(fmt.Errorf("SOTW-3, SOTW-4: nonce %q counts as %v, want %v", req.Nonce, settled, want))
 	}
 }
 
-// respond lets the session say what it has to say, and judges it: until it has nothing
-// to say, and again when it has heard something or time has passed.
+// respond lets the session send its responses, and judges them. A session without responses is asked again
+// after its next input or when time has passed.
 func (n *lane) respond() (progress bool) {
 	if n.still.Equal(n.now) {
 		return false
@@ -240,10 +240,10 @@ func (n *lane) respond() (progress bool) {
 		n.down, progress = append(n.down, r), true
 	}
 	if left := n.ledger.waiting(); left != "" {
-		n.fail(fmt.Errorf("should have left: %s", left))
+		n.fail(fmt.Errorf("the session should have sent: %s", left))
 	}
 	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
-		n.fail(fmt.Errorf("the deadline %v is not in the future, after all responses have left", d.Sub(epoch)))
+		n.fail(fmt.Errorf("the deadline %v is not in the future although all responses were sent", d.Sub(epoch)))
 	}
 	if err := n.states(); err != nil {
 		n.fail(fmt.Errorf("states: %w", err))
@@ -253,7 +253,8 @@ func (n *lane) respond() (progress bool) {
 	}
 	var events []protocol.Event
 	for e := range n.session.Events() {
-		if events = append(events, e); e.Kind != protocol.Sent && n.story != nil {
+		events = append(events, e)
+		if e.Kind != protocol.Sent && n.story != nil {
 			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
 		}
 	}
@@ -267,15 +268,14 @@ func (n *lane) respond() (progress bool) {
 	return progress
 }
 
-// punctual judges what happens when time alone has passed. What a session says then it
-// says at the time that its Deadline announced.
+// punctual checks that a session that sends something because time passed had a deadline at that time.
 func (n *lane) punctual(due, said bool) {
 	if said && !due {
-		n.fail(errors.New("it says something by time alone, and no deadline told of it"))
+		n.fail(errors.New("the session sends a response because time passed, but had no deadline"))
 	}
 }
 
-// deliverDown gives the oldest response on its way to the client.
+// deliverDown delivers the oldest response in flight to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {
 		return false
@@ -287,10 +287,10 @@ func (n *lane) deliverDown() bool {
 	}
 	n.client.receive(r)
 	n.spurn(r)
-	lapsed := len(n.expired) > 0 // and what it is told anew has to be warm again first
+	lapsed := len(n.expired) > 0 // an expired resource that is sent again must warm first
 	n.wind(r)
-	// A client whose clusters of before never were warm, or which has accepted none whole,
-	// states to have none: nobody can tell it from a new one.
+	// A client whose clusters of an earlier stream never were warm, or that accepted none of their full-state
+	// responses, states none. It cannot be told from a new client.
 	secret := n.quiet && n.ledger.secretive()
 	n.shake(tardy, n.ledger.tardy)
 	n.shake(blind, n.ledger.blind)
@@ -299,7 +299,7 @@ func (n *lane) deliverDown() bool {
 	if len(n.shaky) > 0 && n.ledger.even() {
 		clear(n.shaky)
 	}
-	n.ledger.blind, n.ledger.tardy = false, false // the next advance finds who is silent still
+	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
 	if !n.content.whole {
 		return true
 	}

@@ -10,147 +10,145 @@ import (
 )
 
 const (
-	// patience: a response unanswered for this long no longer holds back the
-	// newest state of its type.
+	// patience is how long an unanswered response holds back newer states of its type.
 	patience = 5 * time.Second
 
-	// silence: what waits for the answer of another type waits no longer.
+	// silence is how long a type waits for the answer of another type.
 	silence = 15 * time.Second
 
-	// listed: an answer to one of the last so many responses finds its own.
+	// listed is how many unanswered responses are tracked: an answer to one of them settles exactly that one.
 	listed = 4
 )
 
-// A ledger is the second opinion on one stream: it sees what the session sees
-// and what the session says, and keeps, without any thought of cost, what was
-// told, what is owed and what may be said at all. It shares no code with the
-// implementation.
+// A ledger is the second opinion on one stream. It sees the requests and responses of the session, and records
+// which names were sent, must be sent and may be sent. It does not care about cost, and shares no code with
+// the implementation.
 type ledger struct {
 	*trial
 	variant xds.Variant
 	only    *xds.Type
-	opts    protocol.Options           // as the session has them
-	worlds  map[string][]*xds.Resource // what a version of a full-state type was when it was told
-	sends   map[string][]sending       // SotW: what was told, on all streams, by type
-	past    past                       // what the client has from earlier streams
+	opts    protocol.Options           // the options of the session
+	worlds  map[string][]*xds.Resource // the content of each version of a full-state type when it was sent
+	sends   map[string][]sending       // SotW: the responses of all streams, by type
+	past    past                       // what the client holds from earlier streams
 	view    xds.View
 	now     time.Time
 
-	met   bool // the client has said who it is:
+	met   bool // the client has sent its node
 	agent string
-	ttl   bool // it is told TTLs
+	ttl   bool // the client gets TTLs
 
 	accounts []*account // by rank
 	nonces   map[string]int
-	// warm: what may be sent again because a response carried what is warmed by it,
-	// by type and name.
+	// warm has the names that may be sent again because a response carried a resource that they warm, by type
+	// and name.
 	warm map[[2]string]bool
 
-	changes int // counts views
-	drain   int // counts drains
-	falling int // rank of the newest response that only removes, in this drain
-	rank    int // of the newest response that told something new, in this drain
+	changes int // number of views
+	drain   int // number of batches of responses
+	falling int // rank of the newest response of this batch that only removes
+	rank    int // rank of the newest response of this batch with news
 
-	telling *xds.Type // of the newest response of this drain, if it is one, or a part of one, that told of resources
+	telling *xds.Type // type of the newest response of this batch, if it carries resources, or is a part of a response that does
 
-	began   time.Time // the first request came
-	resumes bool      // the client has something from an earlier stream
-	blind   bool      // nobody knows what it has of what others refer to, so it may lose some of that
-	tardy   bool      // somebody was silent for so long that order was given up
+	began   time.Time // time of the first request
+	resumes bool      // the client holds something from an earlier stream
+	blind   bool      // it is unknown what the client holds of referred resources, so it may lose some
+	tardy   bool      // somebody was silent for 15 s, so the order was given up
 }
 
-// An account is the ledger of one type.
+// An account is the ledger of one type. "Name" in its comments is a subscribed name or the name of a resource.
 type account struct {
 	*trial
 	typ      *xds.Type
-	table    *xds.Table      // what the view has
-	born     int             // changes before it was opened
-	names    map[string]bool // without "*"
+	table    *xds.Table      // of the view
+	born     int             // number of views before the type was opened
+	names    map[string]bool // subscribed names, without "*"
 	wildcard bool
-	implicit bool // nothing was ever named
+	implicit bool // the client has never subscribed to a name
 
-	finds  bool            // names find by alias and collection, too: delta only
-	reach  map[string]bool // resources that the names find, delta only
-	turned map[string]bool // names that have found something since they were told of, or asked for
-	scopes map[string]bool // the collections that the wildcard is of; nil: it is of all
+	finds  bool            // names also match by alias and collection: delta only
+	reach  map[string]bool // resources that the names match, delta only
+	turned map[string]bool // names that matched a resource since the last response about them, or since they were subscribed
+	scopes map[string]bool // the collections that the wildcard covers; nil: all
 
 	told    map[string]fact
 	acked   map[string]fact
-	refused map[string][]fact    // by the client, which has accepted none since
-	doubted map[string][]fact    // likewise, but that it has accepted a response since that need not be listed any more, or seemed to have
-	owe     map[string]bool      // must be told, whatever the client holds
-	may     map[string]bool      // may be told, whatever the client holds
-	since   map[string]time.Time // it was asked for
-	lately  map[string]time.Time // it was asked for last
-	tied    map[string]time.Time // it waits for clusters since
-	heard   map[string]bool      // was told, or claimed to be held
-	before  map[string]bool      // SotW: the client may have something from an earlier stream
-	unsure  map[string]bool      // SotW: the same, for it has refused what it was taken to have accepted with a later one
-	unheard map[string]bool      // SotW: the same, for the response that it has accepted since need not be listed any more
-	stray   map[string]fact      // what the client states to have, and has not asked for; absent: it need not have that
-	missed  map[string]bool      // resource_errors have said that it does not exist
-	follows map[string]following // what has to go in this drain, for an alias of it does
+	refused map[string][]fact    // refused; the client has accepted none of them since
+	doubted map[string][]fact    // the same, but the client has accepted, or seems to have accepted, a response since that may no longer be tracked
+	owe     map[string]bool      // must be sent, whatever the client holds
+	may     map[string]bool      // may be sent, whatever the client holds
+	since   map[string]time.Time // when it was first subscribed
+	lately  map[string]time.Time // when it was last subscribed
+	tied    map[string]time.Time // since when it waits for clusters
+	heard   map[string]bool      // was sent, or stated as held
+	before  map[string]bool      // SotW: the client may hold something from an earlier stream
+	unsure  map[string]bool      // SotW: the same, because it refused a response that a later ACK seemed to cover
+	unheard map[string]bool      // SotW: the same, because the response that it accepted since may no longer be tracked
+	stray   map[string]fact      // stated and not subscribed; absent: the client need not hold it
+	missed  map[string]bool      // reported missing in resource_errors
+	follows map[string]following // must be removed in this batch, because an alias of it was
 
-	opened   time.Time            // its first request
-	drained  time.Time            // when the session was first asked what to say of it
-	quiet    time.Time            // unanswered since
-	repeated time.Time            // the client last said what it had said: it need not count as silent then
-	calm     time.Time            // the last response or answer was dealt with
-	stirred  bool                 // there was one since
-	fed      map[string]time.Time // its TTL began anew
+	opened   time.Time            // time of the first request
+	drained  time.Time            // when the session was first asked for responses about it
+	quiet    time.Time            // since when the client is silent
+	repeated time.Time            // when the client last repeated a request: this does not count as an answer
+	calm     time.Time            // when the last response or answer was processed
+	stirred  bool                 // there was a response or answer since
+	fed      map[string]time.Time // when its TTL began
 
-	version string // last told, or stated and up to date
-	stated  string // SotW: by its first request
-	resumed bool   // SotW, not full state: its first request was for "*", and stated a version
-	opaque  bool   // SotW: its first request did not say what the client has
-	vague   bool   // SotW: the client holds a world that a session need not know
+	version string // last sent, or stated and current
+	stated  string // SotW: stated by the first request
+	resumed bool   // SotW, not full state: the first request was for "*" and stated a version
+	opaque  bool   // SotW: the first request did not show what the client holds
+	vague   bool   // SotW: the client holds a state that the session need not know
 
-	answer bool // an answer is owed even if it says nothing
-	lax    bool // an answer may say nothing
-	asked  bool // something was asked for since the last response
+	answer bool // an answer is due, even an empty one
+	lax    bool // the answer may be empty
+	asked  bool // something was subscribed since the last response
 
 	flights  []*flight // unanswered, oldest first
 	newest   *flight   // the last one, answered or not
-	answered int       // seq of the newest that was answered
-	accepted int       // or acknowledged
-	passed   int       // or acknowledged with all its parts, while it was listed
+	answered int       // seq of the newest answered response
+	accepted int       // seq of the newest ACKed response
+	passed   int       // seq of the newest response that was ACKed with all its parts while it was tracked
 	groups   []*group
 	nacked   bool // the client refused a response (NACK) and has accepted none since
 
-	leaving map[string]leaver // the view had it and may still be shown it
-	world   bool              // SotW, full state: each response is everything
+	leaving map[string]leaver // removed from the view, and may still be kept for the client
+	world   bool              // SotW, full state: each response has all resources
 
-	ever        []string // room for everTold
-	holds, open []fact   // and for mayHold
+	ever        []string // buffer of everTold
+	holds, open []fact   // buffers of mayHold
 
-	// as told by the session
+	// as stated by the session
 	interest     map[string]bool
 	interestStar bool
 }
 
-// A following names the alias behind which a resource has to go.
+// A following names an alias whose removal requires the removal of its resource.
 type following struct {
 	alias    string
-	precedes bool // but the alias may go before
+	precedes bool // the alias may be removed first
 }
 
-// A fact is what the client was told of a name: a resource, its absence, or
-// (resuming) a version it claims to have.
+// A fact is what the client was sent about a name: a resource, its removal, or a version that the client
+// stated.
 type fact struct {
 	res     *xds.Resource
 	version string
 	seq     int
-	dropped bool // the client gave the name up before it answered
-	merged  bool // it was accepted when it need not be remembered any more
-	late    bool // or when its response had become one with a later one
-	loose   bool // a session need not know that the client has it
-	found   bool // it does not exist, and finds others
-	own     bool // the client has it by its own name alone, and not by a route of the wildcard
-	unsaid  bool // it was taken for accepted, for a later response was refused; if not, the client has nothing
-	left    bool // the view has lost it, and nothing kept it with the client, though nothing could tell so
+	dropped bool // the client unsubscribed the name before it answered
+	merged  bool // accepted when its response may no longer have been tracked
+	late    bool // accepted when its response had been merged with a later one
+	loose   bool // the session need not know that the client holds it
+	found   bool // it does not exist, and its name matches other resources
+	own     bool // the client holds it by its own name alone, and not by a route of the wildcard
+	unsaid  bool // assumed accepted because a later response was refused; otherwise the client holds nothing
+	left    bool // the view removed it and nothing kept it, but no response could say so
 }
 
-// is reports whether the fact says what r is; nil: that it does not exist.
+// is reports whether the fact equals r; a nil r means that the resource does not exist.
 func (f fact) is(r *xds.Resource) bool {
 	switch {
 	case r == nil:
@@ -170,58 +168,55 @@ type flight struct {
 	drain   int
 	seq     int
 	carried map[string]fact
-	beats   map[string]fact // told again without a body
-	news    map[string]bool // of which the client was told something new
-	fresh   map[string]bool // or what it had asked for
+	beats   map[string]fact // heartbeats
+	news    map[string]bool // names with news
+	fresh   map[string]bool // names with news, or that were subscribed
 	stuck   bool            // one of its clusters had no assignment
-	lacks   []string        // assignments that did not exist, of clusters that are news
+	lacks   []string        // missing assignments of clusters with news
 
-	found map[string]bool // removed, and finds others
+	found map[string]bool // removed names that match other resources
 
-	dropped map[string]fact // the client did not want it any more
+	dropped map[string]fact // unsubscribed in flight
 
-	// What may be in force instead, though a later one was answered: what was so before
-	// responses that need not be listed any more, but be one with this; or, if the later
-	// one was refused, before this.
+	// joined is what may be in force although a later response was answered: the state before responses that
+	// may have been merged with this one, or, if the later one was refused, the state before this one.
 	joined map[string][]fact
 
-	// What was so when a later one was accepted, which stands for this, should it be refused
-	// all the same: what was in force, what was refused before, and of what the client may
-	// have had something from an earlier stream.
+	// was, refused and undone restore this response if the client refuses it after a later ACK that covers it:
+	// the state in force, the earlier refusals, and the names that the client may hold from an earlier stream.
 	was     map[string][]fact
 	refused map[string][]fact
 	undone  []string
 
-	forward    bool // it tells something new, or what was asked for
+	forward    bool // it has news, or names that were subscribed
 	done       bool // answered
-	superseded bool // SotW: a later one was
+	superseded bool // SotW: a later response was answered
 	mixed      bool // another part of it was refused
-	excused    bool // nothing was subscribed any more
-	moved      bool // some of it was not
+	excused    bool // the client subscribes to nothing any more
+	moved      bool // the client unsubscribed some of it
 }
 
-// A group is what one refused response carried and is not told again while
-// none of it moves.
+// A group is the content of one refused response, which is not sent again while none of it changes.
 type group struct {
 	was   map[string]*xds.Resource // nil: a removal
-	found map[string]bool          // of these, the names that found others all the same
-	rest  map[string]bool          // not told since
-	moved bool                     // may be told again
+	found map[string]bool          // removed names that matched other resources
+	rest  map[string]bool          // names not sent since
+	moved bool                     // may be sent again
 
-	warmed int // the drain in which some of it was sent again with its cluster
+	warmed int // the batch in which a part of it was sent again with its cluster
 }
 
 type leaver struct {
-	res  *xds.Resource   // nil: the client brought it along, and nobody knows it
-	at   time.Time       // when it was lost; from asked on, when the session was asked first what it has to say
-	last []*xds.Resource // other contents it may be shown with
+	res  *xds.Resource   // nil: the client stated it, and its content is unknown
+	at   time.Time       // when it was removed; if asked is set, when the session was first asked for responses after that
+	last []*xds.Resource // other states of it that may be sent
 
-	asked   bool // the session was asked since
-	free    bool // nothing has referred to it at a time, so it was let go
-	bound   bool // something may have referred to it when this drain began
-	waits   bool // or when one before did
-	resumed bool // the client brought it along
-	loose   bool // and a session need not know that
+	asked   bool // the session was asked for responses since
+	free    bool // nothing referred to it at some time, so it may be removed
+	bound   bool // something may have referred to it when this batch began
+	waits   bool // the same, when an earlier batch began
+	resumed bool // the client stated it
+	loose   bool // the session need not know that the client holds it
 }
 
 func newLedger(v xds.Variant, only *xds.Type, view xds.View, now time.Time, opts protocol.Options, worlds map[string][]*xds.Resource, sends map[string][]sending, p past) *ledger {
@@ -253,7 +248,7 @@ func (l *ledger) open(t *xds.Type) *account {
 	return a
 }
 
-// lingers reports whether resources of the type may outstay the view.
+// lingers reports whether resources of the type may be kept for the client after the view removes them.
 func (l *ledger) lingers(a *account) bool {
 	if len(a.typ.ReferredBy()) == 0 {
 		return false
@@ -261,11 +256,11 @@ func (l *ledger) lingers(a *account) bool {
 	return l.only == nil || l.opts.Grace > 0 && (l.variant == xds.Delta || a.world)
 }
 
-// advance notes the time.
+// advance sets the time.
 func (l *ledger) advance(now time.Time) {
 	l.now = now
 	for _, a := range l.accounts {
-		l.tardy = l.tardy || l.silent(a) // or of the parts of a response one is not answered
+		l.tardy = l.tardy || l.silent(a)
 		for _, f := range a.flights {
 			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
 		}
@@ -273,20 +268,21 @@ func (l *ledger) advance(now time.Time) {
 	l.tardy = l.tardy || l.opensLate()
 }
 
-// opensLate reports whether a client that resumes has not opened its types in time: those
-// that are not open within the grace of a reconnect are not there.
+// opensLate reports whether a client that resumes has opened a type too late. A type that is not open within
+// the grace period of a reconnect does not exist for the order of types.
 func (l *ledger) opensLate() bool {
 	after := l.now.Sub(l.began)
 	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silence && l.account(xds.Cluster) == nil)
 }
 
-// change notes the session's next view.
+// change sets the next view of the session.
 func (l *ledger) change(view xds.View) {
 	lost, kept := map[*account]map[string]*xds.Resource{}, map[*account]bool{}
 	for _, a := range l.accounts {
 		lost[a] = map[string]*xds.Resource{}
-		if kept[a] = view.Table(a.typ) == a.table; kept[a] {
-			continue // it has lost nothing
+		kept[a] = view.Table(a.typ) == a.table
+		if kept[a] {
+			continue // the table is unchanged
 		}
 		for r := range a.table.All() {
 			lost[a][r.Name] = l.shown(a, r.Name)
@@ -305,7 +301,7 @@ func (l *ledger) change(view xds.View) {
 		}
 		for n, r := range lost[a] {
 			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
-				// What is not shown any more, and is there, may linger, too.
+				// A resource that exists and is no longer shown may be kept, too.
 				a.leaving[n] = leaver{res: r, at: l.now, loose: a.told[n].loose}
 			}
 		}
@@ -320,7 +316,7 @@ func (l *ledger) change(view xds.View) {
 			delete(a.leaving, n)
 		}
 		for n, f := range a.told {
-			// A state that came and went between two views may be the one shown.
+			// A state that came and went between two views may be the one that was sent.
 			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() && !a.outside(n) {
 				v, ok := a.leaving[n]
 				if !ok {
@@ -333,7 +329,7 @@ func (l *ledger) change(view xds.View) {
 		if l.variant == xds.SotW && !a.world {
 			for n := range a.told {
 				if lost[a][n] == nil && !kept[a] || l.shown(a, n) == nil {
-					// It cannot be told that it is lost; should it return, it is told anew.
+					// No response can remove it, so it is sent again if it returns.
 					a.may[n] = true
 				}
 			}

@@ -20,7 +20,7 @@ type line struct {
 // An arg is a key=value token. Both may have been quoted.
 type arg struct {
 	key    string
-	quoted bool // the key: then it is a resource's name, not a setting
+	quoted bool // the key was quoted: it is a resource's name, not a setting
 	items  []item
 }
 
@@ -31,20 +31,24 @@ func parse(s string) (l line, err error) {
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeft(s, " \t") {
 		var a arg
 		var eq bool
-		if a.key, a.quoted, s, err = text(s, " \t="); err != nil {
+		a.key, a.quoted, s, err = text(s, " \t=")
+		if err != nil {
 			return l, err
 		}
-		if s, eq = strings.CutPrefix(s, "="); !eq {
+		s, eq = strings.CutPrefix(s, "=")
+		if !eq {
 			l.words = append(l.words, a.key)
 			continue
 		}
 		for more := s != "" && s[0] != ' ' && s[0] != '\t'; more; {
 			var it item
-			if it.text, _, s, err = text(s, " \t,@"); err != nil {
+			it.text, _, s, err = text(s, " \t,@")
+			if err != nil {
 				return l, err
 			}
 			if rest, ok := strings.CutPrefix(s, "@"); ok {
-				if it.at, _, s, err = text(rest, " \t,"); err != nil {
+				it.at, _, s, err = text(rest, " \t,")
+				if err != nil {
 					return l, err
 				}
 			}
@@ -54,7 +58,7 @@ func parse(s string) (l line, err error) {
 		l.args = append(l.args, a)
 	}
 	if len(l.words) == 0 {
-		return l, fmt.Errorf("no verb")
+		return l, fmt.Errorf("empty line: expected a verb")
 	}
 	l.verb, l.words = l.words[0], l.words[1:]
 	if label, ok := strings.CutSuffix(l.verb, ">"); ok {
@@ -79,7 +83,7 @@ func text(s, stops string) (text string, quoted bool, rest string, err error) {
 	return s, false, "", nil
 }
 
-// quote is the inverse of text.
+// quote writes a string so that text reads it back.
 func quote(s string) string {
 	odd := func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`",=@`, r)
@@ -90,7 +94,7 @@ func quote(s string) string {
 	return s
 }
 
-// has reports whether the arg is given, be it empty.
+// has reports whether the arg is given, even with an empty value.
 func (l line) has(key string) bool {
 	for _, a := range l.args {
 		if !a.quoted && a.key == key {
@@ -123,7 +127,7 @@ func (l line) number(key string) int {
 	return n
 }
 
-// only reports an arg that the verb does not know.
+// only returns an error for an arg that the verb does not take.
 func (l line) only(keys string) error {
 	for _, a := range l.args {
 		if !strings.Contains(" "+keys+" ", " "+a.key+" ") {

@@ -8,12 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A memory is what SotW clients were told, the oldest first, as
-// [protocol.Options.Told] wants it. It forgets what a client was told before what it
-// has accepted on the same stream.
+// A memory records what SotW clients were sent, oldest first, for [protocol.Options.Told]. It forgets
+// responses before the newest one that the client ACKed on the same stream.
 type memory []noted
 
-// A noted is what a client may have when it accepts a response.
+// A noted is what a client may hold when it accepts a response.
 type noted struct {
 	stream              Session
 	url, version, nonce string
@@ -34,10 +33,9 @@ func (m *memory) note(stream Session, e protocol.Event) {
 	}
 }
 
-// world returns what a client may have that states a version: it may have accepted
-// any of the responses of that version. If there was none, it has what the table has.
-// It may have all that it was told after that, too, for it may have applied a part
-// before it answered.
+// world returns what a client may hold that states a version. It may have accepted any response of that
+// version; if there was none, it holds the table. It may also hold everything sent after that, because it may
+// have applied a part before it answered.
 func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all, states []noted
 	since := false
@@ -62,7 +60,7 @@ func (m *memory) world(t *xds.Type, version string, table *protocol.World) *prot
 			has[st.Name] = append(has[st.Name], st)
 		}
 	}
-	for _, n := range slices.Backward(all) { // of several of a name the newest first
+	for _, n := range slices.Backward(all) { // of several states of a name, the newest first
 		for st := range n.Versions.All() {
 			if !slices.Contains(n.Lacks, st.Name) {
 				add(st)

@@ -7,26 +7,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A past is what a client has from earlier streams, by type and name.
+// A past has the resources that a client holds from earlier streams, by type and name.
 type past map[string]map[string][]*xds.Resource
 
 func (p past) of(t *xds.Type, name string) []*xds.Resource { return p[t.URL][name] }
 
-// A sending is what one response told, on whatever stream.
+// A sending is the content of one response, of any stream.
 type sending struct {
 	version string
 	told    []*xds.Resource
 }
 
-// since drops what a client has let go of: it has accepted the response of the version
-// that it states, so of what that told it has that, or what came later. Of responses of
-// one version it may be the first.
+// since drops resources that the client cannot hold any more. It accepted the response whose version it
+// states, so it holds the content of that response or of later ones. Several responses may have that version;
+// the client may hold the first.
 func (p past) since(t *xds.Type, version string, sent []sending) {
 	i := slices.IndexFunc(sent, func(s sending) bool { return s.version == version })
 	if version == "" || i < 0 {
 		return
 	}
-	if t.FullState { // what came between two of one version it surely has no more
+	if t.FullState { // resources sent only between two full-state responses of one version are surely gone
 		for j, s := range sent {
 			if s.version == version {
 				i = j
@@ -45,17 +45,17 @@ func (p past) since(t *xds.Type, version string, sent []sending) {
 	}
 }
 
-// earlier is what the client of a stream that broke may hold.
+// earlier returns what the client of a broken stream may hold.
 func earlier(l *ledger) past {
 	p := past{}
 	if l == nil {
 		return p
 	}
-	maps.Copy(p, l.past) // of types that it did not open
+	maps.Copy(p, l.past) // of types that the client did not open
 	for _, a := range l.accounts {
 		has := map[string][]*xds.Resource{}
 		for n, before := range l.past[a.typ.URL] {
-			// In SotW nothing has told it otherwise.
+			// In SotW no response replaced it.
 			if _, told := a.told[n]; l.variant == xds.SotW && !a.world && (a.wildcard || a.names[n]) && (!told || a.before[n]) {
 				has[n] = slices.Clone(before)
 			}

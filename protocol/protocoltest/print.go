@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// drain prints what the sessions answer.
+// drain prints the responses and events of the sessions.
 func (p *play) drain() {
 	if p.held {
 		return
@@ -62,7 +62,7 @@ func byName(rs []*xds.Resource) []*xds.Resource {
 	return slices.SortedFunc(slices.Values(rs), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// textOfUpsert is name@version/TTL(aliases).
+// textOfUpsert returns name@version/TTL(aliases).
 func textOfUpsert(r *xds.Response, u *xds.Resource) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s@%s", quote(u.Name), quote(u.Version))
@@ -78,10 +78,10 @@ func textOfUpsert(r *xds.Response, u *xds.Resource) string {
 	return b.String()
 }
 
-// check judges what holds of every response.
+// check tests the rules that hold for every response.
 func (p *play) check(s *stream, r *xds.Response) {
 	fail := func(format string, args ...any) { fmt.Fprintf(&p.out, "error: "+format+"\n", args...) }
-	// "All server responses will contain a nonce"; on one stream they differ.
+	// "All server responses will contain a nonce"; the nonces of a stream differ.
 	if r.Nonce == "" || s.nonces[r.Nonce] {
 		fail("the nonce is empty or was used before")
 	}
@@ -99,14 +99,14 @@ func (p *play) check(s *stream, r *xds.Response) {
 		fail("removed names in a sotw response")
 	}
 	if len(r.Beats) > 0 && (!r.TTL || s.variant == xds.SotW && r.Type.FullState) {
-		fail("heartbeats without TTLs, or where a world is wanted")
+		fail("heartbeats without TTLs, or for a full-state type in SotW")
 	}
 	// "It is an error for a server to send a single response that contains the
 	// same resource name twice."
 	seen := map[string]bool{}
 	once := func(name string) {
 		if seen[name] {
-			fail("%s is there twice", quote(name))
+			fail("%s occurs twice", quote(name))
 		}
 		seen[name] = true
 	}
@@ -121,14 +121,14 @@ func (p *play) check(s *stream, r *xds.Response) {
 		once(b.Name)
 		// "version matching the most recently sent version"
 		if now := tab.Lookup(b.Name); now != b && !p.had(r.Type, b) || b.TTL == 0 {
-			fail("the heartbeat of %s is of nothing that expires, in the view or departed", quote(b.Name))
+			fail("the heartbeat of %s is for no resource with a TTL, in the view or departed", quote(b.Name))
 		}
 	}
 	gone := slices.Concat(r.Removed, r.Absent)
 	for _, name := range gone {
 		once(name)
 		if p.seen().(xds.Undecided).Undecided(r.Type, name) {
-			fail("%s is not decided", quote(name))
+			fail("%s is undecided", quote(name))
 		}
 	}
 	for _, name := range r.Absent {
@@ -143,7 +143,7 @@ func (p *play) check(s *stream, r *xds.Response) {
 	}
 }
 
-// had reports whether the view had the resource lately.
+// had reports whether the view had the resource recently.
 func (p *play) had(t *xds.Type, r *xds.Resource) bool {
 	return slices.ContainsFunc(p.recent[t.URL], func(old *xds.Table) bool { return old.Lookup(r.Name) == r })
 }
@@ -176,7 +176,7 @@ func (p *play) event(s *stream, e protocol.Event) {
 		if e.Wildcard {
 			p.out.WriteString(" *")
 		}
-	default: // has neither versions nor numbers that a transcript could foretell
+	default: // have neither versions nor counts that a transcript could predict
 	}
 	if e.Error != nil {
 		fmt.Fprintf(&p.out, " error=%q", e.Error.Message)
@@ -184,7 +184,7 @@ func (p *play) event(s *stream, e protocol.Event) {
 	p.out.WriteByte('\n')
 }
 
-// symbol is how a version of a type is written: hashes by their number.
+// symbol returns how a version of a type is printed: a hash as v1, v2, …
 func (p *play) symbol(t *xds.Type, version string) string {
 	if b, err := hex.DecodeString(version); err != nil || len(b) != 8 {
 		return quote(version)
@@ -200,7 +200,7 @@ func (p *play) symbol(t *xds.Type, version string) string {
 	return seen[version]
 }
 
-// hash is the inverse of symbol.
+// hash returns the version that symbol prints.
 func (p *play) hash(t *xds.Type, symbol string) (string, error) {
 	if t == nil || !strings.HasPrefix(symbol, "v") || strings.Trim(symbol[1:], "0123456789") != "" {
 		return symbol, nil

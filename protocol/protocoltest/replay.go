@@ -12,12 +12,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// start is when every story begins.
+// start is the time at which every transcript begins.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Replay plays a transcript against sessions and returns it with the lines that
-// they answered in place of the expected ones. The error tells of a transcript
-// that cannot be understood.
+// Replay plays a transcript against sessions. It returns the transcript with the lines that the sessions
+// produced in place of the expected ones. An error means that the transcript itself is invalid.
 func Replay(script string, open Open, hints Hints) (transcript string, err error) {
 	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
@@ -33,7 +32,8 @@ func Replay(script string, open Open, hints Hints) (transcript string, err error
 			continue
 		}
 		p.out.WriteString(s)
-		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
+		s = strings.TrimSpace(s)
+		if s == "" || s[0] == '#' {
 			continue
 		}
 		l, err := parse(s)
@@ -50,13 +50,13 @@ func Replay(script string, open Open, hints Hints) (transcript string, err error
 	return p.out.String(), nil
 }
 
-// expected reports whether the line is what a session should answer.
+// expected reports whether the line is output that a session should produce.
 func expected(s string) bool {
 	word, _, _ := strings.Cut(strings.TrimSpace(s), " ")
 	return word != "" && word[0] != '#' && strings.ContainsRune("<!", rune(word[len(word)-1])) || word == "error:"
 }
 
-// A play is a transcript being replayed.
+// A play is the state of a transcript during its replay.
 type play struct {
 	open    Open
 	hints   Hints
@@ -68,7 +68,7 @@ type play struct {
 	unknown    xds.Names               // names that the view has not decided yet
 	recent     map[string][]*xds.Table // by type URL, the newest first
 	supplied   map[string]string       // versions that the source supplies, by type URL
-	told       memory                  // what clients were told, on all streams
+	told       memory                  // what clients were sent, on all streams
 	touched    xds.Names               // since the last commit
 	committing bool                    // between begin and commit
 	held       bool                    // between hold and release
@@ -77,20 +77,20 @@ type play struct {
 	kinds   map[string]bool              // of events to print
 }
 
-// A stream is a session and what the judge knows of it.
+// A stream is a session and what the checks need to know about it.
 type stream struct {
 	Session
 	label     string
 	variant   xds.Variant
 	only      *xds.Type
-	awake     bool      // has a view: it was not released since its last input
-	node      *xds.Node // of the first request, unless it names one
+	awake     bool      // has a view: it was not released since the last input
+	node      *xds.Node // of the first request, unless the request names one
 	versions  bool      // print versions in delta too
 	nonces    map[string]bool
-	opened    map[string]bool // type URLs that a request asked for
+	opened    map[string]bool // type URLs of the requests
 	over      bool
 	interests map[string]*interest
-	missed    []xds.Names // commits it was not told of
+	missed    []xds.Names // commits that it was not given
 }
 
 type interest struct {
@@ -103,7 +103,7 @@ func (p *play) step(l line) error {
 	case "set", "remove", "version", "undecided", "decided", "commit":
 	default:
 		if p.committing {
-			return errors.New("begin wants changes and commit")
+			return errors.New("only changes and commit may follow begin")
 		}
 	}
 	switch l.verb {
@@ -129,7 +129,7 @@ func (p *play) step(l line) error {
 			return err
 		}
 		if p.held {
-			return errors.New("a held stream cannot wait")
+			return errors.New("wait is not allowed between hold and release")
 		}
 		p.wait(d)
 		return nil
@@ -155,7 +155,7 @@ func (p *play) step(l line) error {
 		}
 	case "expect-error", "expect-limit":
 		if len(l.words) == 0 || !strings.HasSuffix(l.words[0], ">") {
-			return errors.New("expects a request")
+			return errors.New("a request must follow")
 		}
 		verb := l.verb
 		l.verb, l.label, l.words = ">", strings.TrimSuffix(l.words[0], ">"), l.words[1:]
@@ -196,11 +196,11 @@ func (p *play) begin(l line) error {
 		case i == 0:
 			s.label = w
 		default:
-			return fmt.Errorf("what is %s?", w)
+			return fmt.Errorf("unknown word %q", w)
 		}
 	}
 	if !spelled {
-		return errors.New("sotw or delta?")
+		return errors.New("stream needs sotw or delta")
 	}
 	if l.has("grace") {
 		d, err := time.ParseDuration(l.text("grace"))
@@ -234,7 +234,7 @@ func (p *play) begin(l line) error {
 	return nil
 }
 
-// request sends a request. want is what it must end in, "" if it must not.
+// request sends a request. want is the verb of the expected failure, or "".
 func (p *play) request(l line, want string) error {
 	if err := l.only("names version nonce error node agent features sub unsub initial"); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (p *play) request(l line, want string) error {
 		return nil
 	}
 	if len(l.words) != 1 {
-		return errors.New("wants one type")
+		return errors.New("a request needs exactly one type")
 	}
 	t, err := typeOf(l.words[0])
 	if err != nil {
@@ -275,9 +275,10 @@ func (p *play) request(l line, want string) error {
 	}
 	if s.variant == xds.SotW && (l.has("sub") || l.has("unsub") || l.has("initial")) ||
 		s.variant == xds.Delta && (l.has("names") || l.has("version")) {
-		return fmt.Errorf("no request of a %s stream", s.variant)
+		return fmt.Errorf("a field does not belong to a request of a %s stream", s.variant)
 	}
-	if req.Version, err = p.hash(t, l.text("version")); err != nil {
+	req.Version, err = p.hash(t, l.text("version"))
+	if err != nil {
 		return err
 	}
 	p.wake(s)
@@ -290,7 +291,8 @@ func (p *play) request(l line, want string) error {
 	case err != nil && errors.Is(err, protocol.ErrLimit) != (want == "expect-limit"):
 		fmt.Fprintf(&p.out, "error: of the other kind: %v\n", err)
 	}
-	if s.over = err != nil; s.over {
+	s.over = err != nil
+	if s.over {
 		return nil
 	}
 	s.opened[t.URL] = true

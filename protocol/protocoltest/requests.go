@@ -8,9 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// receive notes a request; stale tells that the session found nothing that it
-// answers. "Names of a request apply before its ACK settles."
-// It returns the response that the request answers, or nil.
+// receive records a request and returns the response that it answers, or nil. stale is set if the session
+// found no such response. "Names of a request apply before its ACK settles."
 func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	t := req.Type
 	if t == nil {
@@ -39,7 +38,7 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	} else {
 		answered = l.settle(a, req, stale)
 	}
-	if l.variant == xds.SotW && !a.wildcard { // what it gives up it has no more, should it ask for it again
+	if l.variant == xds.SotW && !a.wildcard { // a name unsubscribed on this stream is not held from an earlier one
 		maps.DeleteFunc(l.past[t.URL], func(n string, _ []*xds.Resource) bool { return !a.names[n] })
 	}
 	for _, b := range l.accounts {
@@ -48,10 +47,10 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	return answered
 }
 
-// meet notes what the client says of itself.
+// meet records the node of the client.
 func (l *ledger) meet(n *xds.Node) {
 	l.met, l.agent = true, n.UserAgentName
-	for _, a := range l.accounts { // what it has asked for before is told as to anybody
+	for _, a := range l.accounts { // names subscribed before the node is known are answered as for any client
 		for n := range a.names {
 			a.since[n] = time.Time{}
 		}
@@ -95,14 +94,15 @@ func (l *ledger) replace(a *account, names []string) {
 			l.ask(a, n)
 		}
 	}
-	if less && a.opaque && !a.world { // of what it had by way of "*" it keeps what it names
+	if less && a.opaque && !a.world { // of the resources held through "*", the client keeps those that it names
 		a.opaque = false
 		for n := range a.names {
 			a.before[n] = true
 		}
 	}
 	for _, n := range dropped {
-		// It cannot know that the wildcard does not cover that: it has it until a world lacks it.
+		// The client cannot know that the wildcard does not cover the name. It holds the resource until a
+		// full-state response lacks it.
 		if r := l.lookup(a, n); star && r != nil && l.shown(a, n) == nil && !a.told[n].absent() && l.lingers(a) {
 			a.leaving[n] = leaver{res: r, at: l.now}
 		}
@@ -116,7 +116,7 @@ func (l *ledger) subscribe(a *account, names []string) {
 			a.names[n], a.lately[n] = true, l.now
 		}
 	}
-	l.find(a) // what all of them find, before anything is asked of what is shown
+	l.find(a) // all names must match before one of them becomes due
 	for _, n := range names {
 		a.implicit = false
 		switch n {
@@ -146,18 +146,18 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	for _, n := range dropped {
 		delete(a.names, n)
 		delete(a.missed, n)
-		delete(a.turned, n) // asked for again, it has found nothing yet
+		delete(a.turned, n) // subscribed again, it has matched nothing yet
 	}
 	l.find(a)
 	for _, n := range dropped {
 		if a.told[n].own && a.outside(n) {
-			delete(a.leaving, n) // it is told to be gone at once: no route of the wildcard has had it
+			delete(a.leaving, n) // its removal is sent at once: no route of the wildcard has it
 		}
 		if a.wildcard {
 			a.may[n] = true
 			found := l.members(a, n)
 			if _, told := a.told[n]; len(found) == 0 && !told {
-				found, a.asked = a.knownAs(n), true // that it is gone is told at once, whatever else finds these
+				found, a.asked = a.knownAs(n), true // their removal is due at once, whatever else matches them
 			}
 			if len(found) == 0 {
 				a.owe[n], a.asked = true, true
@@ -166,13 +166,13 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 			}
 			for _, r := range found {
 				if a.names[r.Name] || a.reach[r.Name] {
-					continue // it is still asked for
+					continue // still subscribed
 				}
 				a.owe[r.Name], a.may[r.Name], a.asked = true, true, true
 				a.release(r.Name)
 			}
 			a.release(n)
-			for x := range a.leaving { // until it leaves it is found, too
+			for x := range a.leaving { // a kept resource matches until it is removed
 				if r := a.told[x].res; r != nil && finds(a.typ, r, n) {
 					a.may[x] = true
 				}
@@ -180,7 +180,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 		}
 	}
 	if slices.Contains(names, xds.Wildcard) {
-		// What it was told by way of that it may know by aliases of the past.
+		// The client may know the rest by aliases of the past.
 		for n := range a.told {
 			if !a.names[n] && !a.reach[n] && !a.behind(n) {
 				delete(a.told, n)
@@ -191,8 +191,8 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	a.trim()
 }
 
-// knownAs lists what the client has been told is found by a name that finds nothing any more:
-// that is what it gives up by the name.
+// knownAs returns the resources that a name matched when they were sent, if it matches nothing now.
+// Unsubscribing the name gives them up.
 func (a *account) knownAs(n string) (out []*xds.Resource) {
 	for x, k := range a.told {
 		if x != n && k.res != nil && finds(a.typ, k.res, n) {
@@ -202,8 +202,8 @@ func (a *account) knownAs(n string) (out []*xds.Resource) {
 	return out
 }
 
-// meant lists the subscribed names that are given up by unsubscribing from one:
-// "these may be resource names or aliases". A phantom is none.
+// meant returns the names that end when the client unsubscribes from n: "these may be resource names or
+// aliases". A name that was never subscribed ends none.
 func (l *ledger) meant(a *account, n string) (out []string) {
 	if a.names[n] {
 		return []string{n}
@@ -211,27 +211,26 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 	for s := range a.names {
 		for _, r := range l.members(a, s) {
 			if r.Name == n && slices.Contains(r.Aliases, s) {
-				out = append(out, s) // n is behind the alias s
+				out = append(out, s) // s is an alias of the resource n
 			}
 		}
 		if a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) && a.mayFind(s) {
-			out = append(out, s) // likewise, as it was told of it
+			out = append(out, s) // the same, as the resource was sent
 		}
 		if r := l.lookup(a, s); r != nil && l.lookup(a, n) == nil && slices.Contains(r.Aliases, n) {
-			out = append(out, s) // n is an alias of s
+			out = append(out, s) // n is an alias of the resource s
 		}
 	}
 	return out
 }
 
-// mayFind reports whether the client was not told that a name finds nothing.
+// mayFind reports whether the client was not sent the removal of a name.
 func (a *account) mayFind(name string) bool {
 	k, told := a.told[name]
 	return !told || k.found
 }
 
-// behind reports whether a name that is about to leave stands behind others that the client
-// asks for, of which it was not told that they find nothing.
+// behind reports whether a subscribed name matches a kept resource, and was not reported to match nothing.
 func (a *account) behind(n string) bool {
 	_, leaves := a.leaving[n]
 	r := a.told[n].res
@@ -246,7 +245,7 @@ func (a *account) behind(n string) bool {
 	return false
 }
 
-// ask notes that a name was asked for: it is told whatever the client holds.
+// ask records that a name is subscribed: it must be sent, whatever the client holds.
 func (l *ledger) ask(a *account, n string) {
 	a.owe[n], a.may[n], a.asked = true, true, true
 	delete(a.missed, n)
@@ -260,7 +259,7 @@ func (l *ledger) ask(a *account, n string) {
 			if a.finds && k.res != nil && finds(a.typ, k.res, n) {
 				l.comeBack(a, x)
 				if v, leaves := a.leaving[x]; leaves && a.typ.Collection(x) == n {
-					v.loose = false // it knows what is in a collection
+					v.loose = false // the client knows the members of a collection
 					a.leaving[x] = v
 				}
 			}
@@ -269,20 +268,20 @@ func (l *ledger) ask(a *account, n string) {
 	a.release(n)
 	for _, r := range l.members(a, n) {
 		since := a.owe[r.Name]
-		a.owe[r.Name], a.may[r.Name] = since, true // it is, and not its absence, unless it was asked for by itself
+		a.owe[r.Name], a.may[r.Name] = since, true // the resource may be sent; its removal is due only if it is subscribed by its own name
 		a.release(r.Name)
 	}
 }
 
-// comeBack notes that what was given up on its way, and is asked for again, arrives all
-// the same: it may linger.
+// comeBack records that a name unsubscribed in flight is subscribed again. The response arrives all the same,
+// so the resource may be kept.
 func (l *ledger) comeBack(a *account, n string) {
 	if k := a.back(n); a.leaving[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
 		a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
 	}
 }
 
-// back returns what of a name was given up on its way: the newest counts.
+// back returns the newest response in flight about a name that the client unsubscribed.
 func (a *account) back(n string) fact {
 	for _, f := range slices.Backward(a.flights) {
 		if k, dropped := f.dropped[n]; dropped {
@@ -319,7 +318,7 @@ func (l *ledger) askAll(a *account) {
 	}
 }
 
-// release lets the refused names that were refused together with n be told.
+// release allows the names that were refused together with n to be sent again.
 func (a *account) release(n string) {
 	for _, g := range a.groups {
 		if _, ok := g.was[n]; ok {
@@ -328,27 +327,26 @@ func (a *account) release(n string) {
 	}
 }
 
-// keeps reports whether the client keeps a name that it was told of, by its own
-// understanding of what it is subscribed to.
+// keeps reports whether the client keeps a name that it was sent, by its own subscriptions.
 func (a *account) keeps(n string) bool {
 	if a.wildcard || a.names[n] || a.reach[n] {
 		return true
 	}
 	refused := a.heldBack(n)
-	// Another name that it drops takes nothing of what it may have by its collection.
+	// Unsubscribing an alias does not end what the client may hold through a collection.
 	back := func(k fact) bool { return k.dropped && a.finding(n, k) }
 	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n]) || slices.ContainsFunc(a.refused[n], back)
 }
 
-// finding reports whether something that was called so was found by what is wanted still.
+// finding reports whether a subscribed name matches a resource by alias or collection.
 func (a *account) finding(n string, k fact) bool {
 	c := a.typ.Collection(n)
 	aliased := k.res != nil && slices.ContainsFunc(k.res.Aliases, func(n string) bool { return a.names[n] })
 	return a.finds && (aliased || !k.absent() && c != "" && a.names[c])
 }
 
-// leave notes that a name is not asked for any more: "all still wanted" are sent again.
-// Should it be asked for once more, it is told by itself.
+// leave records that a name is unsubscribed: the other refused names that are still subscribed may be sent
+// again. If the name is subscribed once more, it is sent by itself.
 func (g *group) leave(n string) {
 	if _, in := g.was[n]; in {
 		g.moved = true
@@ -356,7 +354,7 @@ func (g *group) leave(n string) {
 	}
 }
 
-// trim forgets what is not subscribed any more, as the client does.
+// trim forgets names that are no longer subscribed, as the client does.
 func (a *account) trim() {
 	if a.wildcard {
 		return
@@ -369,7 +367,7 @@ func (a *account) trim() {
 	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
-	maps.DeleteFunc(a.tied, func(n string, _ time.Time) bool { return gone(n) }) // asked for again, it waits anew
+	maps.DeleteFunc(a.tied, func(n string, _ time.Time) bool { return gone(n) }) // subscribed again, it waits anew
 	maps.DeleteFunc(a.before, func(n string, _ bool) bool { return gone(n) })
 	maps.DeleteFunc(a.missed, func(n string, _ bool) bool { return !a.names[n] })
 	for _, g := range a.groups {
@@ -387,7 +385,7 @@ func (a *account) trim() {
 					f.dropped = map[string]fact{}
 				}
 				f.dropped[n] = f.carried[n]
-				delete(f.carried, n) // it will not take that, unless it asks for it again
+				delete(f.carried, n) // the client ignores it, unless it subscribes again
 				f.moved = true
 			}
 		}
@@ -395,7 +393,7 @@ func (a *account) trim() {
 	maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return gone(n) })
 	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
 	if len(a.names) == 0 {
-		// A client may drop unanswered what it no longer wants.
+		// A client need not answer a response about unsubscribed names.
 		for _, f := range a.flights {
 			f.excused = true
 		}

@@ -57,7 +57,8 @@ func (l *ledger) waiting() string {
 			continue // one in flight
 		}
 		if tied && (a.world || a.answer || a.lax) { // it is told whole, or not yet
-			if waits = append(waits, left...); (len(waits) > 0 || a.answer) && !l.lets(func() bool { return l.detained(a, names) }, detaining...) {
+			waits = append(waits, left...)
+			if (len(waits) > 0 || a.answer) && !l.lets(func() bool { return l.detained(a, names) }, detaining...) {
 				return fmt.Sprintf("%s: what waits, and what waits with it", a.typ)
 			}
 			continue

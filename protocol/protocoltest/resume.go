@@ -39,7 +39,8 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			}
 		}
 		a.resumed = !a.world && a.wildcard && req.Version != ""
-		if l.past.since(a.typ, req.Version, l.sends[a.typ.URL]); a.world && req.Version != "" {
+		l.past.since(a.typ, req.Version, l.sends[a.typ.URL])
+		if a.world && req.Version != "" {
 			l.recall(a, req.Version)
 		}
 		return

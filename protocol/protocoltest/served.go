@@ -22,7 +22,8 @@ type ClientConfig struct {
 // break at any moment, and judges it. It returns a [*Failure] if an obligation was not met, and how
 // many responses the client got.
 func SimulateClient(cfg ClientConfig) (responses int, err error) {
-	if responses, err = liveServed(cfg, nil); err != nil {
+	responses, err = liveServed(cfg, nil)
+	if err != nil {
 		f := &Failure{Config: Config{Seed: cfg.Seed, Variant: cfg.Variant, Choices: cfg.Choices}, Err: err}
 		if _, again := liveServed(cfg, &f.Story); again == nil {
 			f.Err = fmt.Errorf("only once, so it depends on more than the seed: %w", err)

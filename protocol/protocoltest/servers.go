@@ -137,7 +137,8 @@ func (f *faker) receive(r xds.Request) {
 		if !first && r.Nonce != f.newest[url] {
 			return // "a stale nonce"
 		}
-		if f.implied[url] = len(r.Names) == 0 && (first || f.implied[url]); f.implied[url] {
+		f.implied[url] = len(r.Names) == 0 && (first || f.implied[url])
+		if f.implied[url] {
 			f.subs[url] = map[string]bool{xds.Wildcard: true}
 		} else {
 			f.subs[url] = setOf(r.Names)
@@ -351,7 +352,8 @@ func (f *faker) send(r *xds.Response) {
 		return
 	}
 	f.count++
-	if r.Nonce = fmt.Sprint(f.count); r.Type != nil {
+	r.Nonce = fmt.Sprint(f.count)
+	if r.Type != nil {
 		if f.odds(f.nonce) {
 			r.Nonce = []string{"", f.newest[r.Type.URL], "1"}[f.dice.IntN(3)]
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// settle ends the chaos: everybody answers, and all must fall silent in time.
+// settle ends the random events: all clients answer, and all traffic must end in time.
 func (w *world) settle() {
 	w.calm = true
 	for _, n := range w.lanes {
@@ -37,16 +37,16 @@ func (w *world) settle() {
 			return
 		}
 		if next.After(until) {
-			w.fail("not silent after %v: something waits until %v", limit, next.Sub(epoch))
+			w.fail("traffic does not end within %v: the next deadline is %v", limit, next.Sub(epoch))
 		}
 		w.pass(max(next.Sub(w.now), 0))
 	}
-	w.fail("never falls silent: deadlanes follow each other")
+	w.fail("traffic does not end: deadlines follow each other")
 }
 
-// settles is how long it may take until all is silent: a minute. For a client that never
-// answers again each type waits by itself, 15 s, and the next from when that was told what
-// has left (ADS-3): listeners, scopes, routes, hosts, clusters, assignments, endpoints.
+// settles returns how long traffic may go on: a minute. If a client never answers again, each type waits for
+// 15 s, and the next one starts when the one before has sent (ADS-3): listeners, scopes, routes, hosts,
+// clusters, assignments, endpoints.
 func (w *world) settles() time.Duration {
 	limit := time.Minute
 	for _, n := range w.lanes {
@@ -57,7 +57,7 @@ func (w *world) settles() time.Duration {
 	return limit
 }
 
-// cold checks that no cluster warms in vain.
+// cold checks that no cluster warms without need.
 func (w *world) cold() {
 	for _, n := range w.lanes {
 		if e, ok := n.client.(*envoy); ok && !n.forever {
@@ -68,7 +68,7 @@ func (w *world) cold() {
 	}
 }
 
-// quiet lets everybody speak until nobody has anything to say.
+// quiet delivers messages until no client and no session has anything to send.
 func (w *world) quiet() {
 	for range 4000 { // a client that was silent for a minute may have hundreds to answer, one by one
 		progress := false
@@ -82,15 +82,15 @@ func (w *world) quiet() {
 			return
 		}
 	}
-	w.fail("never falls silent: messages follow each other")
+	w.fail("traffic does not end: messages follow each other")
 }
 
-// feeds reports whether all that is still to come are heartbeats.
+// feeds reports whether only heartbeats are still to come.
 func (w *world) feeds() bool {
 	return slices.ContainsFunc(w.lanes, func(n *lane) bool { return n.ledger.feeds() })
 }
 
-// rest checks what must hold when all is silent.
+// rest checks what must hold when traffic has ended.
 func (w *world) rest() {
 	w.pass(time.Minute)
 	if w.feeds() {
@@ -98,13 +98,13 @@ func (w *world) rest() {
 	}
 	for _, n := range w.lanes {
 		if len(n.down) > 0 && !w.feeds() {
-			n.fail(fmt.Errorf("%s was sent by time alone, and no deadline told of it", describeResponse(n.down[0])))
+			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", describeResponse(n.down[0])))
 		}
 		_, idles := n.session.Session.(idler)
 		if err := n.ledger.settled(!n.forever, idles); err != nil {
 			n.fail(err)
 		}
-		if !n.forever { // what it refused it did not say
+		if !n.forever { // the client did not refuse what it never answered
 			n.converged()
 			if err := n.atRest(); err != nil {
 				n.fail(err)
@@ -116,7 +116,7 @@ func (w *world) rest() {
 	}
 }
 
-// converged compares the client with the view.
+// converged compares what the client holds with the view.
 func (n *lane) converged() {
 	maps.DeleteFunc(n.expired, func(key [2]string, lost bool) bool { return n.client.held(xds.TypeOf(key[0]))[key[1]] != nil })
 	for _, a := range n.ledger.accounts {
@@ -128,11 +128,11 @@ func (n *lane) converged() {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
 			case same(is, has) || n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || !a.covers(name):
-			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // removal cannot be expressed
+			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // a removal cannot be expressed
 			case !n.ledger.lets(func() bool {
 				return is == nil && n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, is) ||
 					has == nil && n.ledger.grants(expired) && n.lacks(a, name) ||
-					n.ledger.grants(declined) && a.declined(name, is) // a response that need not be listed any more
+					n.ledger.grants(declined) && a.declined(name, is) // the response may no longer be tracked
 			}, append(slices.Clone(keeping), waitsForView, expired, declined)...):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
 			}
@@ -145,23 +145,23 @@ func (n *lane) converged() {
 			}, append(slices.Clone(keeping), waitsForView)...) {
 				continue
 			}
-			n.fail(fmt.Errorf("%s: the client holds %s, which is gone, or which it did not subscribe to", a.typ, show(r)))
+			n.fail(fmt.Errorf("%s: the client holds %s, which was removed or never subscribed", a.typ, show(r)))
 		}
 	}
 }
 
-// lacks reports whether the client may have dropped a name since its TTL, and not have it
-// even at rest: what kept it alive was lost under way, or it has not answered for it yet, as
-// Envoy does while clusters warm. Until then there is "no heartbeat of what the client has
-// not ACKed" (TTL-5). Nor is it told anew while a later response of the type is unanswered.
+// lacks reports whether the client may have dropped a name after its TTL and not hold it even at rest. Either
+// its heartbeat was lost in flight, or the client has not answered for it yet, as Envoy does while clusters
+// warm; until then there are no heartbeats (TTL-5). It is not sent again while a later response of the type is
+// unanswered.
 func (n *lane) lacks(a *account, name string) bool {
 	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
 	told := a.told[name]
 	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < patience) })
 }
 
-// declined reports whether the client has refused just that of a name, and accepted nothing
-// of it since: the same is not sent again, whether the response is remembered or not.
+// declined reports whether the client has refused exactly this state of a name, and accepted none since. The
+// same is not sent again, whether the response is tracked or not.
 func (a *account) declined(name string, r *xds.Resource) bool {
 	return r != nil && slices.ContainsFunc(a.refused[name], func(k fact) bool { return !k.dropped && same(k.res, r) })
 }
@@ -173,8 +173,8 @@ func textOf(r *xds.Resource) string {
 	return show(r)
 }
 
-// age lets time pass while all speak and nothing changes: the clients then hold what
-// the view has, also what expires.
+// age lets time pass while all clients answer and nothing changes. Then the clients hold what the view has,
+// including resources that expire.
 func (w *world) age() {
 	w.calm, w.prompt = true, true
 	for _, n := range w.lanes {
@@ -193,7 +193,7 @@ func (w *world) age() {
 	}
 }
 
-// run lives a whole world.
+// run plays a whole world.
 func (w *world) run() {
 	steps := w.steps()
 	w.ops = steps / 8
@@ -223,7 +223,7 @@ func (w *world) run() {
 	if len(refused) == 0 {
 		return
 	}
-	// Whatever was refused is mended: now everybody must have everything.
+	// All refused resources are corrected: now every client must hold everything.
 	for url := range refused {
 		slices.Sort(refused[url])
 	}
@@ -231,7 +231,7 @@ func (w *world) run() {
 	w.settle()
 	for _, n := range w.lanes {
 		if left := n.ledger.outstanding(); len(left) > 0 {
-			n.fail(fmt.Errorf("still held back after all of it changed: %v", left))
+			n.fail(fmt.Errorf("still held back although all of them changed: %v", left))
 		}
 	}
 }

@@ -8,19 +8,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// settled checks the account when all is quiet. Names held back by a refusal
-// are excused.
+// settled checks the account when nothing moves any more. Names held back by a refusal are excused.
 func (l *ledger) settled(answered, interests bool) error {
 	for _, a := range l.accounts {
 		if f := a.newest; answered && f != nil && !f.done && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, a.newest.nonce)
 		}
 		if interests && !l.interested(a) {
-			return fmt.Errorf("%s: interested in %v (all %v), subscribed are %v (all %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
+			return fmt.Errorf("%s: the session is interested in %v (wildcard %v), the client subscribes to %v (wildcard %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
-		_, lazy := l.view.(xds.Undecided) // changes of what is on demand are none of a wildcard
+		_, lazy := l.view.(xds.Undecided) // a change of an on-demand resource is not a change for a wildcard
 		if table := a.table; a.world && a.wildcard && table.Hashed() && !lazy && len(a.groups) == 0 && !l.outstays(a) && a.version != table.Version() {
-			return fmt.Errorf("%s: the client was last told version %q, the view has %q", a.typ, a.version, table.Version())
+			return fmt.Errorf("%s: the client was last sent version %q, the view has %q", a.typ, a.version, table.Version())
 		}
 		for _, n := range l.known(a) {
 			if l.standing(a, n) || l.tiedToRefused(a, n) {
@@ -32,16 +31,16 @@ func (l *ledger) settled(answered, interests bool) error {
 				continue
 			}
 			if a.covers(n) && !k.is(is) && !l.lets(func() bool { return l.lingering(a, n) }, keeping...) {
-				return fmt.Errorf("%s: told is %s of %s, the view has %s", a.typ, textOf(k.res)+k.version, n, textOf(is))
+				return fmt.Errorf("%s: the client was sent %s for %s, the view has %s", a.typ, textOf(k.res)+k.version, n, textOf(is))
 			}
 		}
 	}
 	return nil
 }
 
-// interested reports whether the session has said that it is interested in what
-// is subscribed. It may be in what that finds, too, and in what a collection has found,
-// as long as something else of it lingers.
+// interested reports whether the session stated an interest in exactly the subscriptions. It may also be
+// interested in the resources that they match, and in a resource that a collection matched while another
+// resource of it is kept.
 func (l *ledger) interested(a *account) bool {
 	for n := range real(a.interest) {
 		if k, told := a.told[n]; !a.wants(n) && !a.reach[n] && (!told || k.absent()) && (!l.collected(a, n) || !l.excuses(collected)) {
@@ -58,8 +57,8 @@ func (l *ledger) interested(a *account) bool {
 	return a.interestStar == a.star()
 }
 
-// collected reports whether a name belongs to a collection that the client asks for, and of
-// which something lingers.
+// collected reports whether a name belongs to a subscribed collection, and another resource of that collection
+// is kept.
 func (l *ledger) collected(a *account, n string) bool {
 	c := a.typ.Collection(n)
 	if c == "" || !a.names[c] && !a.scopes[c] {
@@ -73,7 +72,7 @@ func (l *ledger) collected(a *account, n string) bool {
 	return false
 }
 
-// real drops the name of nothing, which whoever asks for it may be told is gone.
+// real drops the empty name, which no resource has: a client that subscribes to it may get its removal.
 func real(names map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for n := range names {
@@ -84,8 +83,8 @@ func real(names map[string]bool) map[string]bool {
 	return out
 }
 
-// tiedToRefused reports whether a name waits for a cluster that was refused, by itself or with
-// its world: "a world is told whole, or not yet".
+// tiedToRefused reports whether a name waits for a refused cluster, by itself or with its full-state response,
+// which is sent whole or not yet.
 func (l *ledger) tiedToRefused(a *account, n string) bool {
 	first := l.account(a.typ.After)
 	if first == nil {
@@ -100,8 +99,7 @@ func (l *ledger) tiedToRefused(a *account, n string) bool {
 	})
 }
 
-// even reports whether clusters, listeners and routes were asked for, and all
-// was told and answered.
+// even reports whether the client opened clusters, listeners and routes, and everything was sent and answered.
 func (l *ledger) even() bool {
 	if l.account(xds.Cluster) == nil || l.account(xds.Listener) == nil || l.account(xds.Route) == nil {
 		return false
@@ -119,9 +117,8 @@ func (l *ledger) even() bool {
 	return true
 }
 
-// outstanding are the names still held back by a refusal, by type, that are told again when
-// they change: not those of a refusal in which the client wants none any more, nor "", which no
-// resource has.
+// outstanding returns the names that a refusal holds back until they change, by type. It leaves out refusals
+// without any subscribed name, and "", which no resource has.
 func (l *ledger) outstanding() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range l.accounts {

@@ -25,7 +25,8 @@ const everyState = 8
 // when all has left that may leave.
 func (n *lane) states() error {
 	s, ok := n.session.Session.(stater)
-	if n.drains++; !ok || n.drains%everyState != 0 {
+	n.drains++
+	if !ok || n.drains%everyState != 0 {
 		return nil
 	}
 	all := s.States()
@@ -44,7 +45,8 @@ func (n *lane) states() error {
 			if len(listed) > 0 && st.Name <= last {
 				return fmt.Errorf("%s: the state of %q behind that of %q", a.typ, st.Name, last)
 			}
-			if listed[st.Name], last = st, st.Name; st.RefusedIn != "" {
+			listed[st.Name], last = st, st.Name
+			if st.RefusedIn != "" {
 				refused = append(refused, st.Name)
 			}
 		}

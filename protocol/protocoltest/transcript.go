@@ -1,6 +1,6 @@
-// Package protocoltest judges implementations of the protocol's halves: it
-// replays conversations written down as text and compares what was answered.
-// It performs no I/O but reading (and, when told to, rewriting) transcripts.
+// Package protocoltest tests implementations of both halves of the protocol. It replays conversations that are
+// written as text, and plays random conversations against a judge that knows the rules. It performs no I/O
+// except that it reads transcripts and, with -update, rewrites them.
 package protocoltest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Session is the server half of one stream: what [protocol.Session] promises.
+// A Session is the server half of one stream, as [protocol.Session] defines it.
 type Session interface {
 	Advance(now time.Time)
 	Receive(req xds.Request) error
@@ -28,36 +28,35 @@ type Session interface {
 	Events() iter.Seq[protocol.Event]
 }
 
-// An idler is a session that can be woken by what it is interested in and lets
-// go of its view in between. Sessions that are not are not judged by it.
+// An idler is a session that states its interests and can release its view between inputs. Other sessions are
+// tested without that.
 type idler interface {
 	Interests() iter.Seq[protocol.Interest]
 	Release()
 }
 
-// An Open makes the session of a new stream; its parameters are those of
-// [protocol.NewSession].
+// An Open creates the session of a new stream. Its parameters are those of [protocol.NewSession].
 type Open func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session
 
-// Hints says what a session is told of a commit.
+// Hints is how much of a commit a session is given.
 type Hints int
 
 const (
-	Exact Hints = iota // the names that were touched
-	None               // nothing: anything may differ
-	Idle               // nothing at all unless it is interested; its view is released after each input
+	Exact Hints = iota // the touched names
+	None               // no names: anything may differ
+	Idle               // only commits that touch its interests; its view is released after each input
 )
 
 func (h Hints) String() string {
 	return [...]string{"told the names that changed", "told nothing of what changed", "woken by its interests"}[h]
 }
 
-// RunTranscripts replays the transcripts that the pattern matches, each as a
-// subtest named after its file, in three ways: with exact hints, without hints,
-// and woken by interests, for a hint may only save work. If the test binary has
-// a boolean flag -update and it is set, the expected lines are rewritten first.
+// RunTranscripts replays the transcripts that match the pattern, each as a subtest named after its file. It
+// replays each in three ways, because a hint may only save work: with exact hints, without hints, and woken by
+// interests. If the test binary has a boolean flag -update that is set, the expected lines are rewritten
+// first.
 //
-// A transcript is a conversation, a line per step:
+// A transcript is a conversation, one step in each line:
 //
 //	# comment: the sentence of the document, the requirement
 //	set CDS a=1 b=2 refs=EDS/x,SDS/y     resources name=version; the version is the content.
@@ -139,7 +138,7 @@ func updating() bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// difference prints the story up to where it went wrong, then both ways on.
+// difference prints the transcript up to the first difference, then both continuations.
 func difference(want, got string) string {
 	w, g := strings.SplitAfter(want, "\n"), strings.SplitAfter(got, "\n")
 	var out strings.Builder

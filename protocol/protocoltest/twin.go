@@ -11,20 +11,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Twins are the two sessions of a stream: both hear the same, but one gets hints of
-// what has changed and one gets none. "A hint may only save work": they say the same,
-// and want to be woken at the same time.
+// Twins are two sessions of one stream with the same inputs. One gets hints about changes, the other none. A
+// hint may only save work, so both must send the same and have the same deadlines.
 type twins struct {
 	Session                // gets hints
 	other          Session // gets none
-	memory, others *memory // what the client was told, by each of them, on all its streams
+	memory, others *memory // what each of them sent to the client, on all its streams
 }
 
 func newTwins(open func(told *memory) Session, a, b *memory) *twins {
 	return &twins{open(a), open(b), a, b}
 }
 
-// differ ends the world.
+// differ ends the world with a failure.
 func differ(format string, args ...any) {
 	panic(broken{fmt.Errorf("a hint may only save work: "+format, args...)})
 }
@@ -36,7 +35,7 @@ func (t *twins) Advance(now time.Time) {
 
 func (t *twins) Change(view xds.View, touched []xds.Names) {
 	t.Session.Change(view, touched)
-	if len(touched) > 0 { // else nothing has changed, which is no hint
+	if len(touched) > 0 { // an empty list is not a hint: nothing changed
 		touched = nil
 	}
 	t.other.Change(view, touched)
@@ -45,7 +44,7 @@ func (t *twins) Change(view xds.View, touched []xds.Names) {
 func (t *twins) Receive(req xds.Request) error {
 	a, b := t.Session.Receive(req), t.other.Receive(req)
 	if (a == nil) != (b == nil) {
-		differ("the request is answered by %v with hints, and without by %v", a, b)
+		differ("the request returns %v with hints, and %v without", a, b)
 	}
 	return a
 }
@@ -53,22 +52,22 @@ func (t *twins) Receive(req xds.Request) error {
 func (t *twins) Deadline() time.Time {
 	a, b := t.Session.Deadline(), t.other.Deadline()
 	if !a.Equal(b) {
-		differ("the deadline is %v with hints, and without %v", a.Sub(epoch), b.Sub(epoch))
+		differ("the deadline is %v with hints, and %v without", a.Sub(epoch), b.Sub(epoch))
 	}
 	return a
 }
 
 func (t *twins) Responses() iter.Seq[*xds.Response] {
-	// Each is asked to the end, before anybody has judged any.
+	// Both must finish before the judge sees any response.
 	a, b := slices.Collect(t.Session.Responses()), slices.Collect(t.other.Responses())
 	for i := range max(len(a), len(b)) {
 		switch {
 		case i >= len(b):
-			differ("sent with hints only is %s", describeResponse(a[i]))
+			differ("only the session with hints sends %s", describeResponse(a[i]))
 		case i >= len(a):
-			differ("sent without hints only is %s", describeResponse(b[i]))
+			differ("only the session without hints sends %s", describeResponse(b[i]))
 		case !equalResponse(a[i], b[i]):
-			differ("sent is\n%s with hints, and without\n%s", describeResponse(a[i]), describeResponse(b[i]))
+			differ("with hints the session sends\n%s, and without\n%s", describeResponse(a[i]), describeResponse(b[i]))
 		}
 	}
 	return slices.Values(a)
@@ -83,13 +82,13 @@ func (t *twins) Events() iter.Seq[protocol.Event] {
 		t.others.note(t.other, e)
 	}
 	if !equalEvents(a, b) {
-		differ("the events are %+v with hints, and without %+v", a, b)
+		differ("the events are %+v with hints, and %+v without", a, b)
 	}
 	return slices.Values(a)
 }
 
-// equalEvents leaves out which resources have departed: what nothing refers to lingers for
-// no time at all, and may or may not count as one that did.
+// equalEvents ignores departures. A removed resource that nothing refers to is kept for no time, and may or
+// may not be reported as departed.
 func equalEvents(a, b []protocol.Event) bool {
 	rest := func(events []protocol.Event) []protocol.Event {
 		for len(events) > 0 && events[0].Kind == protocol.Departed {
@@ -115,7 +114,7 @@ func equalEvent(a, b *protocol.Event) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Check asks a session that can for its own invariants.
+// Check asks sessions that support it to check their own invariants.
 func (t *twins) Check() error {
 	for _, s := range []Session{t.Session, t.other} {
 		if s, ok := s.(interface{ Check() error }); ok {
@@ -127,7 +126,7 @@ func (t *twins) Check() error {
 	return nil
 }
 
-// Interests of the one with hints; the other's are as many.
+// Interests returns the interests of the session with hints; those of the other must be equal.
 func (t *twins) Interests() iter.Seq[protocol.Interest] {
 	i, ok := t.Session.(idler)
 	if !ok {
@@ -135,7 +134,7 @@ func (t *twins) Interests() iter.Seq[protocol.Interest] {
 	}
 	a, b := slices.Collect(i.Interests()), slices.Collect(t.other.(idler).Interests())
 	if !slices.EqualFunc(a, b, equalInterest) {
-		differ("the interests are %+v with hints, and without %+v", a, b)
+		differ("the interests are %+v with hints, and %+v without", a, b)
 	}
 	return slices.Values(a)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// begun notes that the session is asked for its responses.
+// begun notes that the session is asked for its responses: a new batch begins.
 func (l *ledger) begun() {
 	for _, a := range l.accounts {
 		for n, v := range a.leaving {
@@ -27,23 +27,23 @@ func (l *ledger) begun() {
 		if a.drained.IsZero() {
 			a.drained = l.now
 		}
-		// Of what was given up under the wildcard of its route, and is not decided, nothing is
-		// told: if it exists, that finds it.
+		// A name unsubscribed under the wildcard of its route gets no answer while it is undecided: if the
+		// resource exists, the wildcard matches it.
 		maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return a.scopes != nil && !a.covers(n) && l.undecided(a, n) })
 	}
 }
 
-// sent judges a response and takes it into account.
+// sent judges a response and records it.
 func (l *ledger) sent(r *xds.Response) error {
 	a := l.account(r.Type)
 	if a == nil {
-		return fmt.Errorf("SOTW-6: a response of a type nobody asked for")
+		return fmt.Errorf("SOTW-6: a response of a type that the client has not requested")
 	}
 	if err := l.wellFormed(a, r); err != nil {
 		return err
 	}
 	if f := a.newest; f != nil && f.drain != l.drain && !l.overtakes(a, f) {
-		return fmt.Errorf("SOTW-3: nonce %s is unanswered since %v, and another response left", f.nonce, l.now.Sub(f.at))
+		return fmt.Errorf("SOTW-3: a response was sent while nonce %s is unanswered, for %v", f.nonce, l.now.Sub(f.at))
 	}
 	f := &flight{nonce: r.Nonce, at: l.now, drain: l.drain, seq: len(l.nonces), carried: map[string]fact{}, beats: map[string]fact{}, news: map[string]bool{}, fresh: map[string]bool{}, found: map[string]bool{}}
 	if err := l.beating(a, r, f); err != nil {
@@ -68,16 +68,15 @@ func (l *ledger) sent(r *xds.Response) error {
 	return nil
 }
 
-// overtakes reports whether a response may leave behind the newest one: one is
-// in flight per type, unless its answer is not to be expected soon, or a delta
-// client has asked for more since ("the server must honor changes to the
-// subscription state even if the nonce is stale").
+// overtakes reports whether a response may be sent while the newest one is unanswered. One response is in
+// flight per type, with two exceptions: its answer is not expected soon, or a delta client has subscribed to
+// more since ("the server must honor changes to the subscription state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
 	beat := len(f.beats) > 0 && len(f.carried) == 0
 	return f.done || f.excused || beat || l.assignless(a) || l.now.Sub(f.at) >= patience || l.variant == xds.Delta && a.asked
 }
 
-// wellFormed checks what needs no memory.
+// wellFormed checks the rules that need only the subscriptions and the view.
 func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 	if _, used := l.nonces[r.Nonce]; used || r.Nonce == "" {
 		return fmt.Errorf("SOTW-2: nonce %q is empty or was used before", r.Nonce)
@@ -89,14 +88,14 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("SOTW-14: %s twice in one response", x.Name)
 		}
 		seen[x.Name] = true
-		// Of what the client states to have, and of what it gave up on its way, it holds what
-		// its names would find.
+		// Of the resources that it stated or unsubscribed in flight, a client holds those that its
+		// subscriptions would match.
 		had := func() bool { return a.strays(x.Name) && l.grants(stray) || a.comes(x.Name) && l.grants(back) }
 		if !a.covers(x.Name) && (!a.calls(x) || !l.lets(had, stray, back)) {
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
 		}
 		if is := l.shown(a, x.Name); !same(is, x) && (is != nil || !l.lets(func() bool { return l.stale(a, x) }, aging...)) {
-			return fmt.Errorf("ADS-4: %s is not what the view has, nor what was told and is leaving (%s)", show(x), textOf(a.told[x.Name].res))
+			return fmt.Errorf("ADS-4: %s is neither in the view nor kept for the client, which was sent %s", show(x), textOf(a.told[x.Name].res))
 		}
 	}
 	if l.variant == xds.SotW && len(r.Removed)+len(r.Absent) > 0 {
@@ -108,7 +107,7 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("DELTA-1: %s is both present and removed, or removed twice", n)
 		}
 		seen[n] = true
-		// What was given up under a wildcard is answered for, whether that covers it or not.
+		// A name unsubscribed under a wildcard gets an answer, whether the wildcard covers it or not.
 		if was := func() bool { return a.heard[n] && l.grants(heard) || a.may[n] && l.grants(may) }; !a.covers(n) && !l.lets(was, heard, may) {
 			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
 		}
@@ -116,12 +115,12 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		}
 		if a.told[n].absent() && a.wants(n) && l.resolves(a, n) && (!a.strays(n) || !l.excuses(stray)) {
-			return fmt.Errorf("DELTA-11: removes %s, which finds another", n)
+			return fmt.Errorf("DELTA-11: removes %s, which matches another resource", n)
 		}
 		if k, told := a.told[n]; l.undecided(a, n) && (!told || k.absent()) && (!a.strays(n) || !l.excuses(stray)) {
-			return fmt.Errorf("DELTA-7: removes %s, which may exist: that is not decided", n)
+			return fmt.Errorf("DELTA-7: removes %s, which is undecided", n)
 		}
-		for x, k := range a.told { // what is called so itself and gone is removed, whatever else the name finds
+		for x, k := range a.told { // a removed resource of that name is removed, whatever else the name matches
 			if a.told[n].absent() && k.res != nil && x != n && slices.Contains(k.res.Aliases, n) && l.lookup(a, x) == nil && a.names[n] && !a.asks(k.res, n) {
 				if f, is := a.follows[x]; !is || f.precedes {
 					a.follows[x] = following{n, l.precedes(a, n, x)}
@@ -137,26 +136,26 @@ func (l *ledger) wellFormed(a *account, r *xds.Response) error {
 	}
 	for _, n := range r.Absent {
 		if !l.bodyless(a) {
-			return fmt.Errorf("DELTA-7: %s is told absent to a client that wants it removed", n)
+			return fmt.Errorf("DELTA-7: %s is reported absent, but this client needs a removal", n)
 		}
 	}
 	for _, n := range r.Removed {
 		if a.names[n] && !a.scopes[n] && !a.heard[n] && len(a.knownAs(n)) == 0 && !l.knewAs(a, n) && l.bodyless(a) {
-			return fmt.Errorf("DELTA-7: %s is removed, and this client wants it told absent", n)
+			return fmt.Errorf("DELTA-7: %s is removed, but this client needs it reported absent", n)
 		}
 	}
 	if a.world {
 		for x := range a.table.All() {
 			if l.shown(a, x.Name) != nil && !seen[x.Name] {
-				return fmt.Errorf("SOTW-8: the world lacks %s", x.Name)
+				return fmt.Errorf("SOTW-8: the full-state response lacks %s", x.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// knewAs reports whether the client had something by a name before a part of this same
-// response told it of that anew: that the response is split says nothing of the name.
+// knewAs reports whether the client held a resource by a name before an earlier part of the same batch sent
+// that resource again. How a batch is split proves nothing about the name.
 func (l *ledger) knewAs(a *account, name string) bool {
 	for _, part := range a.flights {
 		if part.drain != l.drain {
@@ -177,28 +176,28 @@ func (l *ledger) knewAs(a *account, name string) bool {
 	return false
 }
 
-// precedes reports whether an alias may go before what is about to leave: it was asked for
-// after that was lost, so it has found nothing and is answered at once (DELTA-7), while
-// something still refers to the other (ADS-8).
+// precedes reports whether an alias may be removed before the kept resource that it names. The client
+// subscribed to the alias after the resource was removed, so the alias matched nothing and is answered at once
+// (DELTA-7). Something still refers to the resource (ADS-8).
 func (l *ledger) precedes(a *account, alias, name string) bool {
 	return !a.turned[alias] && !l.overdue(a, name)
 }
 
-// asks reports whether a resource is asked for by another name than this.
+// asks reports whether the client subscribes to a resource by another name than this.
 func (a *account) asks(r *xds.Resource, but string) bool {
 	return a.wildcard || slices.ContainsFunc(append([]string{r.Name, a.typ.Collection(r.Name)}, r.Aliases...), func(n string) bool { return n != "" && n != but && a.names[n] })
 }
 
-// stale reports whether a resource that the view does not have may be shown all
-// the same, because it is about to leave: as the client was told of it last.
+// stale reports whether a resource that the view does not have may be sent, because it is kept for the client
+// as it was last sent.
 func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	v, leaves := a.leaving[x.Name]
 	if !leaves {
-		// Who knows what it had? And what it has been told of and is lost may
-		// depend on what is lost with it.
+		// It is unknown what the client held. A removed resource that it was sent may also depend on another
+		// removed one.
 		brought := l.variant == xds.SotW && l.resumes && l.held(a, x.Name, possibly)
-		// What it gave up and asked for again may have come in between: that lingers
-		// like what it was told.
+		// A name that was unsubscribed and subscribed again in flight may have reached the client in between.
+		// It is kept like a resource that was sent.
 		who := a.vague && l.grants(vague) || brought && l.grants(opaque) || a.comes(x.Name) && l.grants(back) || l.bereft(a, x.Name) && l.grants(bereft)
 		return who && l.had(a, x.Name, x.Version) != nil
 	}
@@ -209,37 +208,37 @@ func (l *ledger) stale(a *account, x *xds.Resource) bool {
 	case k.res == nil && k.version != "" && x.Version == k.version:
 		return true
 	}
-	// Of what it has from before, and nobody knows, it may be told the last there was, or
-	// what it was told; of what it gave up on its way, and asked for again, just that.
+	// If the state from an earlier stream is unknown, the last known state may be sent, or the state that was
+	// sent. For a name unsubscribed in flight and subscribed again, only the state in flight may be sent.
 	sotw := l.variant == xds.SotW
 	unknown := k.absent() || sotw && k.loose && l.grants(loose)
 	one := same(x, v.res) || same(x, a.back(x.Name).res) && l.grants(back) || sotw && l.resumes && l.toldOnce(a, x) && l.grants(opaque)
 	return unknown && one || l.bereft(a, x.Name) && l.grants(bereft) && l.had(a, x.Name, x.Version) != nil
 }
 
-// toldOnce reports whether a SotW client was told just that, on whatever stream.
+// toldOnce reports whether any stream sent exactly this resource to a SotW client.
 func (l *ledger) toldOnce(a *account, x *xds.Resource) bool {
 	return slices.ContainsFunc(l.sends[a.typ.URL], func(s sending) bool {
 		return slices.ContainsFunc(s.told, func(r *xds.Resource) bool { return r.Name == x.Name && same(r, x) })
 	})
 }
 
-// bereft reports whether the client was told of something that refers to a name
-// and that the view has lost, too, or does not show to it any more: "nothing that a
-// type's ACK depends on may wait for that ACK".
+// bereft reports whether the client was sent a resource that refers to a name, and that the view has removed
+// too or no longer shows to the client. "nothing that a type's ACK depends on may wait for that ACK".
 func (l *ledger) bereft(a *account, name string) bool {
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
 		if b == nil {
 			if l.unopened(leaver{}, possibly) {
-				return true // it has what it had, and refers to what it had
+				return true // the client holds resources of an earlier stream, with their references
 			}
 			continue
 		}
 		lost := func(n string, k fact) bool {
 			r := k.res
 			if k.version != "" {
-				if r = l.had(b, n, k.version); r == nil {
+				r = l.had(b, n, k.version)
+				if r == nil {
 					return true // "unknown references refer to everything"
 				}
 			}
@@ -252,7 +251,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 				}
 			}
 		}
-		for _, refused := range []map[string][]fact{b.refused, b.doubted} { // it may have applied that all the same
+		for _, refused := range []map[string][]fact{b.refused, b.doubted} { // a client may have applied a refused resource
 			for n, ks := range refused {
 				if slices.ContainsFunc(ks, func(k fact) bool { return lost(n, k) }) {
 					return true
@@ -261,18 +260,18 @@ func (l *ledger) bereft(a *account, name string) bool {
 		}
 		for _, f := range b.flights {
 			for n, k := range f.carried {
-				// What it has brought along without asking for it, it may hold when it
-				// has asked for it since, until it hears that this is gone.
+				// A stated resource that the client subscribed to later may be held until the client hears of
+				// its removal.
 				if lost(n, k) || k.absent() && b.strays(n) && b.claims(n) {
 					return true
 				}
 			}
-			for n, before := range f.joined { // or what was before a response that need not be listed any more
+			for n, before := range f.joined { // or the state before a response that may no longer be tracked
 				if slices.ContainsFunc(before, func(k fact) bool { return lost(n, k) }) {
 					return true
 				}
 			}
-			for n, k := range f.dropped { // or what it gave up, and has asked for since, or may
+			for n, k := range f.dropped { // or a name unsubscribed in flight, if it is subscribed again or may be
 				if b.covers(n) || lost(n, k) {
 					return true
 				}
@@ -282,7 +281,7 @@ func (l *ledger) bereft(a *account, name string) bool {
 	return false
 }
 
-// again reports whether a name may be told again though nothing differs.
+// again reports whether a name may be sent again although nothing changed.
 func (l *ledger) again(a *account, n string) bool {
 	_, owed := a.owe[n]
 	if a.may[n] && l.grants(may) || owed || l.warm[[2]string{a.typ.URL, n}] || l.lapsed(a, n) && l.grants(lapsed) {
@@ -291,8 +290,8 @@ func (l *ledger) again(a *account, n string) bool {
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.drain || l.warming(a, g)) })
 }
 
-// warming reports whether something of a refused response is sent again with its
-// cluster; then all of it may be.
+// warming reports whether a part of a refused response is sent again with its cluster. Then the whole response
+// may be sent again.
 func (l *ledger) warming(a *account, g *group) bool {
 	for n := range g.was {
 		if l.warm[[2]string{a.typ.URL, n}] {
@@ -302,11 +301,11 @@ func (l *ledger) warming(a *account, g *group) bool {
 	return false
 }
 
-// needed checks that the response says something that had to be said. "The management server should only send updates
-// to the Envoy client when the resources in the DiscoveryResponse have changed."
+// needed checks that the response has a reason. "The management server should only send updates to the Envoy
+// client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 	reason := len(f.beats) > 0 || len(r.Missing) > 0
-	var again []string // of a world, which may tell what it told before
+	var again []string // names of a full-state response, which may send a name again
 	for _, x := range r.Upserts {
 		f.carried[x.Name] = fact{res: x, seq: f.seq}
 		k, told := a.told[x.Name]
@@ -319,13 +318,13 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			if a.world {
 				again = append(again, x.Name)
 			}
-			if _, owed := a.owe[x.Name]; owed { // in a world what lingers stands beside the news
+			if _, owed := a.owe[x.Name]; owed { // in a full-state response a kept resource does not count as news
 				f.forward = f.forward || !a.world || l.shown(a, x.Name) != nil
 			}
 		case a.world:
-			f.fresh[x.Name] = a.heldBack(x.Name) // with the news it is told what it has refused
+			f.fresh[x.Name] = a.heldBack(x.Name) // a full-state response sends refused resources again with the news
 		default:
-			return fmt.Errorf("DELTA-12, DELTA-15: %s was told before, unchanged and unasked", x.Name)
+			return fmt.Errorf("DELTA-12, DELTA-15: %s was sent before, has not changed and was not requested", x.Name)
 		}
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
@@ -334,16 +333,16 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 		k, told := a.told[n]
 		switch d := a.typ.AbsenceDelay[l.agent]; {
 		case d > 0 && !a.heard[n] && l.now.Sub(a.since[n]) < d:
-			return fmt.Errorf("DELTA-7: %s was never told, and this client must not hear that it is gone", n)
+			return fmt.Errorf("DELTA-7: %s was never sent, and this client must not get its removal yet", n)
 		case l.lets(func() bool {
 			return told && !k.absent() || l.again(a, n) ||
-				!told && a.heard[n] && l.grants(heard) || // it was dropped while something of it was under way
-				a.strays(n) && l.grants(stray) || a.wants(n) && (!told || a.turned[n]) || // it has found something, or was never told of
+				!told && a.heard[n] && l.grants(heard) || // unsubscribed while a response about it was in flight
+				a.strays(n) && l.grants(stray) || a.wants(n) && (!told || a.turned[n]) || // it has matched a resource, or was never sent
 				l.empty(a, n)
 		}, may, lapsed, heard, stray):
 			reason = true
 		default:
-			return fmt.Errorf("DELTA-8: removes %s, which the client does not have and did not ask for", n)
+			return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", n)
 		}
 	}
 	if a.world {
@@ -359,19 +358,19 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			}
 		}
 	}
-	// "The server skips only [...] whose version_info equals the current version": what
-	// the client states is so no more, though nothing that it wants has changed.
+	// "The server skips only [...] whose version_info equals the current version": the stated version is
+	// older, although nothing changed that the client subscribes to.
 	older := a.newest == nil && a.version != "" && a.version != r.Version
 	if !reason && !a.answer && !older && (!a.world || !l.expires(a)) && !l.lets(func() bool {
 		return a.lax && l.grants(lax) || slices.ContainsFunc(again, func(n string) bool { return l.again(a, n) })
 	}, lax, may, lapsed) {
-		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing differs from what was told, and nothing was asked")
+		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
 	}
 	return nil
 }
 
-// named checks the version. What lingers counts in that of a world; of what is told by name
-// it may count.
+// named checks the version. Kept resources count in the version of a full-state response. In other responses
+// they may count.
 func (l *ledger) named(a *account, r *xds.Response) error {
 	table := a.table
 	want := table.Version()
@@ -396,9 +395,9 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 	return nil
 }
 
-// empty reports whether a name is that of a collection with nothing in it, which the
-// first answer to a wildcard on a stream of its own says: "Envoy's first VHDS request
-// names nothing and waits 15 s unless something under route/ is answered" (OND-4).
+// empty reports whether a name is that of an empty collection, which the first answer to a wildcard reports on
+// a stream of its own: "Envoy's first VHDS request names nothing and waits 15 s unless something under route/
+// is answered" (OND-4).
 func (l *ledger) empty(a *account, n string) bool {
 	route, collection := strings.CutSuffix(n, "/*")
 	return l.only != nil && a.typ.Parent != nil && a.wildcard && collection && len(a.told) == 0 && l.view.Table(a.typ.Parent).Lookup(route) != nil && !l.resolves(a, n)

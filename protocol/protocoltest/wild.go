@@ -8,15 +8,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// wild says whatever can be said. What it holds is not compared: what the
-// session told it is (see [ledger.settled]).
+// wild sends any request that can be sent. The judge does not compare what it holds, but what it was sent (see
+// [ledger.settled]).
 type wild struct {
 	*world
 	kinds  []kind
 	node   *xds.Node
-	nonces []string            // all of this stream
-	last   map[string][]string // newest names by type; SotW
-	due    []xds.Request       // answers owed once calm
+	nonces []string            // all nonces of this stream
+	last   map[string][]string // names of the newest request by type; SotW
+	due    []xds.Request       // answers that it sends when calm
 	quiet  bool
 	greets bool
 }

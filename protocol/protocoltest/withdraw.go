@@ -86,7 +86,8 @@ func (l *ledger) overdue(a *account, name string) bool {
 // leaver returns what of a name the view has lost. It has been lost, for a session, since it
 // is asked for its responses.
 func (a *account) leaver(name string) (v leaver, ok bool) {
-	if v, ok = a.leaving[name]; !ok {
+	v, ok = a.leaving[name]
+	if !ok {
 		v.at = latest(a.since[name], a.drained)
 	}
 	return v, ok

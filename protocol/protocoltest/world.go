@@ -9,38 +9,37 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A world is some clients, each with its session, and one content. Every
-// choice comes from two dice of one seed: plan decides what is committed and
-// what the clients want, and is the same in both variants; chance decides who
-// moves when, and who refuses what.
+// A world is a number of clients, each with its sessions, and one content. Every choice comes from two dice of
+// one seed. plan decides the commits and the subscriptions, and is the same in both variants. chance decides
+// the order of events and the refusals.
 type world struct {
 	cfg    Config
 	open   Open
 	plan   dice
 	chance dice
-	noise  dice // for hints alone
+	noise  dice // for hints only
 
 	content *content
-	ops     int // that the plan has left
+	ops     int // operations that the plan has left
 	lanes   []*lane
 	now     time.Time
 	terms   protocol.Options
-	eager   bool // responses leave after each input, as a server does
+	eager   bool // responses are sent after each input, as by a server
 	timed   bool // time passes while the clients are busy
 	calm    bool
-	prompt  bool // messages take no time
+	prompt  bool // messages arrive at once
 
 	deliveries, judged int // see [Result]
 	unjudged           map[Excuse]int
 	*trial
 
 	sent  []*xds.Response // all responses, in order
-	story *[]string       // nil: nobody listens
+	story *[]string       // nil: no story is wanted
 }
 
 var epoch = time.Unix(1_700_000_000, 0)
 
-// A broken is the panic with which a judgement ends a world.
+// A broken is the panic that ends a world with a failure.
 type broken struct{ error }
 
 func (w *world) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
@@ -121,9 +120,9 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	return w
 }
 
-// flips are the types of a whole world that have resources on demand. All clients ask for
-// clusters by name, too, so that they have them all the same; and generic ones for hosts.
-// Envoy loses a host when it becomes one.
+// flips returns the types of a whole world that have on-demand resources. All clients subscribe to clusters by
+// name, too, so they hold all of them; generic clients do so for hosts. Envoy loses a host that becomes on
+// demand.
 func flips(cfg Config, who string, whole bool) []*xds.Type {
 	switch {
 	case !whole || cfg.Accept || who == "separate" || newDice(cfg.Seed, 4).IntN(4) > 0:
@@ -134,7 +133,7 @@ func flips(cfg Config, who string, whole bool) []*xds.Type {
 	return []*xds.Type{xds.Cluster, xds.VirtualHost}
 }
 
-// terms are the options of the sessions.
+// terms chooses the options of the sessions.
 func terms(d dice, whole bool) (o protocol.Options) {
 	o.ForceTTL, o.Bodyless, o.ResourceErrors = d.IntN(4) == 0, d.IntN(4) == 0, d.IntN(3) == 0
 	if !whole {
@@ -143,7 +142,7 @@ func terms(d dice, whole bool) (o protocol.Options) {
 	return o
 }
 
-// step lets something happen.
+// step makes one event happen.
 func (w *world) step() {
 	n := w.lanes[w.chance.IntN(len(w.lanes))]
 	switch k := w.chance.IntN(100); {
@@ -184,7 +183,7 @@ func (w *world) step() {
 	}
 }
 
-// op does the next thing of the plan: a commit or a client's whim.
+// op performs the next operation of the plan: a commit, or a change of a client's subscriptions.
 func (w *world) op() {
 	w.ops--
 	if w.plan.IntN(5) < 3 {
@@ -211,7 +210,7 @@ func (w *world) duration() time.Duration {
 	return []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 3 * time.Second, 5 * time.Second, 15 * time.Second, 21 * time.Second}[w.chance.IntN(7)]
 }
 
-// pass lets time pass for everybody, and wakes each session at its deadlines.
+// pass lets time pass for all clients, and wakes each session at its deadlines.
 func (w *world) pass(d time.Duration) {
 	until := w.now.Add(d)
 	for range 1000 {
@@ -221,7 +220,7 @@ func (w *world) pass(d time.Duration) {
 		next := until
 		for _, n := range w.lanes {
 			at := []time.Time{n.session.Deadline(), n.expires()}
-			if w.calm { // what it does by itself has to be answered in time
+			if w.calm { // requests that a client sends by itself must be answered in time
 				at = append(at, n.client.deadline())
 			}
 			for _, at := range at {
@@ -232,7 +231,7 @@ func (w *world) pass(d time.Duration) {
 		}
 		w.now = next
 		if w.story != nil {
-			w.logf("it is %v", w.now.Sub(epoch))
+			w.logf("the time is %v", w.now.Sub(epoch))
 		}
 		for _, n := range w.lanes {
 			n.client.advance(w.now)
@@ -251,5 +250,5 @@ func (w *world) pass(d time.Duration) {
 			return
 		}
 	}
-	w.fail("deadlines follow each other for ever")
+	w.fail("deadlines follow each other without end")
 }

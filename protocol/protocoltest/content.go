@@ -10,14 +10,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An unheard of type: the core must serve what no table lists.
+// unknownURL is a type that no table lists; the core must serve it all the same.
 const unknownURL = "type.googleapis.com/example.v1.Widget"
 
-// kind is one resource type of a world with the names it draws from.
+// A kind is one resource type of a world, with the names that it draws from.
 type kind struct {
 	url     string
 	names   []string
-	aliases []string // one is the name of a resource, too
+	aliases []string // one of them is also the name of a resource
 	globs   []string // names of collections
 }
 
@@ -35,7 +35,7 @@ var kinds = []kind{
 	{url: xds.Runtime.URL, names: []string{"t0", "t1"}},
 }
 
-// Their places in the list.
+// The index of each type in kinds.
 const (
 	atClusters = iota
 	atAssignments
@@ -50,42 +50,42 @@ const (
 	atLayers
 )
 
-// deltaOnly reports whether a type has no SotW.
+// deltaOnly reports whether a type is not served in SotW.
 func deltaOnly(t *xds.Type) bool { return t.Known() && t.Stream == "" }
 
-// asks are the names that a client may ask for, by whatever they find.
+// asks returns the names that a client may subscribe to.
 func (k kind) asks() []string { return slices.Concat(k.names, k.aliases, k.globs) }
 
-// typ returns the row of the kind; for the unknown type a new one each time, as
-// each stream has its own.
+// typ returns the row of the kind. For the unknown type it returns a new one each time, as each stream has its
+// own.
 func (k kind) typ() *xds.Type { return xds.TypeOf(k.url) }
 
-// content makes the commits of a world. With whole set, every commit is atomic
-// and every reference in a view resolves.
+// A content makes the commits of a world. If whole is set, every commit is atomic and every reference in a
+// view resolves.
 type content struct {
 	dice  dice
 	kinds []kind
 	view  xds.Tables
-	fast  ranked // the same
+	fast  ranked // the same tables as view
 	whole bool
-	named bool        // whole: clusters have aliases, too, by which some routes refer to them
-	flips []*xds.Type // whole: resources of these become resources on demand, and end to be
-	rich  bool        // aliases, resources on demand, and names that are not decided yet
+	named bool        // whole: clusters also have aliases, and some routes refer to them by alias
+	flips []*xds.Type // whole: types whose resources become on demand, and back
+	rich  bool        // aliases, on-demand resources and undecided names
 	timed bool        // resources may expire
 	gen   int
 
-	unknown xds.Names               // not decided yet
-	lazy    map[string]bool         // names of resources on demand, as a rule
-	recent  map[string][]*xds.Table // by type URL, all there was, the newest first
+	unknown xds.Names               // undecided names
+	lazy    map[string]bool         // names of resources that are usually on demand
+	recent  map[string][]*xds.Table // by type URL, all earlier tables, the newest first
 
 	versioned bool // the source supplies the types' versions
 
 	targets  map[string]string    // whole: route → cluster
 	routes   map[string]string    // whole: listener → route
-	services map[string]string    // whole: cluster → assignment; "": it needs none
-	past     map[string][]xds.Sum // whole: what a route or listener was, since it is there
-	dead     map[xds.Sum]bool     // whole: what was before it left; it never returns
-	links    map[string][]xds.Ref // whole: to what else a resource refers, by type and name
+	services map[string]string    // whole: cluster → assignment; "" for none
+	past     map[string][]xds.Sum // whole: the states of a route or listener since it was created
+	dead     map[xds.Sum]bool     // whole: the states of removed routes and listeners, which never return
+	links    map[string][]xds.Ref // whole: further references of a resource, by type and name
 }
 
 func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
@@ -109,8 +109,8 @@ func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
 	return c
 }
 
-// resource makes a resource whose body tells everything about it: equal
-// arguments make equal content, so that states recur.
+// resource makes a resource whose body contains all arguments: equal arguments make equal content, so states
+// can recur.
 func resource(url, name string, gen int, refs []xds.Ref) *xds.Resource {
 	body := strconv.AppendInt(nil, int64(gen), 10)
 	for _, r := range refs {
@@ -121,12 +121,12 @@ func resource(url, name string, gen int, refs []xds.Ref) *xds.Resource {
 	return r
 }
 
-// ttls are those that a resource may have. Seldom is it one that a slow client
-// lets expire.
+// ttls are the possible TTLs of a resource. Only a few of them are so short that a slow client lets the
+// resource expire.
 var ttls = []time.Duration{0, 0, 30 * time.Second, 3 * time.Second, 5 * time.Minute, 9 * time.Second}
 
-// free reports whether an alias finds nothing else after an edit: like a store,
-// a world gives a name to one resource only.
+// free reports whether no other resource has an alias after an edit: a world gives a name to one resource
+// only, as a store does.
 func (c *content) free(e *edit, url, name, alias string) bool {
 	taken := func(r *xds.Resource) bool {
 		return r.Name != name && (r.Name == alias || slices.Contains(r.Aliases, alias))
@@ -142,7 +142,7 @@ func (c *content) free(e *edit, url, name, alias string) bool {
 	return true
 }
 
-// enrich gives a resource what else it may have.
+// enrich adds aliases, a TTL and on-demand loading to a resource.
 func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 	if c.named && url == xds.Cluster.URL {
 		r.Aliases = []string{"a" + r.Name}
@@ -159,18 +159,18 @@ func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 				r.Aliases = append(r.Aliases, a)
 			}
 		}
-		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(6) == 0) // it becomes so, or ends to be
+		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(6) == 0) // sometimes it becomes on demand, or stops being so
 	}
 	r.Seal("")
 	return r
 }
 
-// edit collects what a commit does.
+// An edit collects the changes of one commit.
 type edit struct {
 	set     map[string][]*xds.Resource
 	remove  map[string][]string
 	touched xds.Names
-	search  xds.Names // names that it is not known of whether they exist
+	search  xds.Names // names that become undecided
 	decide  xds.Names
 }
 
@@ -211,7 +211,7 @@ func (c *content) apply(e *edit) xds.Names {
 		was := next[url]
 		table, err := was.With(e.set[url], e.remove[url]...)
 		if err != nil {
-			panic(err) // an edit that the plan must not make
+			panic(err) // the plan must not make such an edit
 		}
 		next[url] = table
 		for _, n := range slices.Clone(e.touched[url]) {
@@ -219,7 +219,7 @@ func (c *content) apply(e *edit) xds.Names {
 		}
 	}
 	if c.versioned {
-		// The source says what the version is, whether something changed or not.
+		// The source supplies the version, whether something changed or not.
 		for _, k := range c.kinds {
 			next[k.url] = next.Table(k.typ()).WithVersion("v" + strconv.Itoa(c.dice.IntN(3)))
 		}
@@ -234,7 +234,7 @@ func (c *content) apply(e *edit) xds.Names {
 	return e.touched
 }
 
-// decide moves names in and out of those that are not decided.
+// decide makes names undecided or decided.
 func (c *content) decide(e *edit) {
 	known := func(url string) func(string) bool {
 		return func(n string) bool {
@@ -255,7 +255,7 @@ func (c *content) decide(e *edit) {
 	c.unknown = unknown
 }
 
-// A ranked view finds its tables by the ranks of their types: sessions ask often.
+// A ranked view finds its tables by the ranks of their types, which is fast: sessions look them up often.
 type ranked struct {
 	xds.Tables
 	tables []*xds.Table
@@ -276,7 +276,7 @@ func (v ranked) Table(t *xds.Type) *xds.Table {
 	return v.Tables.Table(t)
 }
 
-// seen is the view of the clients' sessions.
+// seen returns the view of the clients' sessions.
 func (c *content) seen() xds.View {
 	if !c.rich {
 		return c.fast
@@ -284,7 +284,7 @@ func (c *content) seen() xds.View {
 	return searching{c.fast, c.unknown}
 }
 
-// touch notes the names by which a resource is found, as a store does.
+// touch records the names that match a resource, as a store does.
 func (e *edit) touch(url string, r *xds.Resource) {
 	if r == nil {
 		return
@@ -295,7 +295,7 @@ func (e *edit) touch(url string, r *xds.Resource) {
 	}
 }
 
-// show renders a resource for the story.
+// show describes a resource for the story.
 func show(r *xds.Resource) string {
 	out := fmt.Sprintf("%s@%s", r.Name, r.Body)
 	if r.Refs == nil {

@@ -6,16 +6,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a subscription is to: the second opinion on wildcards, aliases and
-// collections.
+// This file is the second opinion on subscriptions: wildcards, aliases and collections.
 
-// lookup is the resource with the name, subscribed or not.
+// lookup returns the resource of a name, subscribed or not.
 func (l *ledger) lookup(a *account, name string) *xds.Resource {
 	return a.table.Lookup(name)
 }
 
-// shown is what the client should have of a name: the resource, if its
-// subscription is to it, or nil.
+// shown returns the resource that the client should have by a name, or nil if it does not exist or no
+// subscription matches it.
 func (l *ledger) shown(a *account, name string) *xds.Resource {
 	r := l.lookup(a, name)
 	if r == nil || a.names[name] || a.reach[name] || a.star() && !r.OnDemand {
@@ -24,32 +23,31 @@ func (l *ledger) shown(a *account, name string) *xds.Resource {
 	return nil
 }
 
-// star reports whether the subscription is to everything.
+// star reports whether the client subscribes to everything.
 func (a *account) star() bool { return a.wildcard && a.scopes == nil }
 
-// wants reports whether a name is subscribed, by the client or in its place.
+// wants reports whether a name is subscribed, by the client or by the wildcard of its route.
 func (a *account) wants(name string) bool { return a.names[name] || a.scopes[name] }
 
-// covers reports whether the client may be told of a name.
+// covers reports whether the client may be sent a name.
 func (a *account) covers(name string) bool {
 	k, told := a.told[name]
 	return a.star() || a.wants(name) || a.reach[name] || told && !k.absent()
 }
 
-// outside reports whether a name is under none of the routes whose virtual hosts the
-// wildcard is of, and is not asked for by itself: "A VHDS wildcard covers the routes this
-// stream subscribed to". What is not the client's does not linger.
+// outside reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers:
+// "A VHDS wildcard covers the routes this stream subscribed to". Such a resource is not kept.
 func (a *account) outside(name string) bool { return !a.wants(name) && a.alone(name) }
 
-// alone reports whether there is a wildcard of routes, and neither it nor another name
-// has what is called so.
+// alone reports whether the wildcard covers the stream's routes, and neither it nor another name matches this
+// name.
 func (a *account) alone(name string) bool {
 	c := a.typ.Collection(name)
-	return a.scopes != nil && !a.reach[name] && (c == "" || !a.wants(c)) // "" may be asked for, too
+	return a.scopes != nil && !a.reach[name] && (c == "" || !a.wants(c)) // "" can be subscribed, too
 }
 
-// members are the resources that a name finds that no resource has: "Both the
-// names and aliases of resources should be checked".
+// members returns the resources that a name matches by alias or collection, if it is not a resource itself:
+// "Both the names and aliases of resources should be checked".
 func (l *ledger) members(a *account, name string) (out []*xds.Resource) {
 	if l.variant == xds.SotW || l.lookup(a, name) != nil {
 		return nil
@@ -62,22 +60,22 @@ func (l *ledger) members(a *account, name string) (out []*xds.Resource) {
 	return out
 }
 
-// finds reports whether a name finds a resource by alias or collection.
+// finds reports whether a name matches a resource by alias or collection.
 func finds(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
-// strays reports whether the client states to have a name that it has not asked for.
+// strays reports whether the client states a name that it has not subscribed to.
 func (a *account) strays(n string) bool {
 	_, states := a.stray[n]
 	return states
 }
 
-// claims reports whether a client that states a name has asked for it since, for all that it
-// knows: which routes its wildcard is of, and what these have, it does not.
+// claims reports whether a client that states a name has subscribed to it since, as far as the client can
+// know. It does not know which routes its wildcard covers.
 func (a *account) claims(n string) bool { return a.wildcard || a.covers(n) }
 
-// calls reports whether a resource, if it were there, would be found by a name.
+// calls reports whether a subscribed name would match a resource if it existed.
 func (a *account) calls(r *xds.Resource) bool {
 	for n := range a.names {
 		if a.finds && finds(a.typ, r, n) {
@@ -87,10 +85,10 @@ func (a *account) calls(r *xds.Resource) bool {
 	return false
 }
 
-// resolves reports whether a name finds other resources.
+// resolves reports whether a name matches other resources.
 func (l *ledger) resolves(a *account, name string) bool { return len(l.members(a, name)) > 0 }
 
-// find works out anew what the names find.
+// find computes again which resources the names match.
 func (l *ledger) find(a *account) {
 	clear(a.reach)
 	for _, names := range []map[string]bool{a.names, a.scopes} {
@@ -108,21 +106,20 @@ func (l *ledger) find(a *account) {
 	}
 }
 
-// unchanged reports whether what is to be said of a name is what was refused. A name that the
-// client does not ask for finds nothing.
+// unchanged reports whether the state to send for a name is the refused one. An unsubscribed name matches
+// nothing.
 func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource) bool {
 	return same(was, l.shown(a, name)) && (was != nil || !a.wants(name) || l.resolves(a, name) == g.found[name])
 }
 
-// scope follows the names whose collections a wildcard is of. "A VHDS wildcard
-// covers the routes this stream subscribed to, not everybody's": those of all if
-// it has asked for no routes, or for all. asked tells whether the client has just
-// asked for something of the type itself.
+// scope updates the collections that a wildcard covers. "A VHDS wildcard covers the routes this stream
+// subscribed to, not everybody's": all hosts, if the stream subscribed to no routes or to all. asked is set if
+// the client has just subscribed to something of the type itself.
 func (l *ledger) scope(a *account, asked bool) {
 	if a.typ.Parent == nil || l.variant == xds.SotW {
 		return
 	}
-	if l.only != nil { // the stream does not say which routes are its client's
+	if l.only != nil { // the stream does not show which routes the client has
 		for r := range l.view.Table(a.typ.Parent).All() {
 			if c := r.Name + "/*"; a.wildcard && len(l.nonces) == 0 && !l.resolves(a, c) {
 				a.may[c] = true
@@ -138,20 +135,20 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.scopes[n+"/*"] = true
 		}
 	}
-	l.find(a) // before anything is asked of what is shown
+	l.find(a) // before the new names become due
 	for c := range a.scopes {
 		switch {
 		case was[c]:
 		case was != nil || asked:
 			l.ask(a, c)
 		case !l.resolves(a, c):
-			a.owe[c], a.may[c] = true, true // what it has of the others is not told again
+			a.owe[c], a.may[c] = true, true // hosts that it already has are not sent again
 		}
 	}
-	for n, k := range a.told { // what it has of a route that it asks for again may linger, if that is lost
+	for n, k := range a.told { // a host of a resubscribed route may be kept if it was removed
 		c := a.typ.Collection(n)
 		if _, leaves := a.leaving[n]; !k.absent() && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
-			a.leaving[n] = leaver{res: l.content(a, n, k), at: l.now} // it may have stated that
+			a.leaving[n] = leaver{res: l.content(a, n, k), at: l.now} // the client may have stated it
 		}
 	}
 	for c := range was {
@@ -163,10 +160,10 @@ func (l *ledger) scope(a *account, asked bool) {
 			}
 		}
 	}
-	l.move(a) // what a route that was given up has found is gone
+	l.move(a) // hosts of an unsubscribed route are gone
 }
 
-// move notes of which refused responses something is another now.
+// move marks the refused responses of which some content has changed.
 func (l *ledger) move(a *account) {
 	for _, g := range a.groups {
 		for n, was := range g.was {
@@ -175,13 +172,13 @@ func (l *ledger) move(a *account) {
 	}
 }
 
-// undecided reports whether it is not known whether a name exists.
+// undecided reports whether it is unknown if a name exists.
 func (l *ledger) undecided(a *account, name string) bool {
 	v, ok := l.view.(xds.Undecided)
 	return ok && v.Undecided(a.typ, name)
 }
 
-// searching reports whether that is so for a name of the account.
+// searching reports whether any subscribed name is undecided.
 func (l *ledger) searching(a *account) bool {
 	for n := range a.names {
 		if l.undecided(a, n) {
@@ -191,10 +188,9 @@ func (l *ledger) searching(a *account) bool {
 	return false
 }
 
-// waitsForView reports whether what the view has of a name rightly waits for what that
-// still looks for: that of which it is not decided whether it exists is not told to be
-// gone; what a world does not have does not exist, so it is told whole, or not yet, and
-// what refers to its clusters waits for them.
+// waitsForView reports whether a name may wait because the view is undecided. An undecided name is not
+// removed. A name that a full-state response lacks does not exist, so the response waits until all names are
+// decided. Resources that refer to its clusters wait for it.
 func (l *ledger) waitsForView(a *account, name string, is *xds.Resource) bool {
 	if a.world && l.searching(a) || is == nil && l.undecided(a, name) {
 		return true
@@ -206,14 +202,12 @@ func (l *ledger) waitsForView(a *account, name string, is *xds.Resource) bool {
 	return l.tied(a, is) || a.world && slices.ContainsFunc(l.known(a), func(n string) bool { return l.tied(a, l.shown(a, n)) })
 }
 
-// bodyless reports whether the client is told of a name that never existed by a
-// Resource without body.
+// bodyless reports whether the client gets a Resource without a body for a name that never existed.
 func (l *ledger) bodyless(a *account) bool {
 	return l.variant == xds.Delta && (l.opts.Bodyless || a.typ.Is(xds.VirtualHost) && l.agent == "envoy")
 }
 
-// standing reports whether a name is rightly held back: it was refused, and
-// nothing that was refused with it is another today.
+// standing reports whether a name may be held back: it was refused, and nothing refused with it has changed.
 func (l *ledger) standing(a *account, name string) bool {
 	for _, g := range a.groups {
 		if g.rest[name] && l.unmoved(a, g) {
@@ -232,7 +226,7 @@ func (l *ledger) unmoved(a *account, g *group) bool {
 	return true
 }
 
-// known lists every name that matters to the account, sorted.
+// known returns every name that matters to the account, sorted.
 func (l *ledger) known(a *account) []string {
 	all := make([]string, 0, 2*len(a.told)+len(a.names))
 	for _, names := range []map[string]bool{a.names, a.scopes, a.reach, a.owe} {

@@ -13,7 +13,7 @@ import (
 // edit applies a step that changes the view.
 func (p *play) edit(l line) error {
 	if len(l.words) == 0 {
-		return fmt.Errorf("no type")
+		return fmt.Errorf("a type is missing")
 	}
 	t, err := typeOf(l.words[0])
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *play) edit(l line) error {
 	}
 	for _, name := range remove {
 		if tab.Lookup(name) == nil {
-			return fmt.Errorf("%s is not there", name)
+			return fmt.Errorf("%s does not exist", name)
 		}
 		p.touch(t, tab.Lookup(name))
 	}
@@ -72,7 +72,7 @@ func (p *play) edit(l line) error {
 	return nil
 }
 
-// touch notes the names by which a resource is found, as a store does.
+// touch records the names that match a resource, as a store does.
 func (p *play) touch(t *xds.Type, r *xds.Resource) {
 	names := append(p.touched[t.URL], r.Name)
 	names = append(names, r.Aliases...)
@@ -82,7 +82,7 @@ func (p *play) touch(t *xds.Type, r *xds.Resource) {
 	p.touched[t.URL] = names
 }
 
-// decide notes that it is known whether a name exists.
+// decide records that it is known whether a name exists.
 func (p *play) decide(t *xds.Type, name string) {
 	if !slices.Contains(p.unknown[t.URL], name) {
 		return
@@ -91,8 +91,7 @@ func (p *play) decide(t *xds.Type, name string) {
 	p.unknown[t.URL] = slices.DeleteFunc(slices.Clone(p.unknown[t.URL]), func(n string) bool { return n == name })
 }
 
-// remember keeps the tables that a commit made, as [protocol.Options.Recent]
-// wants them.
+// remember keeps the tables of a commit for [protocol.Options.Recent].
 func (p *play) remember() {
 	for url, t := range p.view {
 		if r := p.recent[url]; len(r) == 0 || r[0] != t {
@@ -101,8 +100,8 @@ func (p *play) remember() {
 	}
 }
 
-// tables returns what a type was lately. The present table may be among them:
-// it does in one way of replaying, and does not in another.
+// tables returns the recent tables of a type. In one way of replaying it omits the present table: both must
+// work.
 func (p *play) tables(t *xds.Type) []*xds.Table {
 	r := p.recent[t.URL]
 	if p.hints == None && len(r) > 0 && r[0] == p.view[t.URL] {
@@ -111,7 +110,7 @@ func (p *play) tables(t *xds.Type) []*xds.Table {
 	return r
 }
 
-// A searching view has not decided some names.
+// A searching view has undecided names.
 type searching struct {
 	xds.View
 	unknown xds.Names
@@ -121,7 +120,7 @@ func (v searching) Undecided(t *xds.Type, name string) bool {
 	return slices.Contains(v.unknown[t.URL], name)
 }
 
-// seen is the view that sessions are given.
+// seen returns the view that sessions get.
 func (p *play) seen() xds.View { return searching{p.view, p.unknown} }
 
 // resourcesOf reads the resources of a line.
@@ -168,7 +167,7 @@ func refsOf(l line) ([]xds.Ref, error) {
 		short, name, _ := strings.Cut(s, "/")
 		t, err := typeOf(short)
 		if err != nil || name == "" {
-			return nil, fmt.Errorf("%s is no reference", s)
+			return nil, fmt.Errorf("%s is not a reference: want TYPE/NAME", s)
 		}
 		refs = append(refs, xds.Ref{Type: t, Name: name})
 	}

@@ -7,19 +7,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// heldBack reports whether a name is among those of a refused response that were not told
-// since.
+// heldBack reports whether a name was refused and not sent since.
 func (a *account) heldBack(n string) bool {
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 }
 
-// answering reports whether the client has been sent something of late.
+// answering reports whether the client was sent a response recently that it may still answer.
 func (a *account) answering(now time.Time) bool {
 	return slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && !f.superseded && now.Sub(f.at) < silence })
 }
 
-// everTold lists the names of which the client may hold something: sorted, or some of them
-// twice and until it is asked again.
+// everTold returns the names that the client may hold. Without sorting, a name can occur twice, and the slice
+// is valid until the next call.
 func (a *account) everTold(sorted bool) []string {
 	all := a.ever[:0]
 	for n := range a.told {
@@ -45,8 +44,8 @@ func (a *account) everTold(sorted bool) []string {
 	return all
 }
 
-// plain reports whether all that the client may hold of a name is what the view has, or
-// nothing: it was told that last, and nothing of the type is open.
+// plain reports whether the client holds exactly the state of the view, or nothing: it was sent that last, and
+// nothing of the type is open.
 func (a *account) plain(n string, is *xds.Resource) bool {
 	if len(a.flights) > 0 || len(a.refused[n]) > 0 || len(a.doubted[n]) > 0 {
 		return false
@@ -59,17 +58,16 @@ func (a *account) plain(n string, is *xds.Resource) bool {
 	return acked.seq == told.seq || acked.absent() || acked.is(is)
 }
 
-// set sorts names, and drops those that come twice.
+// set sorts names and drops duplicates.
 func set(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// mayHold lists what the client may hold of a name: "what it was told and has not
-// been told otherwise; a response not yet answered: both what was before and what
-// it carries; refused: both". A deadline ends silence only: no refusal, unless the
-// name was told anew since, and it is that which is not answered. The list is good until
-// the next is asked for.
+// mayHold returns the states that the client may hold by a name: "what it was told and has not been told
+// otherwise; a response not yet answered: both what was before and what it carries; refused: both". A deadline
+// ends only silence, not a refusal, unless the name was sent again and that response is unanswered. The slice
+// is valid until the next call.
 func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	out, open := a.holds[:0], a.open[:0]
 	defer func() { a.holds, a.open = out, open }()
@@ -96,7 +94,7 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 				open = append(open, k)
 			}
 			if f.seq < a.accepted && f.seq > before.seq {
-				before = k // it has acknowledged a later one, so it has dealt with this
+				before = k // the client ACKed a later response, so it has processed this one
 			}
 		}
 	}
@@ -107,7 +105,7 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	case len(out) == 0:
 	case kept || !silent || wide:
 		out = append(out, before)
-		if wide { // what it has refused may have found any of these in force
+		if wide { // any of these may have been in force before the refused one
 			out = append(append(out, acked), open...)
 		}
 	default:
@@ -140,14 +138,14 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	return out
 }
 
-// merged reports whether what a response told of a name need not be remembered: it is not
-// listed any more, and beside what was in force before it the one that it has become one
-// with, or one between them, tells of the name.
+// merged reports whether the state that a response carried may be forgotten. The response is no longer
+// tracked, and the name occurs before it and also after it: in the response that it was merged with, or in one
+// between them.
 func (a *account) merged(f *flight, n string) bool {
 	return a.newer(f) >= listed && a.preceded(f, n) && a.followed(f.seq, n)
 }
 
-// preceded reports whether there was something of a name before a response.
+// preceded reports whether the name had a state before a response.
 func (a *account) preceded(f *flight, n string) bool {
 	return !a.acked[n].absent() || a.acked[n].merged || slices.ContainsFunc(a.flights, func(o *flight) bool {
 		k, ok := o.carried[n]
@@ -155,8 +153,7 @@ func (a *account) preceded(f *flight, n string) bool {
 	})
 }
 
-// followed reports whether a later response that tells of a name is the oldest that is
-// listed, or is not listed any more.
+// followed reports whether the name occurs in a later response that is the oldest tracked one, or older.
 func (a *account) followed(seq int, n string) bool {
 	return slices.ContainsFunc(a.flights, func(o *flight) bool {
 		_, ok := o.carried[n]
@@ -164,8 +161,8 @@ func (a *account) followed(seq int, n string) bool {
 	})
 }
 
-// fade notes what need not be remembered of what was accepted, now that another response
-// has left: of several that became one nobody knows which was accepted.
+// fade marks accepted states that may be forgotten now that another response was sent: of merged responses it
+// is unknown which one was accepted.
 func (a *account) fade() {
 	for n, k := range a.acked {
 		if k.late && a.followed(k.seq, n) {
@@ -175,7 +172,7 @@ func (a *account) fade() {
 	}
 }
 
-// newer counts the responses after one that are not answered.
+// newer counts the unanswered responses after one.
 func (a *account) newer(f *flight) int {
 	later := map[int]bool{}
 	for _, o := range a.flights {

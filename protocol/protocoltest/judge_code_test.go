@@ -56,7 +56,7 @@ func TestTrackedResponses(t *testing.T) {
 }
 
 func TestRefusedVersionIsNotHeld(t *testing.T) {
-	for refused, want := range map[bool]string{false: "CDS: x is gone", true: ""} {
+	for refused, want := range map[bool]string{false: "CDS: x must be removed", true: ""} {
 		t.Run(fmt.Sprintf("SOTW-18 a client holds the version that it states: it refused one before: %v", refused), func(t *testing.T) {
 			c := playCase(t, `stream sotw
 				option refused=`+fmt.Sprint(refused)+`
@@ -178,7 +178,7 @@ func TestRouteWaitsForClusterOfUncertainPast(t *testing.T) {
 			c.ledger.waiting() // the wait begins
 			c.play("wait 14s")
 			a.flights[0].at = epoch.Add(-time.Minute)
-			want := "RDS: r differs"
+			want := "RDS: r must be sent"
 			if uncertain {
 				want = ""
 			}
@@ -218,7 +218,7 @@ func TestOnDemandClusterIsKeptUnderTheWildcard(t *testing.T) {
 			commit RDS r=to-y>CDS/y
 			> CDS names=*
 			< CDS nonce=3 y=1
-			! ADS-3, ADS-8: x leaves while the client may hold RDS r@r=to-x`)
+			! ADS-3, ADS-8: x is removed while the client may hold RDS r@r=to-x`)
 	})
 }
 

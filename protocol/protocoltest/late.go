@@ -9,11 +9,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tardily does to the answers of a client what the rules do not forbid, in both
-// variants: they change places, come twice, come late, and an ACK may be missing
-// where a later one follows. In SotW each request has all the names, so these stay
-// in their order: "the later holds". Of requests with one nonce the first is the answer:
-// none with that nonce goes before a NACK.
+// tardily disturbs the answers of a client in ways that the rules allow in both variants. Answers change
+// places, come twice or come late, and an ACK may be lost if a later one follows. In SotW each request has all
+// names, so the names keep their order: "the later holds". The first request with a nonce is the answer, so no
+// other one with that nonce may overtake a NACK.
 func (n *lane) tardily(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
@@ -23,7 +22,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 	}
 	sotw := n.cfg.Variant == xds.SotW
 	var out, twice []xds.Request
-	// release lets a NACK go that it has kept back, before another request with its nonce.
+	// release sends a NACK that was held back, before another request with its nonce.
 	release := func(a xds.Request, before []string) {
 		n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
 			first := b.Error != nil && b.Nonce == a.Nonce && n.typeOf(a).Is(n.typeOf(b))
@@ -39,7 +38,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		t := n.typeOf(a)
 		if t == nil {
 			out = append(out, a)
-			continue // it is no request
+			continue // it is not a valid request
 		}
 		same := sotw && sameNames(a.Names, n.names[t.URL]) || !sotw && len(a.Subscribe)+len(a.Unsubscribe) == 0
 		before := n.names[t.URL]
@@ -82,8 +81,8 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 	return out
 }
 
-// contradicts reports whether the client acknowledges a response before it refuses an
-// earlier one of the type: until that comes it says that it has dealt with both.
+// contradicts reports whether the client ACKs a response before it refuses an earlier one of the type. Until
+// the NACK comes, the ACK covers both.
 func (n *lane) contradicts(out []xds.Request, i int) bool {
 	a := out[i]
 	if a.Nonce == "" || a.Error != nil {

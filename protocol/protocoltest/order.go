@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ordered checks make before break.
+// ordered checks the order of types: make before break.
 func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	if l.only != nil {
 		return nil
@@ -36,12 +36,11 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	late := l.awaitedAll(a, r)
 	if f.forward {
 		if a.typ.Rank() < l.rank && !late {
-			return fmt.Errorf("ADS-2: %s follows a type of rank %d", a.typ, l.rank)
+			return fmt.Errorf("ADS-2: %s is sent after a type of rank %d", a.typ, l.rank)
 		}
 		l.rank = max(l.rank, a.typ.Rank())
 	}
-	// What a split answer removes may stand in parts of its own, behind what it
-	// tells: DELTA-13.
+	// The removals of a split answer may be in parts of their own, after its resources (DELTA-13).
 	switch part := a.typ.Is(l.telling); {
 	case f.forward, len(r.Upserts) > 0:
 		l.telling = a.typ
@@ -49,16 +48,16 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		l.telling = nil
 	}
 	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
-		// Of what a session need not know that the client has it tells no removal.
+		// No removal is sent for a resource of which the session need not know that the client has it.
 		firm := slices.ContainsFunc(gone, func(n string) bool { return !a.told[n].loose })
 		if a.typ.Rank() > l.falling && !l.unbound(a, gone) && (firm || !l.excuses(loose)) {
-			return fmt.Errorf("ADS-2: %s follows a removal of a type of rank %d: they leave in reverse", a.typ, l.falling)
+			return fmt.Errorf("ADS-2: %s is removed after a type of rank %d: removals go in reverse order", a.typ, l.falling)
 		}
 		if firm {
 			l.falling = a.typ.Rank()
 		}
 	} else if f.forward && l.falling != math.MaxInt && !late {
-		return fmt.Errorf("ADS-2: %s tells something new after a removal", a.typ)
+		return fmt.Errorf("ADS-2: %s is sent after a removal", a.typ)
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
 		if err := l.early(a, l.shown(a, n)); err != nil {
@@ -78,9 +77,8 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 	return nil
 }
 
-// unbound reports whether names leave behind what they would have left before, since they
-// could not: something may have referred to them, and what was told in this drain ended
-// that.
+// unbound reports whether names are removed late because they could not be removed before: something may have
+// referred to them, and a response of this batch ended that.
 func (l *ledger) unbound(a *account, gone []string) bool {
 	told := func(by *xds.Type) bool {
 		b := l.account(by)
@@ -89,23 +87,23 @@ func (l *ledger) unbound(a *account, gone []string) bool {
 	return slices.ContainsFunc(a.typ.ReferredBy(), told) && !slices.ContainsFunc(gone, func(n string) bool { return !a.leaving[n].bound })
 }
 
-// awaitedAll reports whether something in a response had to wait until all was said of
-// the clusters, removals too: what may refer to any of them (ADR 3).
+// awaitedAll reports whether a resource of a response had to wait for everything about clusters, including
+// removals, because it may refer to any of them (ADR 3).
 func (l *ledger) awaitedAll(a *account, r *xds.Response) bool {
 	first := l.account(a.typ.After)
 	return first != nil && first.newest != nil && first.newest.drain == l.drain && !first.newest.forward &&
 		slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return refersToAny(x, first.typ) })
 }
 
-// early checks that the clusters a resource refers to are with the client:
-// "CDS updates (if any) must always be pushed first."
+// early checks that the client has the clusters that a resource refers to: "CDS updates (if any) must always
+// be pushed first."
 func (l *ledger) early(a *account, r *xds.Resource) error {
 	first := l.account(a.typ.After)
 	switch {
 	case r == nil:
 		return nil
 	case first == nil && l.awaits(a, r):
-		return fmt.Errorf("ADS-9: %s may refer to clusters, and the client that resumes has not opened them yet", show(r))
+		return fmt.Errorf("ADS-9: %s may refer to clusters, but the resuming client has not opened CDS yet", show(r))
 	case first == nil:
 		return nil
 	case refersToAny(r, first.typ):
@@ -118,23 +116,22 @@ func (l *ledger) early(a *account, r *xds.Resource) error {
 			continue
 		}
 		if k, ok := first.told[ref.Name]; !ok || k.absent() {
-			return fmt.Errorf("ADS-3: %s refers to %s, which was not told yet", show(r), ref.Name)
+			return fmt.Errorf("ADS-3: %s refers to %s, which was not sent yet", show(r), ref.Name)
 		}
 		for _, f := range first.flights {
 			if f.seq < first.answered {
-				continue // the client has answered a later one
+				continue // the client answered a later response
 			}
 			late := l.silent(first) || l.now.Sub(f.at) >= silence || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence
 			if f.news[ref.Name] && first.acked[ref.Name].absent() && !f.done && !f.superseded && !late && !l.assignless(first) {
-				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s brought and the client did not answer yet", show(r), ref.Name, f.nonce)
+				return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s carried and the client has not answered yet", show(r), ref.Name, f.nonce)
 			}
 		}
 	}
 	return nil
 }
 
-// resolve finds the resources of a type that others refer to, "by its name or an
-// alias".
+// resolve returns the resources of a type that others refer to, "by its name or an alias".
 func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 	for _, ref := range refs {
 		if !ref.Type.Is(a.typ) {
@@ -142,7 +139,7 @@ func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 		}
 		out = append(out, ref)
 		if l.variant == xds.SotW || l.lookup(a, ref.Name) != nil {
-			continue // aliases find in delta only
+			continue // aliases match in delta only
 		}
 		for r := range a.table.All() {
 			if slices.Contains(r.Aliases, ref.Name) {
@@ -153,31 +150,29 @@ func (l *ledger) resolve(a *account, refs []xds.Ref) (out []xds.Ref) {
 	return out
 }
 
-// refersToAny reports whether a resource may refer to any of a type: that is said
-// of it, or nothing.
+// refersToAny reports whether a resource may refer to any resource of a type: it refers to the wildcard, or
+// its references are unknown.
 func refersToAny(r *xds.Resource, t *xds.Type) bool {
 	return r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == xds.Wildcard })
 }
 
-// earlyForAny checks that what is not known to refer to anything waits for
-// whatever clusters are on their way (ADR 3).
+// earlyForAny checks that a resource with unknown references waits for all clusters in flight (ADR 3).
 func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
 	f := first.newest
 	if f == nil || f.done || l.silent(first) || l.now.Sub(f.at) >= silence || l.assignless(first) || !a.tied[r.Name].IsZero() && l.now.Sub(a.tied[r.Name]) >= silence {
 		return nil
 	}
 	for _, n := range slices.Sorted(maps.Keys(f.news)) {
-		// To what the view has lost nothing refers that it has.
+		// Nothing in the view refers to a removed resource.
 		if first.acked[n].absent() && !f.carried[n].absent() && l.shown(first, n) != nil {
-			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s brought and the client did not answer yet", show(r), n, f.nonce)
+			return fmt.Errorf("ADS-3: %s may refer to %s, which nonce %s carried and the client has not answered yet", show(r), n, f.nonce)
 		}
 	}
 	return nil
 }
 
-// awaits reports whether a resource has to wait since it refers to a type that
-// the client, which resumes, has not opened yet: "up to 15 s from the stream's
-// first request".
+// awaits reports whether a resource must wait because it refers to a type that the resuming client has not
+// opened yet: "up to 15 s from the stream's first request".
 func (l *ledger) awaits(a *account, r *xds.Resource) bool {
 	if l.only != nil || a.typ.After == nil || !l.resumes || l.now.Sub(l.began) >= silence || l.account(a.typ.After) != nil {
 		return false
@@ -185,20 +180,20 @@ func (l *ledger) awaits(a *account, r *xds.Resource) bool {
 	return r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(a.typ.After) })
 }
 
-// assignless reports whether an unanswered response has a cluster without an
-// assignment, so that its ACK may never come.
+// assignless reports whether an unanswered response has a cluster without an assignment, so that its ACK may
+// never come.
 func (l *ledger) assignless(a *account) bool {
 	return slices.ContainsFunc(a.flights, func(f *flight) bool { return f.stuck })
 }
 
-// stuck reports whether a cluster that a response brought has no assignment
-// now, as when it left: then nothing may wait for its ACK.
+// stuck reports whether a cluster of a response still has no assignment. Then nothing may wait for the ACK of
+// that response.
 func (l *ledger) stuck(a *account, f *flight) bool {
 	return slices.ContainsFunc(f.lacks, func(e string) bool { return !l.given(a.typ.Warms, e) })
 }
 
-// given reports whether there is an assignment of the name to give, or, of another
-// type, what else something is warmed by.
+// given reports whether there is a resource to send that warms another one by this name, such as the
+// assignment of a cluster.
 func (l *ledger) given(t *xds.Type, name string) bool {
 	eds, table := l.account(t), l.view.Table(t)
 	if table.Lookup(name) != nil || table.Aliased(name).Len() > 0 || eds == nil {
@@ -208,9 +203,8 @@ func (l *ledger) given(t *xds.Type, name string) bool {
 	return leaves
 }
 
-// silent reports whether the client has left a type unanswered for so long that
-// nothing waits for it. The parts of a response are answered when all are: "the flight
-// by all".
+// silent reports whether the client has not answered a type for 15 s, so that nothing waits for it. The parts
+// of a response are answered when all of them are.
 func (l *ledger) silent(a *account) bool {
 	f := a.newest
 	if f == nil || l.now.Sub(a.quiet) < silence {
@@ -219,8 +213,8 @@ func (l *ledger) silent(a *account) bool {
 	return !f.done || len(f.beats) == 0 && slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done && len(o.beats) == 0 })
 }
 
-// supplied reports whether a cluster has an assignment to give, or one that the view is
-// looking for, by which a client tells that it has the cluster even if it does not answer.
+// supplied reports whether a cluster has an assignment, or one that the view is still looking up. A client
+// that subscribes to the assignment shows that it has the cluster, even if it does not answer.
 func (l *ledger) supplied(first *account, name string) bool {
 	c, eds := l.shown(first, name), l.account(first.typ.Warms)
 	return c != nil && slices.ContainsFunc(c.Refs, func(ref xds.Ref) bool {
@@ -228,9 +222,8 @@ func (l *ledger) supplied(first *account, name string) bool {
 	})
 }
 
-// tied reports whether a resource rightly waits for clusters on their way. The
-// first of the two bounds is what ADS-6 allows; what is not known to refer to
-// anything else waits for all of them.
+// tied reports whether a resource may wait for clusters in flight. ADS-6 allows the first of the two bounds. A
+// resource with unknown references waits for all clusters.
 func (l *ledger) tied(a *account, r *xds.Resource) bool {
 	first := l.account(a.typ.After)
 	if r != nil && l.awaits(a, r) {
@@ -244,22 +237,22 @@ func (l *ledger) tied(a *account, r *xds.Resource) bool {
 			return false
 		}
 		for _, f := range first.flights {
-			// A name that it states by a version and has refused here it need not have had.
+			// a name that it stated by a version and refused here may never have been held
 			again := !first.wildcard && len(first.refused[c]) > 0 && first.acked[c].seq == 0 && !f.carried[c].absent()
 			if (f.fresh[c] || again || l.shown(first, c) == nil) && l.now.Sub(f.at) < silence && (!l.stuck(first, f) || l.supplied(first, c)) {
 				return true
 			}
 		}
 		since, waits := a.tied[r.Name]
-		// Who refuses may have applied some of it: that the cluster is gone, too.
+		// a client that refuses may have applied a part, including the removal of the cluster
 		acked := first.acked[c]
 		gone := acked.absent() || acked.loose && l.grants(loose) || acked.unsaid && l.grants(unsaid) || slices.ContainsFunc(first.refused[c], fact.absent)
 		refused := len(first.refused[c]) > 0 && gone || len(first.doubted[c]) > 0 && l.grants(doubted)
 		if refused && (!waits || l.now.Sub(since) < silence || l.supplied(first, c) && !l.silent(first)) {
-			return true // it was refused when it came, and may be again: only silence ends that if its assignment would tell
+			return true // refused when it came, and perhaps again: only silence ends the wait if the assignment would show the answer
 		}
 		if l.assignless(first) && first.acked[c].absent() && l.supplied(first, c) && (!waits || l.now.Sub(since) < silence) {
-			return true // beside a stuck one, of whose answer nothing is to be expected
+			return true // in flight next to a cluster that cannot warm, so no answer is expected
 		}
 		return l.missing(first, c) != "" || l.standing(first, c)
 	}

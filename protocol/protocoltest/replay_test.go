@@ -78,14 +78,14 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"SOTW-2 nonce repeated", faulty{respond: func(r *xds.Response) { r.Nonce = "1" }}, "error: the nonce is empty or was used before"},
 		{"SOTW-2 no nonce", faulty{respond: func(r *xds.Response) { r.Nonce = "" }}, "error: the nonce is empty or was used before"},
 		{"SOTW-1 no version", faulty{respond: func(r *xds.Response) { r.Version = "" }}, "error: no version_info"},
-		{"SOTW-14 name twice", faulty{respond: func(r *xds.Response) { r.Upserts = append(r.Upserts[:2:2], r.Upserts[0]) }}, "error: a is there twice"},
-		{"DELTA-1 name in both lists", faulty{respond: func(r *xds.Response) { r.Removed = []string{"b"} }}, "error: b is there twice"},
+		{"SOTW-14 name twice", faulty{respond: func(r *xds.Response) { r.Upserts = append(r.Upserts[:2:2], r.Upserts[0]) }}, "error: a occurs twice"},
+		{"DELTA-1 name in both lists", faulty{respond: func(r *xds.Response) { r.Removed = []string{"b"} }}, "error: b occurs twice"},
 		{"removed in sotw", faulty{respond: func(r *xds.Response) { r.Removed = []string{"c"} }}, "error: removed names in a sotw response"},
 		{"absent in sotw", faulty{respond: func(r *xds.Response) { r.Absent = []string{"c"} }}, "error: removed names in a sotw response"},
 		{"absent but there", faulty{respond: func(r *xds.Response) { r.Absent = []string{"a"} }}, "error: a exists"},
 		{"missing but there", faulty{respond: func(r *xds.Response) { r.Missing = []string{"a"} }}, "error: a is not missing"},
-		{"TTL-4 heartbeat where a world is wanted", faulty{respond: func(r *xds.Response) { r.TTL, r.Beats = true, r.Upserts[:1] }}, "error: heartbeats without TTLs, or where a world is wanted"},
-		{"TTL-3 heartbeat of what never expires", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is of nothing that expires, in the view or departed"},
+		{"TTL-4 heartbeat of a full-state type in SotW", faulty{respond: func(r *xds.Response) { r.TTL, r.Beats = true, r.Upserts[:1] }}, "error: heartbeats without TTLs, or for a full-state type in SotW"},
+		{"TTL-3 heartbeat of a resource without TTL", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is for no resource with a TTL, in the view or departed"},
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
 		{"unasked type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
@@ -116,8 +116,8 @@ stream delta features=xds.config.supports-resource-ttl grace=1s spread=7 forcett
 		r.TTL, r.Beats, r.Removed, r.Absent, r.Missing = true, []*xds.Resource{b}, []string{"u", "gone"}, []string{"none"}, []string{"none"}
 	}}), Exact)
 	want := script + `< EDS nonce=1 a@1/30s(x,y) ~"~b"@2/30s(x,y) -gone -u ?none !none
-error: the heartbeat of "~b" is of nothing that expires, in the view or departed
-error: u is not decided
+error: the heartbeat of "~b" is for no resource with a TTL, in the view or departed
+error: u is undecided
 `
 	if err != nil || got != want {
 		t.Errorf("%v\n%s", err, difference(want, got))

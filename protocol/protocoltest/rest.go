@@ -7,19 +7,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// waiting names what should have left in this drain and did not, or "".
+// waiting returns what the session must still send in this batch, or "".
 func (l *ledger) waiting() string {
 	for _, a := range l.accounts {
 		for x, f := range a.follows {
 			if !a.told[x].absent() && (!f.precedes || !l.excuses(precedes)) {
-				return fmt.Sprintf("DELTA-11: %s: removes %s, an alias of %s, which stays", a.typ, f.alias, x)
+				return fmt.Sprintf("DELTA-11: %s: %s was removed, but not %s, which has that alias", a.typ, f.alias, x)
 			}
 		}
 		if a.world && l.searching(a) {
-			continue // what a world does not have does not exist
+			continue // a name that the full-state response lacks does not exist
 		}
 		tied, asked := false, ""
-		var left, kept, waits []string // kept and waits: it need not leave
+		var left, kept, waits []string // kept and waits need not be sent
 		names := l.known(a)
 		for _, n := range names {
 			what, gone := l.due(a, n)
@@ -32,7 +32,7 @@ func (l *ledger) waiting() string {
 				continue
 			}
 			if l.tied(a, l.shown(a, n)) {
-				// What waits for the answer of its own type waits for no other yet.
+				// A name that waits for the answer of its own type waits for no other type yet.
 				if _, ok := a.tied[n]; !ok && (a.newest == nil || l.overtakes(a, a.newest)) {
 					a.tied[n] = l.now
 				}
@@ -45,8 +45,8 @@ func (l *ledger) waiting() string {
 				asked = left[len(left)-1]
 			}
 		}
-		// "Full-state types never get body-less resources in SotW": where the world has to
-		// wait, its heartbeat waits with it.
+		// "Full-state types never get body-less resources in SotW": if the full-state response has to wait,
+		// its heartbeat waits with it.
 		if what := l.starving(a); what != "" && (!a.world || !tied) {
 			return what
 		}
@@ -56,36 +56,36 @@ func (l *ledger) waiting() string {
 			}
 			continue // one in flight
 		}
-		if tied && (a.world || a.answer || a.lax) { // it is told whole, or not yet
+		if tied && (a.world || a.answer || a.lax) { // the response is sent whole or not yet
 			waits = append(waits, left...)
 			if (len(waits) > 0 || a.answer) && !l.lets(func() bool { return l.detained(a, names) }, detaining...) {
-				return fmt.Sprintf("%s: what waits, and what waits with it", a.typ)
+				return fmt.Sprintf("%s: the response must be sent: nothing delays it", a.typ)
 			}
 			continue
 		}
 		if a.answer && !tied {
-			left = append(left, fmt.Sprintf("%s: an answer, if need be empty", a.typ))
+			left = append(left, fmt.Sprintf("%s: an answer must be sent, even an empty one", a.typ))
 		}
 		if len(left) > 0 {
 			return left[0]
 		}
 		for _, n := range kept {
 			if !l.lets(func() bool { return l.lingering(a, n) }, keeping...) {
-				return fmt.Sprintf("%s: %s is gone", a.typ, n)
+				return fmt.Sprintf("%s: %s must be removed", a.typ, n)
 			}
 		}
 		for _, n := range waits {
 			if !l.lets(func() bool { return l.tied(a, l.shown(a, n)) }, tying...) {
-				return fmt.Sprintf("%s: %s differs, or is owed", a.typ, n)
+				return fmt.Sprintf("%s: %s must be sent: nothing delays it", a.typ, n)
 			}
 		}
 	}
 	return ""
 }
 
-// detains reports whether a world waits, or an answer, for a name of which there is nothing
-// new to say. The first world is all news, and so is what was refused or has expired; what
-// is about to leave and told again waits like all else.
+// detains reports whether a full-state response or an answer waits for a name without news. In the first
+// full-state response every name is news, and so is a refused or expired one. A kept resource that is sent
+// again waits like any other.
 func (l *ledger) detains(a *account, n string) bool {
 	if a.typ.After == nil {
 		return false
@@ -95,20 +95,18 @@ func (l *ledger) detains(a *account, n string) bool {
 		a.may[n] && l.shown(a, n) == nil && l.tied(a, l.content(a, n, a.told[n])) && l.lingering(a, n)
 }
 
-// detained reports whether one of some names makes the others wait.
+// detained reports whether one of the names makes the others wait.
 func (l *ledger) detained(a *account, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool {
 		return l.missing(a, n) != "" && l.tied(a, l.shown(a, n)) || l.missing(a, n) == "" && l.detains(a, n)
 	})
 }
 
-// hurries reports whether a delta client has asked for something since the last
-// response, so that nothing waits for its answers: "the server must honor changes to the
-// subscription state even if the nonce is stale".
+// hurries reports whether a delta client has subscribed to something since the last response, so that no
+// answer is waited for: "the server must honor changes to the subscription state even if the nonce is stale".
 func (l *ledger) hurries(a *account) bool { return l.variant == xds.Delta && a.asked }
 
-// full reports whether as many responses are unanswered as are listed; those before one
-// that it has accepted do not count.
+// full reports whether all tracked responses are unanswered. Responses before an accepted one do not count.
 func (l *ledger) full(a *account) bool {
 	open := map[int]bool{}
 	for _, f := range a.flights {
@@ -119,14 +117,14 @@ func (l *ledger) full(a *account) bool {
 	return len(open) >= listed
 }
 
-// muted reports whether the absence of a name may be kept back, which this client must
-// not hear: for a while since it has asked for the name, whatever else it asks for.
+// muted reports whether the absence of a name may be held back. Some clients must not get it for a while after
+// they subscribed to the name, whatever else they subscribe to.
 func (l *ledger) muted(a *account, n string) bool {
 	return l.now.Sub(a.lately[n]) < a.typ.AbsenceDelay[l.agent]
 }
 
-// missing says what is still to be said of a name, or "". Not that it is gone, if something
-// refers to it, or may.
+// missing returns what must still be sent about a name, or "". A removal is not due while something refers to
+// the name, or may.
 func (l *ledger) missing(a *account, n string) string {
 	what, gone := l.due(a, n)
 	if gone && l.lingering(a, n) {
@@ -135,8 +133,8 @@ func (l *ledger) missing(a *account, n string) string {
 	return what
 }
 
-// due says what is to be said of a name, or ""; and whether it is that the view has lost it,
-// which need not be said of what lingers.
+// due returns what must be sent about a name, or "". gone is set if that is a removal from the view, which is
+// not due for a kept resource.
 func (l *ledger) due(a *account, n string) (what string, gone bool) {
 	what = l.differs(a, n)
 	return what, what != "" && a.covers(n) && l.shown(a, n) == nil
@@ -153,42 +151,42 @@ func (l *ledger) differs(a *account, n string) string {
 	again := owed || refused
 	switch {
 	case !a.covers(n):
-		return "is gone, which was refused"
+		return "must be removed again"
 	case is != nil && (!told || !k.is(is)):
-		return "differs"
+		return "must be sent"
 	case is != nil && again:
-		return "is owed"
+		return "must be sent again"
 	case is != nil || l.resolves(a, n) && k.absent():
 		return ""
 	case l.undecided(a, n):
 		return ""
 	case l.variant == xds.SotW && !a.world:
 		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
-			return "is owed, if only as an error"
+			return "must be reported missing"
 		}
-		return "" // there is no other way to say it
+		return "" // SotW cannot report it in another way
 	case told && !k.absent():
-		return "is gone"
+		return "must be removed"
 	case l.variant == xds.SotW:
 		if l.opts.ResourceErrors && a.names[n] && !a.missed[n] {
-			return "is owed, if only as an error"
+			return "must be reported missing"
 		}
 	case a.wants(n) && (named || !told) && !l.muted(a, n):
-		return "is owed, if only its absence"
+		return "must be answered with a removal"
 	case named && a.wildcard && !l.muted(a, n):
-		return "is owed, if only its absence"
+		return "must be answered with a removal"
 	}
 	return ""
 }
 
-// lingering reports whether a name may outstay the view: by itself, or as the
-// alias of what does.
+// lingering reports whether a removed name may be kept for the client: the resource itself, or an alias of a
+// kept resource.
 func (l *ledger) lingering(a *account, n string) bool {
 	if _, leaves := a.leaving[n]; leaves && !l.overdue(a, n) || l.findsLingering(a, n) {
 		return true
 	}
-	// Or the client may have it, which resumes or has asked for it again before it came,
-	// and something that refers to it.
+	// A resuming client may also hold it, together with something that refers to it; so may one that
+	// subscribed again in flight.
 	had := a.before[n] && l.grants(opaque) || a.comes(n) && l.grants(back) || l.hadBefore(a, n) && l.grants(hadBefore)
 	if !had || l.shown(a, n) != nil {
 		return false
@@ -197,18 +195,17 @@ func (l *ledger) lingering(a *account, n string) bool {
 	return a.walks() && l.only == nil && l.now.Sub(v.at) < silence && l.grants(walks) || l.held(a, n, possibly)
 }
 
-// stillFinds reports whether a name that the client asks for, and that has found something,
-// finds what outstays the view, but nothing that the view has.
+// stillFinds reports whether a subscribed name matches only kept resources, and matched something before.
 func (l *ledger) stillFinds(a *account, n string) bool {
 	return a.names[n] && !a.scopes[n] && a.turned[n] && !l.resolves(a, n) && l.findsLingering(a, n)
 }
 
-// findsLingering reports whether a name finds what outstays the view, as the client has it.
+// findsLingering reports whether a name matches a kept resource as the client has it.
 func (l *ledger) findsLingering(a *account, n string) bool {
 	for x, v := range a.leaving {
 		r := a.told[x].res
 		if r == nil {
-			r = v.res // the client has stated its version
+			r = v.res // the client stated its version
 		}
 		if x != n && r != nil && finds(a.typ, r, n) && !l.overdue(a, x) {
 			return true
@@ -217,21 +214,20 @@ func (l *ledger) findsLingering(a *account, n string) bool {
 	return false
 }
 
-// hadBefore reports whether the client has stated a version under which it had a name by way
-// of "*", and was told nothing of that since: it may ask for it by itself, too. Only SotW
-// states what is not named.
+// hadBefore reports whether the client may hold a name through "*" by the version that it stated, and was sent
+// nothing about it since. It may also subscribe to the name itself. Only SotW states unnamed resources.
 func (l *ledger) hadBefore(a *account, n string) bool {
 	_, told := a.told[n]
 	return a.resumed && a.wildcard && !told && len(l.past.of(a.typ, n)) > 0
 }
 
-// comes reports whether a name was given up while something of it was on its way.
+// comes reports whether a name was unsubscribed while a response about it was in flight.
 func (a *account) comes(n string) bool {
 	return slices.ContainsFunc(a.refused[n], func(k fact) bool { return k.dropped }) ||
 		slices.ContainsFunc(a.flights, func(f *flight) bool { return f.dropped[n].res != nil })
 }
 
-// outstays reports whether something of the account may outstay the view.
+// outstays reports whether any resource of the account may be kept.
 func (l *ledger) outstays(a *account) bool {
 	for n := range a.leaving {
 		if l.lingering(a, n) {

@@ -6,7 +6,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// begin completes the first request of a type.
+// begin processes the first request of a type.
 func (l *ledger) begin(a *account, req xds.Request) {
 	if a.implicit && a.typ.Implicit && len(req.Unsubscribe) == 0 {
 		a.wildcard = true
@@ -14,7 +14,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 	a.implicit = a.implicit && a.wildcard
 	for _, b := range l.accounts {
-		// "DELTA-9 [...] WARM-2 overrides": clusters are on their way.
+		// "DELTA-9 [...] WARM-2 overrides": clusters are in flight.
 		if a.typ.Is(b.typ.Warms) && len(b.flights) > 0 {
 			for c := range b.table.All() {
 				for _, ref := range c.Refs {
@@ -28,7 +28,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	a.answer = a.wildcard || a.world
 	a.lax = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
-	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and say only now that it resumes
+	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and states only now that it resumes
 	l.scope(a, true)
 	a.opaque = l.variant == xds.SotW && l.resumes
 	if l.variant == xds.SotW {
@@ -59,7 +59,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			}
 		}
 		if !a.covers(v.Name) && !a.wildcard {
-			// It may have been found by a name that finds nothing any more.
+			// A name may have matched it that matches nothing now.
 			a.may[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, fact{version: v.Version}
 			if r == nil && l.lingers(a) {
 				a.leaving[v.Name] = leaver{res: l.had(a, v.Name, v.Version), at: l.now, resumed: true, loose: true}
@@ -74,28 +74,28 @@ func (l *ledger) begin(a *account, req xds.Request) {
 		if r != nil && r.Version == v.Version {
 			a.told[v.Name] = fact{res: r}
 		} else {
-			a.may[v.Name] = true // should the view return to it, who could know
+			a.may[v.Name] = true // if the view returns to that state, it is unknown whether the client has it
 		}
 		a.acked[v.Name], a.heard[v.Name] = a.told[v.Name], true
 		delete(a.owe, v.Name)
 	}
 }
 
-// secretive reports whether the client has stated nothing by which its clusters of before
-// could be known, and has accepted none since.
+// secretive reports whether the client has stated nothing about its clusters of an earlier stream, and has
+// accepted none since.
 func (l *ledger) secretive() bool {
 	cds := l.account(xds.Cluster)
 	return !l.resumes || l.variant == xds.SotW && cds != nil && cds.stated == "" && cds.accepted == 0
 }
 
-// forgotten reports whether nobody knows what of a name the client has from an earlier
-// stream, it has not been told of it for so long, and there is nothing to tell.
+// forgotten reports whether the client may hold an unknown state of a name from an earlier stream, was sent
+// nothing about it for 15 s, and nothing can be sent.
 func (l *ledger) forgotten(t *xds.Type, name string) bool {
 	a := l.account(t)
 	return a != nil && l.variant == xds.SotW && a.before[name] && a.told[name].absent() && l.shown(a, name) == nil && l.now.Sub(l.began) >= silence
 }
 
-// had finds what the view had lately under a name, or nil.
+// had returns the resource that the view recently had by a name and version, or nil.
 func (l *ledger) had(a *account, name, version string) *xds.Resource {
 	for _, t := range l.opts.Recent(a.typ) {
 		if r := t.Lookup(name); r != nil && r.Version == version {
@@ -105,7 +105,7 @@ func (l *ledger) had(a *account, name, version string) *xds.Resource {
 	return nil
 }
 
-// content returns what a fact tells of a name, nil if that is nothing, or if nobody knows.
+// content returns the resource of a fact, or nil if it is a removal or unknown.
 func (l *ledger) content(a *account, name string, k fact) *xds.Resource {
 	if k.res == nil && k.version != "" {
 		return l.had(a, name, k.version)
@@ -113,10 +113,10 @@ func (l *ledger) content(a *account, name string, k fact) *xds.Resource {
 	return k.res
 }
 
-// recall takes over what a SotW client states to have by the version of a world.
+// recall records the resources that a SotW client states by the version of a full-state response.
 func (l *ledger) recall(a *account, version string) {
 	if !l.opts.Refused(a.typ) {
-		a.version = version // it need not be told so if the view comes to that before it is answered
+		a.version = version // if the view returns to that version before it is answered, nothing must be sent
 	}
 	table := a.table
 	var then *xds.Table
@@ -126,12 +126,11 @@ func (l *ledger) recall(a *account, version string) {
 		}
 	}
 	whole := a.wildcard && len(a.names) == 0
-	// "After a NACK the client is not on the version it states", nor need it be before it
-	// has answered.
+	// "After a NACK the client is not on the version it states", nor before it has answered.
 	doubtful := l.opts.Refused(a.typ) || toldSince(l.sends[a.typ.URL], version)
 	a.version = version
 	if then == nil {
-		// It may be one with what lingered when it was told.
+		// The version may include resources that were kept when it was sent.
 		a.vague, l.blind = true, true
 		for _, r := range l.worlds[a.typ.URL+version] {
 			l.hold(a, r, true)
@@ -146,9 +145,9 @@ func (l *ledger) recall(a *account, version string) {
 	}
 	a.opaque = doubtful
 	for r := range then.All() {
-		l.hold(a, r, r.OnDemand) // by the version nobody knows that it had asked for this
+		l.hold(a, r, r.OnDemand) // the version does not show whether the client subscribed to an on-demand resource
 	}
-	if doubtful { // of what it was told after that it may have applied a part
+	if doubtful { // it may have applied a part of later responses
 		for name, rs := range l.past[a.typ.URL] {
 			for _, r := range rs {
 				if _, told := a.told[name]; !told {
@@ -157,18 +156,18 @@ func (l *ledger) recall(a *account, version string) {
 			}
 		}
 	}
-	// Together with what lingers it may be what the client has.
+	// Together with the kept resources it may be the state of the client.
 	a.answer = a.answer && (then == table || !whole)
 }
 
-// toldSince reports whether a client that states a version was told another one after that.
+// toldSince reports whether the client was sent another version after the one that it states.
 func toldSince(sent []sending, version string) bool {
 	i := slices.IndexFunc(sent, func(s sending) bool { return s.version == version })
 	return i >= 0 && slices.ContainsFunc(sent[i:], func(s sending) bool { return s.version != version })
 }
 
-// hold notes that the client has a resource from before; loose: that a session need not
-// know that.
+// hold records that the client holds a resource from an earlier stream. loose means that the session need not
+// know so.
 func (l *ledger) hold(a *account, r *xds.Resource, loose bool) {
 	if !a.names[r.Name] && (!a.star() || r.OnDemand) {
 		return

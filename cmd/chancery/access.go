@@ -30,7 +30,7 @@ type accessFile struct {
 func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
 	b, err := a.read()
 	if err != nil {
-		return nil, failure{err, "--access names the file with the rules, or is \"any\""}
+		return nil, fail(err, "--access names the file with the rules, or is \"any\"")
 	}
 	a.last = b
 	p, problems := access.Parse(a.path, b)
@@ -40,7 +40,7 @@ func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
 		}
 	}
 	if p == nil {
-		return nil, failure{fmt.Errorf("--access: %s", firstOf(problems)), ""}
+		return nil, fail(fmt.Errorf("--access: %s", firstOf(problems)), "")
 	}
 	log.Info("access rules loaded", "file", a.path)
 	return p, nil

@@ -99,13 +99,13 @@ func (a *adminFront) open(log *slog.Logger, most int) error {
 	}
 	if a.token != "" {
 		if _, err := readToken(a.token); err != nil {
-			return failure{err, ""}
+			return fail(err, "")
 		}
 	}
 	if a.tls.Configured() {
 		var err error
 		if a.certs, err = authcerts.Open(a.tls, log); err != nil {
-			return failure{err, ""}
+			return fail(err, "")
 		}
 	}
 	a.limit = listen.NewLimit(max(16, min(maxAdmins, most)))
@@ -117,7 +117,7 @@ func (a *adminFront) open(log *slog.Logger, most int) error {
 			continue
 		case err != nil:
 			a.close()
-			return failure{err, "--admin-listen chooses another address"}
+			return fail(err, "--admin-listen chooses another address")
 		}
 		a.listeners = append(a.listeners, a.limit.On(l))
 		if !listen.Loopback(l.Addr()) && !a.tls.Configured() {

@@ -119,12 +119,12 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 		return err
 	}
 	if a.to, err = export.Open(a.out, a.options); err != nil {
-		return errors.Join(failure{err, ""}, t.Close())
+		return errors.Join(fail(err, ""), t.Close())
 	}
 	defer a.to.Close()
 	c, err := a.open(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: readable(types)}, s)
 	if err != nil {
-		return errors.Join(failure{err, unkeptHint}, t.Close())
+		return errors.Join(fail(err, unkeptHint), t.Close())
 	}
 	defer func() { _ = c.Close() }()
 	st := store.New()
@@ -134,7 +134,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsServer) error {
 	defer func() { cancel(); <-done }()
 	w, err := src.Watch(ctx, node)
 	if err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	defer w.Close()
 	a.log.Info("agent of an xDS server", "server", s.text, "out", a.out)

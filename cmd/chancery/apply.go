@@ -16,8 +16,8 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -102,24 +102,23 @@ func withEngine(cmd *cobra.Command, at *storeFlags, timeout time.Duration, f fun
 		return ofProblem(p)
 	}
 	_, told := errors.AsType[failure](err)
-	_, coded := errors.AsType[outcome](err)
 	switch {
-	case err == nil || told || coded:
+	case err == nil || told:
 		return err
 	case of != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, revisions.ErrUnavailable)) && !errors.Is(err, revisions.ErrUnknown):
 		hint := "--store says where it is, and --timeout for how long it is asked; one with TLS needs --store-tls or --store-ca"
 		if at.tls() {
 			hint = "--store says where it is, and --timeout for how long it is asked; is it one with TLS, which --store-tls, --store-ca and --store-cert are for?"
 		}
-		return outcome{failure{fmt.Errorf("no etcd answers at %s: %w", of, err), hint}, noServer}
+		return failWith(noServer, fmt.Errorf("no etcd answers at %s: %w", of, err), hint)
 	case errors.Is(err, revisions.ErrUnknown):
-		return failure{err, "chancery history says what is committed"}
+		return fail(err, "chancery history says what is committed")
 	case errors.Is(err, revisions.ErrConflict):
-		return outcome{failure{err, "look at what has changed (chancery history), and try again"}, conflicted}
+		return failWith(conflicted, err, "look at what has changed (chancery history), and try again")
 	case errors.Is(err, revisions.ErrNotFound):
-		return outcome{failure{err, "chancery history lists what is kept"}, notFound}
+		return failWith(notFound, err, "chancery history lists what is kept")
 	}
-	return failure{fmt.Errorf("%s: %w", at.url, err), ""}
+	return fail(fmt.Errorf("%s: %w", at.url, err), "")
 }
 
 // ofProblem ends a command as an answer of the admin API does that says the same.
@@ -133,7 +132,7 @@ func ofProblem(p *revisionapi.Problem) error {
 	case errors.Is(p, revisionapi.ErrCannot):
 		code = failed
 	}
-	return outcome{failure{printed(p), textutil.Line(p.Hint)}, code}
+	return failWith(code, printed(p), textutil.Line(p.Hint))
 }
 
 // An applying is what chancery apply is told by its flags.
@@ -229,7 +228,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 		return notLoaded(cmd.ErrOrStderr(), root, "committed", err)
 	}
 	if len(items) == 0 {
-		return failure{fmt.Errorf("%s has no resource: nothing is committed", root), ""}
+		return fail(fmt.Errorf("%s has no resource: nothing is committed", root), "")
 	}
 	req := api.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: gitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
 	done, err := askStore(cmd, &a.storing, a.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
@@ -245,7 +244,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.printCommit(cmd, done); err != nil || !a.people() || done.Kept == 0 {
+	if err := printCommit(&a.output, cmd, done); err != nil || !a.people() || done.Kept == 0 {
 		return err
 	}
 	are, them := "are", "them"
@@ -293,7 +292,7 @@ func (s *storing) plainly(cmd *cobra.Command) (to, hint string, err error) {
 }
 
 // printCommit says what became of a commit, or what would.
-func (o *output) printCommit(cmd *cobra.Command, c *api.Commit) error {
+func printCommit(o *output, cmd *cobra.Command, c *api.Commit) error {
 	for _, text := range c.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), textutil.Line(text))
 	}

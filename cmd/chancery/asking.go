@@ -78,7 +78,7 @@ func (a *asking) dial() (*api.Daemon, error) {
 	case (a.target.Cert == "") != (a.target.Key == ""):
 		return nil, errors.New(a.called("--admin-cert and --admin-key: give both or none"))
 	case err != nil:
-		return nil, outcome{failure{err, ""}, noServer}
+		return nil, failWith(noServer, err, "")
 	}
 	return d, nil
 }
@@ -134,7 +134,7 @@ func (a *asking) identify(cmd *cobra.Command, d *api.Daemon, dir string) (string
 		at = text.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.Shown(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
 	}
 	if dir != "" && !serves(s, dir) {
-		return "", outcome{failure{fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server"}, failed}
+		return "", failWith(failed, fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server")
 	}
 	return at, nil
 }
@@ -170,31 +170,34 @@ func asked(err error) error {
 		if errors.Is(err, os.ErrPermission) {
 			hint = "the socket is for the user and the group of the server only"
 		}
-		return outcome{failure{printed(u), hint}, noServer}
+		return failWith(noServer, printed(u), hint)
 	}
 	r, is := errors.AsType[*api.Refused](err)
 	if !is {
-		return outcome{failure{err, ""}, failed}
+		return failWith(failed, err, "")
 	}
-	f := failure{printed(r), text.Line(r.Said.Hint)}
+	f := fail(printed(r), text.Line(r.Said.Hint))
 	switch r.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if f.hint == "" {
 			f.hint = "give --admin-token-file, or --admin-cert and --admin-key"
 		}
-		return outcome{f, noServer}
+		f.code = noServer
+		return f
 	case http.StatusNotFound:
-		f.error = errors.New(text.Line(r.Said.Message)) // which parameter it was says nothing here
+		f.err = errors.New(text.Line(r.Said.Message)) // which parameter it was says nothing here
 		if strings.HasPrefix(f.hint, "/api/v1/groups") {
 			f.hint = "chancery get groups lists those that there are"
 		} else if strings.HasPrefix(f.hint, "/api/") {
 			f.hint = "chancery get clients lists those that are connected"
 		}
-		return outcome{f, notFound}
+		f.code = notFound
+		return f
 	case http.StatusBadRequest: // of a value that only the server knows to be wrong
-		return outcome{f, misuse}
+		f.code = misuse
+		return f
 	}
-	return outcome{f, failed}
+	return f
 }
 
 // printed is an error that a server has worded, as it may be printed.

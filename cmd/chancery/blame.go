@@ -63,7 +63,7 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 		return err
 	}
 	if len(b.Items) == 0 {
-		return outcome{failure{fmt.Errorf("the newest revision has no %s", of), "chancery history " + of + " lists those that had it, if any had"}, notFound}
+		return failWith(notFound, fmt.Errorf("the newest revision has no %s", of), "chancery history "+of+" lists those that had it, if any had")
 	}
 	return p.printBlame(cmd, b)
 }

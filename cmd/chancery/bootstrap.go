@@ -67,7 +67,7 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 				}
 			}
 			if _, err := cmd.OutOrStdout().Write(b); err != nil {
-				return failure{err, ""}
+				return fail(err, "")
 			}
 			return nil
 		},
@@ -110,14 +110,14 @@ func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, 
 	}
 	f, err := importer.ReadFile(from, 64<<20)
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	b, notes, problems := importer.Complete(f, ours, keep, importer.Options{Types: types})
 	for _, p := range problems {
 		fmt.Fprintln(cmd.ErrOrStderr(), p.Text())
 	}
 	if b == nil {
-		return nil, failure{fmt.Errorf("--from: %s cannot be used: %s", from, count(len(problems), "error")), ""}
+		return nil, fail(fmt.Errorf("--from: %s cannot be used: %s", from, count(len(problems), "error")), "")
 	}
 	for _, n := range notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", n)

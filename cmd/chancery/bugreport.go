@@ -188,10 +188,10 @@ func (r *reporting) run(cmd *cobra.Command) error {
 		add("missing.txt", wrong)
 	}
 	if err := errors.Join(archive.Close(), z.Close()); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if err := r.write(cmd, top, b.Bytes()); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if wrong != nil {
 		return errNo

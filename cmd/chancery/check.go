@@ -16,9 +16,6 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// errFindings ends a check that has found something, which is told already.
-var errFindings = errors.New("there are findings")
-
 // A checking is what a check was asked for.
 type checking struct {
 	output, explain, envoy string
@@ -173,7 +170,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 		c = c.With(wrong, nil, k.opts.Most)
 	case k.envoy != "":
 		if c, err = k.ask(cmd.Context(), c); err != nil {
-			return failure{err, "--envoy must be the path of an Envoy that can run on this machine"}
+			return fail(err, "--envoy must be the path of an Envoy that can run on this machine")
 		}
 	}
 	for _, n := range c.Counts {
@@ -182,7 +179,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	r.Findings = slices.Concat(c.Errors, c.Warnings)
 	r.Bad = len(c.Errors) > 0 || k.strict && len(c.Warnings) > 0
 	if err := write(cmd.OutOrStdout(), r); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if r.Bad {
 		return errFindings

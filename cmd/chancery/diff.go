@@ -212,7 +212,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err != nil:
-		return "", "", failure{fmt.Errorf("%q is not dir:DIR, rev:REV, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg), "see chancery diff --help"}
+		return "", "", fail(fmt.Errorf("%q is not dir:DIR, rev:REV, client:NODE, envoy://HOST:PORT, xds://HOST:PORT, dump:FILE or -, nor a directory", arg), "see chancery diff --help")
 	case !info.IsDir():
 		return "", "", fmt.Errorf("%q is a file: write dump:%s if it is a config_dump", arg, arg)
 	}
@@ -229,19 +229,19 @@ func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 	}
 	b, err := json.Marshal(n.Node)
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	known, err := readNode(b, d.types)
 	if err != nil {
-		return nil, failure{fmt.Errorf("client:%s: %w", node, err), ""}
+		return nil, fail(fmt.Errorf("client:%s: %w", node, err), "")
 	}
 	return known, nil
 }
 
 // atThis has an error that a client is not there say where it was looked for: another server of a store may have it.
 func atThis(err error) error {
-	if o, is := errors.AsType[outcome](err); is && o.code == notFound {
-		o.error = fmt.Errorf("%w at this server", o.error)
+	if o, is := errors.AsType[failure](err); is && o.code == notFound {
+		o.err = fmt.Errorf("%w at this server", o.err)
 		return o
 	}
 	return err
@@ -280,7 +280,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 			f, err = importer.ReadFile(of, d.load.MaxFile)
 		}
 		if err != nil {
-			return nil, failure{err, ""}
+			return nil, fail(err, "")
 		}
 		return d.dump(diff.Dump, f.Name, f.Data)
 	}
@@ -290,7 +290,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 func (d *differing) dump(read func(*envoy.Types, string, []byte) (*diff.Side, error), name string, b []byte) (*diff.Side, error) {
 	s, err := read(d.types, name, bytes.TrimSpace(b))
 	if err != nil {
-		return nil, failure{errors.New(text.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's"}
+		return nil, fail(errors.New(text.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's")
 	}
 	return s, nil
 }
@@ -354,7 +354,7 @@ func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 	}
 	decision := src.Decide(node)
 	if decision.Groups == nil {
-		return nil, failure{fmt.Errorf("%s: the node is refused: no group matches it", root), "chancery preview shows why"}
+		return nil, fail(fmt.Errorf("%s: the node is refused: no group matches it", root), "chancery preview shows why")
 	}
 	add("", all.View(decision.Groups...), func(t *xds.Type, name string) string { return src.PlaceFor(node, t, name) })
 	return side, nil
@@ -373,7 +373,7 @@ func (d *differing) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 	o.Asked, o.Refs = everything(), references(d.types)
 	a, err := fetch.All(contextOf(cmd), o)
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	if err := s.verdict(a, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -409,7 +409,7 @@ func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
 	}
 	switch {
 	case err != nil:
-		return failure{err, ""}
+		return fail(err, "")
 	case len(r.Items) > 0:
 		return errNo
 	}

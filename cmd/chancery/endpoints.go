@@ -133,12 +133,12 @@ func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err 
 		b, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return all, failure{err, ""}
+		return all, fail(err, "")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return all, failure{fmt.Errorf("%s: %w", file, err), `write {"ttl": "30s", "endpoints": [{"address": "10.0.0.1", "port": 8080}]}`}
+		return all, fail(fmt.Errorf("%s: %w", file, err), `write {"ttl": "30s", "endpoints": [{"address": "10.0.0.1", "port": 8080}]}`)
 	}
 	return all, nil
 }

@@ -113,7 +113,7 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return failure{err, ""}
+			return fail(err, "")
 		}
 		defer f.Close()
 		in = f
@@ -130,14 +130,14 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 			err = nameFollowed(names, words[0], words[1])
 		}
 		if err != nil {
-			return failure{fmt.Errorf("%s:%d: %w", file, at, err), ""}
+			return fail(fmt.Errorf("%s:%d: %w", file, at, err), "")
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return failure{fmt.Errorf("%s: %w", file, err), ""}
+		return fail(fmt.Errorf("%s: %w", file, err), "")
 	}
 	if len(names) == 0 {
-		return failure{fmt.Errorf("%s: there is no name in it", file), ""}
+		return fail(fmt.Errorf("%s: there is no name in it", file), "")
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (e *exporting) read() (report dir.Report, empty bool, err error) {
 			var hidden int
 			e.source, e.store, _, hidden, err = revisionSource(e.cmd, &e.from, n, e.load)
 			if err == nil && hidden > 0 {
-				err = failure{fmt.Errorf("%s has secrets in %s, which a server does not show", e.dir, amount(hidden, "resource")), "--store URL exports them from the store itself"}
+				err = fail(fmt.Errorf("%s has secrets in %s, which a server does not show", e.dir, amount(hidden, "resource")), "--store URL exports them from the store itself")
 			}
 		}
 		return report, false, err
@@ -222,7 +222,7 @@ func (e *exporting) apart() error {
 		return fmt.Errorf("--out: DIR %s is part of this export, which would be replaced: choose another directory", e.dir)
 	}
 	if err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	return nil
 }
@@ -252,10 +252,10 @@ func (e *exporting) run() error {
 	case err != nil:
 		return err
 	case empty && !e.load.AllowMassDelete:
-		return failure{fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory"}
+		return fail(fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory")
 	}
 	if e.to, err = export.Open(e.out, e.options); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	defer e.to.Close()
 	if !e.watch { // else Run tells them
@@ -264,7 +264,7 @@ func (e *exporting) run() error {
 		}
 	}
 	if err := e.export(ctx); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if !e.watch {
 		return nil

@@ -159,7 +159,7 @@ func (x *fetching) run(cmd *cobra.Command, args []string) error {
 	}
 	a, err := fetch.All(contextOf(cmd), o)
 	if err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	x.types = types
 	if err := x.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, a); err != nil {
@@ -236,7 +236,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		err = data(&x.output, w, all, all.Items, func(r fetchedResource) string { return r.Type + "/" + r.Name })
 	}
 	if err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if x.format == "table" || x.format == "name" {
 		return nil // which show no content
@@ -248,7 +248,7 @@ func (x *fetching) print(w, stderr io.Writer, s *xdsServer, a *fetch.Answer) err
 		for _, u := range unshown {
 			fmt.Fprintln(stderr, textutil.Line("not shown: "+u))
 		}
-		return failure{fmt.Errorf("%s not shown", are(len(unshown), "resource")), "--proto-set FILE adds messages that are not Envoy's"}
+		return fail(fmt.Errorf("%s not shown", are(len(unshown), "resource")), "--proto-set FILE adds messages that are not Envoy's")
 	}
 	return nil
 }
@@ -273,14 +273,14 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	}
 	for _, r := range a.Resources {
 		if r.Refused != nil {
-			return failure{fmt.Errorf("%s/%s cannot be used: %s", r.Type, textutil.Line(r.Name), textutil.Lines(r.Refused.Error())), ""}
+			return fail(fmt.Errorf("%s/%s cannot be used: %s", r.Type, textutil.Line(r.Name), textutil.Lines(r.Refused.Error())), "")
 		}
 	}
 	if n := len(a.Malformed); n > 0 {
-		return failure{fmt.Errorf("%s: %s of the answer cannot be used", s.text, amount(n, "resource")), ""}
+		return fail(fmt.Errorf("%s: %s of the answer cannot be used", s.text, amount(n, "resource")), "")
 	}
 	if a.Unfinished {
-		return outcome{failure{fmt.Errorf("%s: something new kept coming, and what there was until then is not all (--timeout)", s.text), ""}, timedOut}
+		return failWith(timedOut, fmt.Errorf("%s: something new kept coming, and what there was until then is not all (--timeout)", s.text), "")
 	}
 	var said, silent []string
 	for _, m := range a.Missing {
@@ -301,7 +301,7 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 	}
 	switch {
 	case len(said) > 0:
-		return outcome{failure{fmt.Errorf("the server has no %s", someOf(append(said, silent...))), ""}, notFound}
+		return failWith(notFound, fmt.Errorf("the server has no %s", someOf(append(said, silent...))), "")
 	case len(silent) > 0 && len(a.Resources) > 0:
 		hint := "in SotW a server says nothing of what it does not have"
 		switch {
@@ -310,7 +310,7 @@ func (s *xdsServer) verdict(a *fetch.Answer, stderr io.Writer) error {
 		case !s.rest:
 			hint += "; in delta it does: --delta"
 		}
-		return outcome{failure{fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout), hint}, notFound}
+		return failWith(notFound, fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.timeout), hint)
 	case len(silent) > 0:
 		return s.silent(someOf(silent))
 	}
@@ -323,7 +323,7 @@ func (s *xdsServer) silent(of string) error {
 	if s.nodeFlags.given() {
 		hint = "the server may have nothing of this for this node, or give it by name only"
 	}
-	return outcome{failure{fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.text, of, s.timeout), hint}, timedOut}
+	return failWith(timedOut, fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.text, of, s.timeout), hint)
 }
 
 // someOf are some of many.

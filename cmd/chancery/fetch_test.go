@@ -37,7 +37,7 @@ func fetchedText(t *testing.T, format string, a *fetch.Answer) (stdout, stderr s
 		lines.WriteString(err.Error())
 		code = failed
 	}
-	if o, is := errors.AsType[outcome](err); is {
+	if o, is := errors.AsType[failure](err); is {
 		code = o.code
 	}
 	return out.String(), lines.String(), code
@@ -166,7 +166,7 @@ func TestFetchSilent(t *testing.T) {
 		"in SotW a server says nothing of what it does not have":                            {rest: true},
 		"this server does not say what it lacks":                                            {delta: true},
 	} {
-		said, is := errors.AsType[outcome]((&xdsServer{xdsFlags: x}).verdict(a, io.Discard))
+		said, is := errors.AsType[failure]((&xdsServer{xdsFlags: x}).verdict(a, io.Discard))
 		if !is || said.code != notFound || said.hint != want {
 			t.Errorf("%+v, want %s", said, want)
 		}

@@ -54,7 +54,7 @@ func follow(cmd *cobra.Command, a *asking, o *output, show func(*repaint) error)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, is := errors.AsType[outcome](err); !is || !f.shown {
+		if _, is := errors.AsType[failure](err); !is || !f.shown {
 			return err
 		}
 		if f.broken != err.Error() {

@@ -51,7 +51,7 @@ already, and no --at is given.`,
 			if err != nil {
 				return err
 			}
-			return c.printFreeze(cmd, done, frozenNow(done))
+			return printFreeze(&c.output, cmd, done, frozenNow(done))
 		},
 	}
 	c.flags(cmd, "`WHO` freezes the group")
@@ -107,7 +107,7 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			if err != nil {
 				return err
 			}
-			return c.printFreeze(cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
+			return printFreeze(&c.output, cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
 		},
 	}
 	c.flags(cmd, "`WHO` unfreezes the group")
@@ -116,7 +116,7 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 }
 
 // printFreeze says what is served of a group now: a text to people.
-func (o *output) printFreeze(cmd *cobra.Command, done *api.Freeze, text string) error {
+func printFreeze(o *output, cmd *cobra.Command, done *api.Freeze, text string) error {
 	if !o.people() {
 		return data(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
 	}

@@ -103,7 +103,7 @@ func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, c
 	if f.tls.Configured() {
 		var err error
 		if f.certs, err = authcerts.Open(f.tls, log); err != nil {
-			return failure{err, ""}
+			return fail(err, "")
 		}
 		secured = f.handshakes.Credentials(identity.Expiring(credentials.NewTLS(f.certs.Config())))
 	}
@@ -111,7 +111,7 @@ func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, c
 		l, err := a.Open(context.Background())
 		if err != nil {
 			f.close()
-			return failure{err, "--listen chooses another address"}
+			return fail(err, "--listen chooses another address")
 		}
 		f.listeners = append(f.listeners, clients.On(l))
 		var creds credentials.TransportCredentials

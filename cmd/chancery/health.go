@@ -95,18 +95,18 @@ func askHealth(ctx context.Context, at listen.Address, path string) (string, err
 	resp, err := client.Do(r)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return "", failure{fmt.Errorf("the server at %s did not answer in time (--timeout)", at), ""}
+		return "", fail(fmt.Errorf("the server at %s did not answer in time (--timeout)", at), "")
 	case err != nil:
-		return "", failure{fmt.Errorf("no server answers at %s: %w", at, errors.Unwrap(err)), "give the same --metrics-listen as for chancery serve, which has none by default"}
+		return "", fail(fmt.Errorf("no server answers at %s: %w", at, errors.Unwrap(err)), "give the same --metrics-listen as for chancery serve, which has none by default")
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return "", failure{fmt.Errorf("the answer of %s was cut off: %w", at, err), ""}
+		return "", fail(fmt.Errorf("the answer of %s was cut off: %w", at, err), "")
 	}
 	text := strings.TrimSpace(string(b))
 	if resp.StatusCode != http.StatusOK {
-		return "", failure{fmt.Errorf("%s: %s: %s", at, resp.Status, strings.ReplaceAll(text, "\n", "; ")), ""}
+		return "", fail(fmt.Errorf("%s: %s: %s", at, resp.Status, strings.ReplaceAll(text, "\n", "; ")), "")
 	}
 	return text, nil
 }

@@ -75,7 +75,7 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case len(h.Items) == 0 && len(args) > 0:
-		return outcome{failure{fmt.Errorf("no revision that is kept has changed %s", args[0]), "chancery get " + typ + " lists those that are served"}, notFound}
+		return failWith(notFound, fmt.Errorf("no revision that is kept has changed %s", args[0]), "chancery get "+typ+" lists those that are served")
 	}
 	return p.print(cmd, h)
 }
@@ -148,7 +148,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			if err != nil {
 				return err
 			}
-			return c.printCommit(cmd, done)
+			return printCommit(&c.output, cmd, done)
 		},
 	}
 	c.flags(cmd, "`WHO` makes the revision")

@@ -90,7 +90,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 	if i.issuer != "" {
 		keys, err := identity.OpenKeys(ctx, i.jwks, log)
 		if err != nil {
-			return failure{err, "--jwks names the file or URL of the issuer's public keys"}
+			return fail(err, "--jwks names the file or URL of the issuer's public keys")
 		}
 		i.finder.Tokens = &identity.Tokens{Issuer: i.issuer, Audiences: i.audiences, Keys: keys}
 		if plain != "" {

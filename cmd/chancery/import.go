@@ -131,7 +131,7 @@ func (i *importing) run(ctx context.Context) error {
 		if done.Elsewhere {
 			hint = "to import what its dynamic_resources name, import the running Envoy (--from-admin), or the directory of the files that it reads"
 		}
-		return failure{errors.New("nothing is imported: there is no resource that a server could send"), hint}
+		return fail(errors.New("nothing is imported: there is no resource that a server could send"), hint)
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
@@ -159,9 +159,9 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	switch _, told := errors.AsType[failure](err); {
 	case errors.Is(err, importer.ErrThere):
-		return failure{err, "choose a new directory, or use --force, which replaces files of the same names and keeps all others"}
+		return fail(err, "choose a new directory, or use --force, which replaces files of the same names and keeps all others")
 	case err != nil && !told:
-		return failure{err, ""}
+		return fail(err, "")
 	case err != nil:
 		return err
 	}
@@ -191,7 +191,7 @@ func (i *importing) read(ctx context.Context) (files []importer.File, err error)
 	} else {
 		var info fs.FileInfo
 		if info, err = os.Stat(i.from); err != nil {
-			return nil, failure{err, ""}
+			return nil, fail(err, "")
 		}
 		if info.IsDir() {
 			if err := i.apart(); err != nil {
@@ -204,7 +204,7 @@ func (i *importing) read(ctx context.Context) (files []importer.File, err error)
 	}
 	if err != nil {
 		if _, told := errors.AsType[failure](err); !told {
-			err = failure{err, ""}
+			err = fail(err, "")
 		}
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (i *importing) apart() error {
 	inside, err := export.Inside(i.to.Dir, i.from)
 	switch {
 	case err != nil:
-		return failure{err, ""}
+		return fail(err, "")
 	case inside:
 		return fmt.Errorf("--out: %s is inside %s, so it would be imported, too: choose a directory outside", i.to.Dir, i.from)
 	}
@@ -258,13 +258,13 @@ func configDump(ctx context.Context, a listen.Address, most int64) (importer.Fil
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		if api.NoHTTP1(err) { // with bytes of HTTP/2
-			return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?"}
+			return importer.File{}, fail(fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?")
 		}
-		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?"}
+		return importer.File{}, fail(fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?")
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return importer.File{}, failure{fmt.Errorf("ask Envoy at %s: /config_dump answers %s", a, response.Status), "is that the address of its admin interface?"}
+		return importer.File{}, fail(fmt.Errorf("ask Envoy at %s: /config_dump answers %s", a, response.Status), "is that the address of its admin interface?")
 	}
 	return importer.Read("config_dump of "+a.String(), response.Body, most)
 }
@@ -293,7 +293,7 @@ func (i *importing) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
-	return failure{fmt.Errorf("nothing is imported: %s", count(findings.Count(problems), "error")), ""}
+	return fail(fmt.Errorf("nothing is imported: %s", count(findings.Count(problems), "error")), "")
 }
 
 // perFolder is how many files of a kind are listed.

@@ -45,7 +45,7 @@ func (n *nodeFlags) node(stdin io.Reader, types *envoy.Types) (*xds.Node, error)
 		src, err = io.ReadAll(stdin)
 	}
 	if err != nil {
-		return nil, failure{fmt.Errorf("--node-json: %w", err), ""}
+		return nil, fail(fmt.Errorf("--node-json: %w", err), "")
 	}
 	node, err := readNode(src, types)
 	if err != nil {

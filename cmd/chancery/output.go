@@ -77,7 +77,7 @@ func data[T any](o *output, w io.Writer, answer any, items []T, name func(T) str
 		err = text.WriteJSON(w, answer, "  ")
 	}
 	if err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	return nil
 }

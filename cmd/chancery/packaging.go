@@ -20,7 +20,7 @@ func packagingCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := writePackaging(cmd.Root(), args[0]); err != nil {
-				return failure{err, ""}
+				return fail(err, "")
 			}
 			return nil
 		},

@@ -123,10 +123,10 @@ func (p *previewing) run(cmd *cobra.Command, root string) error {
 	}
 	seen := previewOf(src, st.Snapshot(), node)
 	if err := write(cmd.OutOrStdout(), seen); err != nil {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	if seen.Refused {
-		return failure{fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "\"otherwise\" in the " + dir.GroupFile + " of the root says what such nodes get"}
+		return fail(fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "\"otherwise\" in the "+dir.GroupFile+" of the root says what such nodes get")
 	}
 	return nil
 }

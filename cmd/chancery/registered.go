@@ -95,7 +95,7 @@ func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), whe
 			}
 			kept, err := endpoints.Keep(shared, dir, longestSilence, s.log)
 			if err != nil {
-				return nil, nil, "", failure{err, "--state-dir chooses another directory"}
+				return nil, nil, "", fail(err, "--state-dir chooses another directory")
 			}
 			return kept, func() { _ = kept.Close() }, d.dir, nil
 		}
@@ -105,7 +105,7 @@ func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), whe
 	}
 	local, err := endpoints.Open(dir, s.log)
 	if err != nil {
-		return nil, nil, "", failure{err, "--state-dir chooses another directory"}
+		return nil, nil, "", fail(err, "--state-dir chooses another directory")
 	}
 	return local, func() { _ = local.Close() }, dir, nil
 }

@@ -166,7 +166,7 @@ func (r *relaying) open(s *serving, st *store.Store, m *procmetrics.Metrics, cha
 	if r.client, err = keptClient(cfg, s.state.root, s.state.chosen, "/"+r.upstream.text, func(err error) {
 		s.log.Warn(unkept, "error", err, "hint", "--state-dir")
 	}); err != nil {
-		return nil, failure{err, unkeptHint}
+		return nil, fail(err, unkeptHint)
 	}
 	refs := references(s.types)
 	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {

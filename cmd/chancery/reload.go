@@ -67,17 +67,17 @@ server answers at --admin, or it lets nobody in.`,
 			}
 			for _, why := range []string{relayReload, storeReload} {
 				if slices.Contains(r.Errors, why) {
-					return failure{errors.New(why), ""}
+					return fail(errors.New(why), "")
 				}
 			}
 			if i := slices.IndexFunc(r.Errors, func(e string) bool { return strings.HasPrefix(e, standbyReload) }); i >= 0 {
-				return failure{errors.New(text.Line(r.Errors[i])), ""}
+				return fail(errors.New(text.Line(r.Errors[i])), "")
 			}
 			for _, e := range r.Errors {
 				fmt.Fprintln(cmd.ErrOrStderr(), text.Lines(e))
 			}
 			if len(r.Errors) > 0 {
-				return failure{errors.New("reload rejected, keeping the previous configuration"), ""}
+				return fail(errors.New("reload rejected, keeping the previous configuration"), "")
 			}
 			for _, e := range r.Kept {
 				fmt.Fprintln(cmd.ErrOrStderr(), text.Lines(e))
@@ -87,7 +87,7 @@ server answers at --admin, or it lets nobody in.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s missing from the files, to be removed after --confirm-removals, or at once with --allow-mass-delete\n", count(r.Held, "resource"))
 			}
 			if r.KeptGroups > 0 {
-				return failure{fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", count(r.KeptGroups, "group")), ""}
+				return fail(fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", count(r.KeptGroups, "group")), "")
 			}
 			return nil
 		},
@@ -111,7 +111,7 @@ func reloadDir(cmd *cobra.Command, a *asking, root, dir string, timeout time.Dur
 	}
 	folder, err := lastgood.Folder(root, dir)
 	if err != nil {
-		return reloadsocket.Reload{}, failure{err, ""}
+		return reloadsocket.Reload{}, fail(err, "")
 	}
 	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 		return reloadsocket.Ask(ctx, folder, approve)
@@ -121,11 +121,11 @@ func reloadDir(cmd *cobra.Command, a *asking, root, dir string, timeout time.Dur
 	}
 	switch {
 	case errors.Is(err, reloadsocket.ErrNobody) && missing(dir):
-		err = failure{fmt.Errorf("no running server serves %s: the directory does not exist", dir), ""}
+		err = fail(fmt.Errorf("no running server serves %s: the directory does not exist", dir), "")
 	case errors.Is(err, reloadsocket.ErrNobody):
-		err = failure{fmt.Errorf("no running server serves %s", dir), "DIR, --state-dir and the user must be the same as for chancery serve"}
+		err = fail(fmt.Errorf("no running server serves %s", dir), "DIR, --state-dir and the user must be the same as for chancery serve")
 	case err != nil:
-		err = failure{err, ""}
+		err = fail(err, "")
 	case r.PID != 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked process %d, which serves %s\n", r.PID, text.Line(dir))
 	}
@@ -153,8 +153,8 @@ func reloadByAPI(cmd *cobra.Command, a *asking, dir string, timeout time.Duratio
 			Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept,
 		}, nil
 	})
-	if _, is := errors.AsType[outcome](err); err != nil && !is {
-		err = failure{err, ""} // the time is over
+	if _, is := errors.AsType[failure](err); err != nil && !is {
+		err = fail(err, "") // the time is over
 	}
 	return r, err
 }

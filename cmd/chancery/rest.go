@@ -81,7 +81,7 @@ func (r *restFront) open(log *slog.Logger, types *envoy.Types, xds *server.Serve
 	}
 	l, err := r.parsed.Open(context.Background())
 	if err != nil {
-		return failure{err, "--rest-listen chooses another address"}
+		return fail(err, "--rest-listen chooses another address")
 	}
 	r.listener = clients.On(l)
 	return nil

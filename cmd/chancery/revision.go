@@ -46,7 +46,7 @@ func revisionSource(cmd *cobra.Command, from *storing, n revisions.Number, opts 
 	st = store.New()
 	src = dir.New("", st, opts)
 	if err = src.Restore(dircommit.Config(s, s.Revision.Time)); err != nil {
-		err = failure{err, ""}
+		err = fail(err, "")
 	}
 	return src, st, grouped, hidden, err
 }

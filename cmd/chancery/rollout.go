@@ -94,12 +94,12 @@ a group is under way.`,
 			if err != nil {
 				return err
 			}
-			if err := c.printRollout(cmd, list); err != nil {
+			if err := printRollout(&c.output, cmd, list); err != nil {
 				return err
 			}
 			switch is := list.Items[0]; {
 			case is.Phase == string(rollout.RolledBack):
-				return outcome{failure{fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json says more"}, failed}
+				return failWith(failed, fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json says more")
 			case is.WaitsFor == rollout.Nobody:
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
 			}
@@ -184,7 +184,7 @@ func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error)
 }
 
 // printRollout says where rollouts are.
-func (o *output) printRollout(cmd *cobra.Command, list *api.RolloutList) error {
+func printRollout(o *output, cmd *cobra.Command, list *api.RolloutList) error {
 	w := cmd.OutOrStdout()
 	if !o.people() {
 		return data(o, w, list, list.Items, func(s api.Rollout) string { return s.ID })
@@ -242,7 +242,7 @@ commit; 4 there is no such rollout under way; 5 its groups are not frozen as the
 			if err != nil {
 				return err
 			}
-			return c.printRollout(cmd, list)
+			return printRollout(&c.output, cmd, list)
 		},
 	}
 	c.flags(cmd, "`WHO` changes the rollout")

@@ -340,7 +340,7 @@ func (s *serving) run() error {
 	if s.monitor != "" {
 		l, err := s.monitorAt.Open(ctx)
 		if err != nil {
-			return failure{err, "--metrics-listen chooses another address"}
+			return fail(err, "--metrics-listen chooses another address")
 		}
 		h := &health.Server{Metrics: m.Handler(), Log: s.log}
 		h.Check("serving", func() error {
@@ -401,9 +401,9 @@ func (s *serving) run() error {
 		case <-loads:
 			xds.SetServing(s.source.known())
 		case err := <-served:
-			return failure{fmt.Errorf("serve: %w", err), ""}
+			return fail(fmt.Errorf("serve: %w", err), "")
 		case err := <-polled:
-			return failure{fmt.Errorf("serve REST-JSON: %w", err), ""}
+			return fail(fmt.Errorf("serve REST-JSON: %w", err), "")
 		case sig := <-signals:
 			unready.Store(new("the server is shutting down"))
 			xds.SetServing(false)
@@ -432,7 +432,7 @@ func (s *serving) end(xds *server.Server, signals <-chan os.Signal) error {
 		wait(ctx, handover)
 	}
 	if err := xds.Drain(ctx); err != nil {
-		return failure{fmt.Errorf("exited at once: %w", err), ""}
+		return fail(fmt.Errorf("exited at once: %w", err), "")
 	}
 	s.front.finish(ctx)
 	s.log.Info("ended")
@@ -450,10 +450,10 @@ func wait(ctx context.Context, d time.Duration) {
 func notLoaded(stderr io.Writer, root, done string, err error) error {
 	errs, ok := errors.AsType[dir.Errors](err)
 	if !ok || len(errs) == 1 {
-		return failure{err, ""}
+		return fail(err, "")
 	}
 	for _, e := range errs {
 		fmt.Fprintln(stderr, e)
 	}
-	return failure{fmt.Errorf("%d errors in %s: nothing is %s", errs.Count(), root, done), ""}
+	return fail(fmt.Errorf("%d errors in %s: nothing is %s", errs.Count(), root, done), "")
 }

@@ -81,7 +81,7 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 	}
 	switch {
 	case err != nil && s.chosen:
-		return failure{err, "--state-dir chooses another directory; an empty one stores nothing"}
+		return fail(err, "--state-dir chooses another directory; an empty one stores nothing")
 	case err != nil:
 		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil

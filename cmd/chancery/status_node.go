@@ -49,7 +49,7 @@ func clientsOf(cmd *cobra.Command, a *asking, node string, replicas bool) (*api.
 		return d.Client(ctx, node)
 	})
 	if err == nil && len(list.Items) == 0 && len(list.Replicas) == 0 {
-		err = outcome{failure{fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists them"}, notFound}
+		err = failWith(notFound, fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists them")
 	}
 	return list, err
 }
@@ -64,7 +64,7 @@ func elsewhere(list *api.ClientList, node string) error {
 	if away == 0 {
 		where = "and there may be others"
 	}
-	return outcome{failure{fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", text.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " ")}, failed}
+	return failWith(failed, fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", text.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " "))
 }
 
 func cards(w io.Writer, o *output, list *api.ClientList) {

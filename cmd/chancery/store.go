@@ -93,33 +93,33 @@ func (s *storeFlags) open(log *slog.Logger) (revisions.Engine, io.Closer, error)
 	if of == nil {
 		switch is, free, err := file.Found(dir); {
 		case err != nil:
-			return nil, nil, failure{fmt.Errorf("%s: %w", s.url, err), ""}
+			return nil, nil, fail(fmt.Errorf("%s: %w", s.url, err), "")
 		case !is && !s.make:
-			return nil, nil, outcome{failure{fmt.Errorf("there is no store in %s", dir), "chancery apply and chancery serve make one"}, notFound}
+			return nil, nil, failWith(notFound, fmt.Errorf("there is no store in %s", dir), "chancery apply and chancery serve make one")
 		case !is && !free:
-			return nil, nil, outcome{failure{fmt.Errorf("there is no store in %s, but something else", dir), "a store is made in a directory that is empty, or not there"}, notFound}
+			return nil, nil, failWith(notFound, fmt.Errorf("there is no store in %s, but something else", dir), "a store is made in a directory that is empty, or not there")
 		}
 		e, err := file.Open(dir, log)
 		if err != nil {
-			return nil, nil, failure{fmt.Errorf("%s: %w", s.url, err), ""}
+			return nil, nil, fail(fmt.Errorf("%s: %w", s.url, err), "")
 		}
 		return e, io.NopCloser(nil), nil
 	}
 	if s.tls() {
 		if of.TLS, err = s.files.Config(); err != nil {
-			return nil, nil, failure{err, ""}
+			return nil, nil, fail(err, "")
 		}
 	}
 	if of.Username = s.user; s.user != "" {
 		b, err := os.ReadFile(s.passwordFile)
 		if err != nil {
-			return nil, nil, failure{fmt.Errorf("--store-password-file: %w", err), ""}
+			return nil, nil, fail(fmt.Errorf("--store-password-file: %w", err), "")
 		}
 		of.Password = strings.TrimRight(string(b), "\r\n")
 	}
 	e, err := etcd.Open(*of)
 	if err != nil {
-		return nil, nil, failure{err, ""}
+		return nil, nil, fail(err, "")
 	}
 	return e, e, nil
 }

@@ -93,19 +93,19 @@ func (s *storing) asked(cmd *cobra.Command, err error) error {
 	r, is := errors.AsType[*api.Refused](err)
 	switch {
 	case is && r.Code == http.StatusConflict:
-		return outcome{failure{printed(r), text.Line(r.Said.Hint)}, conflicted}
+		return failWith(conflicted, printed(r), text.Line(r.Said.Hint))
 	case is && len(r.Said.Errors) > 0:
 		for _, e := range r.Said.Errors {
 			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
 		}
-		return outcome{failure{fmt.Errorf("%w: nothing is committed", printed(r)), ""}, failed}
+		return failWith(failed, fmt.Errorf("%w: nothing is committed", printed(r)), "")
 	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
-		return outcome{failure{printed(r), text.Line(r.Said.Hint)}, noServer}
+		return failWith(noServer, printed(r), text.Line(r.Said.Hint))
 	case errors.Is(err, api.ErrTooLarge):
-		return failure{err, "give --store: then it goes to the store itself"}
+		return fail(err, "give --store: then it goes to the store itself")
 	}
 	err = asked(err)
-	if o, is := errors.AsType[outcome](err); is {
+	if o, is := errors.AsType[failure](err); is {
 		if o.hint = s.server.called(o.hint); o.code == noServer && !cmd.Flags().Changed(s.name()) {
 			o.hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
 		}

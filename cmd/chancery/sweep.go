@@ -15,11 +15,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-const (
-	keptRevisions = 1000             // that a sweep keeps unless it is told otherwise
-	sweepTime     = 10 * time.Minute // for a store that was never swept
-	sweepEvery    = time.Hour
-)
+// keptRevisions is how many revisions a sweep keeps by default.
+const keptRevisions = 1000
+
+// sweepTime is the time limit of a sweep, for a store that was never swept.
+const sweepTime = 10 * time.Minute
 
 func sweepCommand() *cobra.Command {
 	var at storeFlags
@@ -49,7 +49,7 @@ Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read
 				}
 				s, err := sweep(ctx, keep)
 				if errors.Is(err, revisions.ErrBusy) {
-					return outcome{failure{errors.New("another program sweeps the store"), "try again when it has ended"}, conflicted}
+					return failWith(conflicted, errors.New("another program sweeps the store"), "try again when it has ended")
 				}
 				if s.Revisions+s.Packs > 0 || err == nil {
 					printSwept(cmd.OutOrStdout(), s, dry)
@@ -89,6 +89,9 @@ func printSwept(w io.Writer, s revisions.Swept, dry bool) {
 		fmt.Fprintf(w, "kept: %s and all after it\n", s.Oldest)
 	}
 }
+
+// sweepEvery is the time between two sweeps of a server.
+const sweepEvery = time.Hour
 
 // A sweeper sweeps the store of a server from time to time.
 type sweeper struct {

@@ -24,7 +24,7 @@ func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
 	}))
 	t, err := trace.Open(context.Background(), version(), st.Newest)
 	if err != nil {
-		return nil, failure{err, "unset OTEL_EXPORTER_OTLP_ENDPOINT to send no traces"}
+		return nil, fail(err, "unset OTEL_EXPORTER_OTLP_ENDPOINT to send no traces")
 	}
 	log.Info("sending traces to OpenTelemetry")
 	return t, nil

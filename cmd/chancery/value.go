@@ -76,9 +76,9 @@ func readSets(paths []string) (*envoy.Types, error) {
 	types, err := envoy.Load(paths...)
 	switch {
 	case errors.Is(err, envoy.ErrNoSet), errors.Is(err, envoy.ErrMissing):
-		return nil, failure{fmt.Errorf("--proto-set: %w", err), "make one with protoc --include_imports --descriptor_set_out=FILE, or with buf build -o FILE"}
+		return nil, fail(fmt.Errorf("--proto-set: %w", err), "make one with protoc --include_imports --descriptor_set_out=FILE, or with buf build -o FILE")
 	case err != nil:
-		return nil, failure{fmt.Errorf("--proto-set: %w", err), ""}
+		return nil, fail(fmt.Errorf("--proto-set: %w", err), "")
 	}
 	return types, nil
 }

@@ -152,7 +152,7 @@ type waitAnswer struct {
 
 // unsynced prints for programs why the answer is no. Of who has wrong usage, or nobody to ask, there is no answer.
 func unsynced(cmd *cobra.Command, o *output, r *api.WaitResult, err error) error {
-	no, is := errors.AsType[outcome](err)
+	no, is := errors.AsType[failure](err)
 	if !is || o.people() || !slices.Contains([]int{failed, notFound, timedOut}, no.code) {
 		return err
 	}
@@ -214,10 +214,10 @@ func thereYet(cmd *cobra.Command, a *asking, own uint64, want revisions.Number) 
 		return nil //nolint:nilerr // it has no store, or what is asked next says why
 	}
 	if len(h.Items) == 0 {
-		return outcome{failure{errors.New("the store has no revision yet"), "chancery apply commits one"}, notFound}
+		return failWith(notFound, errors.New("the store has no revision yet"), "chancery apply commits one")
 	}
 	if newest, err := revisions.ParseNumber(h.Items[0].Revision); err == nil && want > newest {
-		return outcome{failure{fmt.Errorf("revision %s: %w yet: the newest is %s", want, revisions.ErrNotFound, newest), ""}, notFound}
+		return failWith(notFound, fmt.Errorf("revision %s: %w yet: the newest is %s", want, revisions.ErrNotFound, newest), "")
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func waitStored(cmd *cobra.Command, a *asking, want revisions.Number, end time.T
 		}
 		of := s.Config.Store
 		if of == nil {
-			return 0, failure{fmt.Errorf("--revision: the server has no store, and so no %s", want), "without an r it is the number that chancery status shows"}
+			return 0, fail(fmt.Errorf("--revision: the server has no store, and so no %s", want), "without an r it is the number that chancery status shows")
 		}
 		if n, err := revisions.ParseNumber(of.Revision); err == nil && n >= want {
 			return s.Config.Revision, nil
@@ -307,11 +307,11 @@ func waited(cmd *cobra.Command, o *output, r *api.WaitResult, f api.Filter, revi
 		if r.Rejected.Group != "" {
 			of = "group " + textutil.Line(r.Rejected.Group) + " "
 		}
-		return outcome{failure{fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
+		return failWith(failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile")
 	case len(r.Refusals) > 0:
 		if o.people() {
 			printRefusals(w, o, r.Refusals)
-			return outcome{failure{fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more"}, failed}
+			return failWith(failed, fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more")
 		}
 		return errNo
 	}
@@ -327,7 +327,7 @@ func waited(cmd *cobra.Command, o *output, r *api.WaitResult, f api.Filter, revi
 		why = fmt.Sprintf("no client of group %s is connected", textutil.Line(f.Group))
 	}
 	if why != "" {
-		return outcome{failure{fmt.Errorf("not synced after %v: %s", timeout, why), ""}, timedOut}
+		return failWith(timedOut, fmt.Errorf("not synced after %v: %s", timeout, why), "")
 	}
 	var names []string
 	for _, n := range r.Pending {
@@ -336,5 +336,5 @@ func waited(cmd *cobra.Command, o *output, r *api.WaitResult, f api.Filter, revi
 	if more := r.Clients.Connected - synced - len(names); more > 0 && len(names) > 0 {
 		names = append(names, number(more)+" more")
 	}
-	return outcome{failure{fmt.Errorf("not synced after %v: %s%s", timeout, counts(r.Clients), after("; not yet: ", strings.Join(names, ", "))), ""}, timedOut}
+	return failWith(timedOut, fmt.Errorf("not synced after %v: %s%s", timeout, counts(r.Clients), after("; not yet: ", strings.Join(names, ", "))), "")
 }

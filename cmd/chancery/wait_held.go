@@ -69,12 +69,12 @@ func waitHeld(cmd *cobra.Command, a *asking, group string, want revisions.Number
 		}
 		switch text := strings.Join(goes, "; "); {
 		case len(stays) > 0 && (over || time.Since(frozen) >= settles):
-			return waited, outcome{failure{fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), hint}, failed}
+			return waited, failWith(failed, fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), hint)
 		case len(stays) > 0:
 		case text == "":
 			return waited, nil
 		case over:
-			return waited, outcome{failure{errors.New("not synced: " + text), "chancery rollout status says what it waits for"}, timedOut}
+			return waited, failWith(timedOut, errors.New("not synced: "+text), "chancery rollout status says what it waits for")
 		case text != said:
 			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: "+text)
 			said = text

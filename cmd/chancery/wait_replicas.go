@@ -105,7 +105,7 @@ func untaken(cmd *cobra.Command, a *asking, local bool) error {
 			why = fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", text.Line(r.ID), cmp.Or(text.Line(r.Revision), "nothing"), text.Line(strings.Join(r.Rejected.Errors, "; ")))
 		}
 		if why != "" {
-			return outcome{failure{errors.New("not synced: " + why), "chancery status says more; --revision waits for what is served meanwhile"}, failed}
+			return failWith(failed, errors.New("not synced: "+why), "chancery status says more; --revision waits for what is served meanwhile")
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func untaken(cmd *cobra.Command, a *asking, local bool) error {
 
 // notServed is the error of a server that does not serve a revision in time.
 func notServed(want, is, trouble string) error {
-	return outcome{failure{fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", text.Line(trouble))), ""}, timedOut}
+	return failWith(timedOut, fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), after(": ", text.Line(trouble))), "")
 }
 
 // behind says which servers do not serve what is waited for.

@@ -191,7 +191,7 @@ func (s *xdsServer) tls() (*tls.Config, error) {
 	}
 	c, err := s.files.Config()
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	c.ServerName = s.serverName
 	if s.rest {
@@ -299,7 +299,7 @@ func (s *xdsServer) converse(cmd *cobra.Command, o fetch.Options, during time.Du
 		heard = heard || step.Response != nil
 		switch {
 		case err != nil:
-			return failure{err, ""}
+			return fail(err, "")
 		case step.End != nil && !heard:
 			return s.ended(fetch.End{Type: step.Type, Err: step.End})
 		}

@@ -27,7 +27,7 @@ func (s *xdsServer) ended(e fetch.End) error {
 	if e.Type != nil {
 		of = " for " + e.Type.String()
 	}
-	return outcome{failure{fmt.Errorf("%s%s: %s", s.text, of, c.text), c.hint}, c.code}
+	return failWith(c.code, fmt.Errorf("%s%s: %s", s.text, of, c.text), c.hint)
 }
 
 // lacking is the error of streams that have ended before anything came, while others gave
@@ -41,7 +41,7 @@ func (s *xdsServer) lacking(ends []fetch.End) error {
 		}
 		all = append(all, of+": "+s.why(e.Err).text)
 	}
-	return outcome{failure{fmt.Errorf("%s gives others, and no %s", s.text, someOf(all)), ""}, notFound}
+	return failWith(notFound, fmt.Errorf("%s gives others, and no %s", s.text, someOf(all)), "")
 }
 
 // A symptom is how a mistake in how a server is asked shows: in the text of an error, since

@@ -31,7 +31,7 @@ func (s *xdsServer) transport(types *envoy.Types) (client.Transport, error) {
 	}
 	t, err := client.GRPC(s.text, o)
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	return t, nil
 }
@@ -46,7 +46,7 @@ func (s *xdsServer) polls(conf *tls.Config, types *envoy.Types) (client.Transpor
 	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, Name: nameIn(types)})
 	if err != nil {
-		return nil, failure{err, ""}
+		return nil, fail(err, "")
 	}
 	return t, nil
 }

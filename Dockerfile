@@ -8,7 +8,7 @@ RUN go mod download
 COPY . .
 ARG VERSION=
 ARG COMMIT=
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION -X main.commit=$COMMIT" -o /chancery ./cmd/chancery
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/chancery-xds/chancery/internal/cli.release=$VERSION -X github.com/chancery-xds/chancery/internal/cli.commit=$COMMIT" -o /chancery ./cmd/chancery
 
 FROM scratch
 COPY --from=build /chancery /chancery

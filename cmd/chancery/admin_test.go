@@ -13,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
 
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/daemon"
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // adminOf is where the admin API of a daemon is.
-func adminOf(t *testing.T, d *daemon) string {
+func adminOf(t *testing.T, d *runningServer) string {
 	t.Helper()
 	for _, line := range d.passed {
 		if at, ok := line["http"].(string); ok && line["msg"] == "admin API" {
@@ -230,7 +230,7 @@ func TestAdminTLS(t *testing.T) {
 // Another program on the port that nobody has asked for keeps none from serving.
 func TestAdminPortInUse(t *testing.T) {
 	t.Setenv("CHANCERY_ADMIN_LISTEN", "") // the default, which some other server of this machine may have
-	l, err := net.Listen("tcp", adminAddress)
+	l, err := net.Listen("tcp", daemon.AdminAddress)
 	if err != nil {
 		t.Logf("somebody has the port: %v", err)
 	} else {
@@ -243,7 +243,7 @@ func TestAdminPortInUse(t *testing.T) {
 // It does if those who ask must show a token: the other program would be shown it.
 func TestAdminPortOfAnother(t *testing.T) {
 	t.Setenv("CHANCERY_ADMIN_LISTEN", "")
-	l, err := net.Listen("tcp", adminAddress)
+	l, err := net.Listen("tcp", daemon.AdminAddress)
 	if err != nil {
 		t.Logf("somebody has the port: %v", err)
 	} else {

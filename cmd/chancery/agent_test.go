@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"
@@ -19,10 +19,10 @@ import (
 )
 
 // agentOf starts an agent.
-func agentOf(t *testing.T, url, out, state string, flags ...string) *daemon {
+func agentOf(t *testing.T, url, out, state string, flags ...string) *runningServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	d := &daemon{T: t, ctx: ctx, log: make(chan map[string]any, 1000)}
+	d := &runningServer{T: t, ctx: ctx, log: make(chan map[string]any, 1000)}
 	d.cmd = exec.CommandContext(ctx, binary, append([]string{"agent", url, out, "--settle", "0", "--node", "n", "--state-dir", state}, flags...)...)
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
@@ -83,27 +83,5 @@ func TestAgent(t *testing.T) {
 	d.logged("exported")
 	if now := tree(t, out); !maps.Equal(was, now) {
 		t.Errorf("CLI-11 a start without the server wrote %v, want %v", now, was)
-	}
-}
-
-// What cannot be read of a response is told once, not with each poll of it.
-func TestWatchMalformed(t *testing.T) {
-	told := map[string]string{}
-	tell := func(bad ...error) bool {
-		m := &xdsMessage{Kind: "response", Type: "CDS", Names: []string{"a"}}
-		return m.malformed(&xds.Response{Malformed: bad}, told)
-	}
-	broken := &xds.MalformedError{Name: "b", Err: os.ErrInvalid}
-	for i, tt := range []struct {
-		bad  []error
-		want bool
-	}{{nil, false}, {[]error{broken}, true}, {[]error{broken}, false}, {[]error{broken, broken}, true}, {nil, false}, {[]error{broken}, true}} {
-		if got := tell(tt.bad...); got != tt.want {
-			t.Errorf("%d: told %v, want %v", i, got, tt.want)
-		}
-	}
-	m := &xdsMessage{Kind: "response", Type: "CDS"}
-	if m.malformed(nil, told) || !m.malformed(&xds.Response{Malformed: []error{broken, broken}}, told) || m.Kind != "malformed" || !strings.Contains(m.Error, os.ErrInvalid.Error()) {
-		t.Errorf("%+v", m)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
@@ -71,7 +71,7 @@ func TestCommandsAskServer(t *testing.T) {
 }
 
 // asks returns what runs a command that asks the server, and wants an exit code, and some of its output.
-func (d *daemon) asks(admin string) func(line string, code int, want ...string) {
+func (d *runningServer) asks(admin string) func(line string, code int, want ...string) {
 	return func(line string, code int, want ...string) {
 		d.Helper()
 		cmd := exec.CommandContext(d.ctx, binary, append(strings.Fields(line), "--admin", admin)...)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -16,7 +16,7 @@ import (
 )
 
 // stream opens an aggregated stream and sends requests on it, if there are some.
-func (d *daemon) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.DiscoveryRequest) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+func (d *runningServer) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.DiscoveryRequest) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
 	d.Helper()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(d.ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func TestBoundsAreSeen(t *testing.T) {
 		}
 		return r
 	}
-	opens := func(n int, reqs ...*discoveryv3.DiscoveryRequest) func(*daemon) {
-		return func(d *daemon) {
+	opens := func(n int, reqs ...*discoveryv3.DiscoveryRequest) func(*runningServer) {
+		return func(d *runningServer) {
 			for range n {
 				d.stream(d.conn, reqs...)
 			}
@@ -61,7 +61,7 @@ func TestBoundsAreSeen(t *testing.T) {
 		limit   string // as it is counted
 		line    string
 		says    string // in the line
-		provoke func(*daemon)
+		provoke func(*runningServer)
 	}{
 		{"--max-silent-streams 1", "silent_streams", stream, "on which no request has come", opens(3)},
 		{"--max-streams 1", "streams", stream, "1 streams are open", opens(2, clusters)},
@@ -73,7 +73,7 @@ func TestBoundsAreSeen(t *testing.T) {
 		{"--max-address-rate 1", "address_rate", "an address sends requests too fast: they wait", "per_second:1", opens(1, many...)},
 		// Who does not answer has its place for 100 ms.
 		{"--max-first-answers 1", "first_answers", "many clients connect at once: they get their first responses in turn", "at_once:1", opens(50, clusters)},
-		{"--max-other-streams 1", "other_streams", stream, "1 streams of other services", func(d *daemon) {
+		{"--max-other-streams 1", "other_streams", stream, "1 streams of other services", func(d *runningServer) {
 			for range 2 {
 				s, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{})
 				if err != nil {
@@ -82,7 +82,7 @@ func TestBoundsAreSeen(t *testing.T) {
 				_, _ = s.Recv()
 			}
 		}},
-		{"--max-polls 1", "polls", "poll ended: client exceeded a limit or sent a malformed request", "1 polls are held", func(d *daemon) {
+		{"--max-polls 1", "polls", "poll ended: client exceeded a limit or sent a malformed request", "1 polls are held", func(d *runningServer) {
 			p := d.poller(nil, "tcp", d.logged("serving REST-JSON")["http"].(string))
 			_, version, _ := p.poll("")
 			for i := range 2 {
@@ -94,19 +94,19 @@ func TestBoundsAreSeen(t *testing.T) {
 				}()
 			}
 		}},
-		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than the limit for all clients", func(d *daemon) {
+		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than the limit for all clients", func(d *runningServer) {
 			f := flood(d.T, d.conn.Target())
 			for i := range uint32(3) { // small ones, in sum
 				f.open(2*i + 1)
 				f.begin(2*i+1, 60_000, 60_001)
 			}
 		}},
-		{"--read-timeout 200ms", "unfinished", conn, "too slowly", func(d *daemon) {
+		{"--read-timeout 200ms", "unfinished", conn, "too slowly", func(d *runningServer) {
 			f := flood(d.T, d.conn.Target())
 			f.open(1)
 			f.begin(1, 1000, 2000)
 		}},
-		{"--max-held-total 64KiB", "subscription", stream, "peer:127.0.0.2", func(d *daemon) {
+		{"--max-held-total 64KiB", "subscription", stream, "peer:127.0.0.2", func(d *runningServer) {
 			stranger := d.stream(from("127.0.0.2", d.conn.Target(), d.T), named(900))
 			for !strings.Contains(d.metrics(), "xds_server_held_bytes 6") {
 				time.Sleep(10 * time.Millisecond)

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -42,5 +43,5 @@ func storeXDS(t testing.TB, st *store.Store) string {
 		g.Stop()
 		<-ended
 	})
-	return ofXDS + l.Addr().String()
+	return xdsclient.Scheme + l.Addr().String()
 }

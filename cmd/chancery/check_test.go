@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/cli"
 )
 
 // A real Envoy is asked about what nothing is known to be wrong with.
@@ -88,7 +90,7 @@ func TestCheckConcealsEnvoysWords(t *testing.T) {
 	for _, format := range []string{"text", "json", "sarif", "github", "junit"} {
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, "--envoy", envoy, "-o", format}, &stdout, &stderr)
-		if said := stdout.String() + stderr.String(); code != failed || strings.Contains(said, "hunter2") || !strings.Contains(said, "the reason is not shown, because it may quote a secret") {
+		if said := stdout.String() + stderr.String(); code != cli.Failed || strings.Contains(said, "hunter2") || !strings.Contains(said, "the reason is not shown, because it may quote a secret") {
 			t.Errorf("SAFE-6 %s: %d\n%s", format, code, said)
 		}
 	}
@@ -112,7 +114,7 @@ func TestCheckBesideBootstrap(t *testing.T) {
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, "--envoy", envoy}, &stdout, &stderr)
 		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses what is in " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
-		if said := stdout.String(); code != failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy did not validate 1 CDS resource; the first is "a"`) {
+		if said := stdout.String(); code != cli.Failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy did not validate 1 CDS resource; the first is "a"`) {
 			t.Errorf("SAFE-6 %d, want %s, and it says\n%s%s", code, want, said, &stderr)
 		}
 	}
@@ -125,7 +127,7 @@ func TestCheckTellsAll(t *testing.T) {
 	for flag, told := range map[string]int{"--strict": 101, "--max-findings=0": 150, "--max-findings=3": 4} {
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, flag}, &stdout, &stderr)
-		if got := strings.Count(stdout.String(), root); code != failed || got != told || !strings.HasSuffix(stdout.String(), "\n150 errors, 0 warnings\n") {
+		if got := strings.Count(stdout.String(), root); code != cli.Failed || got != told || !strings.HasSuffix(stdout.String(), "\n150 errors, 0 warnings\n") {
 			t.Errorf("%s: %d lines, want %d: %d\n%s", flag, got, told, code, &stderr)
 		}
 	}
@@ -136,7 +138,7 @@ func TestCheckCannotWrite(t *testing.T) {
 	_, full := io.Pipe()
 	full.CloseWithError(errors.New("no space left"))
 	var stderr strings.Builder
-	if code := run([]string{"check", "../../examples/quickstart"}, full, &stderr); code != failed || !strings.Contains(stderr.String(), "closed pipe") {
+	if code := run([]string{"check", "../../examples/quickstart"}, full, &stderr); code != cli.Failed || !strings.Contains(stderr.String(), "closed pipe") {
 		t.Errorf("%d\n%s", code, &stderr)
 	}
 }

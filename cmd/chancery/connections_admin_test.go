@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
 )
 
 // Who asks again and again keeps one connection, and who has asked keeps none: a server takes 256 of an address, and would
@@ -41,8 +42,8 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 			}
 		}
 	}
-	a := &asking{target: api.Target{URL: s.URL}}
-	if _, err := ask(new(cobra.Command), a, statusAt); err != nil || opened() != 1 {
+	a := &cli.AdminFlags{Target: api.Target{URL: s.URL}}
+	if _, err := cli.Ask(new(cobra.Command), a, cli.GetStatus); err != nil || opened() != 1 {
 		t.Fatal(err)
 	}
 	chancery(t, 124, "rollout r2-1 of group default to r2 is under way", "wait", "--for=synced", "--revision", "r2", "--timeout", "700ms", "--admin", s.URL)

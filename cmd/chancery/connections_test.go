@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -18,10 +16,6 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
-	"github.com/chancery-xds/chancery/internal/listen"
-	"github.com/chancery-xds/chancery/store"
 )
 
 // idle opens a connection of HTTP/2 on which nothing happens. The server may have
@@ -45,7 +39,7 @@ func from(ip string, address string, t *testing.T) *grpc.ClientConn {
 }
 
 // metrics returns what /metrics says.
-func (d *daemon) metrics() string {
+func (d *runningServer) metrics() string {
 	d.Helper()
 	r, err := http.Get("http://" + d.http + "/metrics")
 	if err != nil {
@@ -66,10 +60,10 @@ func TestReserveOfFiles(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		flags []string
-		at    func(*daemon) string // what is flooded
+		at    func(*runningServer) string // what is flooded
 	}{
-		{"SAFE-9 idle connections leave room for health, reloads and other clients", nil, func(d *daemon) string { return d.conn.Target() }},
-		{"SAFE-9 so do those for health", nil, func(d *daemon) string { return d.http }},
+		{"SAFE-9 idle connections leave room for health, reloads and other clients", nil, func(d *runningServer) string { return d.conn.Target() }},
+		{"SAFE-9 so do those for health", nil, func(d *runningServer) string { return d.http }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -147,67 +141,4 @@ func dialBy(t *testing.T, address string, dialer *net.Dialer) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn
-}
-
-// several is a listener to which so many connect, and then no more.
-type several struct {
-	net.Listener
-	n int
-}
-
-func (l *several) Accept() (net.Conn, error) {
-	if l.n--; l.n < 0 {
-		return nil, net.ErrClosed
-	}
-	c, _ := net.Pipe()
-	return c, nil
-}
-
-// SAFE-9: who asks for health and metrics has a part of the files that are kept back, and
-// not all of them.
-func TestRoomForProbes(t *testing.T) {
-	s, files := &serving{log: slog.New(slog.DiscardHandler)}, listen.Files{Soft: 300}
-	_, probes := s.connections(files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
-	l := probes.On(&several{n: files.Reserve()})
-	for {
-		if _, err := l.Accept(); err != nil {
-			break
-		}
-	}
-	if n := probes.Open(); n != files.Reserve()/4 {
-		t.Errorf("%d are open of %d", n, files.Reserve())
-	}
-}
-
-// SAFE-9: whoever asks for more connections than there are files gets what there is room for;
-// that these are few for a fleet is a warning.
-func TestRoomForConnections(t *testing.T) {
-	const low, cut = "level=WARN msg=\"the limit of open files is low: it limits how many clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
-	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
-	for _, tt := range []struct {
-		asked int
-		files uint64
-		want  string
-	}{
-		{0, 300, low + "files=300 clients=236" + more},
-		{100, 300, low + "files=300 clients=100" + more},
-		{1000, 300, low + "files=300 clients=236" + more + cut + "asked=1000 clients=236" + more},
-		{0, 65_536, enough + "files=65536 clients=64512\n"},
-		{64_512, 65_536, enough + "files=65536 clients=64512\n"},
-		{64_513, 65_536, enough + "files=65536 clients=64512\n" + cut + "asked=64513 clients=64512" + more},
-		{100, 0, ""}, // which is not known
-	} {
-		var out bytes.Buffer
-		s := &serving{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))}
-		s.limits.connections = tt.asked
-		s.connections(listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
-		if got := out.String(); got != tt.want {
-			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
-		}
-	}
 }

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // says runs a command, and returns its exit code and what it says, white space made one space.
-func (d *daemon) says(args ...string) (int, string) {
+func (d *runningServer) says(args ...string) (int, string) {
 	d.Helper()
 	cmd := exec.CommandContext(d.ctx, binary, args...)
 	var out bytes.Buffer
@@ -27,7 +27,7 @@ func (d *daemon) says(args ...string) (int, string) {
 }
 
 // eventually wants that a command says some things within 10 s.
-func (d *daemon) eventually(line string, parts ...string) {
+func (d *runningServer) eventually(line string, parts ...string) {
 	d.Helper()
 	var out string
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {

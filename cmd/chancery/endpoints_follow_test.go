@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/dns/dnsmessage"
 	"google.golang.org/grpc"
 
@@ -20,12 +20,12 @@ import (
 
 // An eds is a client that has subscribed to the endpoints of a cluster.
 type eds struct {
-	*daemon
+	*runningServer
 	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 	heard  []string // all responses
 }
 
-func (d *daemon) endpointsOf(cluster string) *eds {
+func (d *runningServer) endpointsOf(cluster string) *eds {
 	d.Helper()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).DeltaAggregatedResources(d.ctx)
 	if err == nil {
@@ -81,7 +81,7 @@ func (e *eds) next() string {
 }
 
 // follows runs chancery endpoints follow.
-func (d *daemon) follows(args ...string) (kill func()) {
+func (d *runningServer) follows(args ...string) (kill func()) {
 	d.Helper()
 	cmd := exec.CommandContext(d.ctx, binary, append([]string{"endpoints", "follow", "--min-ttl", "30ms", "--max-ttl", "60ms", "--dns-timeout", "200ms"}, args...)...)
 	log := &strings.Builder{}

@@ -15,10 +15,10 @@ import (
 )
 
 // exporter runs chancery export --watch from dir to out, by way of a command.
-func exporter(t *testing.T, way []string, dir, out string, flags ...string) *daemon {
+func exporter(t *testing.T, way []string, dir, out string, flags ...string) *runningServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	d := &daemon{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
+	d := &runningServer{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
 	args := append(append(way, binary, "export", dir, "--out", out, "--watch"), flags...)
 	d.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	stderr, err := d.cmd.StderrPipe()

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli/inspect"
 )
 
 // A list is asked for again because something happened, and goes on when the server was away.
@@ -64,9 +65,9 @@ func TestFollow(t *testing.T) {
 			defer s.Close()
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			root := statusCommand()
+			root := inspect.Status()
 			if of.args[0] == "get" {
-				root = getCommand()
+				root = inspect.Get()
 			}
 			out, in := io.Pipe()
 			told, tell := io.Pipe()

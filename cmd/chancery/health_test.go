@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/inspect"
 )
 
 // What an image without other programs asks, and is answered.
@@ -58,14 +61,14 @@ func TestHealthOfChatter(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 100 {
-			if _, err := w.Write([]byte(strings.Repeat("ok", maxAnswer/4))); err != nil {
+			if _, err := w.Write([]byte(strings.Repeat("ok", inspect.MaxAnswer/4))); err != nil {
 				return
 			}
 		}
 	}))
 	defer s.Close()
 	var stdout, stderr strings.Builder
-	if code := run([]string{"health", "--metrics-listen", s.Listener.Addr().String()}, &stdout, &stderr); code != ok || stdout.Len() != maxAnswer+1 {
+	if code := run([]string{"health", "--metrics-listen", s.Listener.Addr().String()}, &stdout, &stderr); code != cli.OK || stdout.Len() != inspect.MaxAnswer+1 {
 		t.Errorf("SAFE-1 %d: %d bytes, %s", code, stdout.Len(), &stderr)
 	}
 }

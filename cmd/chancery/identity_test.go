@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -33,7 +33,7 @@ import (
 
 // A mutual is a daemon with TLS on both sides.
 type mutual struct {
-	*daemon
+	*runningServer
 	ca     *tlstest.Authority
 	files  string // the directory of its certificates
 	target string
@@ -45,7 +45,7 @@ func serveMutual(t *testing.T, flags []string, files ...string) *mutual {
 	m.certificate(t)
 	write(t, m.files, "ca", string(m.ca.PEM))
 	in := func(name string) string { return filepath.Join(m.files, name) }
-	m.daemon = serve(t, append([]string{"--tls-cert", in("crt"), "--tls-key", in("key"), "--client-ca", in("ca")}, flags...), files...)
+	m.runningServer = serve(t, append([]string{"--tls-cert", in("crt"), "--tls-key", in("key"), "--client-ca", in("ca")}, flags...), files...)
 	m.target = m.conn.Target()
 	return m
 }
@@ -70,7 +70,7 @@ func (m *mutual) config(p tlstest.Pair) *tls.Config {
 }
 
 // as opens a stream of a node.
-func (d *daemon) as(id string, more ...string) subscriber {
+func (d *runningServer) as(id string, more ...string) subscriber {
 	d.Helper()
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(metadata.AppendToOutgoingContext(d.ctx, more...))
 	if err != nil {
@@ -96,7 +96,7 @@ func TestBinding(t *testing.T) {
 	t.Run("SAFE-13 a client is the node that its certificate names", func(t *testing.T) {
 		t.Parallel()
 		m := serveMutual(t, []string{"--rest-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
-		api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.daemon)})
+		api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.runningServer)})
 		at := m.logged("serving REST-JSON")["http"].(string)
 		for _, tt := range []struct {
 			names []string
@@ -270,7 +270,7 @@ func TestAccess(t *testing.T) {
 }
 
 // said reports whether a line was logged up to now.
-func (d *daemon) said(msg string) bool {
+func (d *runningServer) said(msg string) bool {
 	for {
 		select {
 		case line := <-d.log:

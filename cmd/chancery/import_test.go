@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -38,7 +39,7 @@ func TestImportAsks(t *testing.T) {
 	for _, at := range []string{tcp.Listener.Addr().String(), "unix://" + socket} {
 		out := filepath.Join(t.TempDir(), "config")
 		var stdout, stderr strings.Builder
-		if code := run([]string{"import", "--from-admin", at, "--out", out}, &stdout, &stderr); code != ok {
+		if code := run([]string{"import", "--from-admin", at, "--out", out}, &stdout, &stderr); code != cli.OK {
 			t.Fatalf("FILE-8 %s: %d\n%s", at, code, &stderr)
 		}
 		if got := <-asked; got != "/config_dump?include_eds" {
@@ -54,7 +55,7 @@ func TestImportAsks(t *testing.T) {
 	} {
 		out := filepath.Join(t.TempDir(), "config")
 		var stdout, stderr strings.Builder
-		if code := run(append([]string{"import", "--out", out, "--from-admin"}, args...), &stdout, &stderr); code != failed || !strings.Contains(stderr.String(), want) {
+		if code := run(append([]string{"import", "--out", out, "--from-admin"}, args...), &stdout, &stderr); code != cli.Failed || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%d\n%s", code, &stderr)
 		}
 		if _, err := os.Stat(out); err == nil {
@@ -75,7 +76,7 @@ func TestImportModes(t *testing.T) {
 		for _, what := range []string{path, from} {
 			out := t.TempDir()
 			var stdout, stderr strings.Builder
-			if code := run([]string{"import", what, "--out", out}, &stdout, &stderr); code != ok {
+			if code := run([]string{"import", what, "--out", out}, &stdout, &stderr); code != cli.OK {
 				t.Fatalf("%d\n%s", code, &stderr)
 			}
 			if info, err := os.Stat(filepath.Join(out, "clusters", "a.yaml")); err != nil || info.Mode() != mode {
@@ -93,7 +94,7 @@ func TestImportWarns(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "config")
 	for _, args := range [][]string{{"--dry-run"}, nil} {
 		var stdout, stderr strings.Builder
-		if code := run(append([]string{"import", from, "--out", out}, args...), &stdout, &stderr); code != ok || !strings.Contains(stdout.String(), "; 1 warning\n") ||
+		if code := run(append([]string{"import", from, "--out", out}, args...), &stdout, &stderr); code != cli.OK || !strings.Contains(stdout.String(), "; 1 warning\n") ||
 			!strings.HasPrefix(stderr.String(), out+"/clusters/a.yaml:") || !strings.Contains(stderr.String(), "nowhere") {
 			t.Errorf("FILE-8 %s: %d\n%s\n%s", args, code, &stdout, &stderr)
 		}
@@ -108,7 +109,7 @@ func TestImportTogether(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "envoy.yaml")
 	write(t, filepath.Dir(from), "envoy.yaml", "static_resources: {clusters: [{name: a}, {name: b}]}")
 	var stdout, stderr strings.Builder
-	if code := run([]string{"import", from, "--out", root, "--force"}, &stdout, &stderr); code != failed || !strings.Contains(stderr.String(), `CDS "a"`) {
+	if code := run([]string{"import", from, "--out", root, "--force"}, &stdout, &stderr); code != cli.Failed || !strings.Contains(stderr.String(), `CDS "a"`) {
 		t.Errorf("%d\n%s", code, &stderr)
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
@@ -125,7 +126,7 @@ func TestImportOfExport(t *testing.T) {
 		{"import", filepath.Join(out, "current"), "--out", back},
 	} {
 		var stdout, stderr strings.Builder
-		if code := run(args, &stdout, &stderr); code != ok {
+		if code := run(args, &stdout, &stderr); code != cli.OK {
 			t.Fatalf("%s: %d\n%s", args, code, &stderr)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/xds"
@@ -35,7 +35,7 @@ typed_config:
 // What is kept has secrets in it or has none, as the operator says.
 func TestStateWithoutSecrets(t *testing.T) {
 	// onDisk reports whether a secret is, after n resources are kept.
-	onDisk := func(d *daemon, n int) bool {
+	onDisk := func(d *runningServer, n int) bool {
 		d.Helper()
 		d.kept(n)
 		root, err := lastgood.Root()
@@ -52,7 +52,7 @@ func TestStateWithoutSecrets(t *testing.T) {
 		}
 		return bytes.Contains(data, []byte("hunter2Quokkas"))
 	}
-	restart := func(d *daemon, flags ...string) *daemon {
+	restart := func(d *runningServer, flags ...string) *runningServer {
 		d.Helper()
 		d.killed()
 		write(d.T, d.dir, "b.yaml", "a: [")

@@ -12,17 +12,18 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/credentials/insecure"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // unread starts a server whose log is read until it serves, and returns that log.
-func unread(t *testing.T, flags ...string) (d *daemon, port string, log *os.File) {
+func unread(t *testing.T, flags ...string) (d *runningServer, port string, log *os.File) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", cluster("a"))
@@ -34,7 +35,7 @@ func unread(t *testing.T, flags ...string) (d *daemon, port string, log *os.File
 	t.Cleanup(func() { log.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	d = &daemon{T: t, ctx: ctx, dir: dir, cmd: exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:" + port, "--drain", "100ms"}, flags...)...)}
+	d = &runningServer{T: t, ctx: ctx, dir: dir, cmd: exec.CommandContext(ctx, binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:" + port, "--drain", "100ms"}, flags...)...)}
 	d.cmd.Stderr = w
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func unread(t *testing.T, flags ...string) (d *daemon, port string, log *os.File
 }
 
 // serves commits a change, which is a line of the log, and ends the server.
-func (d *daemon) serves(port string) {
+func (d *runningServer) serves(port string) {
 	d.Helper()
 	write(d.T, d.dir, "b.yaml", cluster("b"))
 	d.tells(port, "/metrics", `xds_server_resources{group="default",type="cds"} 2`+"\n")
@@ -76,7 +77,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 func TestSlowReaderOfTheLog(t *testing.T) {
 	d, port, _ := unread(t)
 	d.chats(port)
-	chancery(t, ok, "ok: 1 resource", "reload", d.dir)
+	chancery(t, cli.OK, "ok: 1 resource", "reload", d.dir)
 	d.serves(port)
 }
 
@@ -87,13 +88,13 @@ func TestSlowReaderOfTheEnd(t *testing.T) {
 	d.signal(syscall.SIGTERM)
 	d.healthy(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	d.signal(syscall.SIGTERM)
-	if _ = d.cmd.Wait(); d.cmd.ProcessState.ExitCode() != failed {
+	if _ = d.cmd.Wait(); d.cmd.ProcessState.ExitCode() != cli.Failed {
 		d.Error(d.cmd.ProcessState)
 	}
 }
 
 // chats fills the log, of which a pipe holds less.
-func (d *daemon) chats(port string) {
+func (d *runningServer) chats(port string) {
 	t := d.T
 	for i := range 100 { // lines of a KiB, more than a pipe holds
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)

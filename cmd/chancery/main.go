@@ -7,6 +7,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/endpoints"
+	"github.com/chancery-xds/chancery/internal/cli/files"
+	"github.com/chancery-xds/chancery/internal/cli/inspect"
+	"github.com/chancery-xds/chancery/internal/cli/store"
+	"github.com/chancery-xds/chancery/internal/daemon"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -28,7 +35,7 @@ both are given, the flag is used.`,
   chancery bootstrap envoy | envoy -c /dev/fd/0
   chancery status`,
 	}
-	serve := serveCommand()
-	root.AddCommand(serve, statusCommand(), getCommand(), explainCommand(), waitCommand(), watchCommand(), endpointsCommand(), graphCommand(), bugreportCommand(), checkCommand(), previewCommand(), diffCommand(), fetchCommand(), importCommand(), reloadCommand(), applyCommand(), historyCommand(), blameCommand(), rollbackCommand(), freezeCommand(), unfreezeCommand(), rolloutCommand(), sweepCommand(), exportCommand(), agentCommand(), bootstrapCommand(), healthCommand(), versionCommand(), packagingCommand(), limitsTopic(serve))
-	return execute(root, args, stdout, stderr)
+	serve := daemon.Command()
+	root.AddCommand(serve, inspect.Status(), inspect.Get(), inspect.Explain(), inspect.Wait(), inspect.Watch(), endpoints.Command(), inspect.Graph(), inspect.Bugreport(), files.Check(), files.Preview(), inspect.Diff(), inspect.Fetch(), files.Import(), files.Reload(), store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(), files.Export(), files.Agent(), files.Bootstrap(), inspect.Health(), cli.VersionCommand(), cli.PackagingCommand(), cli.LimitsHelp(serve))
+	return cli.Run(root, args, stdout, stderr)
 }

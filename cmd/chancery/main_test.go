@@ -20,6 +20,9 @@ var binary string
 // buildFlags are how, besides: see race_test.go.
 var buildFlags []string
 
+// version is where the linker writes the version of a release.
+const version = "github.com/chancery-xds/chancery/internal/cli."
+
 // What the program under test says that it is, as a release does.
 const testVersion, testCommit = "v0.0.1-test", "0123456789abcdef0123456789abcdef01234567"
 
@@ -36,7 +39,7 @@ func testMain(m *testing.M) int {
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
 	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
 	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
-	args := append([]string{"build", "-ldflags", "-X main.release=" + testVersion + " -X main.commit=" + testCommit}, buildFlags...)
+	args := append([]string{"build", "-ldflags", "-X " + version + "release=" + testVersion + " -X " + version + "commit=" + testCommit}, buildFlags...)
 	if out, err := exec.Command("go", append(args, "-o", binary, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1

@@ -1,75 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/KimMachineGun/automemlimit/memlimit"
 )
-
-func TestMemoryOf(t *testing.T) {
-	t.Parallel()
-	odd := errors.New("odd")
-	for _, c := range []struct {
-		what    string
-		env     string
-		inForce int64
-		cgroup  uint64
-		err     error
-		want    memory
-	}{
-		{"SAFE-9 the cgroup's, with room for what Go does not count", "", math.MaxInt64, 1000, nil, memory{bytes: 900, by: "cgroup"}},
-		{"SAFE-9 GOMEMLIMIT wins", "500B", 500, 1000, nil, memory{bytes: 500, by: "GOMEMLIMIT"}},
-		{"GOMEMLIMIT=off wins, too", "off", math.MaxInt64, 1000, nil, memory{bytes: 0, by: "GOMEMLIMIT"}},
-		{"a cgroup without a limit", "", math.MaxInt64, 0, memlimit.ErrNoLimit, memory{bytes: 0, by: "nobody"}},
-		{"a cgroup of version 1 without a limit", "", math.MaxInt64, 1<<63 - 4096, nil, memory{bytes: 0, by: "nobody"}},
-		{"no cgroup", "", math.MaxInt64, 0, memlimit.ErrNoCgroup, memory{bytes: 0, by: "nobody"}},
-		{"a cgroup that cannot be read", "", math.MaxInt64, 0, odd, memory{bytes: 0, by: "nobody"}},
-	} {
-		got, err := memoryOf(c.env, c.inForce, func() (uint64, error) { return c.cgroup, c.err })
-		if got != c.want || errors.Is(err, odd) != errors.Is(c.err, odd) {
-			t.Errorf("%s: %+v, %v, want %+v", c.what, got, err, c.want)
-		}
-	}
-}
-
-// What may be held is a share of the memory that there is, unless it was given.
-func TestSharesOfMemory(t *testing.T) {
-	t.Parallel()
-	const mib = 1 << 20
-	for _, c := range []struct {
-		what                      string
-		m                         memory
-		held, unfinished, request int // given; 0: not
-
-		wantHeld, wantUnfinished, wantRequest int
-	}{
-		{"SAFE-9 much memory", memory{bytes: 4096 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
-		{"SAFE-9 little memory", memory{bytes: 128 * mib}, 0, 0, 0, 32 * mib, 16 * mib, 16 * mib},
-		{"SAFE-9 very little", memory{bytes: 16 * mib}, 0, 0, 0, 4 * mib, 8 * mib, 8 * mib},
-		{"SAFE-9 no limit: the machine's", memory{machine: 8192 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
-		{"nothing is known", memory{}, 0, 0, 0, 0, 48 * mib, 32 * mib},
-		{"what was given stays", memory{bytes: 128 * mib}, 7 * mib, 40 * mib, 0, 7 * mib, 40 * mib, 32 * mib},
-		{"a request that was given has room", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
-		{"so has one that is larger", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
-	} {
-		b := bounding{request: 32 * mib, requestGiven: c.request != 0}
-		if c.request != 0 {
-			b.request = c.request
-		}
-		b.HeldInAll, b.Unfinished = c.held, c.unfinished
-		if b.within(c.m); b.HeldInAll != c.wantHeld || b.Unfinished != c.wantUnfinished || b.request != c.wantRequest {
-			t.Errorf("%s: %d, %d and %d bytes", c.what, b.HeldInAll, b.Unfinished, b.request)
-		}
-	}
-}
 
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()

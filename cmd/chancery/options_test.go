@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,7 +29,7 @@ const (
 )
 
 // dial makes the daemon's tests use another address.
-func (d *daemon) dial(address string, creds credentials.TransportCredentials) {
+func (d *runningServer) dial(address string, creds credentials.TransportCredentials) {
 	d.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chancery-xds/chancery/internal/daemon"
 )
 
 // content is what is in a file of the repository.
@@ -43,7 +45,7 @@ func TestUnit(t *testing.T) {
 
 // Variables that packages and images set are flags of serve.
 func TestPackagedVariables(t *testing.T) {
-	serve := serveCommand()
+	serve := daemon.Command()
 	for _, path := range []string{"packaging/chancery.default", "Dockerfile"} {
 		found := regexp.MustCompile(`(?m)(?:^#?|ENV | )(CHANCERY_[A-Z_]+)=`).FindAllStringSubmatch(content(t, path), -1)
 		if len(found) < 2 {

@@ -78,7 +78,7 @@ func TestRelayOfTokens(t *testing.T) {
 		}
 		return err
 	})
-	for _, of := range []*daemon{d, up} {
+	for _, of := range []*runningServer{d, up} {
 		lines := ""
 		for len(of.log) > 0 {
 			b, _ := json.Marshal(<-of.log)

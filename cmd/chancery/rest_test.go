@@ -21,12 +21,12 @@ import (
 
 // A poller polls a daemon over REST-JSON.
 type poller struct {
-	*daemon
+	*runningServer
 	http *http.Client
 	url  string
 }
 
-func (d *daemon) poller(config *tls.Config, network, address string) *poller {
+func (d *runningServer) poller(config *tls.Config, network, address string) *poller {
 	d.Helper()
 	tr := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: config != nil && len(config.NextProtos) == 0}
 	if network == "unix" {
@@ -37,7 +37,7 @@ func (d *daemon) poller(config *tls.Config, network, address string) *poller {
 		address = "xds"
 	}
 	d.Cleanup(tr.CloseIdleConnections)
-	p := &poller{daemon: d, http: &http.Client{Transport: tr, Timeout: 20 * time.Second}, url: "http://" + address}
+	p := &poller{runningServer: d, http: &http.Client{Transport: tr, Timeout: 20 * time.Second}, url: "http://" + address}
 	if config != nil {
 		p.url = "https://" + address
 	}

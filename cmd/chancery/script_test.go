@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/cncf/xds/go/udpa/annotations" // which scripts spell
+	_ "github.com/cncf/xds/go/udpa/annotations"
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
 
 var update = flag.Bool("update", false, "write what commands print into the scripts")
@@ -24,7 +26,7 @@ var update = flag.Bool("update", false, "write what commands print into the scri
 // the URL of an admin API with answers that are always the same, as clients may say them that
 // mean no good; $DOCUMENTED the same for docs/commands.md. $XDS is that of an xDS server.
 func TestScripts(t *testing.T) {
-	canned, documented, xds := cannedServer(t, false), cannedServer(t, true), cannedXDS(t)
+	canned, documented, xds := canned.Server(t, false), canned.Server(t, true), cannedXDS(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,8 +32,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A daemon is a chancery serve that runs.
-type daemon struct {
+// A runningServer is a chancery serve that runs.
+type runningServer struct {
 	*testing.T
 	ctx    context.Context // of the test, with a deadline
 	dir    string
@@ -45,23 +45,23 @@ type daemon struct {
 }
 
 // serve runs chancery serve for a directory that holds the files.
-func serve(t *testing.T, flags []string, files ...string) *daemon {
+func serve(t *testing.T, flags []string, files ...string) *runningServer {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, files...)
 	return serveDir(t, dir, flags...)
 }
 
-func serveDir(t *testing.T, dir string, flags ...string) *daemon {
+func serveDir(t *testing.T, dir string, flags ...string) *runningServer {
 	t.Helper()
 	return serveUnder(t, nil, dir, flags...)
 }
 
 // serveUnder has a command run chancery serve.
-func serveUnder(t *testing.T, command []string, dir string, flags ...string) *daemon {
+func serveUnder(t *testing.T, command []string, dir string, flags ...string) *runningServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	d := &daemon{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
+	d := &runningServer{T: t, ctx: ctx, dir: dir, log: make(chan map[string]any, 1000)}
 	args := slices.Concat(command, []string{binary, "serve", dir, "--listen", "127.0.0.1:0", "--removal-grace", "0s"}, flags)
 	d.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	stderr, err := d.cmd.StderrPipe()
@@ -86,7 +86,7 @@ func serveUnder(t *testing.T, command []string, dir string, flags ...string) *da
 	return d
 }
 
-func (d *daemon) read(stderr io.Reader) {
+func (d *runningServer) read(stderr io.Reader) {
 	defer close(d.log)
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		var line map[string]any
@@ -101,7 +101,7 @@ func (d *daemon) read(stderr io.Reader) {
 }
 
 // logged waits for a line of the log.
-func (d *daemon) logged(msg string) map[string]any {
+func (d *runningServer) logged(msg string) map[string]any {
 	d.Helper()
 	d.passed = nil
 	for line := range d.log {
@@ -116,7 +116,7 @@ func (d *daemon) logged(msg string) map[string]any {
 
 // meanwhile is logged, for a line that need not come after the one that was waited for
 // last.
-func (d *daemon) meanwhile(msg string) {
+func (d *runningServer) meanwhile(msg string) {
 	d.Helper()
 	if !slices.ContainsFunc(d.passed, func(line map[string]any) bool { return line["msg"] == msg }) {
 		d.logged(msg)
@@ -124,7 +124,7 @@ func (d *daemon) meanwhile(msg string) {
 }
 
 // healthy waits until the health service says so.
-func (d *daemon) healthy(want healthgrpc.HealthCheckResponse_ServingStatus) {
+func (d *runningServer) healthy(want healthgrpc.HealthCheckResponse_ServingStatus) {
 	d.Helper()
 	for _, service := range []string{"", "envoy.service.discovery.v3.AggregatedDiscoveryService"} {
 		s, err := healthgrpc.NewHealthClient(d.conn).Watch(d.ctx, &healthgrpc.HealthCheckRequest{Service: service})
@@ -139,7 +139,7 @@ func (d *daemon) healthy(want healthgrpc.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-func (d *daemon) signal(s os.Signal) {
+func (d *runningServer) signal(s os.Signal) {
 	d.Helper()
 	if err := d.cmd.Process.Signal(s); err != nil {
 		d.Fatal(err)
@@ -147,7 +147,7 @@ func (d *daemon) signal(s os.Signal) {
 }
 
 // exits waits for the exit code.
-func (d *daemon) exits(code int) {
+func (d *runningServer) exits(code int) {
 	d.Helper()
 	for range d.log { // to its end: Wait closes it
 	}
@@ -161,12 +161,12 @@ var node = &corev3.Node{Id: "test"}
 
 // A subscriber is a SotW stream that accepts whatever comes.
 type subscriber struct {
-	*daemon
+	*runningServer
 	stream grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 }
 
 // subscribe opens an aggregated stream for all resources of a type.
-func (d *daemon) subscribe(typ *xds.Type) subscriber {
+func (d *runningServer) subscribe(typ *xds.Type) subscriber {
 	d.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(d.conn).StreamAggregatedResources(d.ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (d *daemon) subscribe(typ *xds.Type) subscriber {
 }
 
 // clusters opens a stream of CDS alone, where nothing has to wait for anything.
-func (d *daemon) clusters() subscriber {
+func (d *runningServer) clusters() subscriber {
 	d.Helper()
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(d.ctx)
 	if err != nil {
@@ -364,7 +364,7 @@ func TestSignals(t *testing.T) {
 		write(t, dir, "a.yaml", many(0, 20_000)) // some seconds
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		d := &daemon{T: t, ctx: ctx, log: make(chan map[string]any, 1000), cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")}
+		d := &runningServer{T: t, ctx: ctx, log: make(chan map[string]any, 1000), cmd: exec.CommandContext(ctx, binary, "serve", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")}
 		stderr, err := d.cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)

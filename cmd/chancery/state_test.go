@@ -1,29 +1,22 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/chancery-xds/chancery/internal/daemon/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
-	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -44,7 +37,7 @@ func listed(from, n int) (names []string) {
 }
 
 // kept waits until a server has kept a configuration of n resources.
-func (d *daemon) kept(n int) {
+func (d *runningServer) kept(n int) {
 	d.Helper()
 	root, err := lastgood.Root()
 	if err != nil {
@@ -72,14 +65,14 @@ func (d *daemon) kept(n int) {
 }
 
 // killed ends the server as a lack of memory does.
-func (d *daemon) killed() {
+func (d *runningServer) killed() {
 	d.Helper()
 	d.signal(syscall.SIGKILL)
 	_ = d.cmd.Wait()
 }
 
 // loads waits until the server says that it serves what its files say.
-func (d *daemon) loads(port string) {
+func (d *runningServer) loads(port string) {
 	d.Helper()
 	d.tells(port, "/metrics", "xds_server_config_last_load_successful 1\n")
 	d.tells(port, "/metrics", "xds_server_config_restored 0\n")
@@ -87,7 +80,7 @@ func (d *daemon) loads(port string) {
 }
 
 // tells waits until an answer has a part.
-func (d *daemon) tells(port, path, part string) {
+func (d *runningServer) tells(port, path, part string) {
 	d.Helper()
 	var last string
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -289,53 +282,10 @@ func TestSafeStart(t *testing.T) {
 	})
 }
 
-// Who asks for nothing to be kept knows it. Who has no place for it, such as a user
-// without a home directory, may not.
-func TestNoStateIsSaid(t *testing.T) {
-	for _, tt := range []struct {
-		chosen bool
-		want   string
-	}{{true, "level=INFO"}, {false, "level=WARN"}} {
-		var out bytes.Buffer
-		if err := (&state{chosen: tt.chosen}).open(slog.New(slog.NewTextHandler(&out, nil)), "dir"); err != nil {
-			t.Error(err)
-		}
-		if got := out.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "hint=--state-dir") == tt.chosen {
-			t.Errorf("chosen %v: %s", tt.chosen, got)
-		}
-	}
-}
-
-// What nobody asked for may be impossible, such as on a file system that is read-only: the
-// server serves. What somebody asked for is done, or the server ends.
-func TestStateOfNoUse(t *testing.T) {
-	file := t.TempDir() + "/file"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, chosen := range []bool{true, false} {
-		var out bytes.Buffer
-		s := &state{root: file + "/state", chosen: chosen}
-		err := s.open(slog.New(slog.NewTextHandler(&out, nil)), "dir")
-		if (err != nil) != chosen || s.keeper != nil {
-			t.Errorf("chosen %v: %v, kept: %v", chosen, err, s.keeper != nil)
-		}
-		if kept := s.kept(); kept == nil || kept() {
-			t.Errorf("chosen %v: it is said to be kept", chosen)
-		}
-		if (&state{chosen: true}).kept() != nil {
-			t.Error("nothing is to be kept, and there is a series that says so")
-		}
-		if strings.Contains(out.String(), "is not stored") == chosen {
-			t.Errorf("chosen %v: %s", chosen, out.String())
-		}
-	}
-}
-
 // Of a directory whose name was a mistake no folder stays.
 func TestStateLeavesNoFolder(t *testing.T) {
 	root := t.TempDir()
-	chancery(t, failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")
+	chancery(t, cli.Failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")
 	left, err := os.ReadDir(root + "/state")
 	if err != nil {
 		t.Fatal(err)
@@ -345,172 +295,4 @@ func TestStateLeavesNoFolder(t *testing.T) {
 			t.Error(f.Name())
 		}
 	}
-}
-
-// SAFE-6: who wants no secrets on disk has none there.
-func TestStateWithoutSecretsFlag(t *testing.T) {
-	for _, without := range []bool{false, true} {
-		s := &state{root: t.TempDir(), withoutSecrets: without}
-		if err := s.open(slog.New(slog.DiscardHandler), "dir"); err != nil {
-			t.Fatal(err)
-		}
-		if s.keeper.WithoutSecrets != without {
-			t.Errorf("--state-without-secrets %v: it keeps none: %v", without, s.keeper.WithoutSecrets)
-		}
-	}
-}
-
-// Since when the files cannot be loaded is not moved by the next try, and ends with one that
-// succeeds.
-func TestStateFailingSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s state
-		wants := func(want string) {
-			t.Helper()
-			if got := s.note(); !strings.Contains(got, want) {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-		wants("the files")
-		since := time.Now().UTC().Format(time.RFC3339)
-		for range 3 {
-			s.loaded(errors.New("a mistake"))
-			time.Sleep(time.Hour)
-			wants("have been rejected since " + since)
-		}
-		s.loaded(nil)
-		if got := s.note(); got != "the files" {
-			t.Error(got)
-		}
-	})
-}
-
-// How to allow a removal can be typed anywhere: where nobody can reach the server, a restart
-// is the way.
-func TestHowToAllow(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		chosen, kept, door bool
-		want               string
-	}{
-		{false, false, false, "restart, with --allow-empty if nothing is left"},
-		{true, false, false, "restart, with --allow-empty if nothing is left"},
-		{false, true, false, "chancery reload --allow-mass-delete " + here + "/dir"},
-		{true, true, false, "chancery reload --allow-mass-delete " + here + "/dir --state-dir " + here + "/state"},
-		{true, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
-		{false, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
-	} {
-		s := state{root: "state", chosen: tt.chosen}
-		if tt.kept {
-			s.keeper = &lastgood.Keeper{}
-		}
-		if tt.door {
-			s.door = &lastgood.Keeper{}
-		}
-		if got := s.howToAllow("dir"); got != tt.want {
-			t.Errorf("chosen %v, kept %v: %q, want %q", tt.chosen, tt.kept, got, tt.want)
-		}
-	}
-	spaced := state{root: "/my state", chosen: true, keeper: &lastgood.Keeper{}}
-	if got, want := spaced.howToAllow("/etc/it's $mine"), `chancery reload --allow-mass-delete '/etc/it'\''s $mine' --state-dir '/my state'`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-// An operator is told what a reload did: each mistake, and what waits to be removed.
-func TestOperator(t *testing.T) {
-	folder := t.TempDir()
-	write := func(name, content string) {
-		t.Helper()
-		if err := os.WriteFile(folder+"/"+name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a.yaml", many(0, 40))
-	src := dir.New(folder, store.New(), dir.Options{Log: slog.New(slog.DiscardHandler), Confirm: time.Hour, Poll: time.Hour})
-	if _, err := src.Load(); err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	defer func() { cancel(); running.Wait() }()
-	running.Go(func() { src.Run(ctx) })
-	reload := func(approve bool, want string) {
-		t.Helper()
-		r := operator{src}.Reload(t.Context(), approve)
-		if got := fmt.Sprint(r.Files, " ", r.Resources, " +", r.Set, " -", r.Removed, " held ", r.Held, " mistakes ", len(r.Errors)); got != want {
-			t.Errorf("%s, want %s: %s", got, want, r.Errors)
-		}
-	}
-	reload(false, "1 40 +0 -0 held 0 mistakes 0")
-	write("a.yaml", many(6, 36))
-	reload(false, "1 42 +2 -0 held 6 mistakes 0")
-	write("b.yaml", "{")
-	write("c.yaml", "- 1")
-	reload(true, "0 0 +0 -0 held 0 mistakes 2")
-	if err := errors.Join(os.Remove(folder+"/b.yaml"), os.Remove(folder+"/c.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	reload(true, "1 36 +0 -6 held 0 mistakes 0")
-	write("a.yaml", many(6, 1))
-	reload(false, "0 0 +0 -0 held 0 mistakes 1")
-}
-
-// Of two servers of one directory chancery reload reaches the first, until that one ends.
-func TestOperatorOfTwo(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	begin := func(files int) (end func()) {
-		served := t.TempDir()
-		for i := range files {
-			if err := os.WriteFile(fmt.Sprintf("%s/%d.yaml", served, i), []byte(cluster(fmt.Sprint("c", i))), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		log := slog.New(slog.DiscardHandler)
-		s := &state{root: root}
-		if err := s.open(log, "the same"); err != nil {
-			t.Fatal(err)
-		}
-		src := dir.New(served, store.New(), dir.Options{Log: log})
-		if _, err := src.Load(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { src.Run(ctx) })
-		s.run(ctx, &running, log, src)
-		return func() { cancel(); running.Wait() }
-	}
-	folder, err := lastgood.Folder(root, "the same")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reaches := func(files int) {
-		t.Helper()
-		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			r, err := reloadsocket.Ask(t.Context(), folder, false)
-			switch {
-			case err == nil && r.Files == files:
-				return
-			case err == nil:
-				t.Fatalf("it reaches the one of %d files, want that of %d", r.Files, files)
-			case time.Since(start) > 30*time.Second:
-				t.Fatal(err)
-			}
-		}
-	}
-	first := begin(1)
-	reaches(1)
-	second := begin(2)
-	defer second()
-	for range 20 {
-		reaches(1)
-		time.Sleep(10 * time.Millisecond)
-	}
-	first()
-	reaches(2)
 }

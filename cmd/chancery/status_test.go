@@ -4,15 +4,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-
-	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Status tells who was turned away: denied as a node, or in its handshake; one denial is one
@@ -20,7 +17,7 @@ import (
 func TestStatusTurnedAway(t *testing.T) {
 	t.Parallel()
 	m := serveMutual(t, nil, "a.yaml", cluster("a"))
-	admin := []string{"--admin", "http://" + adminOf(t, m.daemon)}
+	admin := []string{"--admin", "http://" + adminOf(t, m.runningServer)}
 	m.dial(m.target, credentials.NewTLS(m.config(m.ca.Issue("test", "test"))))
 	for range 5 {
 		m.as(" other").refused(codes.PermissionDenied, `" other"`)
@@ -103,16 +100,4 @@ func TestStatusWaits(t *testing.T) {
 	}
 	d.eventually("status waits --admin unix://"+socket, "LDS WAITING", "LDS waits until the client has accepted CDS a")
 	d.eventually("status --admin unix://"+socket, "waits default SENT", "WAITING")
-}
-
-// What a client that has left had refused grows no older.
-func TestCardOfLeft(t *testing.T) {
-	c := cannedClients()[0]
-	for _, want := range []string{"LDS refused for 6m, last 1m ago", "LDS had refused, last 1m ago"} {
-		var b strings.Builder
-		if card(&b, &output{format: "table"}, c); !strings.Contains(b.String(), "\n"+want+" (nonce 41") {
-			t.Errorf("%s lacks %s", b.String(), want)
-		}
-		c.Left = &api.Left{At: time.Now(), Code: "Canceled"}
-	}
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
 )
@@ -31,7 +31,7 @@ func TestServeStore(t *testing.T) {
 		write(t, config, files...)
 		chancery(t, 0, want, append([]string{"apply", config, "--store", "file:" + at, "--author", "ana", "-m", "why"}, flags...)...)
 	}
-	start := func(flags ...string) (d *daemon, port string) {
+	start := func(flags ...string) (d *runningServer, port string) {
 		t.Helper()
 		d = serveDir(t, "--store=file:"+at, append([]string{"--state-dir", state, "--metrics-listen", "127.0.0.1:0", "--admin-listen", admin}, flags...)...)
 		_, port, _ = net.SplitHostPort(d.http)
@@ -309,7 +309,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	t.Parallel()
 	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
 	write(t, config, "a.yaml", cluster("a"))
-	start := func(flags ...string) (*daemon, string) {
+	start := func(flags ...string) (*runningServer, string) {
 		admin := "127.0.0.1:" + freePort(t)
 		return serveDir(t, config, append(flags, "--store", at, "--state-dir", "", "--admin-listen", admin)...), "http://" + admin
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -109,7 +109,7 @@ func (f *flooder) begin(stream uint32, n, said int) bool {
 }
 
 // rss returns how much memory a process has, and has had at most, in bytes.
-func (d *daemon) rss() (now, most int) {
+func (d *runningServer) rss() (now, most int) {
 	d.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {
@@ -212,7 +212,7 @@ func TestReadTimeoutFlag(t *testing.T) {
 }
 
 // live returns how much memory is in use after a collection, in bytes.
-func (d *daemon) live() (n int) {
+func (d *runningServer) live() (n int) {
 	d.Helper()
 	r, err := http.Get("http://" + d.http + "/debug/pprof/heap?gc=1")
 	if err != nil {

@@ -26,8 +26,8 @@ type Revisions struct {
 	// Show returns what may be shown of the message of a resource, and whether that is all of it.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write    bool     // who shows who they are may commit, and change what is served
-	Steering Steering // which revision is served of a group
+	Write    bool         // who shows who they are may commit, and change what is served
+	Steering api.Steering // which revision is served of a group
 
 	// Review says why this server would not serve a revision (nil: it would), and what is doubtful in it.
 	Review func(next *revisions.Snapshot) (wrong, doubts []string)

@@ -1,21 +1,10 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
-
-// A Steering says which revision is served of a group of the store: freezes and rollouts. The author of a request is one who is known. What
-// cannot be done as it is asked for is a [ledger.Problem]; other errors are those of the store.
-type Steering interface {
-	Freeze(ctx context.Context, group string, req api.FreezeRequest) (*api.Freeze, error)
-	Unfreeze(ctx context.Context, group string, note api.NoteRequest) (*api.Freeze, error)
-	Rollouts(ctx context.Context, id string) (*api.RolloutList, error) // "": all that are remembered
-	StartRollout(ctx context.Context, req api.RolloutRequest) (*api.RolloutList, error)
-	ChangeRollout(ctx context.Context, id, change string, note api.NoteRequest) (*api.RolloutList, error)
-}
 
 func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 	var in api.FreezeRequest

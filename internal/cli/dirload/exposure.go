@@ -1,0 +1,38 @@
+package dirload
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An Exposure is a way on which secrets would reach who may not have them. The zero
+// value is none.
+type Exposure struct{ Way, Mend string }
+
+// RefuseAny is refuse of a resource that is in no file and would be exposed.
+func (e Exposure) RefuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
+	if found := secrets.Find(m); len(found.Values) > 0 {
+		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",
+			found.Values[0], r.Type, r.Name, e.Way, e.Mend)
+	}
+	return nil
+}
+
+// Refuse returns an error if a resource that would be exposed has a secret.
+func (e Exposure) Refuse(all []dir.Loaded) error {
+	if e == (Exposure{}) {
+		return nil
+	}
+	for _, l := range all {
+		if l.Secret != "" {
+			return fmt.Errorf("%v: the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",
+				l.Pos, l.Secret, l.Type, l.Name, e.Way, e.Mend)
+		}
+	}
+	return nil
+}

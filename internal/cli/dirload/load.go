@@ -1,0 +1,46 @@
+package dirload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Warnings says what is doubtful in what a source has.
+func Warnings(src *dir.Source) (all []string) {
+	for _, p := range src.Summary().Warnings {
+		all = append(all, p.Error())
+	}
+	return all
+}
+
+// SortedTables returns the tables that have something, in push order.
+func SortedTables(v xds.Tables) (all []*xds.Table) {
+	for _, t := range v {
+		if t.Type() != nil {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *xds.Table) int {
+		return cmp.Or(cmp.Compare(a.Type().Rank(), b.Type().Rank()), cmp.Compare(a.Type().URL, b.Type().URL))
+	})
+	return all
+}
+
+// LoadError tells the mistakes that keep a directory from being loaded.
+func LoadError(stderr io.Writer, root, done string, err error) error {
+	errs, ok := errors.AsType[dir.Errors](err)
+	if !ok || len(errs) == 1 {
+		return cli.Fail(err, "")
+	}
+	for _, e := range errs {
+		fmt.Fprintln(stderr, e)
+	}
+	return cli.Fail(fmt.Errorf("%d errors in %s: nothing is %s", errs.Count(), root, done), "")
+}

@@ -1,0 +1,269 @@
+package endpoints
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "endpoints put|rm|ls|follow",
+		Short: "Register endpoints at a running server, or have it follow names of the DNS",
+		Long: `A server that runs with --endpoints takes endpoints of clusters by its admin API while
+it serves, with a lease or without (docs/endpoints.md). As long as a cluster is registered,
+its registered endpoints are served, and not those that files or revisions have.`,
+		Example: "  chancery endpoints put backend 10.0.0.1:8080 --ttl 30s\n  chancery endpoints ls",
+	}
+	cmd.AddCommand(endpointsPut(), endpointsRemove(), endpointsList(), endpointsFollow())
+	return cmd
+}
+
+// An endpointsOf is what the commands have in common.
+type endpointsOf struct {
+	cli.AdminFlags
+	group string
+}
+
+func (e *endpointsOf) command(cmd *cobra.Command) *cobra.Command {
+	e.AdminFlags.Register(cmd.Flags())
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+func endpointsPut() *cobra.Command {
+	var e endpointsOf
+	var one api.Endpoint
+	var locality api.Locality
+	var ttl time.Duration
+	var file string
+	cmd := &cobra.Command{
+		Use:   "put CLUSTER ADDRESS:PORT",
+		Short: "Register an endpoint, or renew its lease; or all of a cluster, of a file",
+		Long: `Put registers an endpoint in place of the one with the same id. With --ttl it goes when
+that time is over, unless the same is put again before. With --file it registers all
+endpoints of the cluster, and removes others: the file (- is stdin) has what PUT
+/api/v1/endpoints/CLUSTER takes.
+
+Exit codes: 0 registered; 1 the server does not take it; 2 wrong usage; 3 no server
+answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
+		Example: `  chancery endpoints put backend 10.0.0.1:8080 --admin unix:///run/chancery/admin.sock
+  chancery endpoints put backend 10.0.0.1:8080 --id pod-1 --ttl 30s --weight 3 --zone eu-1a
+  chancery endpoints put backend --file endpoints.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case one.Weight == 0 && cmd.Flags().Changed("weight"):
+				return errors.New("--weight must be 1 to 100000: have an endpoint get nothing with --health DRAINING, or remove it")
+			case file != "" && len(args) != 1:
+				return errors.New("put --file needs one CLUSTER")
+			case file == "" && len(args) != 2:
+				return errors.New("put needs CLUSTER and ADDRESS:PORT, or --file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				all, err := readEndpoints(cmd.InOrStdin(), file)
+				if err != nil {
+					return err
+				}
+				if ttl > 0 {
+					all.TTL = ttl.String()
+				}
+				return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+					return d.PutEndpoints(ctx, e.group, args[0], all)
+				})
+			}
+			host, port, err := net.SplitHostPort(args[1])
+			if err == nil {
+				one.Port, err = strconv.Atoi(port)
+			}
+			if err != nil {
+				return fmt.Errorf("%q: write ADDRESS:PORT, such as 10.0.0.1:8080 or [::1]:8080", args[1])
+			}
+			one.Address = host
+			if locality != (api.Locality{}) {
+				one.Locality = &locality
+			}
+			if ttl > 0 {
+				one.TTL = ttl.String()
+			}
+			id := one.ID
+			if id == "" {
+				id = net.JoinHostPort(host, port)
+			}
+			return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+				return d.PutEndpoint(ctx, e.group, args[0], id, one)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&one.ID, "id", "", "`NAME` of the endpoint in its cluster; ADDRESS:PORT if it is not given")
+	f.DurationVar(&ttl, "ttl", 0, "`time` of the lease, 1s to 24h; 0: none")
+	f.StringVar(&one.Health, "health", "", "HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED")
+	f.IntVar(&one.Weight, "weight", 0, "`number` of 1 to 100000, among those of the cluster")
+	f.IntVar(&one.Priority, "priority", 0, "`number` of 0, the first choice, to 127")
+	f.StringVar(&locality.Region, "region", "", "`NAME` of the region")
+	f.StringVar(&locality.Zone, "zone", "", "`NAME` of the zone")
+	f.StringVar(&one.Hostname, "hostname", "", "`NAME` for health checks and rewrites of the host")
+	f.StringVarP(&file, "file", "f", "", "`FILE` with all endpoints of the cluster, in JSON")
+	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources whose nodes get the endpoint; default if it is not given")
+	return e.command(cmd)
+}
+
+// readEndpoints reads what a PUT of a cluster takes.
+func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err error) {
+	var b []byte
+	if file == "-" {
+		b, err = io.ReadAll(stdin)
+	} else {
+		b, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return all, cli.Fail(err, "")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&all); err != nil {
+		return all, cli.Fail(fmt.Errorf("%s: %w", file, err), `write {"ttl": "30s", "endpoints": [{"address": "10.0.0.1", "port": 8080}]}`)
+	}
+	return all, nil
+}
+
+// change asks for a change of endpoints, and prints what became of it.
+func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *api.Daemon) (*api.EndpointsResult, error)) error {
+	r, err := cli.Ask(cmd, &e.AdminFlags, question)
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
+	}
+	return err
+}
+
+func endpointsRemove() *cobra.Command {
+	var e endpointsOf
+	var all, release bool
+	cmd := &cobra.Command{
+		Use:   "rm CLUSTER ID|--all|--release",
+		Short: "Remove a registered endpoint, or all of a cluster",
+		Long: `Rm removes an endpoint by its id, which is ADDRESS:PORT unless another one was given. With
+--all it removes all of the cluster, and clients have none then. With --release what files
+or revisions say of the cluster's endpoints counts again, too; if they say nothing, clients
+keep the endpoints that they have.
+
+Exit codes: 0 removed; 1 not, with the reason; 2 wrong usage; 3 no server answers, it
+lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
+		Example: "  chancery endpoints rm backend 10.0.0.1:8080\n  chancery endpoints rm backend --release",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 || (len(args) == 2) == (all || release) {
+				return errors.New("rm needs CLUSTER and ID, or CLUSTER and --all or --release")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := ""
+			if len(args) == 2 {
+				id = args[1]
+			}
+			err := e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+				return d.RemoveEndpoints(ctx, e.group, args[0], id, release)
+			})
+			if err == nil && release {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: what files or revisions say of its endpoints counts\n", text.Line(args[0]))
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&all, "all", false, "remove all endpoints of the cluster")
+	f.BoolVar(&release, "release", false, "the same, and let files or revisions say what its endpoints are")
+	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources that they were registered for; default if it is not given")
+	return e.command(cmd)
+}
+
+func endpointsList() *cobra.Command {
+	var e endpointsOf
+	var o cli.Output
+	cmd := &cobra.Command{
+		Use:   "ls [CLUSTER]",
+		Short: "List clusters with registered endpoints, or the endpoints of one",
+		Long: `Ls lists what is registered. With -o name it prints the names of clusters, or the ids of
+the endpoints of one.
+
+Exit codes: 0 listed; 2 wrong usage; 3 no server answers, it lets nobody in, or takes no
+endpoints; 4 the cluster is not registered.`,
+		Example: "  chancery endpoints ls\n  chancery endpoints ls backend -o json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(); err != nil {
+				return err
+			}
+			cluster := ""
+			if len(args) == 1 {
+				cluster = args[0]
+			}
+			list, err := cli.Ask(cmd, &e.AdminFlags, func(ctx context.Context, d *api.Daemon) (*api.EndpointList, error) {
+				return d.Endpoints(ctx, e.group, cluster)
+			})
+			if err != nil {
+				return err
+			}
+			return listEndpoints(cmd, &o, list, cluster != "")
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&e.group, "group", "g", "", "only of this `GROUP` of resources")
+	o.Register(cmd, "table", "json", "yaml", "jsonl", "name")
+	return e.command(cmd)
+}
+
+// listEndpoints prints clusters, or the endpoints of one.
+func listEndpoints(cmd *cobra.Command, o *cli.Output, list *api.EndpointList, one bool) error {
+	out := cmd.OutOrStdout()
+	if one && o.Format == "name" {
+		var all []api.Endpoint
+		for _, c := range list.Items {
+			all = append(all, c.Endpoints...)
+		}
+		return cli.PrintData(o, out, list, all, func(e api.Endpoint) string { return e.ID })
+	}
+	if !o.People() {
+		return cli.PrintData(o, out, list, list.Items, func(c api.RegisteredCluster) string { return c.Cluster })
+	}
+	if len(list.Items) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "No endpoints are registered.")
+	}
+	t := cli.Table{Headers: []string{"CLUSTER", "GROUP", "ENDPOINTS"}}
+	if one {
+		t.Headers = []string{"ID", "ADDRESS", "GROUP", "TTL", "HEALTH", "WEIGHT", "PRIORITY", "LOCALITY"}
+	}
+	for _, c := range list.Items {
+		if !one {
+			t.Row(c.Cluster, c.Group, strconv.Itoa(c.Total))
+		}
+		for _, e := range c.Endpoints {
+			where := ""
+			if l := e.Locality; l != nil {
+				where = l.Region + "/" + l.Zone + "/" + l.SubZone
+			}
+			t.Row(e.ID, net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), c.Group, e.TTL, e.Health, strconv.Itoa(max(e.Weight, 1)), strconv.Itoa(e.Priority), where)
+		}
+	}
+	t.Print(out, o)
+	return nil
+}

@@ -1,0 +1,254 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An agent writes what an xDS server gives as files.
+type agent struct {
+	xdsclient.Flags
+	exporting
+	state string           // where the last good is kept, in a folder of its own; "": nowhere
+	given bool             // somebody said where
+	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
+}
+
+func Agent() *cobra.Command {
+	a := agent{wants: map[xds.Ref]bool{}}
+	cmd := &cobra.Command{
+		Use:   "agent xds://HOST:PORT OUT",
+		Short: "Write what an xDS server gives as files, for an Envoy without a server",
+		Long: `Agent is a client of an xDS server, of whatever make, and writes to OUT what it is told,
+as files that Envoy itself reads. Then
+
+  envoy -c OUT/bootstrap.json
+
+runs from them, and follows them when they change. Agent asks for all listeners and
+clusters, and for what they refer to. What OUT contains, and how a change gets there, is
+as with "chancery export --out OUT".
+
+Nothing is written before the server has answered for all of it, so what Envoy finds is
+complete. While the server is away, and after a restart without it, the files stay as they
+are. Of what the server sends that nobody can use, the last good stays, also after a restart
+(--state-dir). That there are no clusters or no listeners any more is written when it was so for 5 s.
+
+The URL and its flags are those of "chancery fetch".
+
+Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
+		Example: `  chancery agent xds://xds.example:18000 /var/lib/envoy --delta --node edge-1`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("agent needs an xDS server and a directory, not %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.Server(args[0])
+			if err != nil {
+				return err
+			}
+			a.given = cmd.Flags().Changed("state-dir")
+			a.out, a.stdout, a.stderr, a.watch = args[1], cmd.OutOrStdout(), cmd.ErrOrStderr(), true
+			if a.options.Settle < 0 {
+				return errors.New("--settle must not be negative")
+			}
+			if a.options.Format, err = export.ParseFormat(a.format); err != nil {
+				return fmt.Errorf("--format: %w", err)
+			}
+			if a.log, err = a.logging.Open(a.stderr); err != nil {
+				return err
+			}
+			defer a.logging.Close()
+			return a.run(cmd, s)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&a.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
+	f.DurationVar(&a.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
+	f.StringVar(&a.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
+	f.StringVar(&a.exporting.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	a.NodeFlags.Register(f)
+	f.Lookup("node").Usage = "`ID` of the node that asks, and of Envoy; default: the host name of this machine"
+	a.Flags.Register(f)
+	cli.StateDirFlag(f, &a.state)
+	f.Lookup("state-dir").Usage = "`directory` that stores what the server gave last, in a folder for each server and OUT; empty: store nothing"
+	dirload.ProtoSetFlag(f, &a.exporting.sets)
+	a.logging.Register(f)
+	return cmd
+}
+
+// run writes until a signal ends it.
+func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	types, err := dirload.ReadProtoSets(a.exporting.sets)
+	if err != nil {
+		return err
+	}
+	node, err := s.Node(cmd.InOrStdin(), types)
+	if err != nil {
+		return err
+	}
+	a.exporting.client.Node, a.exporting.client.Cluster = node.ID, node.Cluster
+	a.options.Types = types
+	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
+		return bootstrap.EnvoyFiles(a.exporting.client, listeners, clusters, watched)
+	}
+	if _, err := a.options.Bootstrap("", "", ""); err != nil { // while nothing is made
+		return err
+	}
+	t, err := s.Transport(types)
+	if err != nil {
+		return err
+	}
+	if a.to, err = export.Open(a.out, a.options); err != nil {
+		return errors.Join(cli.Fail(err, ""), t.Close())
+	}
+	defer a.to.Close()
+	c, err := a.open(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: xdsclient.BodyCheck(types)}, s)
+	if err != nil {
+		return errors.Join(cli.Fail(err, xdsclient.StateDirHint), t.Close())
+	}
+	defer func() { _ = c.Close() }()
+	st := store.New()
+	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types), Log: a.log})
+	done := make(chan struct{})
+	go func() { defer close(done); src.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	w, err := src.Watch(ctx, node)
+	if err != nil {
+		return cli.Fail(err, "")
+	}
+	defer w.Close()
+	a.log.Info("agent of an xDS server", "server", s.Text, "out", a.out)
+	a.keep(ctx, w, st)
+	a.log.Info("ended")
+	return nil
+}
+
+// open begins to be a client that keeps the last good, if it can.
+func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, error) {
+	const unkept = "what the server gives is not stored"
+	if a.state == "" && !a.given {
+		a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
+	}
+	out, err := filepath.Abs(a.out)
+	if err != nil {
+		return nil, err
+	}
+	return xdsclient.NewKeptClient(cfg, a.state, a.given, "/"+s.Text+"/"+out, func(err error) {
+		a.log.Warn(unkept, "error", err, "hint", "--state-dir")
+	})
+}
+
+// secrets reports whether there are any in what is exported.
+func (a *agent) secrets(all xds.Tables) bool {
+	finder := internalsecret.NewFinder(a.options.Types)
+	for _, t := range all {
+		for r := range t.All() {
+			if m, err := xdsclient.Unmarshal(a.options.Types, r); err == nil && len(finder.Find(m).Values) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keep asks for what there is and what that refers to, and writes it whenever all of it is known.
+func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
+	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
+		w.Interested(t, true, nil, nil)
+	}
+	look := time.NewTicker(again)
+	defer look.Stop()
+	var retry <-chan time.Time
+	was := "" // the error
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.C():
+		case <-retry:
+		case <-look.C:
+			if retry != nil || a.to.Intact() {
+				continue
+			}
+			a.log.Warn(damaged, "out", a.out)
+		}
+		retry = nil
+		view, _, err := w.Next()
+		if err != nil || view == nil {
+			continue
+		}
+		all := st.Snapshot().View(store.DefaultGroup) // as new as the view, or newer
+		if !a.complete(w, view, all) {
+			continue
+		}
+		r, err := a.to.Export(ctx, all)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			retry = time.After(again)
+			if err.Error() != was {
+				was = err.Error()
+				a.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
+			}
+			continue
+		}
+		if was = ""; r.Steps > 0 {
+			a.log.Info("exported", "out", a.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
+		}
+		a.warn(a.cautions(r, func() bool { return a.secrets(all) }))
+	}
+}
+
+// complete asks for what is referred to, gives up what is not any more, and reports whether all of it is
+// known.
+func (a *agent) complete(w *relay.Watch, view xds.View, all xds.Tables) bool {
+	open, _ := view.(xds.Undecided)
+	known := open == nil || !open.Undecided(xds.Cluster, xds.Wildcard) && !open.Undecided(xds.Listener, xds.Wildcard)
+	refs := map[xds.Ref]bool{}
+	for _, t := range all {
+		for r := range t.All() {
+			for _, to := range r.Refs {
+				if to.Name != xds.Wildcard && to.Name != "" && !to.Type.Is(xds.Cluster) && !to.Type.Is(xds.Listener) {
+					refs[to] = true
+				}
+			}
+		}
+	}
+	for to := range refs {
+		if !a.wants[to] {
+			w.Interested(to.Type, false, []string{to.Name}, nil)
+		}
+		known = known && (open == nil || view.Table(to.Type).Lookup(to.Name) != nil || !open.Undecided(to.Type, to.Name))
+	}
+	for to := range a.wants {
+		if !refs[to] {
+			w.Interested(to.Type, false, nil, []string{to.Name})
+		}
+	}
+	a.wants = refs
+	return known
+}

@@ -1,0 +1,125 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/export"
+	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// FILE-4 SAFE-10: an agent writes nothing before it knows all that there is and what that refers to, gives up what is not
+// referred to any more, and tries again what could not be written.
+func TestAgentKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := upstreamtest.New()
+		_, src, st := up.Follow(t)
+		out := filepath.Join(t.TempDir(), "out")
+		a := agent{wants: map[xds.Ref]bool{}}
+		a.log, a.watch, a.options.Types = slog.New(slog.DiscardHandler), true, envoy.Envoy()
+		var err error
+		if a.to, err = export.Open(out, export.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		defer a.to.Close()
+		w, err := src.Watch(t.Context(), &xds.Node{ID: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); a.keep(ctx, w, st) }()
+		defer func() { cancel(); <-done }()
+		synctest.Wait()
+		writes := func(want bool, text string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := written(t, out, text); got != want {
+				t.Errorf("%q is written: %v", text, got)
+			}
+		}
+
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "first"))
+		writes(false, "first")
+		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "r"))
+		writes(false, "first")
+		if !up.Wants(xds.Route, "r") {
+			t.Fatal("the routes are not asked for")
+		}
+		up.Send(xds.Route, upstreamtest.Routes(t, "r", "first"))
+		writes(true, "prefix: /")
+		writes(true, "first")
+
+		time.Sleep(2 * time.Minute)
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // all are asked for still, though a route refers to one
+		writes(true, "second")
+
+		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "other"))
+		up.Send(xds.Route, upstreamtest.Routes(t, "other", "second"))
+		time.Sleep(2 * time.Minute)
+		if up.Wants(xds.Route, "r") || !up.Wants(xds.Route, "other") {
+			t.Error("what is not referred to any more is asked for")
+		}
+
+		away := out + ".away"
+		if err := errors.Join(os.Rename(out, away), os.WriteFile(out, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "third"))
+		writes(false, "third")
+		if err := errors.Join(os.Remove(out), os.Rename(away, out)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(again)
+		writes(true, "third")
+
+		for what, harm := range map[string]func() error{
+			"OUT":                func() error { return os.RemoveAll(out) },
+			"the link":           func() error { return os.Remove(filepath.Join(out, "current")) },
+			"what it leads to":   func() error { return os.RemoveAll(filepath.Join(out, ".generations")) },
+			"a file":             func() error { return os.Remove(filepath.Join(out, "current", "cds.yaml")) },
+			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
+		} {
+			synctest.Wait() // the agent is not looking just now
+			before := tree(t, filepath.Join(out, "current"))
+			if err := harm(); err != nil {
+				t.Fatal(what, err)
+			}
+			time.Sleep(again + time.Second)
+			synctest.Wait()
+			if now := tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
+				t.Errorf("%s is away: %v, want %v", what, now, before)
+			}
+		}
+	})
+}
+
+// written reports whether a text is in a file of a directory.
+func written(t *testing.T, dir, text string) (is bool) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		is = is || strings.Contains(string(b), text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}

@@ -1,0 +1,95 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/check/envoybinary"
+	"github.com/chancery-xds/chancery/internal/cli"
+	sensitive "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// quotes stands for what Envoy says of what has secrets in it.
+const quotes = "the reason is not shown, because it may quote a secret"
+
+// ask adds what a real Envoy says of the resources in which nothing is wrong by itself. It
+// is asked about each group with what that includes, as no Envoy has all of them.
+func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
+	var errs, warnings []findings.Problem
+	for _, view := range c.Views() {
+		more, doubts, err := k.askOf(ctx, view)
+		if err != nil {
+			return c, err
+		}
+		errs, warnings = fresh(errs, more), fresh(warnings, doubts)
+	}
+	return c.With(errs, warnings, k.opts.Most), nil
+}
+
+// fresh adds what is not there, since several groups may include what is wrong.
+func fresh(all, more []findings.Problem) []findings.Problem {
+	for _, p := range more {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// askOf asks about resources that an Envoy may have together.
+func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
+	var asked []dir.Loaded
+	var all []envoybinary.Resource
+	for _, l := range loaded {
+		if !l.Type.V2 {
+			asked = append(asked, l)
+			all = append(all, envoybinary.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
+		}
+	}
+	var beside []protoreflect.Message
+	for _, m := range k.opts.Bootstraps {
+		beside = append(beside, m.ProtoReflect())
+	}
+	answer, err := envoybinary.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if why := answer.Bootstrap; why != "" {
+		finder := sensitive.NewFinder(k.opts.Types)
+		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
+			why = quotes
+		}
+		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.Refused, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
+	}
+	for i, l := range asked {
+		why, refused := answer.Refused[i]
+		if !refused {
+			continue
+		}
+		if l.Secret != "" {
+			why = quotes
+		}
+		errs = append(errs, l.Pos.Problem(findings.Refused, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
+	}
+	skipped := map[string]int{} // by type
+	for _, i := range answer.Skipped {
+		skipped[asked[i].Type.URL]++
+	}
+	for _, i := range answer.Skipped {
+		l := asked[i]
+		if n := skipped[l.Type.URL]; n > 0 {
+			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy did not validate %s; the first is %q", cli.Count(n, l.Type.String()+" resource"), l.Name))
+			p.Warning = true
+			warnings = append(warnings, p)
+			skipped[l.Type.URL] = 0
+		}
+	}
+	return errs, warnings, nil
+}

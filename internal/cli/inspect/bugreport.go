@@ -1,0 +1,225 @@
+package inspect
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/listen"
+)
+
+// A reporting is what bugreport was asked for.
+type reporting struct {
+	cli.AdminFlags
+	out, metrics string
+	node         string
+}
+
+func Bugreport() *cobra.Command {
+	var r reporting
+	cmd := &cobra.Command{
+		Use:   "bugreport",
+		Short: "Write an archive with what a running server knows, for a bug report",
+		Long: `Bugreport writes a .tar.gz with what somebody needs who was not there: the server's
+status, its clients and how they stand, what they refuse, the groups, the list of
+resources without their content, the last events, and with --metrics-listen the
+metrics and the goroutines. With --node it has that client's resources, too, and why it
+does not have them.
+
+The archive has no secrets and no content of resources. It has the names of nodes,
+resources and files, addresses, and the texts of refusals: look whether you may pass
+these on.
+
+Exit codes: 0 written; 1 a part is missing, or the archive cannot be written; 2 wrong
+usage; 3 no server answers, or it lets nobody in.`,
+		Example: `  chancery bugreport
+  chancery bugreport --metrics-listen 127.0.0.1:9090 --out report.tar.gz
+  chancery bugreport --node edge-7d9f-x2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&r.out, "out", "", "`FILE` to write; - is standard output; empty: chancery-bugreport-TIME.tar.gz")
+	f.StringVar(&r.node, "node", "", "`ID` of a node about which all is to be in it")
+	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&r.AdminFlags, cli.CompleteNodes))
+	f.StringVar(&r.metrics, "metrics-listen", "", "`HOST:PORT` or unix:///PATH of the server's --metrics-listen")
+	r.AdminFlags.Register(f)
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// parts are what an archive has, by name.
+func (r *reporting) parts(d *api.Daemon) []part {
+	raw := func(path string) func(context.Context) ([]byte, error) {
+		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
+	}
+	all := []part{
+		{"status.json", raw("/api/v1/status")}, // first: it says whether there is a server
+		{"clients.json", raw("/api/v1/clients?all=1&left=1")},
+		{"nacks.json", raw("/api/v1/refusals")},
+		{"groups.json", raw("/api/v1/groups")},
+		{"resources.json", raw("/api/v1/resources?limit=10000")},
+		{"version.json", raw("/version")},
+		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return rememberedEvents(ctx, d) }},
+	}
+	if r.node != "" {
+		all = append(all,
+			part{"node/client.json", answerOf(func(ctx context.Context) (any, error) { return d.Client(ctx, r.node) })},
+			part{"node/resources.json", answerOf(func(ctx context.Context) (any, error) { return d.ClientResources(ctx, r.node, "", "", 0) })},
+			part{"node/explain.json", answerOf(func(ctx context.Context) (any, error) { return d.Explain(ctx, r.node, "", "") })})
+	}
+	if r.metrics != "" {
+		for name, path := range map[string]string{"metrics.txt": "/metrics", "readyz.txt": "/readyz?verbose", "goroutines.txt": "/debug/pprof/goroutine?debug=1"} {
+			all = append(all, part{name, func(ctx context.Context) ([]byte, error) { return fromMonitor(ctx, r.metrics, path) }})
+		}
+	}
+	return all
+}
+
+// A part is a file of the archive.
+type part struct {
+	name string
+	get  func(context.Context) ([]byte, error)
+}
+
+func answerOf(question func(context.Context) (any, error)) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		answer, err := question(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.MarshalIndent(answer, "", "  ")
+	}
+}
+
+func rememberedEvents(ctx context.Context, d *api.Daemon) ([]byte, error) {
+	var b bytes.Buffer
+	for e, err := range d.Events(ctx, api.EventFilter{Stop: true}) {
+		if err != nil {
+			return b.Bytes(), err
+		}
+		line, _ := json.Marshal(e) // has no value that JSON lacks
+		b.Write(append(line, '\n'))
+	}
+	return b.Bytes(), nil
+}
+
+// fromMonitor returns what a path of --metrics-listen answers.
+func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
+	at, err := listen.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	to := at.String()
+	if at.Network == "unix" {
+		to = at.Path
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, at.Network, to)
+	}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if e, is := errors.AsType[*url.Error](err); is { // its URL names no server
+			err = e.Err
+		}
+		return nil, fmt.Errorf("--metrics-listen %s: %w", at, err)
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+}
+
+func (r *reporting) run(cmd *cobra.Command) error {
+	if r.metrics != "" {
+		if _, err := listen.Parse(r.metrics); err != nil {
+			return fmt.Errorf("--metrics-listen: %w", err)
+		}
+	}
+	d, err := r.Dial()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	top := "chancery-bugreport-" + now.Format("20060102-150405")
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	archive := tar.NewWriter(z)
+	add := func(name string, content []byte) {
+		// A writer in memory fails only if it is used wrongly, which its Close says.
+		_ = archive.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o644, Size: int64(len(content)), ModTime: now})
+		_, _ = archive.Write(content)
+	}
+	var wrong []byte
+	for i, p := range r.parts(d) {
+		ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), cli.AskTimeout, fmt.Errorf("no answer for %v", cli.AskTimeout))
+		content, err := p.get(ctx)
+		cancel()
+		if _, is := errors.AsType[*api.Unreachable](err); is && i == 0 {
+			return cli.AdminError(err)
+		}
+		if err != nil {
+			line := p.name + ": " + cli.PrintableError(err).Error()
+			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning: the archive lacks", line)
+			wrong = append(wrong, line+"\n"...)
+		}
+		if err == nil || len(content) > 0 {
+			add(p.name, content)
+		}
+	}
+	add("command.txt", []byte(cli.VersionLine()+"\n"))
+	if wrong != nil {
+		add("missing.txt", wrong)
+	}
+	if err := errors.Join(archive.Close(), z.Close()); err != nil {
+		return cli.Fail(err, "")
+	}
+	if err := r.write(cmd, top, b.Bytes()); err != nil {
+		return cli.Fail(err, "")
+	}
+	if wrong != nil {
+		return cli.ErrNo
+	}
+	return nil
+}
+
+func (r *reporting) write(cmd *cobra.Command, top string, archive []byte) error {
+	if r.out == "-" {
+		_, err := cmd.OutOrStdout().Write(archive)
+		return err
+	}
+	path := r.out
+	if path == "" {
+		path = top + ".tar.gz"
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what nodes are called is not for all
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(archive); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; no secrets, but the names of nodes, resources and files\n", path, cli.BytesText(len(archive)))
+	return nil
+}

@@ -1,0 +1,113 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+)
+
+func Explain() *cobra.Command {
+	var a cli.AdminFlags
+	var o cli.Output
+	var local bool
+	cmd := &cobra.Command{
+		Use:   "explain NODE [TYPE/NAME]",
+		Short: "Say why a client does not have a resource",
+		Long: `Explain follows a resource from its file to a client: is it loaded, valid, in a group
+of the node, allowed; is the client connected, does it subscribe, was it sent, and
+has the client accepted it. It shows the link at which the chain is broken, and what
+to do. Without TYPE/NAME it looks at the client as a whole.
+
+A server of a store asks the other servers of the store, too, and explain shows what that one says at which
+the client is, with its name; --local: what the server itself knows.
+
+"chancery check --explain CODE" explains a finding of check.
+
+Exit codes: 0 the client has it; 1 a link is broken; 2 wrong usage; 3 no server
+answers, or it lets nobody in; 4 the server knows nothing of that name.`,
+		Example: `  chancery explain edge-7d9f-x2 route/ingress
+  chancery explain edge-7d9f-x2
+  chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return fmt.Errorf("explain needs a node, and TYPE/NAME if you like, not %s", cli.Count(len(args), "argument"))
+			}
+			if len(args) > 0 && args[0] == "" {
+				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(); err != nil {
+				return err
+			}
+			typ, name := "", ""
+			if len(args) == 2 {
+				t, n, err := cli.ParseTypeAndName(args[1])
+				if err != nil {
+					return err
+				}
+				if n == "" {
+					return fmt.Errorf("%q: the name of the resource is missing: write %s/NAME", args[1], args[1])
+				}
+				typ, name = cli.TypeInPath(t), n
+			}
+			e, err := cli.Ask(cmd, &a, func(ctx context.Context, d *api.Daemon) (*api.Explanation, error) {
+				if local {
+					return d.Explain(ctx, args[0], typ, name)
+				}
+				return d.ExplainOfAll(ctx, args[0], typ, name)
+			})
+			if err != nil {
+				return err
+			}
+			if o.People() {
+				w := o.Page(cmd)
+				if len(e.Replicas) > 1 {
+					fmt.Fprintf(w, "SERVER %s\n", textutil.Line(e.Replica))
+				}
+				printChain(w, e)
+				if text := silent(e.Replicas, e.Unsure); text != "" {
+					fmt.Fprintln(w, text)
+				}
+			} else if err := cli.PrintData(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
+				return err
+			}
+			if e.Broken != "" {
+				return cli.ErrNo
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cli.LocalFlag(cmd.Flags(), &local)
+	o.Register(cmd, "text", "json", "yaml")
+	a.Register(cmd.Flags())
+	cmd.ValidArgsFunction = cli.CompleteArg(&a, cli.CompleteNodes, cli.CompleteResources)
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// printChain prints the links of a chain of which something is known, also after the broken one.
+func printChain(w io.Writer, e *api.Explanation) {
+	for _, l := range e.Links {
+		mark := "✔"
+		switch {
+		case l.Name == e.Broken || l.Known && !l.OK:
+			mark = "✘"
+		case !l.Known:
+			continue
+		}
+		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, textutil.Line(l.Name), textutil.Line(l.Text), cli.Prefixed("  ", textutil.Line(l.Place)))
+	}
+	if e.Advice != "" {
+		fmt.Fprintf(w, "→ %s\n", textutil.Line(e.Advice))
+	}
+}

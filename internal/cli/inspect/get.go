@@ -1,0 +1,445 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// A getting is what get was asked for.
+type getting struct {
+	cli.AdminFlags
+	cli.Output
+	node, group string
+	left, local bool
+	watch       bool
+	limit       int
+	kinds       []string
+}
+
+// A listing is an answer in the forms in which it may be printed.
+type listing struct {
+	answer  any
+	items   []item
+	headers []string
+	none    string // what is said if there is nothing
+	more    string // what is said after the table
+}
+
+// An item is one of a listing.
+type item struct {
+	value any
+	name  string // for -o name
+	rows  [][]string
+}
+
+func (l *listing) add(value any, name string, rows ...[]string) {
+	l.items = append(l.items, item{value, name, rows})
+}
+
+// kinds are what get gets besides resources.
+var kinds = map[string]func(*getting, context.Context, *api.Daemon) (*listing, error){
+	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
+}
+
+// byClients are kinds of which each server of a store knows what its own clients say.
+var byClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
+
+func Get() *cobra.Command {
+	var g getting
+	cmd := &cobra.Command{
+		Use:   "get clients|nacks|groups|events|all|TYPE[/NAME]",
+		Short: "List clients, refusals, groups, events or resources of a running server",
+		Long: `Get lists what a running server knows:
+
+  clients      each client, also those that are well; of all servers of a store
+  nacks        what clients refuse, grouped by its cause, and where it is in the files
+  groups       the groups of resources, and how their clients are
+  events       what has happened; chancery watch shows what happens
+  TYPE         the resources of a type that are served: cds, clusters, listeners, …
+  TYPE/NAME    one resource
+  all          the resources of all types
+
+With --node it lists how one client stands with each resource: which version it was
+sent and has accepted, and what it refuses or waits for. -o json prints the answer of
+the admin API whole; for one resource it has its content, without secrets.
+
+Of the servers of a store only get clients asks all. What else is of the clients of the one
+that is asked is said to be so, on standard error; chancery status has the nacks of all.
+
+With -w get goes on until it is interrupted, also if the server is away for a while: on a
+terminal it draws the list again in its place; else, and with -o name and jsonl, it
+prints what changes.
+
+Exit codes: 0 printed, also if there is nothing; 1 it could not be done; 2 wrong
+usage; 3 no server answers, or it lets nobody in; 4 there is no such node or
+resource.`,
+		Example: `  chancery get nacks
+  chancery get clients -g edge -o wide
+  chancery get clusters --node edge-7d9f-x2
+  chancery get cluster/pay -o yaml
+  chancery get clients -o name -w`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("get needs one of clients, nacks, groups, events, all and TYPE[/NAME], not %d of them", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&g.node, "node", "", "of resources: as the client with this node `ID` has them; of clients and events: those of nodes like it, such as edge-*")
+	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&g.AdminFlags, cli.CompleteNodes))
+	cli.GroupFlag(cmd, &g.AdminFlags, &g.group)
+	cli.LocalFlag(f, &g.local)
+	f.BoolVar(&g.left, "left", false, "of clients: those that have left lately, too")
+	f.IntVar(&g.limit, "limit", 0, "maximum `number` of lines; 0: the server's maximum")
+	f.StringSliceVar(&g.kinds, "kind", nil, "of events: only of these `KINDS`, with commas between them")
+	cli.OfferValues(cmd, "kind", eventKinds...)
+	f.BoolVarP(&g.watch, "watch", "w", false, "go on, and print what changes")
+	g.Output.Register(cmd)
+	g.AdminFlags.Register(f)
+	cmd.ValidArgsFunction = cli.CompleteArg(&g.AdminFlags, cli.CompleteKindsAndResources)
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+func (g *getting) run(cmd *cobra.Command, what string) error {
+	if err := g.Output.Check(); err != nil {
+		return err
+	}
+	if g.limit < 0 {
+		return fmt.Errorf("--limit: must be 0 or more, not %d", g.limit)
+	}
+	if g.watch && (g.Format == "json" || g.Format == "yaml") {
+		return fmt.Errorf("--watch prints one thing after the other: -o must be table, wide, jsonl or name, not %s", g.Format)
+	}
+	if len(g.kinds) > 0 && what != "events" && what != "event" {
+		return errors.New("only get events takes --kind")
+	}
+	if what == "events" || what == "event" {
+		if g.group != "" || g.left {
+			return errors.New("get events takes neither --group nor --left")
+		}
+		w := watching{AdminFlags: g.AdminFlags, Output: g.Output, filter: api.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
+		return w.run(cmd)
+	}
+	list, err := g.lister(what)
+	if err != nil {
+		return err
+	}
+	if g.watch {
+		return g.follow(cmd, list)
+	}
+	l, err := cli.Ask(cmd, &g.AdminFlags, list)
+	if err == nil {
+		err = g.print(g.Page(cmd), cmd.ErrOrStderr(), l)
+	}
+	if what != "clients" && what != "client" && !g.local && (g.node != "" || g.Wide() || byClients[what]) {
+		g.oneOf(cmd)
+	}
+	return err
+}
+
+// oneOf says which server was asked, if it is one of several of a store: the others have clients, too.
+func (g *getting) oneOf(cmd *cobra.Command) {
+	d, err := g.Dial()
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(cli.Context(cmd), cli.GuessTimeout)
+	defer cancel()
+	about, err := d.About(ctx)
+	if err != nil || about.Server.ID == "" {
+		return
+	}
+	if all, err := d.Clients(ctx, api.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: only %s was asked, one of the %d servers of the store: chancery status, get clients and explain ask all\n", text.Line(about.Server.ID), len(all.Replicas))
+	}
+}
+
+// lister returns how to get what was asked for.
+func (g *getting) lister(what string) (func(context.Context, *api.Daemon) (*listing, error), error) {
+	for kind, list := range kinds {
+		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
+			if g.left && kind != "clients" {
+				return nil, fmt.Errorf("get %s does not take --left", kind)
+			}
+			if kind != "clients" && (g.node != "" || g.group != "") {
+				return nil, fmt.Errorf("get %s takes neither --node nor --group", kind)
+			}
+			return func(ctx context.Context, d *api.Daemon) (*listing, error) { return list(g, ctx, d) }, nil
+		}
+	}
+	if g.left {
+		return nil, errors.New("resources do not take --left")
+	}
+	typ, name := "", ""
+	if what != "all" && what != "resources" {
+		t, n, err := cli.ParseTypeAndName(what)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or clients, nacks, groups, events, all", err)
+		}
+		typ, name = cli.TypeInPath(t), n
+	}
+	if g.node != "" {
+		if g.group != "" {
+			return nil, errors.New("--node and --group: give one of them, since a client has its resources of its groups")
+		}
+		return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
+	}
+	return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
+}
+
+func (g *getting) clients(ctx context.Context, d *api.Daemon) (*listing, error) {
+	all, err := d.Clients(ctx, api.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
+	if err != nil {
+		return nil, err
+	}
+	t := clientTable(all.Items, g.Wide())
+	l := &listing{answer: all, headers: t.Headers, none: "No clients are connected.", more: strings.Trim(left(all.Total, len(all.Items))+"\n"+silent(all.Replicas, all.Unsure), "\n")}
+	if g.node != "" || g.group != "" {
+		l.none = "No such clients are connected."
+	}
+	for i, c := range all.Items {
+		l.add(c, cmp.Or(c.Node, c.Path), t.Rows[i])
+	}
+	return l, nil
+}
+
+// left says that a list is not whole.
+func left(total, shown int) string {
+	if total <= shown {
+		return ""
+	}
+	return fmt.Sprintf("(%s more: --limit)", cli.Number(total-shown))
+}
+
+func (g *getting) nacks(ctx context.Context, d *api.Daemon) (*listing, error) {
+	all, err := d.Refusals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: refusalHeaders, none: "No client refuses anything."}
+	for _, r := range all.Items {
+		name := r.Type
+		if len(r.Resources) > 0 {
+			name += "/" + r.Resources[0].Name
+		}
+		if r.Partly {
+			l.more = partly
+		}
+		l.add(r, name, refusalTable([]api.Refusal{r}, g.Wide()).Rows...)
+	}
+	return l, nil
+}
+
+func (g *getting) groupList(ctx context.Context, d *api.Daemon) (*listing, error) {
+	all, err := d.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"GROUP", "RESOURCES", "CLIENTS", "REJECTED", "FILE"}, none: "There are no groups."}
+	for _, x := range all.Items {
+		rejected := ""
+		if x.Rejected != nil {
+			rejected = cli.Since(x.Rejected.Since)
+		}
+		l.add(x, x.Name, []string{x.Name, cli.Number(x.Resources), counts(x.Clients), rejected, x.Place})
+	}
+	return l, nil
+}
+
+// served lists what is served, whoever gets it.
+func (g *getting) served(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
+	all, err := d.Resources(ctx, api.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.Wide(), Limit: g.limit})
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"NAME", "GROUP", "VERSION", "SIZE", "FILE"}, none: "There are no such resources.", more: left(all.Total, len(all.Items))}
+	if g.Wide() {
+		l.headers = append(l.headers, "TTL", "CLIENTS", "SYNCED")
+	}
+	if typ == "" {
+		l.headers = append([]string{"TYPE"}, l.headers...)
+	}
+	for _, r := range all.Items {
+		cells := []string{r.Name, r.Group, cli.ShortVersion(r.Version), cli.BytesText(r.Bytes), r.Place}
+		if g.Wide() {
+			total, synced := "", ""
+			if r.Clients != nil {
+				total, synced = cli.Number(r.Clients.Total), cli.Number(r.Clients.By[api.Synced])
+			}
+			cells = append(cells, r.TTL, total, synced)
+		}
+		if typ == "" {
+			cells = append([]string{r.Type}, cells...)
+		}
+		l.add(r, r.Type+"/"+r.Name, cells)
+	}
+	return l, nil
+}
+
+// of lists how a client stands with what it gets.
+func (g *getting) of(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
+	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{answer: all, headers: []string{"NAME", "STATE", "CURRENT", "ACCEPTED", "FILE", "WHY"}, none: "The client has none, and subscribes to none.", more: left(all.Total, len(all.Items))}
+	if g.Wide() {
+		l.headers = []string{"NAME", "STATE", "SUBSCRIBED BY", "CURRENT", "SENT", "ACCEPTED", "NONCE", "SINCE", "FILE", "WHY"}
+	}
+	if typ == "" {
+		l.headers = append([]string{"TYPE"}, l.headers...)
+	}
+	for _, r := range all.Items {
+		cells := []string{r.Name, string(r.State), cli.ShortVersion(r.Current), cli.ShortVersion(r.Acked), r.Place, whyOf(r)}
+		if g.Wide() {
+			at := ""
+			if r.Since != nil {
+				at = cli.Since(*r.Since)
+			}
+			cells = []string{r.Name, string(r.State), r.Why, r.Current, r.Sent, r.Acked, r.Nonce, at, r.Place, whyOf(r)}
+		}
+		if typ == "" {
+			cells = append([]string{r.Type}, cells...)
+		}
+		l.add(r, r.Type+"/"+r.Name, cells)
+	}
+	if !slices.ContainsFunc(all.Items, func(r api.ClientResource) bool { return whyOf(r) != "" }) {
+		l.headers = l.headers[:len(l.headers)-1] // the last column would say nothing
+		for _, i := range l.items {
+			i.rows[0] = i.rows[0][:len(l.headers)]
+		}
+	}
+	return l, nil
+}
+
+// whyOf says why a client does not have a resource as it is.
+func whyOf(r api.ClientResource) string {
+	var texts []string
+	if why := cmp.Or(r.Reason, r.Error); why != "" {
+		texts = append(texts, why)
+	}
+	if len(r.WaitsFor) > 0 {
+		lead := "waits for "
+		if r.State == api.Leaving {
+			lead = "still used by "
+		}
+		texts = append(texts, lead+refNames(r.WaitsFor))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// refNames are the first of some resources, and how many more there are.
+func refNames(all []api.Resource) string {
+	var names []string
+	for _, x := range all[:min(3, len(all))] {
+		names = append(names, x.Type+" "+x.Name)
+	}
+	if more := len(all) - 3; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// print prints a listing.
+func (g *getting) print(out, stderr io.Writer, l *listing) error {
+	if g.People() {
+		if len(l.items) == 0 {
+			fmt.Fprintln(stderr, l.none)
+		}
+		t := cli.Table{Headers: l.headers}
+		for _, i := range l.items {
+			t.Rows = append(t.Rows, i.rows...)
+		}
+		t.Print(out, &g.Output)
+		if l.more != "" {
+			fmt.Fprintln(stderr, l.more)
+		}
+		return nil
+	}
+	return cli.PrintData(&g.Output, out, l.answer, l.items, func(i item) string { return i.name })
+}
+
+// follow prints what changes of a listing, or the listing again in its place.
+func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *api.Daemon) (*listing, error)) error {
+	var before *listing
+	out := g.Page(cmd)
+	return cli.Follow(cmd, &g.AdminFlags, &g.Output, func(on *cli.Repaint) error {
+		now, err := cli.Ask(cmd, &g.AdminFlags, list)
+		if err != nil {
+			return err
+		}
+		if on != nil {
+			return on.Draw(func(w io.Writer) { _ = g.print(w, w, now) }) // in memory
+		}
+		if before == nil {
+			before = now
+			return g.print(out, cmd.ErrOrStderr(), now)
+		}
+		g.NoHeaders = true
+		if err := g.print(out, io.Discard, changed(before, now)); err != nil {
+			return err
+		}
+		for _, name := range gone(before, now) {
+			if g.People() {
+				fmt.Fprintf(out, "(gone: %s)\n", text.Line(name))
+			}
+		}
+		before = now
+		return nil
+	})
+}
+
+// changed are the items of a listing that were not so before.
+func changed(before, now *listing) *listing {
+	was := map[string]bool{}
+	for _, i := range before.items {
+		was[contentOf(i)] = true
+	}
+	l := &listing{answer: now.answer, headers: now.headers}
+	for _, i := range now.items {
+		if !was[contentOf(i)] {
+			l.items = append(l.items, i)
+		}
+	}
+	return l
+}
+
+// gone are the names that are in a listing no more.
+func gone(before, now *listing) (names []string) {
+	is := map[string]bool{}
+	for _, i := range now.items {
+		is[i.name] = true
+	}
+	for _, i := range before.items {
+		if !is[i.name] {
+			names = append(names, i.name)
+			is[i.name] = true // told once
+		}
+	}
+	return names
+}
+
+func contentOf(i item) string {
+	b, _ := json.Marshal(i) // has no value that JSON lacks
+	return string(b)
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (i item) MarshalJSON() ([]byte, error) { return json.Marshal(i.value) }

@@ -1,0 +1,522 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// mostRows is how many clients status shows of those that are not well: who has more of them
+// looks at their causes first.
+const mostRows = 50
+
+func Status() *cobra.Command {
+	var a cli.AdminFlags
+	var o cli.Output
+	var f api.Filter
+	var watch, local bool
+	cmd := &cobra.Command{
+		Use:   "status [NODE]",
+		Short: "Show which clients have what is served, and which do not",
+		Long: `Status asks a running server how its configuration and its clients are: whether the
+last load was taken, which resources clients refuse and where these are in the
+files, what looks wrong, and each client that is not well. Clients that are well are
+counted; --all lists them, too. -g counts and shows the clients of one group only. With
+NODE it shows one client, type by type.
+
+A server of a store asks the other servers of the store, too, and status shows the
+clients of all, and which server does not answer; --local: only those of the server itself.
+
+With -w status goes on until it is interrupted, also if the server is away for a while: on a
+terminal it draws the answer again in its place, and else prints it again when it
+has changed.
+
+States of a client with a type:
+
+  SYNCED    it has accepted what there is
+  NACKED    it refuses the newest response, and goes on with what it had; of that
+            response it may use the resources that are right
+  STALE     it has not answered a response for 30 s
+  SENT      a response is on its way
+  WAITING   what is to be sent waits for an answer to another type
+  NOT_SENT  it subscribes, and there is nothing to send
+  IDLE      it subscribes to nothing
+
+Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
+the configuration refers to what is not there, the upstream of a relay is away or gives what cannot be used,
+a server of the store does not answer, or not serve the newest revision, or not commit its directory, or a rollout was rolled back and nothing was
+committed to its group since; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+such node or group.`,
+		Example: `  chancery status
+  chancery status edge-7d9f-x2
+  chancery status --all -g edge
+  chancery status -o json | jq .clients.by`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("status takes one node, not %d", len(args))
+			}
+			if len(args) > 0 && args[0] == "" {
+				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(); err != nil {
+				return err
+			}
+			if watch && !o.People() {
+				return fmt.Errorf("--watch prints one answer after the other: -o must be table or wide, not %s", o.Format)
+			}
+			f.Replicas = !local
+			if len(args) == 1 {
+				if f.All || f.Group != "" {
+					return errors.New("--all and --group are of all clients: leave them out with NODE")
+				}
+				if watch {
+					return cli.FollowWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
+						list, err := clientsOf(cmd, &a, args[0], f.Replicas)
+						return list, func(w io.Writer) { cards(w, &o, list) }, err
+					})
+				}
+				return statusOf(cmd, &a, &o, args[0], f.Replicas)
+			}
+			if f.Limit = mostRows; f.All {
+				f.Limit = 0
+			}
+			if watch {
+				return cli.FollowWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
+					seen, err := statusSeen(cmd, &a, &o, f)
+					return [3]any{seen.Status, seen.list, seen.rollouts}, func(w io.Writer) { seen.print(w, &o, f) }, err
+				})
+			}
+			return showStatus(cmd, &a, &o, f)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVar(&f.All, "all", false, "list the clients that are well, too")
+	cli.GroupFlag(cmd, &a, &f.Group)
+	cli.LocalFlag(cmd.Flags(), &local)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show the answer again when it changes")
+	o.Register(cmd, "table", "wide", "json", "yaml")
+	a.Register(cmd.Flags())
+	cmd.ValidArgsFunction = cli.CompleteArg(&a, cli.CompleteNodes)
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// An overview is what status asks for.
+type overview struct {
+	*api.Status
+	list     *api.ClientList
+	rollouts map[string]api.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
+}
+
+func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f api.Filter) error {
+	seen, err := statusSeen(cmd, a, o, f)
+	if err != nil {
+		return err
+	}
+	if !o.People() {
+		err = cli.PrintData[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
+	} else {
+		seen.print(o.Page(cmd), o, f)
+	}
+	if by := seen.Clients.By; err == nil && (by[api.Nacked]+by[api.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || lags(seen.Config.Store) || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
+		return cli.ErrNo
+	}
+	return err
+}
+
+// lags reports whether something that was to be served of a store is not.
+func lags(s *api.Store) bool {
+	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
+}
+
+// ails reports whether an upstream is away though something is wanted of it, or gives what cannot be used: what is served is older
+// then than what there is, as after a load that was rejected.
+func ails(u *api.Upstream) bool {
+	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
+}
+
+func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f api.Filter) (overview, error) {
+	return cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (overview, error) {
+		status := d.Status
+		if f.Replicas {
+			status = d.StatusOfAll
+		}
+		s, err := status(ctx, f.Group)
+		if err != nil || !o.People() {
+			return overview{Status: s}, err
+		}
+		list, err := d.Clients(ctx, f)
+		return overview{s, list, rolloutsUnderWay(ctx, d, s.Config.Store)}, err
+	})
+}
+
+// longestAside is how long status waits for what only adds to it: its store may be away.
+const longestAside = 2 * time.Second
+
+// rolloutsUnderWay are those of what is served of a store, as the store has them.
+func rolloutsUnderWay(ctx context.Context, d *api.Daemon, s *api.Store) map[string]api.Rollout {
+	if s == nil || !slices.ContainsFunc(s.Holds, func(h api.Hold) bool { return h.Rollout != "" }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestAside)
+	defer cancel()
+	list, err := d.Rollouts(ctx, "")
+	if err != nil {
+		return nil
+	}
+	all := map[string]api.Rollout{}
+	for _, r := range list.Items {
+		all[r.ID] = r
+	}
+	return all
+}
+
+// underWay says at which step a rollout is, and what it waits for.
+func underWay(r api.Rollout) string {
+	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), textutil.Line(r.Nodes))
+	if r.WaitsFor != "" {
+		text += ": " + textutil.Line(r.WaitsFor)
+	}
+	return text
+}
+
+// printUpstream says how a relay's upstream is.
+func printUpstream(w io.Writer, u *api.Upstream) {
+	fmt.Fprintf(w, "UPSTREAM %s: ", textutil.Line(u.URL))
+	switch {
+	case u.Connected:
+		fmt.Fprint(w, "connected")
+	case u.Idle:
+		fmt.Fprint(w, "asked for nothing, as no client wants anything")
+	case u.Since != nil:
+		fmt.Fprint(w, "lost")
+	default:
+		fmt.Fprint(w, "not connected")
+	}
+	if u.Since != nil {
+		fmt.Fprintf(w, " for %s", cli.Since(*u.Since))
+	}
+	if u.Refused > 0 {
+		fmt.Fprintf(w, ", %s of it refused", cli.Amount(u.Refused, "resource"))
+	}
+	if u.Error != "" && !u.Connected {
+		fmt.Fprintf(w, ": %s", textutil.Line(u.Error))
+	}
+	fmt.Fprintln(w)
+}
+
+// printStore says what is served of a store.
+func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
+	fmt.Fprintf(w, "STORE    %s: ", textutil.Line(s.URL))
+	switch {
+	case s.Revision != "" && s.LastGood != nil:
+		fmt.Fprintf(w, "%s from disk (last good), of %s ago", s.Revision, cli.Since(*s.LastGood))
+	case s.Revision != "":
+		fmt.Fprintf(w, "%s by %s: %s", s.Revision, textutil.Line(s.Author), textutil.Line(s.Message))
+	case s.LastGood != nil:
+		fmt.Fprintf(w, "from disk (last good), of %s ago", cli.Since(*s.LastGood))
+	default:
+		fmt.Fprint(w, "nothing yet")
+	}
+	fmt.Fprintln(w)
+	for _, h := range s.Holds {
+		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", textutil.Line(h.Group), h.Revision, textutil.Line(h.Author), textutil.Line(h.Message))
+		if h.Next != "" {
+			where := ""
+			if r, is := rollouts[h.Rollout]; is {
+				where = underWay(r)
+			}
+			fmt.Fprintf(w, "         rollout %s of it goes to %s%s\n", textutil.Line(h.Rollout), h.Next, where)
+		}
+	}
+	for _, x := range s.RolledBack {
+		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, cli.Since(x.Since), textutil.Line(x.Why))
+	}
+	if x := s.Writer; x != nil {
+		does := "another server writes to it what its directory says" + cli.Prefixed(": ", textutil.Line(x.Server)) + "; this one stands by, for"
+		if x.Writes {
+			does = "this server writes to it what " + textutil.Line(x.Dir) + " says, for"
+		}
+		fmt.Fprintln(w, "        ", does, cli.Since(x.Since))
+		if x.Error != "" {
+			fmt.Fprintf(w, "         what %s says is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
+		}
+	}
+	if s.Error != "" && s.Since != nil {
+		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", cli.Since(*s.Since), textutil.Line(s.Error))
+	}
+}
+
+func (s overview) print(w io.Writer, o *cli.Output, f api.Filter) {
+	c := s.Config
+	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), cli.Since(s.Server.Since), textutil.Line(s.Server.XDS))
+	if c.Store != nil {
+		printStore(w, c.Store, s.rollouts)
+		printReplicas(w, s.Status)
+		fmt.Fprintf(w, "CONFIG   %s", cli.Amount(c.Resources, "resource"))
+	} else if c.Upstream != nil {
+		printUpstream(w, c.Upstream)
+		fmt.Fprintf(w, "CONFIG   %s", cli.Amount(c.Resources, "resource"))
+	} else {
+		fmt.Fprintf(w, "CONFIG   %s: %s in %s", textutil.Line(s.Server.Dir), cli.Amount(c.Resources, "resource"), cli.Amount(c.Files, "file"))
+	}
+	if c.Groups > 1 {
+		fmt.Fprintf(w, " of %s", cli.Amount(c.Groups, "group"))
+	}
+	if c.Store == nil {
+		fmt.Fprintf(w, ", revision %d", c.Revision)
+	}
+	switch u := c.Upstream; {
+	case u != nil && !u.Connected && !u.Idle && u.Since == nil && c.Resources > 0:
+		fmt.Fprint(w, " from disk (last good), the upstream is away")
+	case c.At != nil:
+		fmt.Fprintf(w, " loaded %s ago", cli.Since(*c.At))
+	}
+	fmt.Fprintf(w, "\nCLIENTS  %s", counts(s.Clients))
+	if f.Group != "" {
+		fmt.Fprintf(w, ", in group %s", textutil.Line(f.Group))
+	}
+	fmt.Fprintln(w)
+	if len(s.Replicas) > 1 || s.Unsure != "" {
+		fmt.Fprintln(w)
+		replicaTable(s.Replicas, o.Wide()).Print(w, o)
+	}
+	if c.Rejected != nil {
+		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", cli.Since(c.Rejected.Since))
+		few(w, c.Rejected.Errors, 5, "error")
+	}
+	for _, r := range s.RejectedGroups {
+		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; it stays as it was:\n", textutil.Line(r.Group), cli.Since(r.Since))
+		few(w, r.Errors, 5, "error")
+	}
+	if c.Doubts > 0 {
+		fmt.Fprintf(w, "\nThe configuration has %s", cli.Amount(c.Doubts, "warning"))
+		if c.Dangling > 0 {
+			fmt.Fprintf(w, ", %s for missing resources", cli.Number(c.Dangling))
+		}
+		fmt.Fprintln(w, ":")
+		var texts []string
+		for _, x := range c.Warnings {
+			texts = append(texts, x.Text)
+		}
+		few(w, texts, 5, "warning")
+	}
+	if len(s.Refusals) > 0 {
+		fmt.Fprintln(w)
+		printRefusals(w, o, s.Refusals)
+	}
+	if len(s.Troubles) > 0 {
+		fmt.Fprintln(w)
+		troubles(w, o, s.Troubles)
+	}
+	if len(s.TurnedAway) > 0 && f.Group == "" { // nobody knows which group they would have had
+		fmt.Fprintln(w)
+		turnedAway(w, o, s.TurnedAway)
+	}
+	if len(s.list.Items) > 0 {
+		fmt.Fprintln(w)
+		clientTable(s.list.Items, o.Wide()).Print(w, o)
+	}
+	if more := s.list.Total - len(s.list.Items); more > 0 && f.Limit > 0 && len(s.list.Items) == f.Limit {
+		fmt.Fprintf(w, "(more of them: chancery get clients)\n")
+	}
+	if s.list.Hidden > 0 && len(s.list.Items) > 0 {
+		fmt.Fprintf(w, "(%s not shown: --all)\n", cli.Amount(s.list.Hidden, "healthy client"))
+	}
+}
+
+// statesInOrder are the states, the worst first.
+var statesInOrder = []api.State{
+	api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent,
+	api.Absent, api.Leaving, api.Synced, api.Idle,
+}
+
+// wordsOf says of clients in what state they are.
+var wordsOf = map[api.State]string{
+	api.Nacked: "refusing", api.Stale: "not answering", api.Waiting: "waiting", api.Sent: "being sent to",
+	api.NotSent: "without a response yet", api.Synced: "synced", api.Idle: "idle",
+	api.Absent: "absent", api.Leaving: "leaving",
+}
+
+// counts says how many clients there are, by their state.
+func counts(c api.Counts) string {
+	if c.Connected == 0 {
+		return "none connected"
+	}
+	var texts []string
+	for _, s := range append([]api.State{api.Synced}, statesInOrder...) {
+		if n := c.By[s]; n > 0 && (s != api.Synced || texts == nil) || texts == nil {
+			texts = append(texts, cli.Number(n)+" "+wordsOf[s])
+		}
+	}
+	return cli.Number(c.Connected) + " connected: " + strings.Join(texts, ", ")
+}
+
+// few prints at most n texts, and how many more there are.
+func few(w io.Writer, texts []string, n int, what string) {
+	for _, t := range texts[:min(n, len(texts))] {
+		fmt.Fprintf(w, "  %s\n", textutil.Line(t))
+	}
+	if more := len(texts) - n; more > 0 {
+		fmt.Fprintf(w, "  and %s\n", cli.Amount(more, "more "+what))
+	}
+}
+
+var refusalHeaders = []string{"REFUSED BY", "SINCE", "TYPE", "RESOURCE", "FILE", "REASON"}
+
+// refusalTable says why clients refuse what, and where that is. A refusal in which more than
+// one resource may be meant has a line for each.
+func refusalTable(all []api.Refusal, wide bool) *cli.Table {
+	t := &cli.Table{Headers: refusalHeaders}
+	for _, r := range all {
+		reason := r.Error
+		if !wide {
+			reason = textutil.Clip(reason, 200)
+		}
+		who := cli.Amount(r.Clients, "client")
+		if r.Clients == 1 && len(r.Nodes) == 1 {
+			who = r.Nodes[0]
+		}
+		typ := r.Type
+		if r.Partly {
+			typ += "*"
+		}
+		if len(r.Resources) == 0 {
+			t.Row(who, cli.Since(r.Since), typ, "", "", reason)
+		}
+		for i, at := range r.Resources {
+			if i == 0 {
+				t.Row(who, cli.Since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
+			} else {
+				t.Row(`"`, `"`, `"`, at.Name, at.Place, cmp.Or(at.Reason, `"`))
+			}
+		}
+	}
+	return t
+}
+
+// partly says what a refusal does not mean.
+const partly = "* that response had other resources, which the client may use"
+
+func printRefusals(w io.Writer, o *cli.Output, all []api.Refusal) {
+	refusalTable(all, o.Wide()).Print(w, o)
+	if slices.ContainsFunc(all, func(r api.Refusal) bool { return r.Partly }) {
+		fmt.Fprintln(w, partly)
+	}
+}
+
+func troubles(w io.Writer, o *cli.Output, all []api.Trouble) {
+	t := cli.Table{Headers: []string{"LOOKS WRONG", "SINCE", "NODE", "WHAT"}}
+	for _, x := range all {
+		t.Row(x.Code, cli.Since(x.Since), x.Node, x.Text)
+	}
+	t.Print(w, o)
+}
+
+// maxTurned is how many clients status shows that were turned away.
+const maxTurned = 10
+
+func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
+	t := cli.Table{Headers: []string{"TURNED AWAY", "LAST", "TIMES", "NODE", "FROM", "WHY"}}
+	shown := all
+	if !o.Wide() {
+		shown = all[:min(len(all), maxTurned)]
+	}
+	for _, x := range shown {
+		text := x.Text
+		if !o.Wide() {
+			text = textutil.Clip(text, 200)
+		}
+		t.Row(x.Kind, cli.Since(x.At), cli.Number(x.Times), x.Node, x.From, text)
+	}
+	t.Print(w, o)
+	if more := len(all) - len(shown); more > 0 {
+		fmt.Fprintf(w, "(%s more: -o wide)\n", cli.Number(more))
+	}
+}
+
+// clientTable has a line for each client, and a column for each type that one of them has.
+func clientTable(all []api.Client, wide bool) *cli.Table {
+	found := map[string]string{} // URL by short name
+	for _, c := range all {
+		for _, s := range c.Types {
+			found[s.Type] = s.URL
+		}
+	}
+	types := slices.SortedFunc(maps.Keys(found), func(a, b string) int {
+		return cmp.Or(cmp.Compare(xds.TypeOf(found[a]).Rank(), xds.TypeOf(found[b]).Rank()), cmp.Compare(a, b))
+	})
+	t := &cli.Table{Headers: slices.Concat([]string{"NODE", "GROUPS"}, types, []string{"CONNECTED"})}
+	if wide {
+		t.Headers = append(t.Headers, "PEER", "CLIENT", "IDENTITY", "STREAMS")
+	}
+	several := slices.ContainsFunc(all, func(c api.Client) bool { return c.Replica != all[0].Replica })
+	if several {
+		t.Headers = append(t.Headers, "SERVER")
+	}
+	for _, c := range all {
+		row := []string{cmp.Or(c.Node, c.Path), strings.Join(c.Groups, ",")}
+		for _, name := range types {
+			row = append(row, typeCell(c, name))
+		}
+		if c.Left != nil {
+			row = append(row, "left "+cli.Since(c.Left.At)+" ago")
+		} else {
+			row = append(row, cli.Since(c.Since))
+		}
+		if wide {
+			row = append(row, c.Peer, c.Agent, c.Identity, streamsText(c.Streams))
+		}
+		if several {
+			row = append(row, c.Replica)
+		}
+		t.Row(row...)
+	}
+	return t
+}
+
+// typeCell is how a client stands with a type: the worst of its streams.
+func typeCell(c api.Client, name string) string {
+	worst, text := len(statesInOrder), ""
+	for _, s := range c.Types {
+		if i := slices.Index(statesInOrder, s.State); s.Type == name && i < worst {
+			worst, text = i, stateText(s)
+		}
+	}
+	return text
+}
+
+// stateText is a state, and how long it lasts if that says something.
+func stateText(s api.TypeStatus) string {
+	switch {
+	case s.State == api.Nacked && s.Nacked != nil:
+		return string(s.State) + " " + cli.Since(s.Nacked.Since)
+	case (s.State == api.Stale || s.State == api.Sent) && s.Sent != nil:
+		return string(s.State) + " " + cli.Since(s.Sent.At)
+	}
+	return string(s.State)
+}
+
+func streamsText(all []api.Stream) string {
+	var texts []string
+	for _, s := range all {
+		texts = append(texts, s.API+" "+s.Variant)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,184 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// statusOf prints the clients of one node id.
+func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string, replicas bool) error {
+	list, err := clientsOf(cmd, a, node, replicas)
+	if err != nil {
+		return err
+	}
+	if err := elsewhere(list, node); err != nil {
+		if !o.People() {
+			return errors.Join(cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, nil), err)
+		}
+		return err
+	}
+	if !o.People() {
+		err = cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, func(c api.Client) string { return cmp.Or(c.Node, c.Path) })
+	} else {
+		cards(o.Page(cmd), o, list)
+	}
+	if err == nil && slices.ContainsFunc(list.Items, func(c api.Client) bool {
+		return c.Left == nil && (c.State == api.Nacked || c.State == api.Stale)
+	}) {
+		return cli.ErrNo
+	}
+	return err
+}
+
+// clientsOf asks for the clients of one node id.
+func clientsOf(cmd *cobra.Command, a *cli.AdminFlags, node string, replicas bool) (*api.ClientList, error) {
+	list, err := cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.ClientList, error) {
+		if replicas {
+			return d.ClientOfAll(ctx, node)
+		}
+		return d.Client(ctx, node)
+	})
+	if err == nil && len(list.Items) == 0 && len(list.Replicas) == 0 {
+		err = cli.FailWith(cli.NotFound, fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists them")
+	}
+	return list, err
+}
+
+// elsewhere is an error if no client is known of a node, and servers that do not answer may have it.
+func elsewhere(list *api.ClientList, node string) error {
+	if len(list.Items) > 0 {
+		return nil
+	}
+	n, away := len(list.Replicas), silentOf(list.Replicas)
+	where := fmt.Sprintf("and may be at one of the %d that did not", away)
+	if away == 0 {
+		where = "and there may be others"
+	}
+	return cli.FailWith(cli.Failed, fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", text.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " "))
+}
+
+func cards(w io.Writer, o *cli.Output, list *api.ClientList) {
+	for i, c := range list.Items {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		card(w, o, c)
+	}
+	if text := silent(list.Replicas, list.Unsure); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
+}
+
+// card prints all that is known of a client.
+func card(w io.Writer, o *cli.Output, c api.Client) {
+	line := func(title, format string, args ...any) {
+		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(fmt.Sprintf(format, args...)))
+	}
+	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), cli.Prefixed(", cluster ", c.Cluster))
+	state := string(c.State)
+	if c.Left != nil {
+		state = fmt.Sprintf("left %s ago: %s%s", cli.Since(c.Left.At), c.Left.Code, cli.Prefixed(": ", c.Left.Why))
+	}
+	line("STATE", "%s", state)
+	line("CLIENT", "%s%s, since %s%s", cli.OrDash(c.Agent), cli.Prefixed(" at ", c.Peer), cli.Since(c.Since), cli.Prefixed(", identity ", c.Identity))
+	if c.Replica != "" {
+		line("SERVER", "%s", c.Replica)
+	}
+	line("GROUPS", "%s", cli.OrDash(strings.Join(c.Groups, ", ")))
+	for i, s := range c.Streams {
+		title := "STREAMS"
+		if i > 0 {
+			title = ""
+		}
+		line(title, "%d: %s %s, since %s", s.ID, s.API, s.Variant, cli.Since(s.Since))
+	}
+	t := cli.Table{Headers: []string{"TYPE", "STATE", "SUBSCRIBES TO", "SENT", "ACCEPTED"}}
+	if o.Wide() {
+		t.Headers = append(t.Headers, "NONCE", "RESOURCES", "BYTES", "STREAM")
+	}
+	for _, s := range c.Types {
+		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
+		if o.Wide() {
+			if m := s.Sent; m != nil {
+				size := "" // not known
+				if m.Bytes > 0 {
+					size = cli.BytesText(m.Bytes)
+				}
+				row = append(row, m.Nonce, fmt.Sprintf("%d, %d removed", m.Resources, m.Removed), size, fmt.Sprint(s.Stream))
+			} else {
+				row = append(row, "", "", "", fmt.Sprint(s.Stream))
+			}
+		}
+		t.Row(row...)
+	}
+	if len(t.Rows) > 0 {
+		fmt.Fprintln(w)
+		t.Print(w, o)
+	}
+	for _, s := range c.Types {
+		if len(s.WaitsFor) > 0 {
+			fmt.Fprintf(w, "\n%s waits until the client has accepted %s\n", s.Type, text.Line(refNames(s.WaitsFor)))
+		}
+		if s.Nacked != nil {
+			nackText(w, s, c.Left != nil)
+		}
+	}
+	if len(c.Troubles) > 0 {
+		fmt.Fprintln(w)
+		t := cli.Table{Headers: []string{"LOOKS WRONG", "SINCE", "WHAT"}}
+		for _, x := range c.Troubles {
+			t.Row(x.Code, cli.Since(x.Since), x.Text)
+		}
+		t.Print(w, o)
+	}
+}
+
+// nackText says what a client refuses, and where it is. One that has left refuses nothing any more.
+func nackText(w io.Writer, s api.TypeStatus, left bool) {
+	n := s.Nacked
+	what := "refused for " + cli.Since(n.Since)
+	if left {
+		what = "had refused"
+	}
+	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, cli.Since(n.At), text.Line(n.Nonce), cli.ShortVersion(text.Line(n.Version)), text.Line(n.Error))
+	for _, r := range n.Resources {
+		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), cli.Prefixed(" at ", text.Line(r.Place)), cli.Prefixed(": ", text.Line(r.Reason)))
+	}
+	for _, k := range n.Kept {
+		has := "has nothing of that name"
+		if k.Kept != "" {
+			has = "keeps version " + cli.ShortVersion(text.Line(k.Kept))
+		}
+		fmt.Fprintf(w, "  in quarantine: %s version %s; it %s (%s)\n", text.Line(k.Name), cli.ShortVersion(text.Line(k.Refused)), has, text.Line(k.Why))
+	}
+}
+
+func subscription(s api.TypeStatus) string {
+	switch {
+	case s.Wildcard && s.Names > 0:
+		return "all, " + cli.Amount(s.Names, "name")
+	case s.Wildcard:
+		return "all"
+	case s.Names > 0:
+		return cli.Amount(s.Names, "name")
+	}
+	return "nothing"
+}
+
+func messageText(m *api.Message) string {
+	if m == nil {
+		return ""
+	}
+	return cli.ShortVersion(m.Version) + " " + cli.Since(m.At) + " ago"
+}

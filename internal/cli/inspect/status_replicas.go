@@ -1,0 +1,102 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// unwell reports whether a server of a store does not answer, or does not serve the newest revision, or does not commit what
+// its directory says.
+func unwell(r api.Replica) bool {
+	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
+}
+
+// printReplicas says how many servers the store has, and whether all have answered.
+func printReplicas(w io.Writer, s *api.Status) {
+	n := len(s.Replicas)
+	if n < 2 && s.Unsure == "" {
+		return
+	}
+	fmt.Fprintf(w, "SERVERS  %s of the store", cli.Number(n))
+	if away := silentOf(s.Replicas); away > 0 {
+		does := "do"
+		if away == 1 {
+			does = "does"
+		}
+		fmt.Fprintf(w, "; %s %s not answer: their clients are not counted", cli.Number(away), does)
+	}
+	if s.Unsure != "" {
+		fmt.Fprintf(w, "; there may be others: %s", text.Line(s.Unsure))
+	}
+	fmt.Fprintln(w)
+}
+
+func silentOf(all []api.Replica) (n int) {
+	for _, r := range all {
+		if r.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// silent says of which servers the clients are not known.
+func silent(all []api.Replica, unsure string) string {
+	var lines []string
+	for _, r := range all {
+		if r.Error != "" {
+			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", text.Line(r.ID), lastSeen(r), text.Line(r.Error)))
+		}
+	}
+	if unsure != "" {
+		lines = append(lines, fmt.Sprintf("(there may be other servers: %s)", text.Line(unsure)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func lastSeen(r api.Replica) string {
+	if r.Seen == nil {
+		return ""
+	}
+	return ", but did " + cli.Since(*r.Seen) + " ago"
+}
+
+func replicaTable(all []api.Replica, wide bool) *cli.Table {
+	t := &cli.Table{Headers: []string{"SERVER", "REVISION", "CLIENTS", "UP", "STATE"}}
+	if wide {
+		t.Headers = slices.Insert(t.Headers, 4, "VERSION", "ADDRESS")
+	}
+	for _, r := range all {
+		clients, state := "?", "ok"
+		if r.Clients != nil {
+			clients = cli.Number(r.Clients.Connected)
+		}
+		switch {
+		case r.Error != "":
+			state = "does not answer" + lastSeen(r) + ": " + r.Error
+		case r.Rejected != nil:
+			state = "the newest revision is rejected there"
+			if how := cli.Since(r.Rejected.Since); how != "" { // it may not say
+				state += " for " + how
+			}
+		case r.Trouble != "":
+			state = "the newest revision is not served: " + r.Trouble
+		case r.Unwritten != "":
+			state = "what its directory says is not committed: " + r.Unwritten
+		case r.Asked:
+			state = "ok, asked"
+		}
+		row := []string{r.ID, r.Revision, clients, cli.Since(r.Since), state}
+		if wide {
+			row = slices.Insert(row, 4, r.Version, r.Address)
+		}
+		t.Row(row...)
+	}
+	return t
+}

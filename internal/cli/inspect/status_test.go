@@ -1,0 +1,63 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/testkit/canned"
+)
+
+// SAFE-10: who sees what a relay serves sees that it is of the last run.
+func TestRelayStatusFromDisk(t *testing.T) {
+	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
+	o.Config.Upstream, o.Config.Resources = &api.Upstream{URL: "xds://up"}, 2
+	var b strings.Builder
+	o.print(&b, &cli.Output{}, api.Filter{})
+	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is away\n") {
+		t.Error(b.String())
+	}
+}
+
+// An upstream that nobody wants anything of is not one that is lost.
+func TestRelayStatusIdle(t *testing.T) {
+	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
+	o.Config.Upstream = &api.Upstream{URL: "xds://up", Idle: true}
+	var b strings.Builder
+	o.print(&b, &cli.Output{}, api.Filter{})
+	if want := "UPSTREAM xds://up: asked for nothing, as no client wants anything\n"; !strings.Contains(b.String(), want) {
+		t.Error(b.String())
+	}
+}
+
+// For status an upstream that is away is as a load that was rejected, and one that nobody wants anything of is well.
+func TestRelayStatusCode(t *testing.T) {
+	for _, tt := range []struct {
+		of   *api.Upstream
+		want bool
+	}{
+		{nil, false},
+		{&api.Upstream{Connected: true}, false},
+		{&api.Upstream{Idle: true}, false},
+		{&api.Upstream{}, true},
+		{&api.Upstream{Connected: true, Refused: 1}, true},
+	} {
+		if got := ails(tt.of); got != tt.want {
+			t.Errorf("%+v: %v", tt.of, got)
+		}
+	}
+}
+
+// What a client that has left had refused grows no older.
+func TestCardOfLeft(t *testing.T) {
+	c := canned.Clients()[0]
+	for _, want := range []string{"LDS refused for 6m, last 1m ago", "LDS had refused, last 1m ago"} {
+		var b strings.Builder
+		if card(&b, &cli.Output{Format: "table"}, c); !strings.Contains(b.String(), "\n"+want+" (nonce 41") {
+			t.Errorf("%s lacks %s", b.String(), want)
+		}
+		c.Left = &api.Left{At: time.Now(), Code: "Canceled"}
+	}
+}

@@ -1,0 +1,214 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+)
+
+// A watching is what watch was asked for.
+type watching struct {
+	cli.AdminFlags
+	cli.Output
+	filter api.EventFilter
+	typ    string
+	during time.Duration // 0: until it is interrupted
+	xds    watchingXDS
+}
+
+// eventKinds are what can happen.
+var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}
+
+func Watch() *cobra.Command {
+	var w watching
+	cmd := &cobra.Command{
+		Use:   "watch [xds://HOST:PORT [TYPE[/NAME] [NAME...]]...]",
+		Short: "Show what happens between a running server and its clients, or what an xDS server changes",
+		Long: `Watch prints a line for each event from now on, until it is interrupted: clients
+connect and leave, subscribe, are sent responses and accept or refuse them; a new
+configuration is loaded or rejected. "chancery get events" prints what has happened.
+
+Kinds of events: connect, leave, subscribe, send, ack, nack, wait, deny, commit,
+reject, quarantine, store.
+
+If watch reads more slowly than things happen, events are left out; a line says how
+many.
+
+With xds:// watch is a client of that server, of whatever make, as chancery fetch is, and
+prints what becomes of the resources that it asks for:
+
+  updated, removed
+  absent       the server says that there is none
+  refused      what came cannot be used
+  stale        what there was stays in use: the server is lost, or reports an error
+  unavailable  the same, where there was nothing
+  complete     what there is of * has come
+  connected, lost: the connection; watch tries again
+
+The flags of an xDS server are for this, and --node, --for and --output.
+
+Exit codes: 0 the time of --for is over; 2 wrong usage; 3 no server answers, it lets
+nobody in, or it has ended.`,
+		Example: `  chancery watch
+  chancery watch --kind nack,reject
+  chancery watch --node 'edge-*' --type rds -o jsonl
+  chancery watch xds://127.0.0.1:18000 eds pay --delta --node edge-1`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if w.during < 0 {
+				return errors.New("--for: must be 0 or more")
+			}
+			if err := w.Output.Check(); err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				return w.server(cmd, args)
+			}
+			if flag := cli.GivenFlag(cmd.Flags(), xdsclient.FlagsTitle); flag != "" {
+				return fmt.Errorf("--%s: is of an xDS server: write watch xds://HOST:PORT", flag)
+			}
+			w.filter.New = true
+			return w.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&w.filter.Node, "node", "", "only of nodes with this `ID`, or like it: edge-*; of an xDS server: who asks, by default the host name of this machine")
+	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&w.AdminFlags, cli.CompleteNodes))
+	f.StringVar(&w.typ, "type", "", "only of this `TYPE`: cds, clusters, …")
+	cli.OfferValues(cmd, "type", cli.TypeWords()...)
+	f.StringSliceVar(&w.filter.Kinds, "kind", nil, "only of these `KINDS`, with commas between them")
+	cli.OfferValues(cmd, "kind", eventKinds...)
+	f.DurationVar(&w.during, "for", 0, "`time` after which it ends; 0: it does not")
+	w.Output.Register(cmd, "text", "jsonl")
+	w.AdminFlags.Register(f)
+	w.xds.more(f)
+	cmd.ValidArgsFunction = completeTypes
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+func (w *watching) run(cmd *cobra.Command) error {
+	if err := w.Output.Check(); err != nil {
+		return err
+	}
+	for _, k := range w.filter.Kinds {
+		if !slices.Contains(eventKinds, k) {
+			return fmt.Errorf("--kind: %q: must be of %s", k, strings.Join(eventKinds, ", "))
+		}
+	}
+	if w.typ != "" {
+		t, err := cli.ParseType(w.typ)
+		if err != nil {
+			return fmt.Errorf("--type: %w", err)
+		}
+		w.filter.Type = cli.TypeInPath(t)
+	}
+	d, err := w.Dial()
+	if err != nil {
+		return err
+	}
+	out := w.Page(cmd)
+	ctx, cancel := w.ends(cli.Context(cmd))
+	defer cancel()
+	all := []api.Event{} // of json and yaml, which are one document
+	for e, err := range d.Events(ctx, w.filter) {
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return cli.AdminError(err)
+		}
+		switch {
+		case w.Format == "json" || w.Format == "yaml":
+			all = append(all, e)
+		case w.People():
+			printEvent(out, e)
+		case w.Format == "name":
+			fmt.Fprintln(cmd.OutOrStdout(), e.ID)
+		default:
+			b, _ := json.Marshal(e) // has no value that JSON lacks
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b)
+		}
+	}
+	if w.Format == "json" || w.Format == "yaml" {
+		return cli.PrintData(&w.Output, cmd.OutOrStdout(), cli.List[api.Event]{APIVersion: api.Version, Kind: "EventList", Items: all}, all, nil)
+	}
+	return nil
+}
+
+// ends has a context end when the time is over.
+func (w *watching) ends(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.during > 0 {
+		return context.WithTimeout(ctx, w.during)
+	}
+	return context.WithCancel(ctx)
+}
+
+// printEvent prints an event as one line: when, who, what.
+func printEvent(w io.Writer, e api.Event) {
+	if e.Missed > 0 {
+		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", cli.Amount(e.Missed, "event"))
+	}
+	words := []string{e.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", e.Kind)}
+	node := e.Node
+	if node == "" && e.Peer == "" {
+		node = "*"
+	}
+	words = append(words, cli.OrDash(node))
+	add := func(lead, text string) {
+		if text != "" {
+			words = append(words, lead+text)
+		}
+	}
+	version := e.Version
+	switch e.Kind {
+	case "connect", "leave", "deny":
+		add("", e.Peer)
+	case "commit":
+		add("revision ", version)
+		version = ""
+	}
+	add("", e.Type)
+	if names := e.Resources; len(names) > 0 {
+		var texts []string
+		for _, r := range names[:min(3, len(names))] {
+			texts = append(texts, r.Name)
+		}
+		text := strings.Join(texts, ",")
+		if more := max(e.Count, len(names)) - len(texts); more > 0 {
+			text += fmt.Sprintf(" and %s more", cli.Number(more))
+		}
+		add("", text)
+	} else if e.Kind == "deny" { // which counts how often
+		if e.Count > 1 {
+			add("", cli.Number(e.Count)+" times")
+		}
+	} else if e.Count > 0 {
+		add("", cli.Amount(e.Count, "resource"))
+	}
+	if e.Removed > 0 {
+		add("", cli.Number(e.Removed)+" removed")
+	}
+	add("version=", cli.ShortVersion(version))
+	add("nonce=", e.Nonce)
+	add("took=", e.Took)
+	add("", e.Text)
+	for _, r := range e.Resources[:min(3, len(e.Resources))] {
+		if e.Kind == "nack" || e.Kind == "reject" || e.Kind == "quarantine" {
+			add("", r.Place)
+		}
+	}
+	fmt.Fprintln(w, textutil.Line(strings.Join(words, " ")))
+}

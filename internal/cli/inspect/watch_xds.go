@@ -1,0 +1,90 @@
+package inspect
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+)
+
+// A watchingXDS is what watch was asked for of a server that is any.
+type watchingXDS struct {
+	xdsclient.Flags
+	xdsclient.ShowFlags
+	follow bool
+	nack   string
+	sets   []string
+}
+
+// more adds the flags that watch has for it alone.
+func (x *watchingXDS) more(f *pflag.FlagSet) {
+	x.Flags.Register(f)
+	cli.TitledFlags(f, xdsclient.FlagsTitle, func(f *pflag.FlagSet) {
+		f.StringVar(&x.Cluster, "cluster", "", "`NAME` of the cluster of the node that asks")
+		f.StringVar(&x.JSON, "node-json", "", "the node that asks as `JSON` or YAML; @FILE reads it from a file, - from stdin")
+		xdsclient.FollowRefsFlag(f, &x.follow)
+		xdsclient.NackFlag(f, &x.nack)
+		x.ShowFlags.Register(f)
+		dirload.ProtoSetFlag(f, &x.sets)
+	})
+}
+
+// server watches an xDS server.
+func (w *watching) server(cmd *cobra.Command, args []string) error {
+	if w.typ != "" || len(w.filter.Kinds) > 0 {
+		return errors.New("--type and --kind: of an xDS server say what by arguments: TYPE, TYPE/NAME")
+	}
+	x := &w.xds
+	x.ID = w.filter.Node
+	s, err := x.Server(args[0])
+	if err != nil {
+		return err
+	}
+	asked, err := xdsclient.ParseQuestions(args[1:])
+	if err != nil {
+		return err
+	}
+	if x.Types, err = dirload.ReadProtoSets(x.sets); err != nil {
+		return err
+	}
+	o, err := s.Options(cmd, x.Types)
+	if err != nil {
+		return err
+	}
+	o.Refuse = x.nack
+	if o.Asked = asked; len(asked) == 0 {
+		o.Asked = xdsclient.AllTypes()
+	}
+	if x.follow || len(asked) == 0 {
+		o.Refs = xdsclient.References(x.Types)
+	}
+	connected, last, broken := false, "", map[string]string{}
+	return s.Converse(cmd, o, w.during, func(step fetch.Step) {
+		m := xdsclient.MessageOf(step, s)
+		switch {
+		case step.Response != nil && !connected:
+			connected, last = true, ""
+			(&xdsclient.Message{At: step.At, Kind: "connected", Server: s.Text}).Print(cmd.OutOrStdout(), !w.People())
+			if x.nack == "" && !m.Malformed(step.Response, broken) {
+				return
+			}
+		case (step.Request != nil || step.Response != nil) && x.nack == "" && !m.Malformed(step.Response, broken):
+			return
+		case m.Error != "" && m.Error == last && w.People():
+			return // said again with each attempt, and of each resource
+		case step.End != nil:
+			connected, last = false, m.Error
+		case step.Event != nil && step.Event.Kind == client.Stale:
+			last = m.Error
+		case step.Event != nil && step.Event.Kind == client.Updated && !w.People():
+			m.Body, _, _ = x.Body(step.Event.Resource) // what cannot be shown has none
+		}
+		m.Print(cmd.OutOrStdout(), !w.People())
+	})
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestTypeNamed(t *testing.T) {
+	for name, want := range map[string]*xds.Type{
+		"cds": xds.Cluster, "CDS": xds.Cluster, "cluster": xds.Cluster, "Clusters": xds.Cluster,
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster": xds.Cluster, "envoy.config.cluster.v3.Cluster": xds.Cluster,
+		"endpoints": xds.Endpoint, "ClusterLoadAssignment": xds.Endpoint, "lds": xds.Listener, "listener": xds.Listener,
+		"routes": xds.Route, "scoped-routes": xds.ScopedRoute, "virtual_hosts": xds.VirtualHost, "secret": xds.Secret,
+		"extension_config": xds.ExtensionConfig, "runtime": xds.Runtime, "leds": xds.LbEndpoint,
+		"acme.v1.Thing": xds.TypeOf(APITypes + "acme.v1.Thing"),
+	} {
+		if got, err := ParseType(name); err != nil || !got.Is(want) {
+			t.Errorf("%q: %v, %v", name, got, err)
+		}
+	}
+	// Nobody can mean two types by one name.
+	by := map[string]*xds.Type{}
+	for _, typ := range xds.Types() {
+		for _, n := range typeNames(typ) {
+			if other := by[word(n)]; other != nil && other != typ {
+				t.Errorf("%q is %v and %v", n, typ, other)
+			}
+			by[word(n)] = typ
+		}
+	}
+	for arg, want := range map[string]string{
+		"cds/a/b": "CDS a/b", "route/xdstp://x/y": "RDS xdstp://x/y", "type.googleapis.com/acme.v1.Thing/a/b": "Thing a/b", "lds": "LDS ",
+	} {
+		typ, name, err := ParseTypeAndName(arg)
+		if got := typ.String() + " " + name; err != nil || got != want {
+			t.Errorf("%q: %q, %v", arg, got, err)
+		}
+	}
+	for _, bad := range []string{"", "/a", "x", "clustre/a", "s"} {
+		if typ, _, err := ParseTypeAndName(bad); err == nil {
+			t.Errorf("%q: %v", bad, typ)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 90 * time.Minute: "1h30m", 2 * time.Hour: "2h", 24 * time.Hour: "1d", 75 * time.Hour: "3d3h",
+	} {
+		if got := Since(time.Now().Add(-d)); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+	if Since(time.Time{}) != "" {
+		t.Error("never was not so long ago")
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		if got := Number(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+// YAML has what JSON has, for readers of old and new YAML.
+func TestYAML(t *testing.T) {
+	in := map[string]any{"a": "yes", "b": "1", "c": 1, "d": true, "e": "true", "f": nil, "g": []string{}, "h": "x: y\n#z", "i": 0.5, "j": "2026-01-01", "k": "on", "l": "~"}
+	var out bytes.Buffer
+	if err := WriteYAML(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	want := "a: \"yes\"\nb: \"1\"\nc: 1\nd: true\ne: \"true\"\nf: null\ng: []\nh: |-\n  x: y\n  #z\ni: 0.5\nj: \"2026-01-01\"\nk: \"on\"\nl: \"~\"\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	}
+}
+
+// What clients and files say moves no cursor and turns no text, whatever the format, and programs read it as it was.
+func TestDataIsPrintable(t *testing.T) {
+	const said = "a\u009b2Jb\u202ec\x7f\u2028\u0085 d\ne\U0001f600"
+	items := []map[string]string{{said: said}}
+	for _, format := range []string{"json", "jsonl", "yaml", "name"} {
+		var out bytes.Buffer
+		if err := PrintData(&Output{Format: format}, &out, items, items, func(m map[string]string) string { return m[said] }); err != nil {
+			t.Fatal(err)
+		}
+		if got := text.Lines(out.String()); got != out.String() {
+			t.Errorf("%s: raw: %s", format, got)
+		}
+		var back []map[string]string
+		var err error
+		switch format {
+		case "json":
+			err = json.Unmarshal(out.Bytes(), &back)
+		case "jsonl":
+			err = json.Unmarshal([]byte("["+out.String()+"]"), &back)
+		case "yaml":
+			err = yaml.Unmarshal(out.Bytes(), &back)
+		default:
+			continue // for people, too
+		}
+		if err != nil || len(back) != 1 || back[0][said] != said {
+			t.Errorf("%s: %q, %v, of\n%s", format, back, err, &out)
+		}
+	}
+}

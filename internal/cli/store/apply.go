@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cli/storeclient"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// A committing is what commands are told that make a revision.
+type committing struct {
+	cli.Output
+	storeclient.Access
+	note    revisions.Note
+	timeout time.Duration
+}
+
+// flags are those of a command that does something to a store; who is the text of --author.
+func (c *committing) flags(cmd *cobra.Command, who string) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	c.Access.Register(f)
+	c.notes(f, who)
+	c.Output.Register(cmd, "text", "json", "yaml", "name")
+}
+
+// notes are the flags that say who does something, and why.
+func (c *committing) notes(f *pflag.FlagSet, who string) {
+	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
+	f.StringVar(&c.note.Author, "author", "", who+"; default: this user, at this host")
+	f.DurationVar(&c.timeout, "timeout", storeclient.Timeout, "maximum `time` to wait for the store")
+}
+
+// check looks at the flags; an error is one of usage.
+func (c *committing) check() error {
+	if strings.TrimSpace(c.note.Message) == "" {
+		return errors.New("--message (-m) is missing: say why, for who reads the history")
+	}
+	return c.checkRest()
+}
+
+// checkRest is check of a command that needs no message.
+func (c *committing) checkRest() error {
+	if c.note.Message = strings.TrimSpace(c.note.Message); strings.ContainsAny(c.note.Message, "\n\r") {
+		return errors.New("--message (-m): write it in one line")
+	}
+	if err := c.Output.Check(); err != nil {
+		return err
+	}
+	if c.timeout <= 0 {
+		return errors.New("--timeout: must be more than 0")
+	}
+	if c.note.Author == "" {
+		c.note.Author = "unknown"
+		if u, err := user.Current(); err == nil {
+			c.note.Author = u.Username
+		}
+		if host, err := os.Hostname(); err == nil {
+			c.note.Author += "@" + host
+		}
+	}
+	return nil
+}
+
+// An applying is what chancery apply is told by its flags.
+type applying struct {
+	committing
+	load            dir.Options
+	sets            []string
+	prune, dryRun   bool
+	ifHead          string
+	insecureSecrets bool
+}
+
+func Apply() *cobra.Command {
+	var a applying
+	cmd := &cobra.Command{
+		Use:   "apply DIR -m MESSAGE [--store URL]",
+		Short: "Commit the configuration in a directory to a store",
+		Long: `Apply reads DIR as serve does, and commits what it says to a store as one revision: all of it
+or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed, but for groups that are frozen (chancery freeze): of these apply says
+what is not served.
+
+What is in the store and not in DIR stays; with --prune it is removed. So several directories can
+feed one store, and apply says how many resources of the store are not in DIR. If nothing differs, no revision is made.
+
+If somebody else commits at the same time, and changes nothing that this changes, both are
+done. If both change the same, it is a conflict, and nothing is done. With --if-head REV it is one
+as soon as the newest revision is not REV.
+
+Without --store the server at --admin is asked, which serves a store, and takes commits if it
+runs with --store-write, from those who show who they are: by a unix socket, a token or a client
+certificate. It commits nothing that it would not serve. The author is who that is, and who they say.
+
+Secrets are not sent over a network in plain text, unless --insecure-secrets is given.
+
+Exit codes: 0 committed, or nothing differs; 1 DIR cannot be loaded, or the store cannot be read
+or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a conflict.`,
+		Example: `  chancery apply ./config --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "raise the timeout of web"
+  chancery apply ./config --store file:/var/lib/chancery/store --prune --dry-run
+  chancery apply ./config --admin unix:///run/chancery/admin.sock -m "raise the timeout of web"`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("apply needs one directory, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
+	}
+	a.committing.flags(cmd, "`WHO` makes the revision")
+	f := cmd.Flags()
+	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
+	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")
+	f.StringVar(&a.ifHead, "if-head", "", "commit only if the newest revision is `REV`, such as r412; r0: if there is none")
+	f.BoolVar(&a.load.Validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does")
+	f.BoolVar(&a.insecureSecrets, "insecure-secrets", false, "send secrets to the store in plain text, too")
+	dirload.ProtoSetFlag(f, &a.sets)
+	cli.SizeFlag(f, &a.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
+	dirload.FollowLinksFlag(f, &a.load.FollowLinksOutside)
+	dirload.LegacyV2Flag(f, &a.load.V2)
+	cmd.ValidArgsFunction = cli.CompleteDirectory
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+func (a *applying) run(cmd *cobra.Command, root string) error {
+	if a.dryRun && a.note.Message == "" {
+		a.note.Message = "dry run"
+	}
+	if err := errors.Join(a.check(), dirload.CheckMaxFile(a.load.MaxFile)); err != nil {
+		return err
+	}
+	if a.ifHead != "" {
+		if _, err := revisions.ParseNumber(a.ifHead); err != nil {
+			return fmt.Errorf("--if-head: %w", err)
+		}
+	}
+	a.At.MayCreate = true
+	to, hint, err := a.PlainText(cmd)
+	if err != nil {
+		return err
+	}
+	opts := a.load
+	opts.Flag, opts.CEL, opts.References, opts.Log = dirload.FlagOfOption, cel.Compile, true, slog.New(slog.DiscardHandler)
+	opts.AllowEmpty, opts.AllowMassDelete = true, true
+	if opts.Types, err = dirload.ReadProtoSets(a.sets); err != nil {
+		return err
+	}
+	if !a.insecureSecrets && to != "" {
+		e := dirload.Exposure{Way: "over the network in plain text, to " + to, Mend: hint}
+		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.Refuse(all) }
+	}
+	items, _, err := dircommit.Read(root, opts)
+	if err != nil {
+		return dirload.LoadError(cmd.ErrOrStderr(), root, "committed", err)
+	}
+	if len(items) == 0 {
+		return cli.Fail(fmt.Errorf("%s has no resource: nothing is committed", root), "")
+	}
+	req := api.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: storeclient.GitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
+	done, err := storeclient.Ask(cmd, &a.Access, a.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
+		warn := func(next *revisions.Snapshot) ([]string, error) { return doubtsOf(next, opts), nil }
+		return (&revisionapi.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
+	}, func(ctx context.Context, d *api.Daemon) (*api.Commit, error) {
+		lines := make([]api.RevisionItem, len(items))
+		for i, it := range items {
+			lines[i] = revisionapi.Line(it)
+		}
+		return d.Commit(ctx, req, lines)
+	})
+	if err != nil {
+		return err
+	}
+	if err := printCommit(&a.Output, cmd, done); err != nil || !a.People() || done.Kept == 0 {
+		return err
+	}
+	are, them := "are", "them"
+	if done.Kept == 1 {
+		are, them = "is", "it"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", cli.Amount(done.Kept, "resource"), are, textutil.Line(root), them)
+	return nil
+}
+
+// doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
+func doubtsOf(next *revisions.Snapshot, opts dir.Options) []string {
+	opts.Review = nil
+	src := dir.New("", store.New(), opts)
+	if err := src.Restore(dircommit.Config(next, time.Now())); err != nil {
+		return nil
+	}
+	return dirload.Warnings(src)
+}
+
+// printCommit says what became of a commit, or what would.
+func printCommit(o *cli.Output, cmd *cobra.Command, c *api.Commit) error {
+	for _, text := range c.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), textutil.Line(text))
+	}
+	w := cmd.OutOrStdout()
+	if !o.People() {
+		return cli.PrintData(o, w, c, []*api.Commit{c}, func(c *api.Commit) string { return c.Revision })
+	}
+	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}
+	for _, x := range c.Changes {
+		line := signs[x.Change] + " " + textutil.Line(revisions.Key{Group: x.Group, Type: x.Type, Name: x.Name}.String())
+		if x.Place != "" {
+			line += "  " + textutil.Line(x.Place)
+		}
+		fmt.Fprintln(w, line)
+	}
+	switch {
+	case c.DryRun && c.Set+c.Removed > 0:
+		fmt.Fprintf(w, "would be committed after %s: %d set, %d removed\n", c.Base, c.Set, c.Removed)
+	case c.Revision == c.Base:
+		fmt.Fprintf(w, "nothing differs from %s\n", c.Revision)
+	default:
+		fmt.Fprintf(w, "%s: %d set, %d removed\n", c.Revision, c.Set, c.Removed)
+	}
+	printFrozen(w, c.Held)
+	return nil
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/storeclient"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+)
+
+func Freeze() *cobra.Command {
+	var c committing
+	var at string
+	cmd := &cobra.Command{
+		Use:   "freeze GROUP -m MESSAGE [--store URL]",
+		Short: "Serve a group of a store as it is in a revision, whatever is committed",
+		Long: `Freeze has the servers of a store serve a group as it is in the newest revision, or in another one that
+is kept: its resources, and which nodes get it. What is committed to it after that is in the
+history, and is not served before "chancery unfreeze", or a rollout (chancery rollout). Other groups go on.
+No revision that a group is frozen at is swept.
+
+A group that is frozen already is served of another revision from then on, if --at names one: --at head
+is the newest. Without --at nothing is done, for what is held back would be served. Without --store the server
+at --admin is asked, as apply does it.
+
+Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
+commit; 4 there is no such revision, or no such group in it; 5 a rollout of the group is under way, or it is frozen
+already, and no --at is given.`,
+		Example: `  chancery freeze edge --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "no changes before the sale is over"
+  chancery freeze edge --at r411 --admin unix:///run/chancery/admin.sock -m "as it was on Monday"`,
+		Args: oneGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if at != "" && at != "head" {
+				if _, err := revisions.ParseNumber(at); err != nil {
+					return fmt.Errorf("--at: %w", err)
+				}
+			}
+			if err := c.check(); err != nil {
+				return err
+			}
+			done, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.Freeze, error) {
+				return s.Freeze(ctx, args[0], api.FreezeRequest{Revision: at, Message: c.note.Message, Author: c.note.Author})
+			})
+			if err != nil {
+				return err
+			}
+			return printFreeze(&c.Output, cmd, done, frozenNow(done))
+		},
+	}
+	c.flags(cmd, "`WHO` freezes the group")
+	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411, or head; default: the newest, of a group that is not frozen yet")
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// frozenNow says what a group is frozen at, and what it was before: somebody had a reason for that.
+func frozenNow(done *api.Freeze) string {
+	switch done.Was {
+	case "":
+		return fmt.Sprintf("group %s is frozen at %s", done.Group, done.Revision)
+	case done.Revision:
+		return fmt.Sprintf("group %s stays frozen at %s: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
+	}
+	return fmt.Sprintf("group %s is frozen at %s, and is served that now: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
+}
+
+func frozenBefore(done *api.Freeze) string {
+	if done.Before == nil { // an older server does not say it
+		return "at " + done.Was
+	}
+	return revisionapi.Held(*done.Before)
+}
+
+func oneGroup(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s needs one group, not %d", cmd.Name(), len(args))
+	}
+	return nil
+}
+
+func Unfreeze() *cobra.Command {
+	var c committing
+	cmd := &cobra.Command{
+		Use:   "unfreeze GROUP [-m MESSAGE] [--store URL]",
+		Short: "Serve the newest revision of a group again",
+		Long: `Unfreeze has the servers of a store serve a frozen group as it is in the newest revision, at once.
+Without --store the server at --admin is asked, as apply does it.
+
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
+commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
+		Example: `  chancery unfreeze edge --store file:/var/lib/chancery/store`,
+		Args:    oneGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.checkRest(); err != nil {
+				return err
+			}
+			done, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.Freeze, error) {
+				return s.Unfreeze(ctx, args[0], api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
+			})
+			if err != nil {
+				return err
+			}
+			return printFreeze(&c.Output, cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
+		},
+	}
+	c.flags(cmd, "`WHO` unfreezes the group")
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// printFreeze says what is served of a group now: a text to people.
+func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text string) error {
+	if !o.People() {
+		return cli.PrintData(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), textutil.Line(text))
+	return nil
+}
+
+// printFrozen says which changes are not served.
+func printFrozen(w io.Writer, held []api.HeldChanges) {
+	for _, h := range held {
+		text := "frozen at " + h.Revision
+		if h.Message != "" {
+			text += " by " + textutil.Line(h.Author) + ": " + textutil.Line(h.Message)
+		}
+		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", cli.Amount(h.Changes, "change"), textutil.Line(h.Group), text)
+	}
+}

@@ -1,0 +1,336 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/storeclient"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+func Rollout() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout start|status|promote|pause|resume|abort",
+		Short: "Have a revision of a store served to some nodes first, then to more",
+		Long: `A frozen group of a store (chancery freeze) goes to another revision step by step: some nodes are
+served it first, then more, and at last all. A step comes when enough of the clients that have been
+picked have accepted the one before, for a time. As soon as a client refuses it that had accepted what it
+was told before, all are served again what the group was frozen at (docs/rollouts.md).
+
+Servers of the store do that; one of them decides, and another one if it ends.`,
+		Example: `  chancery rollout start r412 --label canary=true --steps 1%,10% --store etcd://e1:2379/prod -m "the new timeouts"
+  chancery rollout status --store etcd://e1:2379/prod`,
+	}
+	cmd.AddCommand(rolloutStart(), rolloutStatus(),
+		rolloutChange("promote", "Go to the next step now, whatever clients say", "Promote takes a rollout to its next step at once, or to its end.", "it looks good"),
+		rolloutChange("pause", "Stay at the step", "Pause has a rollout stay at its step. A refusal still takes it back.", "we look at the errors of pay"),
+		rolloutChange("resume", "Go on after a pause", "Resume has a rollout go on that was paused.", "these errors are of something else"),
+		rolloutChange("abort", "Serve all nodes again what they had before", "Abort ends a rollout: all nodes are served what the groups were frozen at.", "web has become slower"))
+	return cmd
+}
+
+func rolloutStart() *cobra.Command {
+	var c committing
+	var steps, labels, groups, of []string
+	var minAcked string
+	var bake time.Duration
+	cmd := &cobra.Command{
+		Use:   "start REV -m MESSAGE [--store URL]",
+		Short: "Begin a rollout to a revision",
+		Long: `Start has frozen groups go to a revision: those of --of, or all in which it differs from what they are
+frozen at. First come the nodes with all labels of --label in their metadata, then those that get a group of
+--group, then the shares of --steps, by a hash of the node id, and at last all. Each step has those
+in it that were picked before.
+
+When all are served the revision, the groups are frozen at it. Without --store the server at --admin is
+asked, as apply does it. Start returns when the clients of the first step have answered, or after two seconds.
+
+Exit codes: 0 begun; 1 the store cannot be read or written, what is asked for cannot be rolled out, or it was
+rolled back within these two seconds; 2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision or group, or it is not kept; 5 a rollout of
+a group is under way.`,
+		Example: `  chancery rollout start r412 --steps 1%,10%,100% --bake 5m --min-acked 95% --store file:/var/lib/chancery/store -m "the new timeouts"
+  chancery rollout start r412 --label canary=true --admin unix:///run/chancery/admin.sock -m "the new timeouts"`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("start needs one revision, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.check(); err != nil {
+				return err
+			}
+			req := api.RolloutRequest{Revision: args[0], Of: of, Bake: bake.String(), Message: c.note.Message, Author: c.note.Author}
+			if _, err := revisions.ParseNumber(args[0]); err != nil {
+				return err
+			}
+			share, err := percentOf(minAcked)
+			if err != nil {
+				return fmt.Errorf("--min-acked: %w", err)
+			}
+			req.MinAcked = &share
+			if req.Steps, err = stepsOf(steps, labels, groups); err != nil {
+				return err
+			}
+			list, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.RolloutList, error) {
+				list, err := s.StartRollout(ctx, req)
+				if err == nil {
+					list = picking(ctx, s, list)
+				}
+				return list, err
+			})
+			if err != nil {
+				return err
+			}
+			if err := printRollout(&c.Output, cmd, list); err != nil {
+				return err
+			}
+			switch is := list.Items[0]; {
+			case is.Phase == string(rollout.RolledBack):
+				return cli.FailWith(cli.Failed, fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json says more")
+			case is.WaitsFor == rollout.Nobody:
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
+			}
+			return nil
+		},
+	}
+	c.flags(cmd, "`WHO` begins the rollout")
+	f := cmd.Flags()
+	f.StringSliceVar(&steps, "steps", nil, "`SHARES` of the nodes, such as 1%,10%,100%; the last is always all")
+	f.StringSliceVar(&labels, "label", nil, "`KEY=VALUE` in the metadata of nodes that come first; of several all must be there")
+	f.StringSliceVar(&groups, "group", nil, "`GROUP` whose nodes come next; may be repeated")
+	f.StringSliceVar(&of, "of", nil, "frozen `GROUP` that goes to the revision; may be repeated; default: all in which it differs")
+	f.DurationVar(&bake, "bake", 5*time.Minute, "for which `time` a step must be good before the next, 1s or more")
+	f.StringVar(&minAcked, "min-acked", "95%", "which `SHARE` of the clients that were picked must have accepted what they were told")
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// picking returns a rollout that has begun as it is when the clients of the first step have answered, or two seconds later. That nobody is
+// picked is sure no earlier: the server that has the client may not have said anything yet, and it is not known how many will.
+func picking(ctx context.Context, s api.Steering, began *api.RolloutList) *api.RolloutList {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		is := began.Items[0]
+		if is.Phase != string(rollout.Running) || is.Step != 1 || is.WaitsFor == "" && is.Waiting == 0 {
+			break
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return began
+		}
+		now, err := s.Rollouts(ctx, is.ID)
+		if err != nil || len(now.Items) != 1 {
+			break // it has begun, and that is what was asked for
+		}
+		began = now
+	}
+	return began
+}
+
+// percentOf reads a share, such as 1%.
+func percentOf(text string) (float64, error) {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "%"), 64)
+	if err != nil || !(v >= 0 && v <= 100) {
+		return 0, fmt.Errorf("%q is no share: want 0%% to 100%%", text)
+	}
+	return v, nil
+}
+
+// stepsOf returns the steps that are asked for.
+func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error) {
+	if len(labels) > 0 {
+		p := api.RolloutStep{Labels: map[string]string{}}
+		for _, text := range labels {
+			k, v, ok := strings.Cut(text, "=")
+			if !ok || k == "" {
+				return nil, fmt.Errorf("--label: %q: want KEY=VALUE", text)
+			}
+			p.Labels[k] = v
+		}
+		all = append(all, p)
+	}
+	if len(groups) > 0 {
+		all = append(all, api.RolloutStep{Groups: groups})
+	}
+	for _, text := range shares {
+		v, err := percentOf(text)
+		if err == nil && v == 0 {
+			err = errors.New("a step of nobody")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--steps: %w", err)
+		}
+		all = append(all, api.RolloutStep{Percent: v})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("who comes first? give --steps, --label or --group")
+	}
+	return all, nil
+}
+
+// printRollout says where rollouts are.
+func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) error {
+	w := cmd.OutOrStdout()
+	if !o.People() {
+		return cli.PrintData(o, w, list, list.Items, func(s api.Rollout) string { return s.ID })
+	}
+	for _, s := range list.Items {
+		id, phase := text.Line(s.ID), rollout.Phase(s.Phase)
+		if s.Revision == "" {
+			fmt.Fprintf(w, "rollout %s is %s, of which nothing can be read: all are served what they had before\n", id, text.Line(s.Phase))
+			continue
+		}
+		fmt.Fprintf(w, "rollout %s of %s to %s", id, text.Line(strings.Join(groupsIn(s), ", ")), text.Line(s.Revision))
+		switch {
+		case phase == rollout.Done:
+			fmt.Fprint(w, " is done: all are served it")
+		case phase.Ended():
+			fmt.Fprintf(w, " is %s: all are served what they had before", text.Line(s.Phase))
+		default:
+			fmt.Fprintf(w, " is %s, step %d of %d: %s", text.Line(s.Phase), s.Step, len(s.Steps), text.Line(s.Nodes))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// groupsIn are those of a rollout, by name.
+func groupsIn(s api.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
+
+func rolloutChange(name, short, long, reason string) *cobra.Command {
+	var c committing
+	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkRest
+	if name == "promote" { // whatever clients say: that has a reason
+		use, check = name+" [ID] -m MESSAGE [--store URL]", c.check
+	}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long: long + ` ID may be left out if one rollout is under
+way. Without --store the server at --admin is asked, as apply does it.
+
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
+commit; 4 there is no such rollout under way; 5 its groups are not frozen as they were when it began.`,
+		Example: `  chancery rollout ` + name + ` r412-1a2b3c --store file:/var/lib/chancery/store -m "` + reason + `"`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := check(); err != nil {
+				return err
+			}
+			list, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.RolloutList, error) {
+				id, err := rolloutID(ctx, s, args)
+				if err != nil {
+					return nil, err
+				}
+				return s.ChangeRollout(ctx, id, name, api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
+			})
+			if err != nil {
+				return err
+			}
+			return printRollout(&c.Output, cmd, list)
+		},
+	}
+	c.flags(cmd, "`WHO` changes the rollout")
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+// rolloutID is that which somebody names, or the one that is under way.
+func rolloutID(ctx context.Context, s api.Steering, args []string) (string, error) {
+	if len(args) > 0 && args[0] != "" {
+		return args[0], nil
+	}
+	all, err := s.Rollouts(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, s := range all.Items {
+		if !rollout.Phase(s.Phase).Ended() {
+			ids = append(ids, s.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "", &revisionapi.Problem{Is: revisions.ErrNotFound, Text: "no rollout is under way", Hint: "chancery rollout status lists those that have ended"}
+	case 1:
+		return ids[0], nil
+	}
+	return "", &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: "several rollouts are under way, say which: " + strings.Join(ids, ", ")}
+}
+
+func rolloutStatus() *cobra.Command {
+	var p pasting
+	cmd := &cobra.Command{
+		Use:   "status [ID] [--store URL]",
+		Short: "Say where rollouts are, and how clients take them",
+		Long: `Status lists the rollouts of a store, the newest first, with the 20 that ended last: which step is in
+force, how many clients it has picked, how many of these have accepted what they were told, and
+what it waits for, or why it ended. Without --store the server at --admin is asked, which serves a store.
+
+Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 there is no such rollout, or the
+server has no store.`,
+		Example: `  chancery rollout status --store file:/var/lib/chancery/store`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.Output.Check(); err != nil {
+				return err
+			}
+			id := strings.Join(args, "")
+			list, err := storeclient.AskSteering(cmd, &p.Access, p.timeout, func(ctx context.Context, s api.Steering) (*api.RolloutList, error) {
+				return s.Rollouts(ctx, id)
+			})
+			if err != nil {
+				return err
+			}
+			return p.rollouts(cmd, list)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	p.Access.Register(f)
+	p.Output.Register(cmd, "table", "json", "yaml", "jsonl", "name")
+	f.DurationVar(&p.timeout, "timeout", storeclient.Timeout, "maximum `time` to wait for the store")
+	cli.ServerUsage(cmd)
+	return cmd
+}
+
+func (p *pasting) rollouts(cmd *cobra.Command, list *api.RolloutList) error {
+	w := p.Page(cmd)
+	if !p.People() {
+		return cli.PrintData(&p.Output, w, list, list.Items, func(s api.Rollout) string { return s.ID })
+	}
+	if len(list.Items) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There are no rollouts.")
+	}
+	t := cli.Table{Headers: []string{"ROLLOUT", "GROUPS", "PHASE", "STEP", "NODES", "CLIENTS", "ACKED", "REFUSED", "WHY"}}
+	for _, s := range list.Items {
+		why := s.Why
+		if s.WaitsFor != "" {
+			why = "waits: " + s.WaitsFor
+		}
+		clients, acked, refused := strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused)
+		if rollout.Phase(s.Phase).Ended() { // nobody counts them any more
+			clients, acked, refused = "", "", ""
+		}
+		t.Row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, clients, acked, refused, why)
+	}
+	t.Print(w, &p.Output)
+	return nil
+}

@@ -1,0 +1,164 @@
+package storeclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// PlainText says where what is committed goes over a network in plain text, and what is against it; "": it does not.
+func (s *Access) PlainText(cmd *cobra.Command) (to, hint string, err error) {
+	through, err := s.ThroughServer(cmd)
+	switch {
+	case err != nil:
+		return "", "", err
+	case through && s.Server.Target.Plain():
+		return s.Server.Target.URL, "https:// or unix:// as --admin", nil
+	case through:
+		return "", "", nil
+	}
+	_, of, err := s.At.Check()
+	if err == nil && s.At.PlainText(of) {
+		to = of.String()
+	}
+	return to, "--store-tls or --store-ca", err
+}
+
+// A Access says how a command comes to a store: by itself, or through a server of it.
+type Access struct {
+	At       Flags
+	Server   cli.AdminFlags
+	Flag     string // that names the server; "": admin
+	OtherUse bool   // the server is asked of something else, too: then --store counts, if both are given
+}
+
+func (s *Access) Register(f *pflag.FlagSet) {
+	cli.TitledFlags(f, "Store", s.At.Register)
+	s.Server.Register(f)
+}
+
+// ThroughServer reports whether a server is asked. What is on the command line counts more than a
+// variable; an error is one of usage.
+func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
+	store, admin := cli.OnCommandLine(cmd, "store"), cli.OnCommandLine(cmd, s.name())
+	switch {
+	case store && admin && !s.OtherUse:
+		return false, errors.New("give --store or --" + s.name() + ", not both")
+	case s.At.URL == "", admin && !store && !s.OtherUse:
+		return true, nil
+	}
+	_, _, err := s.At.Check()
+	return false, err
+}
+
+func (s *Access) name() string { return cmp.Or(s.Flag, "admin") }
+
+// AskSteering has something done about which revision is served of a group.
+func AskSteering[T any](cmd *cobra.Command, s *Access, timeout time.Duration, ask func(context.Context, api.Steering) (T, error)) (T, error) {
+	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
+		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
+	}, func(ctx context.Context, d *api.Daemon) (T, error) { return ask(ctx, d) })
+}
+
+// Ask asks a store, or the server of one.
+func Ask[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (T, error) {
+	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
+		return local(ctx, r)
+	}, remote)
+}
+
+// askEngine is askStore, with what the store is kept in.
+func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (answer T, err error) {
+	through, err := s.ThroughServer(cmd)
+	if err != nil {
+		return answer, err
+	}
+	if !through {
+		err = withEngine(cmd, &s.At, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error {
+			answer, err = local(ctx, e, r)
+			return err
+		})
+		return answer, err
+	}
+	d, err := s.Server.Dial()
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), timeout, fmt.Errorf("no answer for %v", timeout))
+	defer cancel()
+	answer, err = remote(ctx, d)
+	if p, is := errors.AsType[*revisionapi.Problem](err); is {
+		return answer, ofProblem(p)
+	}
+	return answer, s.asked(cmd, err)
+}
+
+// asked is asked for what a server says of its store.
+func (s *Access) asked(cmd *cobra.Command, err error) error {
+	r, is := errors.AsType[*api.Refused](err)
+	switch {
+	case is && r.Code == http.StatusConflict:
+		return cli.FailWith(cli.Conflicted, cli.PrintableError(r), text.Line(r.Said.Hint))
+	case is && len(r.Said.Errors) > 0:
+		for _, e := range r.Said.Errors {
+			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
+		}
+		return cli.FailWith(cli.Failed, fmt.Errorf("%w: nothing is committed", cli.PrintableError(r)), "")
+	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
+		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Said.Hint))
+	case errors.Is(err, api.ErrTooLarge):
+		return cli.Fail(err, "give --store: then it goes to the store itself")
+	}
+	err = cli.AdminError(err)
+	if o, is := errors.AsType[cli.Failure](err); is {
+		if o.Hint = s.Server.Called(o.Hint); o.Code == cli.NoServer && !cmd.Flags().Changed(s.name()) {
+			o.Hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
+		}
+		return o
+	}
+	return err
+}
+
+// revision returns one of the store, 0 being the newest, and whether something in it is not shown.
+func (s *Access) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
+	at, err = Ask(cmd, s, Timeout, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
+		return revisionapi.At(ctx, r, n)
+	}, func(ctx context.Context, d *api.Daemon) (*revisions.Snapshot, error) {
+		rev := "head"
+		if n > 0 {
+			rev = n.String()
+		}
+		of, lines, err := d.RevisionItems(ctx, rev)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]*revisions.Item, len(lines))
+		for i, l := range lines {
+			if l.Redacted {
+				hidden++
+			}
+			if items[i], err = revisionapi.Item(l); err != nil {
+				return nil, fmt.Errorf("%s: %w", revisionapi.Place(l), err)
+			}
+		}
+		at, err := revisions.Of(items)
+		if err == nil {
+			at.Revision.Time = of.Time
+		}
+		return at, err
+	})
+	return at, hidden, err
+}

@@ -1,0 +1,22 @@
+package cli
+
+import (
+	"fmt"
+)
+
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}
+
+// Prefixed is a text with what leads to it, or "" if there is none.
+func Prefixed(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
+func OrDash(text string) string { return Prefixed("", text) + map[bool]string{true: "-"}[text == ""] }

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+)
+
+// ExplainFlagError tells on behalf of cobra what is wrong with a flag.
+func ExplainFlagError(cmd *cobra.Command, err error) error {
+	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		near := protoyaml.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
+			goOn := true
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { goOn = goOn && yield(f.Name) })
+		})
+		if near != "" && e.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, near)
+		}
+	}
+	if e, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		return fmt.Errorf("--%s: %w", e.GetFlag().Name, ExplainValueError(err))
+	}
+	return err
+}
+
+// ExplainValueError says what a flag takes that does not take its value. Its own error
+// names the function of Go that could not read it.
+func ExplainValueError(err error) error {
+	e, is := errors.AsType[*pflag.InvalidValueError](err)
+	if !is {
+		return err
+	}
+	switch e.GetFlag().Value.Type() {
+	case "int", "size":
+		if errors.Is(err, strconv.ErrRange) {
+			return fmt.Errorf("%s is too large", e.GetValue())
+		}
+		if e.GetFlag().Value.Type() == "size" {
+			return fmt.Errorf("%q is not a size: write a number of bytes, with a unit if you like, such as 64MiB, 64MB or 1GiB", e.GetValue())
+		}
+		return fmt.Errorf("%q is not a whole number", e.GetValue())
+	case "duration":
+		return fmt.Errorf("%q is not a duration: write a number and its unit, such as 500ms, 10s, 5m or 1h30m", e.GetValue())
+	case "bool":
+		return fmt.Errorf("must be true or false, not %q", e.GetValue())
+	case "only":
+		return e.Unwrap()
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/envoy"
+)
+
+// release and commit are set by the linker where a release is built. Other builds know both
+// from what Go writes into the program.
+var release, commit string
+
+func VersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), VersionLine()) },
+	}
+}
+
+// versionFlag gives the program the flag that people try first.
+func versionFlag(root *cobra.Command) {
+	root.Version = VersionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
+}
+
+// Version returns the program's version.
+func Version() string { return versionOf(release, buildInfo()) }
+
+// Revision returns the commit that the program was built from, "" if not known.
+func Revision() string { return revisionOf(commit, buildInfo()) }
+
+// buildInfo is what Go has written into the program; never nil.
+func buildInfo() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
+	}
+	return new(debug.BuildInfo)
+}
+
+func versionOf(release string, info *debug.BuildInfo) string {
+	switch {
+	case release != "":
+		return release
+	case info.Main.Version != "":
+		return info.Main.Version
+	}
+	return "(devel)" // as Go says where it does not know
+}
+
+func revisionOf(commit string, info *debug.BuildInfo) string {
+	if commit != "" {
+		return commit
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// VersionLine is what the program says of itself.
+func VersionLine() string {
+	var of string
+	if r := Revision(); r != "" {
+		of = "commit " + r[:min(len(r), 12)] + ", "
+	}
+	return fmt.Sprintf("chancery %s (%sEnvoy API %s, %s %s/%s)", Version(), of, envoy.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

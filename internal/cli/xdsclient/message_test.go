@@ -1,0 +1,31 @@
+package xdsclient
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What cannot be read of a response is told once, not with each poll of it.
+func TestWatchMalformed(t *testing.T) {
+	told := map[string]string{}
+	tell := func(bad ...error) bool {
+		m := &Message{Kind: "response", Type: "CDS", Names: []string{"a"}}
+		return m.Malformed(&xds.Response{Malformed: bad}, told)
+	}
+	broken := &xds.MalformedError{Name: "b", Err: os.ErrInvalid}
+	for i, tt := range []struct {
+		bad  []error
+		want bool
+	}{{nil, false}, {[]error{broken}, true}, {[]error{broken}, false}, {[]error{broken, broken}, true}, {nil, false}, {[]error{broken}, true}} {
+		if got := tell(tt.bad...); got != tt.want {
+			t.Errorf("%d: told %v, want %v", i, got, tt.want)
+		}
+	}
+	m := &Message{Kind: "response", Type: "CDS"}
+	if m.Malformed(nil, told) || !m.Malformed(&xds.Response{Malformed: []error{broken, broken}}, told) || m.Kind != "malformed" || !strings.Contains(m.Error, os.ErrInvalid.Error()) {
+		t.Errorf("%+v", m)
+	}
+}

@@ -1,0 +1,92 @@
+package xdsclient
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A NodeFlags says which node somebody asks about.
+type NodeFlags struct{ ID, Cluster, JSON string }
+
+func (n *NodeFlags) Register(f *pflag.FlagSet) {
+	f.StringVar(&n.ID, "node", "", "`ID` of the node")
+	f.StringVar(&n.Cluster, "cluster", "", "`NAME` of the node's cluster")
+	f.StringVar(&n.JSON, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; @FILE reads it from a file, - from stdin")
+}
+
+// Given reports whether they say anything.
+func (n *NodeFlags) Given() bool { return n.ID != "" || n.Cluster != "" || n.JSON != "" }
+
+func (n *NodeFlags) Check() error {
+	if n.JSON != "" && (n.ID != "" || n.Cluster != "") {
+		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")
+	}
+	return nil
+}
+
+// Node returns the node. An error in it is one of usage.
+func (n *NodeFlags) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
+	if n.JSON == "" {
+		return &xds.Node{ID: n.ID, Cluster: n.Cluster}, nil
+	}
+	src := []byte(n.JSON)
+	var err error
+	if path, is := strings.CutPrefix(n.JSON, "@"); is {
+		src, err = os.ReadFile(path)
+	} else if n.JSON == "-" {
+		src, err = io.ReadAll(stdin)
+	}
+	if err != nil {
+		return nil, cli.Fail(fmt.Errorf("--node-json: %w", err), "")
+	}
+	node, err := ReadNode(src, types)
+	if err != nil {
+		return nil, fmt.Errorf("--node-json: %w", err)
+	}
+	return node, nil
+}
+
+// ReadNode returns the node that JSON or YAML says, as an Envoy's bootstrap has it.
+func ReadNode(src []byte, types *envoy.Types) (*xds.Node, error) {
+	typ, err := types.FindMessageByName("envoy.service.discovery.v3.DiscoveryRequest")
+	if err != nil {
+		return nil, err
+	}
+	docs, err := protoyaml.ParseYAML("node", src)
+	if err != nil {
+		return nil, err
+	}
+	if len(docs) != 1 {
+		return nil, fmt.Errorf("%d documents: must be one node", len(docs))
+	}
+	request := typ.New()
+	field := request.Descriptor().Fields().ByName("node")
+	d := protoyaml.Decoder{File: "node", Source: src, Types: types}
+	d.Message(docs[0], request.Mutable(field).Message().Interface(), "")
+	for _, p := range d.Problems {
+		if !p.Warning {
+			return nil, p
+		}
+	}
+	b, err := proto.Marshal(request.Interface())
+	if err != nil {
+		return nil, err
+	}
+	req, err := (&wire.Decoder{Variant: xds.SotW}).Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	return req.Node, nil
+}

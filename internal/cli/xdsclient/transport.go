@@ -1,0 +1,72 @@
+package xdsclient
+
+import (
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/client/rest"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Transport returns how the server is reached.
+func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
+	conf, err := s.tls()
+	if err != nil {
+		return nil, err
+	}
+	if s.rest {
+		return s.polls(conf, types)
+	}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.Delta, PerType: s.perType, ResourceName: nameIn(types), DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
+	if conf != nil {
+		o.Credentials = credentials.NewTLS(conf)
+	}
+	t, err := client.GRPC(s.Text, o)
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	return t, nil
+}
+
+// polls returns how the server is polled. Commands use no proxy.
+func (s *Server) polls(conf *tls.Config, types *envoy.Types) (client.Transport, error) {
+	scheme := "http://"
+	if conf != nil {
+		scheme = "https://"
+	}
+	cli.SilenceHTTPLog()
+	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, Name: nameIn(types)})
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	return t, nil
+}
+
+// refresh is how long watch waits between two polls.
+const refresh = time.Second
+
+// nameIn returns the name in a message of a type that xDS does not know, such as of --proto-set:
+// nearly all that have one call it name.
+func nameIn(types *envoy.Types) func(*xds.Type, []byte) string {
+	return func(t *xds.Type, body []byte) string {
+		m, err := Unmarshal(types, &xds.Resource{Type: t, Body: body})
+		if err != nil {
+			return ""
+		}
+		f := m.ProtoReflect().Descriptor().Fields().ByName("name")
+		if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+			return ""
+		}
+		return m.ProtoReflect().Get(f).String()
+	}
+}

@@ -1,0 +1,87 @@
+package xdsclient
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Verdict says what an answer lacks.
+func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
+	switch {
+	case len(a.Ends) > 0 && len(a.Resources) > 0:
+		return s.lacking(a.Ends)
+	case len(a.Ends) > 0:
+		return s.ended(a.Ends[0])
+	}
+	for _, m := range a.Malformed {
+		fmt.Fprintf(stderr, "chancery: warning: %s: %s\n", m.Type, textutil.Line(m.Err.Error()))
+	}
+	for _, r := range a.Resources {
+		if r.Refused != nil {
+			return cli.Fail(fmt.Errorf("%s/%s cannot be used: %s", r.Type, textutil.Line(r.Name), textutil.Lines(r.Refused.Error())), "")
+		}
+	}
+	if n := len(a.Malformed); n > 0 {
+		return cli.Fail(fmt.Errorf("%s: %s of the answer cannot be used", s.Text, cli.Amount(n, "resource")), "")
+	}
+	if a.Unfinished {
+		return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: something new kept coming, and what there was until then is not all (--timeout)", s.Text), "")
+	}
+	var said, silent []string
+	for _, m := range a.Missing {
+		text := m.Type.String() + "/" + textutil.Line(m.Name)
+		if m.Err != nil {
+			text += ": " + textutil.Line(m.Err.Error())
+		}
+		switch {
+		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers say nothing where they have nothing
+			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
+		case !m.Asked:
+			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, and the server has none\n", text)
+		case m.Said:
+			said = append(said, text)
+		default:
+			silent = append(silent, text)
+		}
+	}
+	switch {
+	case len(said) > 0:
+		return cli.FailWith(cli.NotFound, fmt.Errorf("the server has no %s", someOf(append(said, silent...))), "")
+	case len(silent) > 0 && len(a.Resources) > 0:
+		hint := "in SotW a server says nothing of what it does not have"
+		switch {
+		case s.Delta:
+			hint = "this server does not say what it lacks"
+		case !s.rest:
+			hint += "; in delta it does: --delta"
+		}
+		return cli.FailWith(cli.NotFound, fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.Timeout), hint)
+	case len(silent) > 0:
+		return s.silent(someOf(silent))
+	}
+	return nil
+}
+
+// silent is the error of a server that answers nothing.
+func (s *Server) silent(of string) error {
+	hint := "many servers give something only to a node that they know: --node"
+	if s.NodeFlags.Given() {
+		hint = "the server may have nothing of this for this node, or give it by name only"
+	}
+	return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.Text, of, s.Timeout), hint)
+}
+
+// someOf are some of many.
+func someOf(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %s more", cli.Number(len(all)-most))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,26 @@
+package xdsclient
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/relay/fetch"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// What to do about a name that a server is silent about depends on how it was asked.
+func TestFetchSilent(t *testing.T) {
+	a := &fetch.Answer{Resources: []fetch.Found{{Type: xds.Cluster, Name: "a"}}, Missing: []fetch.Missing{{Type: xds.Cluster, Name: "b", Asked: true}}}
+	for want, x := range map[string]Flags{
+		"in SotW a server says nothing of what it does not have; in delta it does: --delta": {},
+		"in SotW a server says nothing of what it does not have":                            {rest: true},
+		"this server does not say what it lacks":                                            {Delta: true},
+	} {
+		said, is := errors.AsType[cli.Failure]((&Server{Flags: x}).Verdict(a, io.Discard))
+		if !is || said.Code != cli.NotFound || said.Hint != want {
+			t.Errorf("%+v, want %s", said, want)
+		}
+	}
+}

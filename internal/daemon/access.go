@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/internal/cli"
+)
+
+// How often the rules are looked at, and how large they may be.
+const (
+	accessEvery = time.Second
+	maxAccess   = 1 << 20
+)
+
+// An accessFile is a file of rules, which is read again when it changes.
+type accessFile struct {
+	path string
+	last []byte // what was read last, good or bad; owned by run
+	told string // the error of reading it that was told last
+}
+
+// first reads the rules at the start, when an error is the end.
+func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
+	b, err := a.read()
+	if err != nil {
+		return nil, cli.Fail(err, "--access names the file with the rules, or is \"any\"")
+	}
+	a.last = b
+	p, problems := access.Parse(a.path, b)
+	for _, one := range problems {
+		if one.Warning {
+			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.Coded()))
+		}
+	}
+	if p == nil {
+		return nil, cli.Fail(fmt.Errorf("--access: %s", firstOf(problems)), "")
+	}
+	log.Info("access rules loaded", "file", a.path)
+	return p, nil
+}
+
+func (a *accessFile) read() ([]byte, error) {
+	info, err := os.Stat(a.path)
+	if err != nil {
+		return nil, fmt.Errorf("--access: %w", err)
+	}
+	if !info.Mode().IsRegular() { // a pipe might never end
+		return nil, fmt.Errorf("--access: %s is not a regular file", a.path)
+	}
+	f, err := os.Open(a.path)
+	if err != nil {
+		return nil, fmt.Errorf("--access: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAccess+1))
+	if err == nil && len(b) > maxAccess {
+		err = fmt.Errorf("--access: %s has more than %d bytes", a.path, maxAccess)
+	}
+	return b, err
+}
+
+// run sets new rules until ctx is done. Those that are of no use change nothing.
+func (a *accessFile) run(ctx context.Context, log *slog.Logger, set func(*access.Policy)) {
+	tick := time.NewTicker(accessEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.again(log, set)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *accessFile) again(log *slog.Logger, set func(*access.Policy)) {
+	const rejected = "access rules rejected, keeping the previous ones"
+	b, err := a.read()
+	if err != nil {
+		if err.Error() != a.told {
+			log.Error(rejected, "file", a.path, "error", err)
+		}
+		a.told, a.last = err.Error(), nil
+		return
+	}
+	if a.last != nil && bytes.Equal(a.last, b) {
+		return
+	}
+	a.last, a.told = b, ""
+	p, problems := access.Parse(a.path, b)
+	for _, one := range problems {
+		if p == nil {
+			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.Coded()))
+		} else {
+			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.Coded()))
+		}
+	}
+	if p != nil {
+		set(p)
+		log.Info("access rules loaded", "file", a.path)
+	}
+}
+
+func firstOf(problems []findings.Problem) string {
+	if len(problems) == 0 {
+		return "the rules are of no use"
+	}
+	if n := len(problems) - 1; n > 0 {
+		return fmt.Sprintf("%s (and %d more)", problems[0].Text(), n)
+	}
+	return problems[0].Text()
+}

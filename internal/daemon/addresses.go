@@ -1,0 +1,42 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/chancery-xds/chancery/internal/listen"
+)
+
+// checkAddresses returns an error of usage if two listeners want one address. The
+// system would say that somebody has it already, as if it were another program.
+func (s *serving) checkAddresses() error {
+	flags := make(map[listen.Address]string)
+	add := func(flag string, a listen.Address) error {
+		first, taken := flags[a]
+		switch {
+		case a == listen.Address{}, a.Network == "tcp" && a.Port == 0: // none, or any
+			return nil
+		case taken && first == flag:
+			return fmt.Errorf("--%s: %s is given twice", flag, a)
+		case taken:
+			return fmt.Errorf("--%s and --%s: both use the address %s", first, flag, a)
+		}
+		flags[a] = flag
+		return nil
+	}
+	for _, a := range s.front.parsed {
+		if err := add("listen", a); err != nil {
+			return err
+		}
+	}
+	if err := add("rest-listen", s.rest.parsed); err != nil {
+		return err
+	}
+	if s.admin.chosen {
+		for _, a := range s.admin.parsed {
+			if err := add("admin-listen", a); err != nil {
+				return err
+			}
+		}
+	}
+	return add("metrics-listen", s.monitorAt)
+}

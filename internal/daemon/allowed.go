@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// allowed answers, for explain, whether a client may see a resource, by the rules in force. It is
+// nil if identities are not bound: then everything is allowed.
+func (i *identifying) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
+	if i.source == nil {
+		return nil
+	}
+	return func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (bool, string) {
+		var who access.Identity
+		if st != nil {
+			if id, ok := st.Identity.(*access.Identity); ok {
+				who = *id
+			}
+		}
+		switch {
+		case st == nil:
+			return true, "nobody knows who the client is: it is not connected"
+		case i.access == "" && who.Kind == access.Unix:
+			return true, "who may open the unix socket may see everything"
+		}
+		g, err := i.source.Policy().Decide(who, n)
+		if err == nil {
+			all := slices.Clone(of(n)) // they are the source's
+			for i := range all {
+				all[i] = groups.BaseOf(all[i])
+			}
+			g, err = g.In(all)
+		}
+		switch {
+		case err != nil:
+			return false, err.Error()
+		case !g.Allows(t, name):
+			return false, fmt.Sprintf("%s may not see %s %q, by %s", shown(who.String()), t.Short, name, rulesOf(g))
+		}
+		return true, "the client may have it, by " + rulesOf(g)
+	}
+}
+
+func rulesOf(g access.Grant) string {
+	switch names := g.Rules(); len(names) {
+	case 0:
+		return "the default rules"
+	case 1:
+		return "rule " + shown(names[0])
+	default:
+		return "rules " + shown(strings.Join(names, ", "))
+	}
+}

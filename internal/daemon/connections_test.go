@@ -1,0 +1,77 @@
+//go:build linux
+
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// several is a listener to which so many connect, and then no more.
+type several struct {
+	net.Listener
+	n int
+}
+
+func (l *several) Accept() (net.Conn, error) {
+	if l.n--; l.n < 0 {
+		return nil, net.ErrClosed
+	}
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+// SAFE-9: who asks for health and metrics has a part of the files that are kept back, and
+// not all of them.
+func TestRoomForProbes(t *testing.T) {
+	s, files := &serving{log: slog.New(slog.DiscardHandler)}, listen.Files{Soft: 300}
+	_, probes := s.connections(files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+	l := probes.On(&several{n: files.Reserve()})
+	for {
+		if _, err := l.Accept(); err != nil {
+			break
+		}
+	}
+	if n := probes.Open(); n != files.Reserve()/4 {
+		t.Errorf("%d are open of %d", n, files.Reserve())
+	}
+}
+
+// SAFE-9: whoever asks for more connections than there are files gets what there is room for;
+// that these are few for a fleet is a warning.
+func TestRoomForConnections(t *testing.T) {
+	const low, cut = "level=WARN msg=\"the limit of open files is low: it limits how many clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
+	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
+	for _, tt := range []struct {
+		asked int
+		files uint64
+		want  string
+	}{
+		{0, 300, low + "files=300 clients=236" + more},
+		{100, 300, low + "files=300 clients=100" + more},
+		{1000, 300, low + "files=300 clients=236" + more + cut + "asked=1000 clients=236" + more},
+		{0, 65_536, enough + "files=65536 clients=64512\n"},
+		{64_512, 65_536, enough + "files=65536 clients=64512\n"},
+		{64_513, 65_536, enough + "files=65536 clients=64512\n" + cut + "asked=64513 clients=64512" + more},
+		{100, 0, ""}, // which is not known
+	} {
+		var out bytes.Buffer
+		s := &serving{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))}
+		s.limits.connections = tt.asked
+		s.connections(listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+		if got := out.String(); got != tt.want {
+			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Endpoints are expected of who sees a cluster that refers to them, in any of its groups.
+func TestExpecting(t *testing.T) {
+	st := store.New()
+	put := func(group, name string, refs ...xds.Ref) {
+		r := xds.NewResource(xds.Cluster, name, []byte(name))
+		r.Refs = append([]xds.Ref{}, refs...)
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Group(group).Set(r); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("static", "a")
+	put("eds", "b", xds.Ref{Type: xds.Endpoint, Name: "b"})
+	for _, group := range []string{"static", "eds"} { // as the files may state it
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Group(group).Version(xds.Cluster, "1"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e expecting
+	for range 2 {
+		for want, groups := range map[bool][]string{false: {"static", "nowhere"}, true: {"static", "eds"}} {
+			if got := e.endpoints(st.Snapshot(), groups); got != want {
+				t.Errorf("%q: %v", groups, got)
+			}
+		}
+	}
+	for range 2 * maxSeen {
+		put("static", "a", xds.Ref{Type: xds.Secret, Name: "s"})
+		put("static", "a")
+		e.endpoints(st.Snapshot(), []string{"static"})
+	}
+	if len(e.seen) > maxSeen {
+		t.Errorf("%d tables are remembered", len(e.seen))
+	}
+}

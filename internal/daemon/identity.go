@@ -1,0 +1,248 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// anyNode is the --access of those who do not bind identities to nodes.
+const anyNode = "any"
+
+// watched is what clients see: a store, or something before it.
+type watched func(context.Context, *xds.Node) (server.Recalling, error)
+
+// Watch implements [server.Source].
+func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Recalling, error) { return w(ctx, n) }
+
+// watchedOf is a source as one whose watches are of no type of their own.
+func watchedOf[W server.Recalling](of server.Source[W]) watched {
+	return func(ctx context.Context, n *xds.Node) (server.Recalling, error) { return of.Watch(ctx, n) }
+}
+
+// identifying is who may be which node, and see what. Without any of its flags nobody is asked.
+type identifying struct {
+	access    string // the file with the rules, or anyNode; "": the default rules
+	issuer    string
+	audiences []string
+	jwks      string
+
+	bound  bool // nobody is a node because they say so
+	rules  accessFile
+	finder identity.Finder
+	of     watched
+	source *access.Source[server.Recalling] // nil: identities are not bound to nodes
+
+	log   *slog.Logger
+	lines dedup.Counter
+	note  func(api.Event) // for audits; nil: nobody wants to know
+
+	turned func(api.TurnedAway) // told of each denial; nil: nobody wants to know
+}
+
+func (i *identifying) flags(f *pflag.FlagSet) {
+	f.StringVar(&i.access, "access", "", "`FILE` with rules that say which clients may be which nodes; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
+	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may show (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
+	f.StringSliceVar(&i.audiences, "jwt-audience", nil, "`AUDIENCE` (aud) that tokens must be for; may be repeated")
+	f.StringVar(&i.jwks, "jwks", "", "`FILE` or https:// URL with the issuer's public keys (JSON Web Key Set)")
+}
+
+// check says what is wrong with the flags.
+func (i *identifying) check(clientCA string) error {
+	given := i.issuer != "" || len(i.audiences) > 0 || i.jwks != ""
+	switch {
+	case given && (i.issuer == "" || len(i.audiences) == 0 || i.jwks == ""):
+		return errors.New("tokens need all of --jwt-issuer, --jwt-audience and --jwks")
+	case strings.Contains(i.jwks, "://"):
+		if _, err := identity.CheckURL(i.jwks); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(i.audiences, "") {
+		return errors.New("--jwt-audience: an audience is empty")
+	}
+	i.bound = i.access != anyNode && (i.access != "" || clientCA != "" || given)
+	return nil
+}
+
+// open reads the rules and the keys, which ends the program if they are of no use.
+func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, plain string) error {
+	i.log, i.of = log, of
+	if i.issuer != "" {
+		keys, err := identity.OpenKeys(ctx, i.jwks, log)
+		if err != nil {
+			return cli.Fail(err, "--jwks names the file or URL of the issuer's public keys")
+		}
+		i.finder.Tokens = &identity.Tokens{Issuer: i.issuer, Audiences: i.audiences, Keys: keys}
+		if plain != "" {
+			log.Warn("tokens are sent in plain text: who reads them can use them", "listen", plain, "hint", "--tls-cert, --tls-key")
+		}
+	}
+	if !i.bound {
+		return nil
+	}
+	policy := access.Default()
+	if i.access != "" {
+		i.rules.path = i.access
+		var err error
+		if policy, err = i.rules.first(log); err != nil {
+			return err
+		}
+	}
+	st := i.of
+	i.source = access.New(st, policy, access.Options{Identity: identityOf, Denied: i.denied, Group: groups.BaseOf})
+	return nil
+}
+
+// run keeps rules and keys up to date until ctx is done.
+func (i *identifying) run(ctx context.Context, start func(func())) {
+	if t := i.finder.Tokens; t != nil {
+		start(func() { t.Keys.Run(ctx) })
+	}
+	if i.source != nil && i.access != "" {
+		start(func() { i.rules.run(ctx, i.log, i.source.SetPolicy) })
+	}
+}
+
+// Watch implements [server.Source].
+func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
+	who, err := i.finder.Find(ctx)
+	if err == nil && i.source == nil && i.finder.Tokens != nil && who.Kind == access.None {
+		err = errors.New("the client has neither a certificate nor a token")
+	}
+	switch {
+	case errors.Is(err, identity.ErrNoKeys):
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case err != nil:
+		d := &access.Denied{Reason: err.Error(), Unauthenticated: true}
+		i.denied(ctx, who, node, d)
+		return nil, audited{d}
+	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
+		w, err := i.of.Watch(ctx, node)
+		switch {
+		case err != nil:
+			return nil, err
+		case who.Kind == access.None:
+			return w, nil
+		}
+		return known{w, &who}, nil
+	}
+	w, err := i.source.Watch(context.WithValue(ctx, identityKey{}, who), node)
+	if err != nil {
+		return nil, err
+	}
+	return known{w, &who}, nil
+}
+
+// audited is a denial that is in the log.
+type audited struct{ *access.Denied }
+
+// Told says so to the server, which need not log it, too.
+func (audited) Told() bool { return true }
+
+// A known watch is that of a stream of which it is known whose it is.
+type known struct {
+	server.Recalling
+	who *access.Identity
+}
+
+// Identity implements [server.Identified].
+func (k known) Identity() fmt.Stringer {
+	if k.who.Kind == access.None {
+		return nil
+	}
+	return k.who
+}
+
+// Ring has its doorbell rung, by others than the stream.
+func (k known) Ring() {
+	if r, ok := k.Recalling.(interface{ Ring() }); ok {
+		r.Ring()
+	}
+}
+
+type identityKey struct{}
+
+// identityOf is the identity that was found for a stream.
+func identityOf(ctx context.Context) (access.Identity, error) {
+	who, _ := ctx.Value(identityKey{}).(access.Identity)
+	return who, nil
+}
+
+// denied is the audit: who wanted to be which node, from where, and which rule says no.
+func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
+	if why.Unauthenticated && !who.Expires.IsZero() { // it was good for as long as it was
+		i.log.Info("client's identity expired: its stream ends", "identity", shown(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
+		return
+	}
+	id, from := "", "unix"
+	if node != nil {
+		id = shown(node.ID)
+	}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		from = cmp.Or(p.Addr.String(), from)
+	}
+	code := codes.PermissionDenied
+	if why.Unauthenticated {
+		code = codes.Unauthenticated
+	}
+	attrs := []any{"identity", cmp.Or(shown(who.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
+	if why.Place != "" {
+		attrs = append(attrs, "rule", why.Place)
+	}
+	if i.access == "" {
+		attrs = append(attrs, "hint", "--access names rules, or is \"any\"")
+	}
+	tell := func(more ...any) {
+		i.log.Warn("client denied: its identity may not be this node", append(attrs, more...)...)
+	}
+	host, _, err := net.SplitHostPort(from)
+	if err != nil {
+		host = from
+	}
+	text := why.Error()
+	if name := who.String(); name != (access.Identity{}).String() { // why says of whom else
+		text = shown(name) + ": " + text
+	}
+	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
+		if i.note != nil {
+			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
+		}
+	}
+	if i.lines.Say(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
+		tell()
+		note(1)
+	}
+	if i.turned != nil {
+		i.turned(api.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
+	}
+}
+
+// shown is a client's text as far as the log has it.
+func shown(s string) string {
+	const most = 256
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,202 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/server"
+)
+
+// A bounding is what chancery serve is told of limits for its clients.
+type bounding struct {
+	server.Limits
+	connections   int // 0: as many as there is room for
+	perConnection int
+	request       int
+	requestGiven  bool // else it yields to the memory that there is
+	read          time.Duration
+	write         time.Duration
+	first         time.Duration
+}
+
+func (b *bounding) flags(f *pflag.FlagSet) {
+	b.Limits = server.DefaultLimits()
+	all := pflag.NewFlagSet(cli.LimitsTopic, pflag.ContinueOnError)
+	all.SortFlags = false
+	cli.TitledFlags(all, "Connections, streams and polls", b.counts)
+	cli.TitledFlags(all, "Requests", b.sizes)
+	cli.TitledFlags(all, "Memory for names", b.memory)
+	cli.TitledFlags(all, "Rates", b.rates)
+	cli.TitledFlags(all, "Times", b.times)
+	all.VisitAll(func(flag *pflag.Flag) { cli.Annotate(flag, cli.TopicOf, cli.LimitsTopic) })
+	f.AddFlagSet(all)
+}
+
+func (b *bounding) counts(f *pflag.FlagSet) {
+	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, a connection from the address with the most is closed")
+	f.Lookup("max-connections").DefValue = "0: as many as the limit of open files allows"
+	f.IntVar(&b.Streams, "max-streams", b.Streams, "maximum `number` of open streams; one more replaces the newest stream from the address with the most")
+	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "maximum `number` of open streams and unary calls that have sent no request yet, not counting the first of each connection; one more replaces the newest from the address with the most")
+	f.IntVar(&b.Polls, "max-polls", b.Polls, "maximum `number` of held polls (REST-JSON and Fetch); one more replaces the newest from the address with the most; when few are left, no node may have more than half")
+	f.IntVar(&b.Others, "max-other-streams", b.Others, "maximum `number` of open streams of other services than xDS (health watches, reflection); one more replaces the newest from the address with the most")
+	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "maximum `number` of streams of one connection; more wait at the client")
+	f.IntVar(&b.Types, "max-types", b.Types, "maximum `number` of resource types on one stream")
+	f.IntVar(&b.Names, "max-names", b.Names, "maximum `number` of names of one type on one stream")
+}
+
+func (b *bounding) sizes(f *pflag.FlagSet) {
+	cli.SizeFlag(f, &b.request, "max-request", server.MaxRequest, "maximum `SIZE` of a request; the default is lowered to --max-unfinished")
+	cli.SizeFlag(f, &b.Unfinished, "max-unfinished", 0, "maximum total `SIZE` of unfinished requests (received only in part) of all clients; a connection with up to 64 KiB of them does not count; beyond a quarter of this size, requests are received one after another")
+	f.Lookup("max-unfinished").DefValue = "0: 1.5 times --max-request, or 1/8 of the memory limit if that is less"
+	cli.SizeFlag(f, &b.Node, "max-node", b.Node, "maximum `SIZE` of a node")
+	cli.SizeFlag(f, &b.NameLen, "max-name-length", b.NameLen, "maximum `SIZE` of a name")
+}
+
+func (b *bounding) memory(f *pflag.FlagSet) {
+	cli.SizeFlag(f, &b.Held, "max-held", b.Held, "maximum total `SIZE` of the names of one stream, plus 64 bytes for each")
+	cli.SizeFlag(f, &b.HeldInAll, "max-held-total", 0, "maximum total `SIZE` of the names and nodes of all streams; beyond it, the largest stream from the address with the most is closed; polls may hold another quarter of this size")
+	f.Lookup("max-held-total").DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
+}
+
+func (b *bounding) rates(f *pflag.FlagSet) {
+	f.IntVar(&b.Rate, "max-rate", b.Rate, "maximum `requests` per second on one stream, ten times as many in a burst; more wait at the client. 0: no limit")
+	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "maximum `requests` per second of all clients of one address, ten times as many in a burst; a stream that ends counts as ten; more wait, at most 30s. 0: no limit")
+	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "maximum `streams` per second that end on one connection, ten times as many in a burst; beyond it, the server delays reading the connection. 0: no limit")
+	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "maximum `number` of streams that get their first responses at the same time; more wait")
+}
+
+func (b *bounding) times(f *pflag.FlagSet) {
+	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or unary call that has sent no request is closed; 20 times as long while a large request arrives")
+	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which the next 64 KiB of an unfinished request, or the rest of it, must arrive, or its connection is closed")
+	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a stream is closed if its client has read nothing of a response")
+}
+
+// check returns an error of usage. Sizes in which no request has room, such as one
+// without its unit, are mistakes, and so are limits that contradict each other. given says
+// which flags were: what was not, yields to what was.
+func (b *bounding) check(given func(flag string) bool) error {
+	const many, much = math.MaxInt32, min(1<<40, math.MaxInt)
+	for _, l := range []struct {
+		flag           string
+		n, least, most int
+	}{
+		{"max-connections", b.connections, 0, many}, {"max-streams", b.Streams, 1, many}, {"max-silent-streams", b.Silent, 1, many}, {"max-polls", b.Polls, 1, many},
+		{"max-other-streams", b.Others, 1, many}, {"max-connection-streams", b.perConnection, 1, many}, {"max-types", b.Types, 1, many}, {"max-names", b.Names, 1, many},
+		{"max-rate", b.Rate, 0, many}, {"max-address-rate", b.AddressRate, 0, many}, {"max-stream-rate", b.StreamRate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
+		{"max-request", b.request, 1 << 10, many}, {"max-unfinished", b.Unfinished, 0, much}, {"max-node", b.Node, 1 << 8, many}, {"max-name-length", b.NameLen, 16, many},
+		{"max-held", b.Held, 1 << 8, much},
+	} {
+		switch {
+		case l.n < l.least:
+			if l.least > 1 { // a size, whose unit was forgotten
+				return fmt.Errorf("--%s: %d bytes is too small for any client: must be %d or more; give a unit, as in 64KiB", l.flag, l.n, l.least)
+			}
+			return fmt.Errorf("--%s: must be %d or more, not %d", l.flag, l.least, l.n)
+		case l.n > l.most:
+			return fmt.Errorf("--%s: too large: must be %d or less", l.flag, l.most)
+		}
+	}
+	for _, t := range []timeFlag{
+		{"first-request-timeout", b.first, 100 * time.Millisecond, longest}, {"read-timeout", b.read, 100 * time.Millisecond, longest}, {"write-timeout", b.write, 100 * time.Millisecond, longest},
+	} {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
+	switch total := int64(b.HeldInAll); {
+	case total != 0 && total < leastHeld:
+		return fmt.Errorf("--max-held-total: %s is too small for more than a few clients: must be %s or more", cli.SizeText(total), cli.SizeText(leastHeld))
+	case total > much:
+		return errors.New("--max-held-total: too large")
+	case total != 0 && b.HeldInAll < b.Held && given("max-held"):
+		return fmt.Errorf("--max-held-total: %s is less than one stream may hold (--max-held)", cli.SizeText(total))
+	case b.Silent > b.Streams && given("max-silent-streams"):
+		return fmt.Errorf("--max-silent-streams: %d is more than all streams may be (--max-streams)", b.Silent)
+	case b.Unfinished != 0 && b.Unfinished < b.request:
+		return fmt.Errorf("--max-unfinished: %s is less than the largest request (--max-request)", cli.SizeText(int64(b.Unfinished)))
+	}
+	b.requestGiven = given("max-request")
+	for _, rate := range []*int{&b.Rate, &b.AddressRate, &b.StreamRate} {
+		if *rate == 0 {
+			*rate = -1
+		}
+	}
+	return nil
+}
+
+// leastHeld is the least that all streams together may be told to hold.
+const leastHeld = 64 << 10
+
+// longest is what no deadline or grace need be longer than: a mistake, such as a unit too
+// large, is more.
+const longest = time.Hour
+
+// A timeFlag is a flag that is a time, and what is sensible for it.
+type timeFlag struct {
+	flag              string
+	is                time.Duration
+	shortest, longest time.Duration
+}
+
+// check returns an error of usage.
+func (t timeFlag) check() error {
+	switch {
+	case t.is < 0:
+		return fmt.Errorf("--%s must not be negative", t.flag)
+	case t.is < t.shortest:
+		return fmt.Errorf("--%s: %v is too short for any client: must be %v or more", t.flag, t.is, t.shortest)
+	case t.is > t.longest:
+		return fmt.Errorf("--%s: %v is too long: must be %v or less", t.flag, t.is, t.longest)
+	}
+	return nil
+}
+
+// within has limits that are shares of the memory, unless they were given. Without a limit
+// of it the machine's counts, of which others want some, too.
+func (b *bounding) within(m memory) {
+	total := m.bytes
+	if total == 0 {
+		total = m.machine / 2
+	}
+	if b.HeldInAll == 0 {
+		b.HeldInAll = int(total / 4)
+	}
+	if b.Unfinished != 0 {
+		return
+	}
+	b.Unfinished = b.request / 2 * 3
+	if share := max(int(total/8), leastUnfinished); total > 0 && b.Unfinished > share {
+		if b.Unfinished = share; b.requestGiven {
+			b.Unfinished = max(share, b.request)
+		}
+		b.request = min(b.request, b.Unfinished)
+	}
+}
+
+// leastUnfinished is the least that is had for requests that are not whole, however little
+// memory there is: one of 36,000 names of 100 bytes, with their versions.
+const leastUnfinished = 8 << 20
+
+// options are what the server is told of them.
+func (b *bounding) options() []server.Option {
+	return []server.Option{
+		server.WithLimits(b.Limits),
+		server.WithFirstRequestTimeout(b.first),
+		server.WithReadTimeout(b.read),
+		server.WithWriteTimeout(b.write),
+	}
+}
+
+// transport is what gRPC is told of them.
+func (b *bounding) transport() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(b.request),
+		grpc.MaxConcurrentStreams(uint32(b.perConnection)),
+	}
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// Each flag sets its own limit, and no other; 0 of a rate is any number.
+func TestBounding(t *testing.T) {
+	parse := func(args ...string) (*bounding, error) {
+		var b bounding
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		b.flags(f)
+		if err := f.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return &b, b.check(f.Changed)
+	}
+	all := map[string]func(*bounding) int{
+		"max-connections": func(b *bounding) int { return b.connections }, "max-streams": func(b *bounding) int { return b.Streams },
+		"max-silent-streams": func(b *bounding) int { return b.Silent }, "max-polls": func(b *bounding) int { return b.Polls },
+		"max-other-streams": func(b *bounding) int { return b.Others }, "max-connection-streams": func(b *bounding) int { return b.perConnection },
+		"max-request": func(b *bounding) int { return b.request }, "max-node": func(b *bounding) int { return b.Node },
+		"max-types": func(b *bounding) int { return b.Types }, "max-names": func(b *bounding) int { return b.Names },
+		"max-name-length": func(b *bounding) int { return b.NameLen }, "max-held": func(b *bounding) int { return b.Held },
+		"max-held-total": func(b *bounding) int { return b.HeldInAll }, "max-rate": func(b *bounding) int { return b.Rate },
+		"max-address-rate": func(b *bounding) int { return b.AddressRate }, "max-stream-rate": func(b *bounding) int { return b.StreamRate },
+		"max-first-answers": func(b *bounding) int { return b.FirstAnswers },
+	}
+	usual, err := parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag := range all {
+		b, err := parse("--"+flag, "65537")
+		if err != nil {
+			t.Error(err)
+		}
+		for other, value := range all {
+			if want := map[bool]int{true: 65537, false: value(usual)}[other == flag]; value(b) != want {
+				t.Errorf("SAFE-1 --%s 65537: %s is %d, want %d", flag, other, value(b), want)
+			}
+		}
+	}
+	for _, flag := range []string{"max-rate", "max-address-rate", "max-stream-rate"} {
+		if b, err := parse("--"+flag, "0"); err != nil || all[flag](b) != -1 {
+			t.Errorf("SAFE-1 --%s 0: %d, %v", flag, all[flag](b), err)
+		}
+	}
+	if b, err := parse("--max-unfinished", "1GiB"); err != nil || b.Unfinished != 1<<30 {
+		t.Errorf("SAFE-9 --max-unfinished 1GiB is %d: %v", b.Unfinished, err)
+	}
+}

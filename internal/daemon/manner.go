@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/server"
+)
+
+// A manner is what chancery serve is told of how to speak to its clients.
+type manner struct {
+	grace          time.Duration
+	forceTTL       bool
+	resourceErrors bool
+	v2             bool
+}
+
+func (m *manner) flags(f *pflag.FlagSet) {
+	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that nothing still refers to what is removed; 0: none")
+	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
+	f.BoolVar(&m.resourceErrors, "resource-errors", false, "report names that do not exist in resource_errors, too")
+	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of the v2 API, too, and v2 resources as the files have them; without this flag a v2 resource is an error")
+}
+
+// check returns an error of usage.
+func (m *manner) check() error {
+	return timeFlag{"removal-grace", m.grace, 0, longest}.check()
+}
+
+// options are what the server is told of it.
+func (m *manner) options() []server.Option {
+	o := []server.Option{server.WithRemovalGrace(m.grace)}
+	if m.forceTTL {
+		o = append(o, server.WithForcedTTL())
+	}
+	if m.resourceErrors {
+		o = append(o, server.WithResourceErrors())
+	}
+	if m.v2 {
+		o = append(o, server.WithV2())
+	}
+	return o
+}

@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/server"
+)
+
+// patience is how long clients that have what this server does not know are turned away while the store does not
+// answer: they keep what they have, and may find another server. After that all servers are likely to be without it,
+// and what this one has is better than no answer.
+const patience = 5 * time.Minute
+
+// fresh has a server of a store look whether there is something newer before it answers who comes from another.
+func (s *serving) fresh() []server.Option {
+	if d, ok := s.source.(*stored); ok {
+		return []server.Option{server.WithNewest(d.newest), server.WithRefusals(d.refusals)}
+	}
+	return nil
+}
+
+// newest returns when nothing newer than what is served may have been told to a client by another server.
+func (d *stored) newest(ctx context.Context, known bool) error {
+	err := d.repo.Newest(ctx, !known)
+	if err == nil || known {
+		return nil
+	}
+	behind, ok := errors.AsType[*revsource.BehindError](err)
+	if !ok { // the stream has ended
+		return err
+	}
+	told := time.Since(behind.Since) > patience
+	what := "clients that have what this server does not know are turned away: it may be newer than what is served, and the store does not say"
+	if told {
+		what = "clients that have what this server does not know are told what is served, which may be older: the store has not answered for long"
+	}
+	tell := func(more ...any) {
+		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
+	}
+	if d.turned.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
+		tell()
+	}
+	if told {
+		return nil
+	}
+	return err
+}

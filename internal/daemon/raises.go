@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// raises adds to a line that tells of a limit the flag that raises it. The server, which
+// writes the line, is a library and knows no flags.
+type raises struct{ slog.Handler }
+
+// flags are those that raise limits, by the names that the server has for these.
+var flags = map[string]string{
+	string(xds.LimitTypes):      "--max-types",
+	string(xds.LimitNames):      "--max-names",
+	string(xds.LimitNameLength): "--max-name-length",
+	string(xds.LimitNode):       "--max-node",
+
+	"request":        "--max-request",
+	"held":           "--max-held",
+	"held_total":     "--max-held-total",
+	"streams":        "--max-streams",
+	"silent_streams": "--max-silent-streams",
+	"other_streams":  "--max-other-streams",
+	"polls":          "--max-polls",
+	"unfinished":     "--max-unfinished",
+	"rate":           "--max-rate",
+	"address_rate":   "--max-address-rate",
+	"stream_rate":    "--max-stream-rate",
+	"first_answers":  "--max-first-answers",
+	"first_request":  "--first-request-timeout",
+	"read":           "--read-timeout",
+	"write":          "--write-timeout",
+}
+
+// Handle implements [slog.Handler].
+func (h raises) Handle(ctx context.Context, r slog.Record) error {
+	flag := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "limit" {
+			flag = flags[a.Value.String()]
+		}
+		return flag == ""
+	})
+	if flag != "" {
+		r = r.Clone()
+		r.AddAttrs(slog.String("flag", flag))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h raises) WithAttrs(as []slog.Attr) slog.Handler { return raises{h.Handler.WithAttrs(as)} }
+
+// WithGroup implements [slog.Handler].
+func (h raises) WithGroup(name string) slog.Handler { return raises{h.Handler.WithGroup(name)} }

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// What ends a stream or a connection, or has it wait, names the flag that allows more.
+func TestFlagsOfLimits(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(raises{slog.NewTextHandler(&out, nil)}).With("a", 1).WithGroup("g")
+	for limit, want := range map[string]string{"streams": "--max-streams", "name_length": "--max-name-length", "type_url": "", "": ""} {
+		out.Reset()
+		log.Warn("stream closed: client exceeded a limit or sent a malformed request", "error", "more than 7", "limit", limit)
+		_, flag, _ := strings.Cut(strings.TrimSpace(out.String()), "g.flag=")
+		if flag != want {
+			t.Errorf("%q has the flag %q, want %q", limit, flag, want)
+		}
+	}
+	out.Reset()
+	log.Warn("client refused a response (NACK)", "error", "limit exceeded: 7 streams are open, limit=streams")
+	if strings.Contains(out.String(), "flag=") {
+		t.Errorf("what a client says is taken for a limit: %s", &out)
+	}
+	all := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	new(bounding).flags(all)
+	for limit, flag := range flags {
+		if all.Lookup(strings.TrimPrefix(flag, "--")) == nil {
+			t.Errorf("%s: there is no %s", limit, flag)
+		}
+	}
+	for limit := range server.New(store.New()).Stats().Throttled {
+		if flags[limit] == "" && limit != "subscription" { // which is several
+			t.Errorf("no flag raises %q", limit)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/cli"
+	revisionsetcd "github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/endpoints/etcd"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// A registering is whether endpoints can be registered at a server, and where they are kept.
+type registering struct {
+	on       bool
+	registry *endpoints.Registry // nil: they cannot
+}
+
+func (r *registering) flags(f *pflag.FlagSet) {
+	f.BoolVar(&r.on, "endpoints", false, "let programs register endpoints by the admin API, if they show who they are (unix socket, token or client certificate)")
+}
+
+// check returns an error of usage.
+func (r *registering) check(s *serving) error {
+	if _, is := s.source.(*relaying); is && r.on {
+		return errors.New("--endpoints is of a directory or a store, and " + s.dir + " is another server")
+	}
+	if r.on && len(s.admin.parsed) == 0 {
+		return errors.New("--endpoints needs --admin-listen")
+	}
+	return nil
+}
+
+// store returns what a store needs for it.
+func (r *registering) store() []store.Option {
+	if r.on {
+		return []store.Option{store.WithOvers(), store.WithOverOf(groups.BaseOf)}
+	}
+	return nil
+}
+
+// open begins to serve what is registered, before any client is answered.
+func (r *registering) open(ctx context.Context, s *serving, st *store.Store, running *sync.WaitGroup) error {
+	if !r.on {
+		return nil
+	}
+	engine, closes, where, err := r.engine(s)
+	if err != nil {
+		return err
+	}
+	r.registry = endpoints.New(engine, st, endpoints.Options{Log: s.log, Known: func(group string) bool {
+		if group == store.DefaultGroup {
+			return true
+		}
+		_, known := s.source.files().Summary().By[group]
+		return known
+	}})
+	running.Go(func() {
+		r.registry.Run(ctx)
+		closes()
+	})
+	select {
+	case <-r.registry.Loaded():
+		s.log.Info("registered endpoints are served", "clusters", len(r.registry.List("", "")), "kept", where)
+	case <-time.After(longestLoad):
+		s.log.Error("registered endpoints are not known yet, and are served when they are", "kept", where, "after", longestLoad.String())
+	}
+	return nil
+}
+
+// longestLoad is how long a start waits for what is registered.
+const longestLoad = 10 * time.Second
+
+// longestSilence is how long a server waits for its etcd before it serves what its disk has.
+const longestSilence = 3 * time.Second
+
+// engine returns what keeps endpoints, and where that is.
+func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), where string, err error) {
+	dir := ""
+	if s.state.keeper != nil {
+		dir = filepath.Join(s.state.keeper.Dir(), "endpoints")
+	}
+	if d, ok := s.source.(*stored); ok {
+		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
+			shared := etcd.New(of.Client, of.Prefix(), s.log)
+			if dir == "" {
+				return shared, func() {}, d.dir, nil
+			}
+			kept, err := endpoints.Keep(shared, dir, longestSilence, s.log)
+			if err != nil {
+				return nil, nil, "", cli.Fail(err, "--state-dir chooses another directory")
+			}
+			return kept, func() { _ = kept.Close() }, d.dir, nil
+		}
+	}
+	if dir == "" {
+		s.log.Warn("registered endpoints are kept in memory only: a restart loses them", "hint", "--state-dir")
+	}
+	local, err := endpoints.Open(dir, s.log)
+	if err != nil {
+		return nil, nil, "", cli.Fail(err, "--state-dir chooses another directory")
+	}
+	return local, func() { _ = local.Close() }, dir, nil
+}
+
+// registered says which endpoints are, for explain; nil: none can be.
+func (r *registering) registered() func(group, name string) (text string, n int, ok bool) {
+	if r.registry == nil {
+		return nil
+	}
+	return func(group, name string) (string, int, bool) {
+		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has those of its group
+		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), all, ok
+	}
+}

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// What is registered for a group is known of the nodes that a rollout has picked, too.
+func TestRegisteredInLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := endpoints.Open("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		r := &registering{registry: endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go r.registry.Run(ctx)
+		<-r.registry.Loaded()
+		one := endpoints.Registered{ID: "a", Endpoint: endpoints.Endpoint{Address: "10.0.0.1", Port: 80}}
+		if _, err := r.registry.Put(ctx, endpoints.Cluster{Group: store.DefaultGroup, Name: "backend"}, []endpoints.Registered{one}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, group := range []string{store.DefaultGroup, store.DefaultGroup + groups.LaneSuffix} {
+			if text, n, ok := r.registered()(group, "backend"); !ok || n != 1 || text != "registered by the admin API: 1, 1 of them with a lease" {
+				t.Error(group, text, ok)
+			}
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A relay is ready when the upstream has answered, and says until then why it is not.
+func TestRelayReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := upstreamtest.New()
+		up.Away = errors.New("connection refused")
+		r := &relaying{upstream: &xdsclient.Server{Text: "xds://up"}}
+		r.client, r.source, _ = up.Follow(t)
+		synctest.Wait()
+		if err := r.ready(); err == nil || err.Error() != "the upstream xds://up has not answered yet, and nothing of it is stored: connection refused" {
+			t.Error(err)
+		}
+		if got := r.note(); got != "xds://up, which has not answered yet" {
+			t.Error(got)
+		}
+		up.Mu.Lock()
+		up.Away = nil
+		up.Mu.Unlock()
+		time.Sleep(3 * time.Minute) // it tries again
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "a"))
+		if err := r.ready(); err != nil {
+			t.Error(err)
+		}
+		if got := r.note(); !strings.HasPrefix(got, "xds://up, connected since ") {
+			t.Error(got)
+		}
+	})
+}
+
+// Flags about files are errors, each of them, and so is --pass-refusals where nothing could come of it.
+func TestRelayOf(t *testing.T) {
+	for _, tt := range []struct {
+		url        string
+		pass, find bool // --pass-refusals and --quarantine
+		want       string
+	}{
+		{"xds://up?delta", true, true, ""},
+		{"xds://up", false, true, ""},
+		{"xds://up", true, true, "--pass-refusals needs an upstream that is asked by delta"},
+		{"xds://up?delta", true, false, "--pass-refusals needs --quarantine"},
+		{"DIR", true, true, "--pass-refusals is of a relay"},
+	} {
+		if _, err := sourceOfServe(Command(), &serving{dir: tt.url, passRefusals: tt.pass, quarantine: tt.find}); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
+		}
+	}
+	for _, flag := range notOfRelay {
+		cmd := Command()
+		f := cmd.Flags().Lookup(flag)
+		if f == nil {
+			t.Errorf("serve has no --%s", flag)
+			continue
+		}
+		if err := cmd.Flags().Set(flag, f.DefValue); err != nil {
+			t.Error(err)
+		}
+		if _, err := relayOf(cmd, "xds://up", &serving{}); err == nil || !strings.Contains(err.Error(), "--"+flag+" is about files") {
+			t.Errorf("--%s: %v", flag, err)
+		}
+	}
+}
+
+// SAFE-6: what a client says is shown without the secrets of what is served, and of what was 5 minutes ago, and
+// not at all if these are not all known.
+func TestRelayRedacts(t *testing.T) {
+	served := map[string]*xds.Resource{}
+	c := newConfidences(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
+	start := time.Now()
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	serve := func(seconds int, r *xds.Resource) {
+		c.note(r, at(seconds))
+		served[r.Name] = r
+	}
+	says := func(seconds int, typ *xds.Type, want string) {
+		t.Helper()
+		got, ok := c.redacted(typ, "has hunter2Quokkas and swordfish", at(seconds))
+		if !ok {
+			got = "withheld"
+		}
+		if got != want {
+			t.Errorf("after %d s: %q, want %q", seconds, got, want)
+		}
+	}
+	serve(0, keyed(t, "a", ""))
+	says(0, xds.Cluster, "has hunter2Quokkas and swordfish")
+	c.note(keyed(t, "b", "hunter2Quokkas"), at(1)) // is about to be served
+	says(1, xds.Cluster, "has … and swordfish")
+	says(1, xds.Listener, "has hunter2Quokkas and swordfish")
+	serve(2, keyed(t, "b", "hunter2Quokkas"))
+	says(1000, xds.Cluster, "has … and swordfish")
+	serve(1001, keyed(t, "b", "swordfish"))
+	says(1002, xds.Cluster, "has … and …")
+	says(1301, xds.Cluster, "has … and …")
+	says(1303, xds.Cluster, "has hunter2Quokkas and …")
+	delete(served, "b")
+	says(1304, xds.Cluster, "has hunter2Quokkas and …")
+	says(1605, xds.Cluster, "has hunter2Quokkas and swordfish")
+	c.note(&xds.Resource{Type: xds.Cluster, Stamp: &xds.Stamp{Name: "x"}, Body: []byte{0xff}}, at(1700))
+	says(1701, xds.Cluster, "withheld")
+	says(2002, xds.Cluster, "has hunter2Quokkas and swordfish")
+	for i := range 5000 {
+		c.note(keyed(t, fmt.Sprint("many", i), "hunter2Quokkas"), at(3000+i))
+	}
+	if c.n > 2048 {
+		t.Errorf("%d are remembered", c.n)
+	}
+}
+
+// SAFE-6: a relay refuses secrets that would be sent where others read them, and agents do not listen at all.
+func TestRelayExposure(t *testing.T) {
+	for _, tt := range []struct {
+		listen string
+		allow  bool
+		want   string
+	}{
+		{"127.0.0.1:0", false, ""},
+		{"0.0.0.0:18000", true, ""},
+		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
+	} {
+		s := &serving{types: envoy.Envoy(), insecureSecrets: tt.allow}
+		s.front.addresses = []string{tt.listen}
+		if err := s.front.check(); err != nil {
+			t.Fatal(err)
+		}
+		var none xdsclient.Flags
+		up, err := none.Server("xds://up")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&relaying{upstream: up}).clientConfig(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := cfg.Check(keyed(t, "a", "hunter2Quokkas")); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.listen, got, tt.want)
+		}
+		if err := cfg.Check(keyed(t, "a", "")); err != nil {
+			t.Error(err)
+		}
+		if err := cfg.Servers[0].Transport.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cluster/peers"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// A replicating is how a server of a store is found by the others, and asks them.
+type replicating struct {
+	address string
+	files   certs.ClientFiles
+
+	id    string // of this process; "": it has no store
+	since time.Time
+	all   *peers.Replicas // nil: the store does not say who is there
+}
+
+func (r *replicating) flags(f *pflag.FlagSet) {
+	f.StringVar(&r.address, "replica-address", "", "`HOST:PORT` at which the other servers of the store reach the admin API of this one; without it: the first --admin-listen, with the name of the machine if that is on all addresses")
+	f.StringVar(&r.files.CA, "replica-ca", "", "`FILE` with the CA of the certificates of the other servers' admin APIs; without it: --admin-client-ca, or the system's CAs, and then no server gets the token of --admin-token-file")
+	f.StringVar(&r.files.Cert, "replica-cert", "", "`FILE` with the client certificate for these; without it: --admin-tls-cert")
+	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with its private key")
+}
+
+// check judges the flags; an error is one of usage.
+func (r *replicating) check(s *serving) error {
+	switch {
+	case s.at.URL == "" && (r.address != "" || r.files != certs.ClientFiles{}):
+		return errors.New("--replica-address, --replica-ca, --replica-cert and --replica-key are of servers of a store: give --store")
+	case (r.files.Cert == "") != (r.files.Key == ""):
+		return errors.New("--replica-cert and --replica-key: give both or none")
+	}
+	if r.address != "" {
+		host, port, err := net.SplitHostPort(r.address)
+		if err != nil || host == "" || port == "" || port == "0" || net.ParseIP(host).IsUnspecified() {
+			return fmt.Errorf("--replica-address: %q: want HOST:PORT", r.address)
+		}
+	}
+	r.files.CA = cmp.Or(r.files.CA, s.admin.tls.ClientCA)
+	if r.files.Cert == "" {
+		r.files.Cert, r.files.Key = s.admin.tls.Cert, s.admin.tls.Key
+	}
+	return nil
+}
+
+var notInID = regexp.MustCompile(`[^a-z0-9]+`)
+
+// open has the engine say who is there, if it can.
+func (r *replicating) open(s *serving, e revisions.Engine, of *stored) {
+	host, _ := os.Hostname()
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	name := strings.Trim(notInID.ReplaceAllString(strings.ToLower(host), "-"), "-")
+	r.id, r.since = strings.TrimPrefix(name[:min(len(name), 63)]+"-"+hex.EncodeToString(random[:]), "-"), time.Now()
+	engine, ok := e.(revisions.Announcer)
+	if !ok {
+		return
+	}
+	asking := peers.Asking{TLS: r.files}
+	if s.admin.token != "" {
+		asking.Token = func() (string, error) { return readToken(s.admin.token) }
+	}
+	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: s.log, Self: func() peers.About {
+		a := peers.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: cli.Version(), Since: r.since, Streams: s.streams(), Writes: of.writing()}
+		if n := of.repo.Served().Number; n > 0 {
+			a.Revision = n.String()
+		}
+		return a
+	}})
+}
+
+// run announces this server, and looks who else is there, until ctx is done.
+func (r *replicating) run(ctx context.Context) {
+	if r.all != nil {
+		r.all.Run(ctx)
+	}
+}
+
+// found is the URL at which others find the admin API; "": they cannot.
+func (a *adminFront) found(at, host string) string {
+	scheme := "http://"
+	if a.certs != nil {
+		scheme = "https://"
+	}
+	if at != "" {
+		return scheme + at
+	}
+	for _, l := range a.listeners {
+		tcp, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		name := tcp.IP.String()
+		if tcp.IP.IsUnspecified() {
+			name = host
+		}
+		for _, p := range a.parsed { // certificates may have names
+			if p.Network == "tcp" && !p.Any() && int(p.Port) == tcp.Port {
+				name = p.Host
+			}
+		}
+		return scheme + net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+	}
+	return ""
+}

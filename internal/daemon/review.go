@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/wire"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A review looks at what is loaded before it is served.
+type review struct {
+	exposed dirload.Exposure // of secrets; none if it is allowed
+	empty   bool             // answer assignments that are missing with empty ones
+}
+
+func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
+	if err := r.exposed.Refuse(all); err != nil {
+		return nil, err
+	}
+	return r.assignments(all)
+}
+
+// assignments makes up those of clusters whose endpoints are to come from here and do
+// not, if that is wanted. Envoy waits 15 s for them before it uses such a cluster, at each
+// start.
+func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
+	if !r.empty {
+		return nil, nil
+	}
+	have := map[string]bool{}
+	for _, l := range all {
+		if l.Type.Is(xds.Endpoint) {
+			have[l.Name] = true
+			for _, alias := range l.Aliases {
+				have[alias] = true
+			}
+		}
+	}
+	var more []dir.Loaded
+	for _, l := range all {
+		if !l.Type.Is(xds.Cluster) {
+			continue
+		}
+		for _, ref := range l.Refs {
+			if !ref.Type.Is(xds.Endpoint) || ref.Name == xds.Wildcard || have[ref.Name] {
+				continue
+			}
+			have[ref.Name] = true
+			m := envoy.Envoy().New("envoy.config.endpoint.v3.ClusterLoadAssignment")
+			m.Set(m.Descriptor().Fields().ByName("cluster_name"), protoreflect.ValueOfString(ref.Name))
+			a, err := wire.NewResource(xds.Endpoint, "", m.Interface())
+			if err != nil {
+				return nil, fmt.Errorf("%v: %w", l.Pos, err)
+			}
+			a.Refs = []xds.Ref{}
+			more = append(more, l.With(a))
+		}
+	}
+	return more, nil
+}

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+)
+
+// rolling has rollouts know what is served of a store, and how clients take it.
+func (d *stored) rolling(e revisions.Engine) {
+	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look { return lookAt(d.admin.tracker, lanes, since) })
+}
+
+// rolled notes what is served now. Before is a time at which nobody was told of it.
+func (d *stored) rolled(before time.Time, err error) {
+	d.admin.tracker.Regroup()
+	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
+	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
+		d.rollouts.Rejected(rejected.State, strings.Join(problemsOf(rejected.Err), "; "))
+	}
+}
+
+// rolledBack are the rollouts that were taken back, of which nobody has taken notice yet.
+func (d *stored) rolledBack() (all []api.RolledBack) {
+	for _, s := range d.rollouts.Back() {
+		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
+	}
+	return all
+}
+
+// lookAt says how the clients stand that see one of some groups.
+func lookAt(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
+	k := t.Taken(groups, since)
+	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}
+	for _, f := range k.Fallen {
+		r := rollout.Refusal{Node: f.Node, Type: f.Type.Short, Cause: f.Text}
+		if len(f.Names) > 0 {
+			r.Name = f.Names[0]
+		}
+		l.Refusals = append(l.Refusals, r)
+	}
+	return l
+}

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+)
+
+// exposed returns how what is served may be read by others than its clients: in plain
+// text on its way, or by whoever connects, since nobody asks who that is. Who may use
+// a unix socket is said by the mode of its file.
+func exposed(f *front, r *restFront) dirload.Exposure {
+	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
+		return dirload.Exposure{Way: "over the network in plain text, from " + at, Mend: "--tls-cert, --tls-key and --client-ca"}
+	}
+	if f.tls.ClientCA != "" {
+		return dirload.Exposure{}
+	}
+	all := f.parsed
+	if r.address != "" {
+		all = append(slices.Clip(all), r.parsed)
+	}
+	for _, a := range all {
+		if !a.Loopback() {
+			return dirload.Exposure{Way: "to whoever connects to " + a.String(), Mend: "--client-ca"}
+		}
+	}
+	return dirload.Exposure{}
+}

@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/cluster/peers"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/server"
+)
+
+// A shedding ends streams of a server that has more than its share.
+type shedding struct {
+	wanted bool
+
+	ended   atomic.Uint64 // streams, ever
+	surplus peers.Surplus
+	going   map[net.Addr][]*server.Stream // that were told to leave, by connection
+}
+
+func (h *shedding) flags(f *pflag.FlagSet) {
+	f.BoolVar(&h.wanted, "shed-surplus", false, "of a store: while this server has more than 1.3 times the mean of all servers' streams, end some of its oldest connections each second, in order, so that their clients go to others")
+}
+
+// check judges the flag; an error is one of usage.
+func (h *shedding) check(s *serving) error {
+	if h.wanted && (s.at.URL == "" || len(s.admin.parsed) == 0) {
+		return errors.New("--shed-surplus: a server needs a --store to know of others, and an --admin-listen to know its clients")
+	}
+	return nil
+}
+
+// maxOnOne is how many streams a connection that is ended may have: one of a proxy may have thousands, which would all come back at once.
+const maxOnOne = 100
+
+// run sheds until ctx is done.
+func (h *shedding) run(ctx context.Context, s *serving, clients *listen.Limit) {
+	h.going = map[net.Addr][]*server.Stream{}
+	const often = 100 * time.Millisecond // connections are closed before their clients open other streams on them
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	shedding := uint64(0) // of the time that it lasts
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h.finish(clients)
+		if n%int(time.Second/often) != 0 {
+			continue
+		}
+		others, sure := s.replicas.all.Streams()
+		open := s.streams()
+		most, mean := h.surplus.Next(open, others, sure)
+		switch {
+		case most > 0 && shedding == 0:
+			s.log.Info("more than its share of streams: some are ended", "streams", open, "mean", int(mean), "servers", len(others)+1)
+		case most == 0 && shedding > 0:
+			s.log.Info("no more than its share of streams: no more are ended", "streams", open, "mean", int(mean), "ended", shedding)
+			shedding = 0
+		}
+		if most > 0 {
+			shedding += h.shed(s.admin.tracker.Selected(adminclients.Filter{All: true}), most)
+		}
+	}
+}
+
+// shed has the connections of the oldest streams leave, until these are most streams or more.
+func (h *shedding) shed(all []*server.Stream, most int) (n uint64) {
+	slices.SortFunc(all, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
+	by := map[net.Addr][]*server.Stream{}
+	for _, st := range all {
+		by[st.Peer] = append(by[st.Peer], st)
+	}
+	for _, st := range all {
+		if _, tcp := st.Peer.(*net.TCPAddr); !tcp || h.going[st.Peer] != nil || len(by[st.Peer]) > maxOnOne {
+			continue
+		}
+		if n >= uint64(most) {
+			break
+		}
+		for _, st := range by[st.Peer] {
+			st.Leave()
+			n++
+		}
+		h.going[st.Peer] = by[st.Peer]
+	}
+	h.ended.Add(n)
+	return n
+}
+
+// finish closes connections whose streams have ended: who opens another on the same one would stay.
+func (h *shedding) finish(clients *listen.Limit) {
+	for peer, streams := range h.going {
+		if !slices.ContainsFunc(streams, (*server.Stream).Leave) {
+			clients.Close(peer)
+			delete(h.going, peer)
+		}
+	}
+}

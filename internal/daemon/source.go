@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A source is where serve has from what it serves: a directory, another xDS server, or a store of revisions.
+type source interface {
+	// open makes the source, before there is a server, and returns what clients see of it. From then on
+	// changed is called when there may be something else to serve.
+	open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error)
+
+	// load loads for the first time. It returns false if there is nothing to serve, and with no error if a
+	// signal came before.
+	load(signals <-chan os.Signal) (bool, error)
+
+	// run keeps the source up to date until ctx is done, and loads at each hangup.
+	run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal)
+
+	// files says where resources stand, and which groups a node gets. It is not nil after load.
+	files() *dir.Source
+
+	// redacted returns what a client says of a type without the secrets of that; false: not all of them are known.
+	redacted(t *xds.Type, text string) (string, bool)
+
+	known() bool                                         // there is something to serve
+	ready() error                                        // why clients cannot be served; nil: they can
+	note() string                                        // what is served, for who asks about readiness
+	config() api.Config                                  // what is served, for status
+	reload(ctx context.Context, approve bool) api.Reload // what an operator wants
+	away() func() (text string, known bool)              // what explain says of what is not here; nil: it is in the files or nowhere
+}
+
+// sourceOfServe returns what the arguments of serve name. Its errors are of usage.
+func sourceOfServe(cmd *cobra.Command, s *serving) (source, error) {
+	switch {
+	case s.at.URL != "" && strings.HasPrefix(s.dir, xdsclient.Scheme):
+		return nil, fmt.Errorf("serve has %s or --store, not both", s.dir)
+	case s.at.URL != "":
+		return storedOf(cmd, s)
+	case s.dir == "":
+		return nil, errors.New("serve needs one directory or xds:// URL, or --store")
+	}
+	if strings.HasPrefix(s.dir, xdsclient.Scheme) {
+		r, err := relayOf(cmd, s.dir, s)
+		if err != nil {
+			return nil, err
+		}
+		s.dir = r.upstream.Text
+		return r, nil
+	}
+	if s.passRefusals {
+		return nil, errors.New("--pass-refusals is of a relay, and " + s.dir + " is a directory")
+	}
+	return &directory{serving: s}, nil
+}

@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/reloadsocket"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// A state is what chancery serve is told of what it keeps on disk.
+type state struct {
+	root           string // "": nothing is kept
+	chosen         bool   // somebody said where
+	withoutSecrets bool
+
+	keeper   *lastgood.Keeper                // nil: nothing is kept
+	door     *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
+	restored atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
+	failing  atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
+	groups   atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
+}
+
+func (s *state) flags(f *pflag.FlagSet) {
+	cli.StateDirFlag(f, &s.root)
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
+}
+
+// open prepares to keep, and to be reached. What nobody asked for may be impossible, such as
+// on a file system that is read-only.
+func (s *state) open(log *slog.Logger, served string) error {
+	if err := s.openKeeper(log, served); err != nil || s.keeper != nil {
+		return err
+	}
+	door, err := lastgood.OpenDoor(served)
+	switch {
+	case err != nil:
+		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
+	case !door.Kept():
+		log.Warn(unreached, "error", "it reaches another running server of this directory")
+	default:
+		s.door = door
+	}
+	return nil
+}
+
+const unreached = "chancery reload cannot reach this server"
+
+func (s *state) openKeeper(log *slog.Logger, served string) error {
+	switch {
+	case s.root == "" && s.chosen:
+		log.Info("the last good configuration is not stored: a restart with invalid files would serve nothing")
+		return nil
+	case s.root == "": // there is no place for it, and nobody said that none is wanted
+		_, err := lastgood.Root()
+		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
+		return nil
+	}
+	folder, err := lastgood.Folder(s.root, served)
+	if err == nil {
+		s.keeper, err = lastgood.Open(folder)
+	}
+	switch {
+	case err != nil && s.chosen:
+		return cli.Fail(err, "--state-dir chooses another directory; an empty one stores nothing")
+	case err != nil:
+		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
+		return nil
+	}
+	s.keeper.Log, s.keeper.WithoutSecrets = log, s.withoutSecrets
+	return nil
+}
+
+// restore serves what was kept, if anything was.
+func (s *state) restore(log *slog.Logger, src *dir.Source) {
+	if s.keeper == nil {
+		return
+	}
+	c, err := s.keeper.Load()
+	if err == nil {
+		err = src.Restore(c)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		log.Warn("the stored last good configuration cannot be used", "error", err)
+	default:
+		s.restored.Store(&c)
+	}
+}
+
+// kept returns what reports whether what is served is kept; nil if somebody wants nothing
+// to be.
+func (s *state) kept() func() bool {
+	switch {
+	case s.keeper != nil:
+		return s.keeper.Kept
+	case s.root == "" && s.chosen:
+		return nil
+	}
+	return func() bool { return false }
+}
+
+// loaded notes that the files were loaded.
+func (s *state) loaded(err error) {
+	kept, some := errors.AsType[dir.Kept](err)
+	if err == nil || some {
+		s.groups.Store(nil)
+		if some {
+			s.groups.Store(&kept)
+		}
+		s.restored.Store(nil)
+		s.failing.Store(nil)
+		return
+	}
+	s.failing.CompareAndSwap(nil, new(time.Now()))
+}
+
+// howToAllow says how to approve of a removal, wherever one types it.
+func (s *state) howToAllow(served string) string {
+	if s.keeper == nil && s.door == nil { // nobody can reach the server
+		return "restart, with --allow-empty if nothing is left"
+	}
+	whole := func(path string) string {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		return quoted(path)
+	}
+	how := "chancery reload --allow-mass-delete " + whole(served)
+	if s.chosen || s.door != nil {
+		root := "''"
+		if s.door == nil {
+			root = whole(s.root)
+		}
+		how += " --state-dir " + root
+	}
+	return how
+}
+
+// plain is text that means itself in a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// quoted returns text as it is typed into a shell.
+func quoted(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// note says what is served, for who asks about readiness.
+func (s *state) note() string {
+	if c := s.restored.Load(); c != nil {
+		return "the last good configuration, of " + c.At.UTC().Format(time.RFC3339) + ": the files have been rejected since the start; the log says why"
+	}
+	if t := s.failing.Load(); t != nil {
+		return "the last good configuration: the files have been rejected since " + t.UTC().Format(time.RFC3339) + "; the log says why"
+	}
+	if k := s.groups.Load(); k != nil {
+		names := make([]string, 0, 3)
+		for _, g := range (*k)[:min(len(*k), 3)] {
+			names = append(names, g.Group)
+		}
+		return "the files, but not those of " + cli.Count(len(*k), "group") + ", which keep their last good: " + strings.Join(names, ", ") + "; the log says why"
+	}
+	return "the files"
+}
+
+// drop leaves no folder behind in which nothing is kept, such as that of a directory whose
+// name was a mistake.
+func (s *state) drop() {
+	for _, k := range []*lastgood.Keeper{s.keeper, s.door} {
+		if k != nil {
+			k.Drop()
+		}
+	}
+}
+
+// run keeps, and listens to operators, until ctx is done.
+func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
+	if s.door != nil {
+		running.Go(func() {
+			defer s.door.Drop()
+			s.listen(ctx, s.door.Dir(), log, src)
+		})
+	}
+	if s.keeper == nil {
+		return
+	}
+	running.Go(func() { s.keeper.Run(ctx) })
+	running.Go(func() {
+		select {
+		case <-s.keeper.Locked():
+		case <-ctx.Done():
+			return
+		}
+		s.listen(ctx, s.keeper.Dir(), log, src)
+	})
+}
+
+// listen listens to operators in a folder until ctx is done.
+func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
+	if err := reloadsocket.Serve(ctx, folder, operator{src}, log); err != nil {
+		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
+	}
+}
+
+// An operator asks the source to load.
+type operator struct{ src *dir.Source }
+
+func (o operator) Reload(ctx context.Context, approve bool) reloadsocket.Reload {
+	report, err := o.src.Order(ctx, approve)
+	out := reloadsocket.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Kept), Kept: report.Kept.Problems()}
+	for _, c := range report.Counts {
+		out.Resources += c.N
+	}
+	for _, c := range report.Commit.Changes {
+		out.Set += c.Set
+		out.Removed += c.Removed
+	}
+	if errs, ok := errors.AsType[dir.Errors](err); ok {
+		for _, e := range errs {
+			out.Errors = append(out.Errors, e.Error())
+		}
+	} else if err != nil {
+		out.Errors = []string{err.Error()}
+	}
+	return out
+}

@@ -1,0 +1,376 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// heldNote says in a few words which groups are held.
+func heldNote(holds map[string]revisions.Hold) string {
+	var all []string
+	for i, h := range revisionapi.Holds(holds) {
+		if i == 5 {
+			all = append(all, "…")
+			break
+		}
+		text := h.Group + " at " + h.Revision
+		if h.Next != "" {
+			text += " (rollout " + h.Rollout + " to " + h.Next + ")"
+		}
+		all = append(all, text)
+	}
+	if all == nil {
+		return ""
+	}
+	return "; frozen: " + strings.Join(all, ", ")
+}
+
+// A stored is the store of a server.
+type stored struct {
+	*serving
+	store    *store.Store
+	metrics  *procmetrics.Metrics
+	changed  func()
+	kept     revisions.Engine // what the store is kept in
+	engine   io.Closer        // of that
+	repo     *revsource.Source
+	as       *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
+	next     dir.LastGood
+	trouble  atomic.Pointer[storeTrouble] // nil: the newest is served
+	refusals *revsource.Refusals          // what clients have refused, here or elsewhere
+	turned   dedup.Counter                // clients that were turned away
+	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+	rollouts *rollout.Runner
+	reviewed time.Time // when what is served now, or was to be, was not served yet
+	audit    *auditor
+	root     string            // the directory that is written to the store; "": none is
+	feed     *dircommit.Feeder // nil: the same
+}
+
+// A storeTrouble is why the newest revision is not served.
+type storeTrouble struct {
+	since time.Time
+	err   error
+}
+
+// storedOf returns what is served of a store. Its errors are of usage.
+func storedOf(cmd *cobra.Command, s *serving) (source, error) {
+	if s.passRefusals {
+		return nil, errors.New("--pass-refusals is of a relay, and " + s.at.URL + " is a store")
+	}
+	root := s.dir
+	if root == "" {
+		if err := noFileFlags(cmd, s.at.URL); err != nil {
+			return nil, err
+		}
+	}
+	folder, of, err := s.at.Check()
+	if err != nil {
+		return nil, err
+	}
+	if s.dir = s.at.URL; of != nil {
+		s.dir = of.String()
+	} else if abs, err := filepath.Abs(folder); err == nil {
+		s.dir = "file:" + abs
+	}
+	return &stored{serving: s, root: root}, nil
+}
+
+// open implements [source].
+func (d *stored) open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
+	d.store, d.metrics, d.changed = st, m, changed
+	d.as = dir.New("", store.New(), d.options(s.log))
+	s.at.MayCreate = true
+	engine, closer, err := s.at.Open(s.log)
+	if err != nil {
+		return nil, err
+	}
+	d.kept, d.engine = engine, closer
+	d.refusals = revsource.NewRefusals(engine, s.log)
+	s.replicas.open(s, engine, d)
+	d.repo = revsource.New(engine, st, revsource.Options{
+		Types: s.types, CEL: cel.Compile, Log: s.log,
+		Review: func(next *revisions.Snapshot) error {
+			d.reviewed = time.Now()
+			d.next = dircommit.Config(next, d.reviewed)
+			return d.as.Restore(d.next)
+		},
+		Resource: d.read,
+		Done:     func(_ revisions.Number, err error) { d.done(err) },
+	})
+	d.rolling(engine)
+	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
+	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: s.log, bell: make(chan struct{}, 1), note: func(e api.Event) { s.admin.tracker.Note(e) }}
+	d.openFeed(engine)
+	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
+		return nil, err
+	}
+	m.Source(d.as)
+	m.LastGood(func() bool { return d.disk.Load() != nil }, s.state.kept())
+	return watchedOf[*store.Watch](st), nil
+}
+
+// read returns what a review, or what was kept, has made of an item.
+func (d *stored) read(it *revisions.Item) *xds.Resource {
+	is := it.Resource
+	l, ok := d.as.Within(it.Group, is.Type, is.Name)
+	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
+		return nil
+	}
+	return l.Resource
+}
+
+// done notes whether the newest revision is served.
+func (d *stored) done(err error) {
+	now := time.Now()
+	if err == nil {
+		d.trouble.Store(nil)
+		d.disk.Store(nil)
+		if d.state.keeper != nil {
+			d.state.keeper.Keep(d.next)
+		}
+	} else {
+		t := &storeTrouble{now, err}
+		if was := d.trouble.Load(); was != nil {
+			t.since = was.since
+		}
+		d.trouble.Store(t)
+	}
+	if _, rejected := errors.AsType[*revsource.RejectedError](err); err == nil || rejected {
+		d.admin.loaded(now, err, d.store)
+	}
+	d.rolled(d.reviewed, err)
+	d.audit.ring()
+	d.metrics.Loaded(now, err)
+	d.changed()
+}
+
+// load implements [source]. A server without its store serves the last good, or waits for it.
+func (d *stored) load(signals <-chan os.Signal) (bool, error) {
+	loaded := make(chan error, 1)
+	go func() {
+		d.restore()
+		_, err := d.repo.Load(context.Background()) // the engine has its own limits
+		loaded <- err
+	}()
+	select {
+	case err := <-loaded:
+		switch d.done(err); {
+		case err == nil:
+			d.log.Info("revision is served", d.repo.Attributes()...)
+		case d.disk.Load() != nil:
+			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
+		default:
+			attrs := []any{"store", d.dir, "error", err}
+			if hint := d.firstStep(err); hint != "" {
+				attrs = append(attrs, "hint", hint)
+			}
+			d.log.Warn("there is nothing to serve yet: clients wait", attrs...)
+		}
+		return true, nil
+	case sig := <-signals:
+		d.log.Info("stopped before the store was read", "signal", sig.String())
+		return false, nil
+	}
+}
+
+// restore has what was kept served, if anything was.
+func (d *stored) restore() {
+	if d.state.keeper == nil {
+		return
+	}
+	c, err := d.state.keeper.Load()
+	var items []*revisions.Item
+	if err == nil {
+		items, err = dircommit.Items("", c)
+	}
+	if err == nil {
+		err = d.as.Restore(c)
+	}
+	if err == nil {
+		err = d.repo.Restore(items, c.Mark)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		d.log.Warn("the stored last good configuration cannot be used", "error", err)
+	default:
+		d.disk.Store(&c.At)
+	}
+}
+
+// run implements [source].
+func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
+	running.Go(func() {
+		var beside sync.WaitGroup
+		if d.feed != nil {
+			beside.Go(func() { d.feed.Run(ctx) })
+			beside.Go(func() { d.hangs(ctx, hangups) })
+		}
+		beside.Go(func() { d.refusals.Run(ctx) })
+		beside.Go(func() { d.replicas.run(ctx) })
+		beside.Go(func() { d.rollouts.Run(ctx) })
+		beside.Go(func() { d.audit.run(ctx) })
+		if d.storeKeep > 0 {
+			w := sweeper{repo: d.repo.Repository(), keep: d.storeKeep, log: d.log, swept: func(s revisions.Swept) { d.admin.tracker.Note(sweptText(s)) }}
+			beside.Go(func() { w.run(ctx) })
+		}
+		d.repo.Run(ctx)
+		beside.Wait()
+		_ = d.engine.Close() // what could not be written is of no use any more
+	})
+	if d.state.keeper != nil {
+		running.Go(func() { d.state.keeper.Run(ctx) })
+	}
+}
+
+func (d *stored) files() *dir.Source { return d.as }
+
+func (d *stored) redacted(t *xds.Type, text string) (string, bool) { return d.as.Redacted(t, text) }
+
+func (d *stored) known() bool { return d.repo.Served().Number > 0 || d.disk.Load() != nil }
+
+func (d *stored) ready() error {
+	if d.known() {
+		return nil
+	}
+	err := errors.New("the store " + d.dir + " has given nothing yet, and nothing of it is stored here")
+	if t := d.trouble.Load(); t != nil {
+		err = fmt.Errorf("%w: %w%s", err, t.err, cli.Prefixed(": ", d.firstStep(t.err)))
+	}
+	return err
+}
+
+// firstStep says what gives an empty store its first revision; "": it is not empty.
+func (d *stored) firstStep(err error) string {
+	switch {
+	case !errors.Is(err, revsource.ErrEmpty):
+		return ""
+	case d.root != "":
+		return "what " + d.root + " says becomes one as soon as it has a resource, and no mistake"
+	}
+	return "chancery apply commits one"
+}
+
+func (d *stored) note() string { return d.serves() + d.writes() }
+
+// serves says what is served.
+func (d *stored) serves() string {
+	text := "nothing of " + d.dir
+	if n := d.repo.Served().Number; n > 0 {
+		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
+	} else if d.disk.Load() != nil {
+		text = "what " + d.dir + " gave"
+	}
+	if at := d.disk.Load(); at != nil {
+		text += " from disk (last good), of " + at.UTC().Format(time.RFC3339)
+	}
+	if t := d.trouble.Load(); t != nil {
+		text += "; the newest is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
+	}
+	return text
+}
+
+func (d *stored) config() api.Config {
+	c := d.admin.config(d.store, d.as)
+	s := &api.Store{URL: d.dir, LastGood: d.disk.Load()}
+	if r := d.repo.Served(); r.Number > 0 {
+		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message
+		s.Holds = revisionapi.Holds(d.repo.Holds())
+		if !r.Time.IsZero() { // it is not from disk
+			s.At = &r.Time
+		}
+	}
+	if t := d.trouble.Load(); t != nil {
+		s.Error, s.Since = clipped(problemsOf(t.err))+cli.Prefixed(": ", d.firstStep(t.err)), &t.since
+	}
+	s.RolledBack = d.rolledBack()
+	if d.feed != nil {
+		s.Writer = d.writer()
+	}
+	c.Store = s
+	return c
+}
+
+func (d *stored) reload(ctx context.Context, approve bool) api.Reload {
+	switch {
+	case d.feed == nil:
+		return api.Reload{Errors: []string{cli.StoreReload}}
+	case d.feed.Source() == nil:
+		return api.Reload{Errors: []string{d.standsBy(ctx)}}
+	}
+	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
+}
+
+func (d *stored) away() func() (string, bool) { return nil }
+
+// servedOf says for explain which revision is served; nil: there is no store.
+func servedOf(s source) func() (string, bool) {
+	d, ok := s.(*stored)
+	if !ok {
+		return nil
+	}
+	return func() (string, bool) { return d.serves(), d.known() }
+}
+
+// frozenOf says for explain what is committed and not served, since its group is frozen; nil: there is no store.
+func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
+	d, ok := s.(*stored)
+	if !ok {
+		return nil
+	}
+	return func(t *xds.Type, name string) (text, advice string) {
+		holds := d.repo.Holds()
+		if len(holds) == 0 {
+			return "", ""
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), frozenTime)
+		defer cancel()
+		newest, err := d.repo.Repository().Head(ctx)
+		if err != nil {
+			return "", ""
+		}
+		for _, group := range slices.Sorted(maps.Keys(holds)) {
+			if newest.Get(revisions.Key{Group: group, Type: t.URL, Name: name}) == nil {
+				continue
+			}
+			h, number := holds[group], newest.Revision.Number
+			text = fmt.Sprintf("%s has it, and group %q is frozen at %s", number, group, h.Number)
+			if h.Next != nil {
+				return text, fmt.Sprintf("chancery rollout status says how far rollout %s of the group to %s is", h.Next.Rollout, h.Next.Number)
+			}
+			return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served", group, number)
+		}
+		return "", ""
+	}
+}
+
+// frozenTime is how long an explanation waits for the newest revision.
+const frozenTime = 2 * time.Second

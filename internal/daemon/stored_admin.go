@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/admin"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// revisions is what the admin API knows of the store; nil: there is none.
+func (s *serving) revisions() *admin.Revisions {
+	d, ok := s.source.(*stored)
+	if !ok {
+		return nil
+	}
+	finder := internalsecret.NewFinder(s.types)
+	var reviewing sync.Mutex // one at a time: each takes memory
+	return &admin.Revisions{
+		Repo:  d.repo.Repository(),
+		Write: s.storeWrite,
+		Show: func(url string, body []byte) ([]byte, bool) {
+			m, whole := finder.Shown(url, body)
+			if whole {
+				return body, true
+			}
+			// What is of no known type is a message of another, that has nothing in it.
+			if m == nil || !strings.HasSuffix(url, "/"+string(m.ProtoReflect().Descriptor().FullName())) {
+				return nil, false
+			}
+			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+			if err != nil {
+				return nil, false
+			}
+			return b, false
+		},
+		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
+			reviewing.Lock()
+			defer reviewing.Unlock()
+			quiet := d.as.Beside(d.options(slog.New(slog.DiscardHandler)))
+			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
+				return problemsOf(err), nil
+			}
+			return nil, dirload.Warnings(quiet)
+		},
+		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
+		Done: func(what, author, message string) {
+			s.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
+			s.admin.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
+		},
+		Refused: func(what, author, message string, err error) {
+			s.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)
+			s.admin.tracker.Note(refusedText(what, author, message, err))
+		},
+	}
+}
+
+// options are those of what is served as a directory.
+func (d *stored) options(log *slog.Logger) dir.Options {
+	r := &review{}
+	if !d.insecureSecrets {
+		r.exposed = exposed(&d.front, &d.rest)
+	}
+	return dir.Options{Log: log, V2: d.manner.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
+
+// sweepEvery is the time between two sweeps of a server.
+const sweepEvery = time.Hour
+
+// A sweeper sweeps the store of a server from time to time.
+type sweeper struct {
+	repo  *revisions.Repository
+	keep  int
+	log   *slog.Logger
+	swept func(revisions.Swept) // is told of each sweep; nil: nobody is
+}
+
+// run sweeps until ctx is done, or the store says that this server may not. Nothing is urgent, so
+// servers that were started together spread over the hour, and few of them find something to do.
+func (s *sweeper) run(ctx context.Context) {
+	said := ""
+	for wait := rand.N(sweepEvery / 4); ; wait = sweepEvery + rand.N(sweepEvery/4) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		err := s.sweep(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, revisions.ErrDenied):
+			s.log.Warn("this server may not sweep the store, and tries no more", "error", err)
+			return
+		case err == nil, errors.Is(err, revisions.ErrBusy):
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			s.log.Warn("the store is not swept", "error", err)
+		}
+	}
+}
+
+// sweep sweeps if a tenth more is there than is to be kept: a sweep reads all that stays.
+func (s *sweeper) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepEvery/2)
+	defer cancel()
+	due, err := s.repo.Due(ctx, s.keep)
+	if err != nil || due < max(1, s.keep/10) {
+		return err
+	}
+	did, err := s.repo.Sweep(ctx, s.keep)
+	if did.Revisions+did.Packs > 0 {
+		s.log.Info("the store is swept", "oldest", did.Oldest.String(), "revisions", did.Revisions, "packs", did.Packs, "bytes", did.Bytes)
+		if s.swept != nil {
+			s.swept(did)
+		}
+	}
+	return err
+}

@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/daemon/trace"
+	"github.com/chancery-xds/chancery/store"
+)
+
+// lastTraces is how long the program waits at its end for the last traces to be sent.
+const lastTraces = 2 * time.Second
+
+// openTraces returns the traces that the environment asks for (OTEL_*), nil if it asks for none.
+func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
+	if !trace.Enabled() {
+		return nil, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces could not be sent", "error", err)
+	}))
+	t, err := trace.Open(context.Background(), cli.Version(), st.Newest)
+	if err != nil {
+		return nil, cli.Fail(err, "unset OTEL_EXPORTER_OTLP_ENDPOINT to send no traces")
+	}
+	log.Info("sending traces to OpenTelemetry")
+	return t, nil
+}
+
+// closeTraces sends what is left.
+func closeTraces(log *slog.Logger, t *trace.Traces) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTraces)
+	defer cancel()
+	t.Close(ctx, log)
+}

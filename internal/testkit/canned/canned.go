@@ -1,0 +1,297 @@
+package canned
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+)
+
+// ago is a time, with half a unit to spare for a slow machine.
+func ago(d time.Duration) time.Time { return time.Now().Add(-d - 400*time.Millisecond) }
+
+// hostile is what a client may say.
+const hostile = "evil\x1b[2J\u202enode\nline"
+
+// tame is what the same clients say in the pages of the documentation.
+var tame = func() *strings.Replacer {
+	encoded := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
+	return strings.NewReplacer(encoded(hostile), "edge-7d9f-k8", encoded(red), "", encoded("\x1b[1m"), "", encoded("no\"\x1b[2J"), "serch")
+}()
+
+// red are errors of a load.
+const red = "config/\x1b[31mx.yaml: 2"
+
+// Server returns the URL of a server that answers as a daemon does, always the same.
+func Server(t testing.TB, documented bool) string {
+	mux := http.NewServeMux()
+	say := func(w http.ResponseWriter, code int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		b, err := json.Marshal(body)
+		if err != nil {
+			t.Error(err)
+		}
+		if documented {
+			b = []byte(tame.Replace(string(b)))
+			b = bytes.Replace(b, []byte(`,"","3","4","5","6","7"]`), []byte(`]`), 1)
+		}
+		_, _ = w.Write(b)
+	}
+	no := func(w http.ResponseWriter, code int, message, hint string) {
+		say(w, code, api.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
+	}
+	answer := func(path string, body any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if made, ok := body.(func() any); ok { // what has times in it is as old at each request
+				say(w, http.StatusOK, made())
+				return
+			}
+			say(w, http.StatusOK, body)
+		})
+	}
+	list := func(items ...api.Client) api.ClientList {
+		return api.ClientList{APIVersion: "v1", Kind: "ClientList", Total: len(items), Items: items}
+	}
+	answer("GET /api/v1/status", func() any { return Status() })
+	mux.HandleFunc("GET /api/v1/clients", func(w http.ResponseWriter, r *http.Request) {
+		all := Clients()
+		l := list(all[:2]...)
+		switch q := r.URL.Query(); {
+		case q.Get("all") != "":
+			l = list(all...)
+		default:
+			l.Hidden = 1201
+		}
+		if r.URL.Query().Get("group") == "none" {
+			no(w, http.StatusNotFound, `no group has the name "none"`, "the groups are default, edge")
+			return
+		}
+		say(w, http.StatusOK, l)
+	})
+	mux.HandleFunc("GET /api/v1/clients/{node}", func(w http.ResponseWriter, r *http.Request) {
+		var found []api.Client
+		for _, c := range Clients() {
+			if c.Node == r.PathValue("node") {
+				found = append(found, c)
+			}
+		}
+		if r.PathValue("node") == "elsewhere" { // perhaps at a server that does not answer
+			l := list()
+			l.Items, l.Replicas = []api.Client{}, []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+			say(w, http.StatusOK, l)
+			return
+		}
+		if found == nil {
+			no(w, http.StatusNotFound, fmt.Sprintf("no client has the node id %q", r.PathValue("node")), `did you mean "edge-7d9f-x2"?`)
+			return
+		}
+		say(w, http.StatusOK, list(found...))
+	})
+	of := func(items ...api.ClientResource) any {
+		return api.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
+	}
+	cdsOf := func() []api.ClientResource {
+		at := ago(6 * time.Minute)
+		return []api.ClientResource{
+			{Resource: api.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, State: api.Synced, Why: "wildcard", Current: "9f3c1ab2d4e5f6a7", Sent: "9f3c1ab2d4e5f6a7", Acked: "9f3c1ab2d4e5f6a7", Nonce: "41", Since: &at},
+			{Resource: api.Resource{Type: "CDS", Name: "legacy"}, State: api.Leaving, Why: "wildcard", Acked: "1122aabb44556677", WaitsFor: []api.Resource{{Type: "RDS", Name: "ingress"}}},
+		}
+	}
+	ldsOf := api.ClientResource{Resource: api.Resource{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20"}, State: api.Nacked, Why: "wildcard", Current: "77b0e911aabbccdd", Sent: "77b0e911aabbccdd", Acked: "51aa0c3d90127fe4", Error: "StatPrefix: value length must be at least 1"}
+	answer("GET /api/v1/clients/{node}/resources", func() any { return of(append(cdsOf(), ldsOf)...) })
+	answer("GET /api/v1/clients/{node}/resources/CDS", func() any { return of(cdsOf()...) })
+	mux.HandleFunc("GET /api/v1/clients/{node}/explain", func(w http.ResponseWriter, r *http.Request) {
+		e := api.Explanation{APIVersion: "v1", Kind: "Explanation", Node: r.PathValue("node"), Type: r.URL.Query().Get("type"), Name: r.URL.Query().Get("name"), Links: []api.Link{
+			{Name: "loaded", OK: true, Known: true, Text: `the files are loaded (revision 412)`},
+			{Name: "defined", OK: true, Known: true, Text: `LDS "ingress-443" is of group "edge"`, Place: "config/edge/listeners.yaml:1:1"},
+			{Name: "valid", Known: true, Text: `filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty`, Place: "config/edge/listeners.yaml:11:20"},
+			{Name: "selected", OK: true, Known: true, Text: `the node gets group edge: id is like "edge-*"`, Place: "config/edge/group.yaml:1:8"},
+			{Name: "allowed", OK: true, Known: true, Text: `no rule of access keeps it from the client`},
+			{Name: "connected", OK: true, Known: true, Text: `envoy 1.40.0, connected 6 m ago from 10.1.2.3:51234`},
+			{Name: "subscribed", OK: true, Known: true, Text: `the client asks for all LDS`},
+			{Name: "sent", OK: true, Known: true, Text: `version 77b0e911aabbccdd, nonce 41`},
+			{Name: "accepted", Known: true, Text: `the client refused it 6 m ago: Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1 characters`, Place: "config/edge/listeners.yaml:11:20"},
+			{Name: "never", Known: false},
+		}, Broken: "valid", Advice: "mend config/edge/listeners.yaml:11:20"}
+		switch {
+		case e.Node == "pay-5c-01":
+			e.Links, e.Broken, e.Advice = e.Links[:2], "", ""
+		case e.Name == "none":
+			no(w, http.StatusNotFound, `no file has RDS "none"`, `did you mean "one"?`)
+			return
+		}
+		say(w, http.StatusOK, e)
+	})
+	cds := []api.ServedResource{
+		{Resource: api.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2d4e5f6a7", Bytes: 1229, Clients: &api.Subscribers{Total: 1204, By: map[api.State]int{api.Synced: 1203}}},
+		{Resource: api.Resource{Type: "CDS", Name: "search", Place: "config/clusters.yaml:9:1"}, Group: "edge", Version: "77b0e911aabbccdd", Bytes: 300},
+	}
+	served := func(items ...api.ServedResource) api.ResourceList {
+		return api.ResourceList{APIVersion: "v1", Kind: "ResourceList", Total: len(items), Items: items}
+	}
+	more := served(cds...)
+	more.Total = 1250
+	answer("GET /api/v1/resources/CDS", more)
+	answer("GET /api/v1/resources", served(cds...))
+	answer("GET /api/v1/resources/RDS", served())
+	for _, r := range [][]string{{"LDS/in", "RDS/r", "RDS/r2"}, {"RDS/r", "CDS/pay", "CDS/no\"\x1b[2J"}, {"RDS/r2", "CDS/pay"}, {"EDS/pay"}} {
+		typ, name, _ := strings.Cut(r[0], "/")
+		one := api.ServedResource{Resource: api.Resource{Type: typ, Name: name, Place: name + ".yaml:1:1"}, Group: "default"}
+		for _, ref := range r[1:] {
+			typ, name, _ := strings.Cut(ref, "/")
+			one.Refs = append(one.Refs, api.Resource{Type: typ, Name: name})
+		}
+		answer("GET /api/v1/resources/"+r[0], served(one, one))
+	}
+	pay := cds[0]
+	pay.Body = json.RawMessage(`{"name":"pay","connect_timeout":"1s","lb_policy":"ROUND_ROBIN","note":"yes"}`)
+	pay.Refs = []api.Resource{{Type: "EDS", Name: "pay"}}
+	answer("GET /api/v1/resources/CDS/pay", served(pay))
+	mux.HandleFunc("GET /api/v1/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		no(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)
+	})
+	mux.HandleFunc("POST /api/v1/reload", func(w http.ResponseWriter, r *http.Request) {
+		var asked api.ReloadRequest
+		if json.NewDecoder(r.Body).Decode(&asked) != nil || r.Header.Get("Content-Type") != "application/json" {
+			no(w, http.StatusBadRequest, "not a request", "")
+			return
+		}
+		res := api.Reload{APIVersion: "v1", Kind: "Reload", Files: 23, Resources: 118, Set: 1, Removed: 2, Held: 3}
+		if asked.AllowMassDelete {
+			res = api.Reload{APIVersion: "v1", Kind: "Reload", Errors: []string{"config/a.yaml:1:1: wrong\x1b[2J"}}
+		}
+		say(w, http.StatusOK, res)
+	})
+	answer("GET /api/v1/refusals", func() any {
+		return api.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: Status().Refusals}
+	})
+	answer("GET /api/v1/groups", func() any {
+		return api.GroupList{APIVersion: "v1", Kind: "GroupList", Items: []api.Group{
+			{Name: "default", Resources: 100, Clients: api.Counts{Connected: 1031, By: map[api.State]int{api.Synced: 1030, api.Stale: 1}}},
+			{Name: "edge", Resources: 18, Clients: api.Counts{Connected: 173, By: map[api.State]int{api.Synced: 171, api.Nacked: 2}}, Place: "config/edge/group.yaml:1:8"},
+			{Name: "pay", Rejected: &Status().RejectedGroups[0]},
+		}}
+	})
+	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, ": hello\n\n")
+		for _, e := range Events() {
+			b, _ := json.Marshal(e)
+			if documented {
+				b = []byte(tame.Replace(string(b)))
+			}
+			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
+		}
+	})
+	answer("GET /version", api.VersionInfo{APIVersion: "v1", Kind: "Version", Version: "v0.0.1", Server: Status().Server})
+	answer("POST /api/v1/impact", api.Impact{
+		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []api.GroupImpact{{Group: "default", Clients: 1204}},
+		Types: []api.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
+	})
+	mux.HandleFunc("GET /api/v1/wait", func(w http.ResponseWriter, r *http.Request) {
+		res := api.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1204}}}
+		switch r.URL.Query().Get("group") {
+		case "edge":
+			res.Done, res.Refusals = false, Status().Refusals
+			res.Clients = api.Counts{Connected: 173, By: map[api.State]int{api.Synced: 171, api.Nacked: 2}}
+		case "rejected":
+			res.Done, res.Rejected = false, Status().Config.Rejected
+		case "pay":
+			res.Done, res.Rejected = false, &Status().RejectedGroups[0]
+		case "slow":
+			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
+			time.Sleep(d)
+			res.Done, res.Pending = false, []string{"pay-5c-01", hostile}
+			res.Clients = api.Counts{Connected: 10, By: map[api.State]int{api.Synced: 7, api.Sent: 3}}
+		}
+		say(w, http.StatusOK, res)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func Status() api.Status {
+	at := ago(6 * time.Minute)
+	return api.Status{
+		APIVersion: "v1", Kind: "Status",
+		Server: api.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
+		Config: api.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Dangling: 1, Doubts: 2, Warnings: []api.Warning{
+			{Code: "XDS0201", Text: `config/routes.yaml:9:1: RDS "ingress" refers to CDS "serch", which no file has (did you mean "search"?)`},
+			{Code: "XDS0601", Text: `config/tls.yaml:1:1: SDS "web": the certificate in tls_certificate expires at 2026-12-01T00:00:00Z (clients refuse an expired certificate)`},
+		}, Rejected: &api.Rejected{Since: ago(2 * time.Hour), Errors: []string{
+			`config/clusters.yaml:3:1: unknown field "nam" in Cluster`, red, "3", "4", "5", "6", "7",
+		}}},
+		Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1201, api.Nacked: 2, api.Stale: 1}},
+		Refusals: []api.Refusal{
+			{Type: "LDS", Error: "Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1", Clients: 2, Nodes: []string{"edge-7d9f-x2", hostile}, Since: at, Partly: true,
+				Resources: []api.Resource{{Type: "LDS", Name: "ingress-443", Place: "config/edge/listeners.yaml:11:20", Reason: "stat_prefix: must be at least 1 character"}}},
+			{Type: "CDS", Error: "Invalid duration: Expected positive duration", Clients: 1, Nodes: []string{"edge-7d9f-x2"}, Since: ago(49 * time.Hour)},
+			{Type: "EDS", Error: "port 99999", Clients: 3, Since: at, Resources: []api.Resource{{Type: "EDS", Name: "a", Place: "e.yaml:1:1"}, {Type: "EDS", Name: "b", Place: "e.yaml:9:1"}}},
+		},
+		RejectedGroups: []api.Rejected{{Group: "pay", Since: at, Errors: []string{`config/pay/clusters.yaml:5:1: group pay: unknown field "nam" in Cluster`}}},
+		Troubles:       []api.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
+		TurnedAway: []api.TurnedAway{
+			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule is for it`, Times: 12, Since: at, At: ago(4 * time.Second)},
+			{Kind: "handshake", From: "10.1.2.7", Text: "expired: tls: failed to verify certificate: x509: certificate has expired or is not yet valid", Times: 3, Since: at, At: ago(time.Minute)},
+		},
+	}
+}
+
+func Clients() []api.Client {
+	typ := func(short, name string, s api.State) api.TypeStatus {
+		m := &api.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
+		return api.TypeStatus{Type: short, URL: "type.googleapis.com/" + name, Stream: 41, State: s, Wildcard: true, Sent: m, Acked: m}
+	}
+	types := func(lds api.State) []api.TypeStatus {
+		return []api.TypeStatus{
+			typ("CDS", "envoy.config.cluster.v3.Cluster", api.Synced),
+			typ("LDS", "envoy.config.listener.v3.Listener", lds),
+		}
+	}
+	sick := api.Client{
+		Node: "edge-7d9f-x2", Cluster: "edge", Agent: "envoy 1.40.0", Peer: "10.1.2.3:51234", Identity: "spiffe://x/edge", Groups: []string{"edge", "default"}, Since: ago(74 * time.Hour),
+		State: api.Nacked, Streams: []api.Stream{{ID: 41, API: "ADS", Variant: "delta", Since: ago(74 * time.Hour)}}, Types: types(api.Nacked),
+		Troubles: []api.Trouble{{Code: "flaps", Since: ago(time.Minute), Text: "connected 6 times in 60 s"}},
+	}
+	sick.Types[1].Nacked = &api.NackedStatus{Since: ago(6 * time.Minute), At: ago(time.Minute), Nonce: "41", Version: "77b0e911aabbccdd", Error: "Error adding/updating listener(s) ingress-443: \x1b[1mStatPrefix", Resources: Status().Refusals[0].Resources}
+	odd := api.Client{Node: hostile, Groups: []string{"default"}, Since: ago(18 * time.Minute), State: api.Stale, Types: types(api.Stale)[1:]}
+	eds := typ("EDS", "envoy.config.endpoint.v3.ClusterLoadAssignment", api.Waiting)
+	eds.Wildcard, eds.Names, eds.Sent, eds.Acked = false, 3, nil, nil
+	well := api.Client{Node: "pay-5c-01", Agent: "grpc-go 1.85.0", Groups: []string{"default"}, Since: ago(18 * time.Minute), State: api.Waiting, Types: append(types(api.Synced), eds)}
+	gone := api.Client{Node: "gone-1", Groups: []string{"default"}, Since: ago(time.Hour), Left: &api.Left{At: ago(3 * time.Second), Code: "Canceled", Why: "the client closed the stream"}, State: api.Idle}
+	return []api.Client{sick, odd, well, gone}
+}
+
+func Events() []api.Event {
+	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
+	return []api.Event{
+		{ID: 1, At: at, Kind: "connect", Node: "edge-7d9f-x2", Peer: "10.1.2.3:51234", Stream: 41, Text: "ADS delta envoy 1.40.0"},
+		{ID: 2, At: at, Kind: "commit", Version: "413", Count: 1, Removed: 1},
+		{ID: 3, At: at, Kind: "send", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Resources: []api.Resource{{Type: "RDS", Name: "ingress-v2"}}, Count: 1},
+		{ID: 4, At: at, Kind: "nack", Node: "edge-7d9f-x2", Type: "RDS", Version: "77b0e911aabbccdd", Nonce: "42", Took: "7ms", Text: "Only a single wildcard domain is permitted\nin route ingress-v2", Resources: []api.Resource{{Type: "RDS", Name: "ingress-v2", Place: "config/routes.yaml:9:1"}}, Count: 1},
+		{ID: 9, At: at, Kind: "ack", Node: hostile, Type: "EDS", Version: "1", Nonce: "7", Count: 1000, Removed: 2, Missed: 4},
+	}
+}
+
+// Circle is a server of two resources that refer to each other.
+func Circle(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, other := "a", "b"
+		if strings.HasSuffix(r.URL.Path, "/b") {
+			name, other = other, name
+		}
+		_ = json.NewEncoder(w).Encode(api.ResourceList{Kind: "ResourceList", Items: []api.ServedResource{
+			{Resource: api.Resource{Type: "RDS", Name: name}, Refs: []api.Resource{{Type: "RDS", Name: other}}},
+		}})
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}

@@ -1,0 +1,2 @@
+// Package upstreamtest is an xDS server in memory that a test tells what to send.
+package upstreamtest

@@ -1,0 +1,147 @@
+package upstreamtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/chancery-xds/chancery/client"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Upstream is a server that says what a test has it say, and can be away.
+type Upstream struct {
+	responses chan *xds.Response
+	nonce     int
+
+	Mu    sync.Mutex
+	Away  error
+	asked map[string]bool // by type and name; false: not any more
+}
+
+func New() *Upstream {
+	return &Upstream{responses: make(chan *xds.Response), asked: map[string]bool{}}
+}
+
+func (*Upstream) Variant() xds.Variant { return xds.Delta }
+
+func (*Upstream) Aggregated() bool { return true }
+
+func (*Upstream) String() string { return "xds://up" }
+
+func (*Upstream) Close() error { return nil }
+
+func (u *Upstream) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
+	u.Mu.Lock()
+	defer u.Mu.Unlock()
+	return sayingStream{u, ctx}, u.Away
+}
+
+// Send has the server send resources of one type: those that are there, and nothing else.
+func (u *Upstream) Send(typ *xds.Type, of ...*xds.Resource) {
+	u.nonce++
+	u.responses <- &xds.Response{Type: typ, Nonce: fmt.Sprint(u.nonce), Changes: &xds.Changes{Upserts: of}}
+	synctest.Wait()
+}
+
+// Wants reports whether a name is asked for.
+func (u *Upstream) Wants(typ *xds.Type, name string) bool {
+	synctest.Wait()
+	u.Mu.Lock()
+	defer u.Mu.Unlock()
+	return u.asked[typ.Short+" "+name]
+}
+
+type sayingStream struct {
+	*Upstream
+	ctx context.Context
+}
+
+func (s sayingStream) Send(r *xds.Request) error {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	for _, n := range r.Subscribe {
+		s.asked[r.Type.Short+" "+n] = true
+	}
+	for _, n := range r.Unsubscribe {
+		s.asked[r.Type.Short+" "+n] = false
+	}
+	return nil
+}
+
+func (s sayingStream) Recv() (*xds.Response, error) {
+	select {
+	case r := <-s.responses:
+		return r, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// Follow is a source of what the server says.
+func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.Store) {
+	t.Helper()
+	types := envoy.Envoy()
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: xdsclient.BodyCheck(types)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.New()
+	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types)})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); src.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; c.Close() })
+	return c, src, st
+}
+
+func made(t *testing.T, typ *xds.Type, name string, m proto.Message) *xds.Resource {
+	t.Helper()
+	body, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return xds.NewResource(typ, name, body)
+}
+
+func Cluster(t *testing.T, name string) *xds.Resource {
+	return made(t, xds.Cluster, name, &clusterv3.Cluster{Name: name})
+}
+
+// Listener is a listener that has its routes by name.
+func Listener(t *testing.T, name, routes string) *xds.Resource {
+	t.Helper()
+	hcm, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+		RouteConfigName: routes,
+		ConfigSource:    &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made(t, xds.Listener, name, &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
+		Filters: []*listenerv3.Filter{{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}},
+	}}})
+}
+
+func Routes(t *testing.T, name, cluster string) *xds.Resource {
+	return made(t, xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
+		Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
+			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
+		}},
+	}}})
+}

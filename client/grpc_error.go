@@ -72,7 +72,7 @@ const maxStatusText = 500
 
 // explain returns the meaning of a status in plain English, followed by the server's message.
 func explain(st *status.Status, method string, maxMessage int, answered bool) string {
-	message := text.Tail(st.Message(), maxStatusText)
+	message := text.Head(st.Message(), maxStatusText)
 	for _, p := range phrases {
 		if strings.Contains(st.Message(), p.text) {
 			meaning := p.meaning

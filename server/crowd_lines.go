@@ -63,7 +63,7 @@ func (c *crowds) room(s *Server, st *Stream) bool { return c.take(s, st, crowdOf
 
 func (c *crowds) take(s *Server, st *Stream, who crowd) bool {
 	say := func(in *dedup.Counter, why string, most int, more string) bool {
-		return in.Say(whose(st), why, most, func(n int, by []string) {
+		return in.Allow(whose(st), why, most, func(n int, by []string) {
 			attrs := repeated(n, by)
 			if st.Peer != nil {
 				attrs = append(attrs, slog.String("peer", st.Peer.String()))

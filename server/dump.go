@@ -15,7 +15,7 @@ const withheld = "(withheld, because it may show a secret: see the client's own 
 
 // shown returns what may be shown of the text of a NACK of a node.
 func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
-	text = textutil.Tail(text, maxFailure)
+	text = textutil.Head(text, maxFailure)
 	if text != "" && !isSecret(t) && s.redactor != nil {
 		text = withoutKeys(withoutDump(text)) // before one is hidden, and with it the line by which others are known
 		var ok bool
@@ -29,7 +29,7 @@ func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
 // reason returns what tells the texts of NACKs apart, which nobody is to see, and what may
 // be shown of it, which is made once, by whoever asks first.
 func (s *Server) reason(node *xds.Node, e protocol.Event) (why string, shown func() string) {
-	t, text := e.Type, textutil.Tail(e.Error.Message, maxFailure)
+	t, text := e.Type, textutil.Head(e.Error.Message, maxFailure)
 	return presentable(t, text), sync.OnceValue(func() string { return s.shown(node, t, text) })
 }
 

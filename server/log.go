@@ -70,7 +70,7 @@ func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr) 
 		}
 	}
 	level := slog.LevelDebug
-	if s.repeats.Say(whose(st), why, 1, counts) && s.crowds.room(s, st) {
+	if s.repeats.Allow(whose(st), why, 1, counts) && s.crowds.room(s, st) {
 		level = slog.LevelWarn
 	}
 	s.tell(level, line, attrs)
@@ -85,7 +85,7 @@ func (s *Server) inform(line string, attrs ...slog.Attr) {
 func (s *Server) say(level slog.Level, most int, why, line string, all []slog.Attr) {
 	attrs := func() []slog.Attr { return all }
 	now := slog.LevelDebug
-	if s.repeats.Say("", why, most, func(n int, by []string) { s.tell(level, line, attrs, repeated(n, by)...) }) {
+	if s.repeats.Allow("", why, most, func(n int, by []string) { s.tell(level, line, attrs, repeated(n, by)...) }) {
 		now = level
 	}
 	s.tell(now, line, attrs)
@@ -261,4 +261,4 @@ func mask(text string) string {
 const maxFailure = 16 << 10
 
 // clip cuts a client's text to what a line of the log may hold.
-func clip(s string) string { return textutil.Tail(s, maxLogged) }
+func clip(s string) string { return textutil.Head(s, maxLogged) }

@@ -45,7 +45,7 @@ func (s *Server) broken(peer net.Addr, p *panics.Panic) {
 
 func (s *Server) logPanic(p *panics.Panic, in string, st *Stream, attrs []slog.Attr) {
 	tell := func(more ...slog.Attr) { p.Log(s.log, in, slices.Concat(attrs, more)...) }
-	if s.repeats.Say(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
+	if s.repeats.Allow(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
 	}
 }

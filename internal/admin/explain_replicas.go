@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // maxLinks is how many links an explanation of another server may have: there are 10.
@@ -54,11 +55,11 @@ func readExplanation(body []byte) (api.Explanation, error) {
 		return is, errOther
 	}
 	e := api.Explanation{
-		APIVersion: api.Version, Kind: api.KindExplanation, Node: cut(is.Node), Type: cut(is.Type), Name: cut(is.Name),
-		Broken: cut(is.Broken), Advice: cut(is.Advice), Clients: counted(is.Clients), Last: is.Last, Links: []api.Link{},
+		APIVersion: api.Version, Kind: api.KindExplanation, Node: text.Head(is.Node, maxWords), Type: text.Head(is.Type, maxWords), Name: text.Head(is.Name, maxWords),
+		Broken: text.Head(is.Broken, maxWords), Advice: text.Head(is.Advice, maxWords), Clients: counted(is.Clients), Last: is.Last, Links: []api.Link{},
 	}
 	for _, l := range is.Links {
-		e.Links = append(e.Links, api.Link{Name: cut(l.Name), OK: l.OK, Known: l.Known, Text: cut(l.Text), Place: cut(l.Place)})
+		e.Links = append(e.Links, api.Link{Name: text.Head(l.Name, maxWords), OK: l.OK, Known: l.Known, Text: text.Head(l.Text, maxWords), Place: text.Head(l.Place, maxWords)})
 		if l.Name == connectedLink && l.OK { // one of an older version counts nobody
 			e.Clients = max(e.Clients, 1)
 		}

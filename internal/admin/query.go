@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -70,7 +71,7 @@ func queryOf(r *http.Request) *query {
 
 func (q *query) fail(name, message, hint string) {
 	if q.err == nil {
-		q.err = wrong(clip(name), message, hint)
+		q.err = wrong(textutil.Head(name, maxQuoted), message, hint)
 	}
 }
 
@@ -255,12 +256,8 @@ func typesHint() string {
 	return hint.String() + "and type URLs"
 }
 
-// quoted is a text of whoever asks, as it is told to them.
-func quoted(s string) string { return strconv.Quote(clip(s)) }
+// maxQuoted limits a quoted value of a request in an answer, in bytes.
+const maxQuoted = 200
 
-func clip(s string) string {
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "") + "…"
-	}
-	return s
-}
+// quoted quotes a value of a request.
+func quoted(s string) string { return strconv.Quote(textutil.Head(s, maxQuoted)) }

@@ -10,12 +10,12 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/panics"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // What other servers may say, and how much of it is told. None of it is trusted: one that lies tells lies of its own clients.
@@ -120,10 +120,10 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 // served notes what a server serves.
 func served(of *api.Replica, c *api.Config) {
 	if c.Store != nil {
-		of.Revision, of.Trouble = cut(c.Store.Revision), cut(c.Store.Error)
+		of.Revision, of.Trouble = textutil.Head(c.Store.Revision, maxWords), textutil.Head(c.Store.Error, maxWords)
 		of.StoreRevision = of.Revision
 		if w := c.Store.Writer; w != nil {
-			of.Unwritten = cut(w.Error)
+			of.Unwritten = textutil.Head(w.Error, maxWords)
 		}
 	}
 	if c.Rejected != nil {
@@ -176,10 +176,10 @@ func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error
 	}
 	st.Refusals = addRefusals(st.Refusals, is.Refusals)
 	for _, x := range few(is.Troubles, maxTold) {
-		st.Troubles = append(st.Troubles, api.Trouble{Code: cut(x.Code), Node: cut(x.Node), Type: cut(x.Type), Since: x.Since, Text: cut(x.Text)})
+		st.Troubles = append(st.Troubles, api.Trouble{Code: textutil.Head(x.Code, maxWords), Node: textutil.Head(x.Node, maxWords), Type: textutil.Head(x.Type, maxWords), Since: x.Since, Text: textutil.Head(x.Text, maxWords)})
 	}
 	for _, x := range few(is.TurnedAway, maxTold) {
-		st.TurnedAway = append(st.TurnedAway, api.TurnedAway{Kind: cut(x.Kind), Node: cut(x.Node), From: cut(x.From), Text: cut(x.Text), Times: x.Times, Since: x.Since, At: x.At})
+		st.TurnedAway = append(st.TurnedAway, api.TurnedAway{Kind: textutil.Head(x.Kind, maxWords), Node: textutil.Head(x.Node, maxWords), From: textutil.Head(x.From, maxWords), Text: textutil.Head(x.Text, maxWords), Times: x.Times, Since: x.Since, At: x.At})
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func addRefusals(all, more []api.Refusal) []api.Refusal {
 }
 
 func addRefusal(all []api.Refusal, r api.Refusal) []api.Refusal {
-	r.Error, r.Type, r.Clients = cut(r.Error), cut(r.Type), counted(r.Clients)
+	r.Error, r.Type, r.Clients = textutil.Head(r.Error, maxWords), textutil.Head(r.Type, maxWords), counted(r.Clients)
 	i := slices.IndexFunc(all, func(x api.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
 	if i < 0 {
 		if len(all) < 10*maxTold {
@@ -215,7 +215,7 @@ func addRefusal(all []api.Refusal, r api.Refusal) []api.Refusal {
 func cutResources(all []api.Resource) []api.Resource {
 	some := make([]api.Resource, 0, named)
 	for _, r := range few(all, named) {
-		some = append(some, api.Resource{Type: cut(r.Type), Name: cut(r.Name), Place: cut(r.Place), Reason: cut(r.Reason)})
+		some = append(some, api.Resource{Type: textutil.Head(r.Type, maxWords), Name: textutil.Head(r.Name, maxWords), Place: textutil.Head(r.Place, maxWords), Reason: textutil.Head(r.Reason, maxWords)})
 	}
 	return some
 }
@@ -235,17 +235,10 @@ func counted(n int) int { return min(max(n, 0), maxCounted) }
 
 func few[T any](all []T, most int) []T { return all[:min(len(all), most)] }
 
-func cut(s string) string {
-	if len(s) > maxWords {
-		s = strings.ToValidUTF8(s[:maxWords], "") + "…"
-	}
-	return s
-}
-
 func cutAll(all []string, most int) []string {
 	some := make([]string, 0, most)
 	for _, s := range few(all, most) {
-		some = append(some, cut(s))
+		some = append(some, textutil.Head(s, maxWords))
 	}
 	return some
 }

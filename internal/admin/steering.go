@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
@@ -13,7 +14,7 @@ func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 	}
 	group := r.PathValue("group")
 	done, err := s.Revisions.Steering.Freeze(r.Context(), group, in)
-	return s.changed(w, "freeze of group "+cut(group), in.Author, in.Message, done, err)
+	return s.changed(w, "freeze of group "+text.Head(group, maxWords), in.Author, in.Message, done, err)
 }
 
 func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
@@ -23,7 +24,7 @@ func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
 	}
 	group := r.PathValue("group")
 	done, err := s.Revisions.Steering.Unfreeze(r.Context(), group, in)
-	return s.changed(w, "unfreeze of group "+cut(group), in.Author, in.Message, done, err)
+	return s.changed(w, "unfreeze of group "+text.Head(group, maxWords), in.Author, in.Message, done, err)
 }
 
 func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
@@ -64,7 +65,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 		}
 		id := r.PathValue("id")
 		list, err := s.Revisions.Steering.ChangeRollout(r.Context(), id, change, in)
-		return s.steered(w, change+" of rollout "+cut(id), in.Author, in.Message, list, err)
+		return s.steered(w, change+" of rollout "+text.Head(id, maxWords), in.Author, in.Message, list, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // waitTime is how long each of several servers waits at most: who asks all of them asks again.
@@ -89,7 +90,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 	}
 	of.Clients, of.Served = new(sane(is.Clients)), is.Served
 	if is.StoreRevision != "" { // newer than what it has announced
-		of.Revision, of.StoreRevision = cut(is.StoreRevision), cut(is.StoreRevision)
+		of.Revision, of.StoreRevision = textutil.Head(is.StoreRevision, maxWords), textutil.Head(is.StoreRevision, maxWords)
 	}
 	sum.Done = sum.Done && arrived(&is)
 	sum.Served = sum.Served && is.Served
@@ -98,7 +99,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 		sum.Clients.By[state] += n
 	}
 	if is.Rejected != nil && sum.Rejected == nil {
-		sum.Rejected = &api.Rejected{Group: cut(is.Rejected.Group), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
+		sum.Rejected = &api.Rejected{Group: textutil.Head(is.Rejected.Group, maxWords), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
 	}
 	sum.Refusals = addRefusals(sum.Refusals, is.Refusals)
 	sum.Pending = few(append(sum.Pending, cutAll(is.Pending, named)...), named)

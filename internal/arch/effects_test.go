@@ -134,7 +134,7 @@ var effects = map[string]string{
 	"internal/logs/async Writer.Close timer": "how long the end of a program waits for the reader",
 
 	"internal/logs/dedup Counter mutex":         "what is said for the same reason, for all who say it; held for memory only",
-	"internal/logs/dedup Counter.say timer":     "when lines that say the same are counted",
+	"internal/logs/dedup Counter.allow timer":     "when lines that say the same are counted",
 	"internal/logs/dedup Counter.due timer":     "the same, while they are repeated",
 	"internal/limit/inbound Budget mutex":       "what requests hold, of all connections; held for memory only",
 	"internal/limit/inbound reader mutex":       "nobody is stopped whose body was closed; held while a read deadline is set",

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	textutil "github.com/chancery-xds/chancery/internal/text"
+
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/findings"
@@ -260,10 +262,7 @@ func clipped(all []string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := all[0]
-	if len(text) > 500 {
-		text = strings.ToValidUTF8(text[:500], "") + "…"
-	}
+	text := textutil.Head(all[0], 500)
 	if len(all) > 1 {
 		text += fmt.Sprintf(" (and %d more)", len(all)-1)
 	}

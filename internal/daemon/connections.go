@@ -58,7 +58,7 @@ func (s *serving) crowd(what string, most int) func(peer net.Addr) {
 			s.log.Warn("too many connections: closed one from the address with the most",
 				append([]any{"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix")}, more...)...)
 		}
-		if lines.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
+		if lines.Allow("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
 	}

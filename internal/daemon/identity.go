@@ -229,7 +229,7 @@ func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds
 			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
 		}
 	}
-	if i.lines.Say(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
+	if i.lines.Allow(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
 		tell()
 		note(1)
 	}

@@ -40,7 +40,7 @@ func (d *stored) newest(ctx context.Context, known bool) error {
 	tell := func(more ...any) {
 		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
 	}
-	if d.turned.Say("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
+	if d.turned.Allow("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
 		tell()
 	}
 	if told {

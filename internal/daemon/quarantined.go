@@ -34,7 +34,7 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 				"node", shown(stream.Node.ID), "type", h.Type.String(), "resource", shown(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
 			}, more...)...)
 		}
-		if lines.Say("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
+		if lines.Allow("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
 		s.admin.tracker.Note(api.Event{

@@ -10,8 +10,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+// maxQuoted limits a quoted value in an error, in bytes.
+const maxQuoted = 100
 
 // Limits of a registration. What is over one of them is a [FieldError].
 const (
@@ -96,7 +100,7 @@ func (e Endpoint) normal() (Endpoint, error) {
 	case e.Address == "":
 		return e, wrong("address", "is missing")
 	case err != nil || addr.Zone() != "":
-		return e, wrong("address", "%q is no IP address", cut(e.Address))
+		return e, wrong("address", "%q is no IP address", textutil.Head(e.Address, maxQuoted))
 	case e.Port < 1 || e.Port > math.MaxUint16:
 		return e, wrong("port", "must be 1 to %d", math.MaxUint16)
 	case e.Weight < 0 || e.Weight > MaxWeight:
@@ -112,7 +116,7 @@ func (e Endpoint) normal() (Endpoint, error) {
 		e.Health = ""
 	}
 	if e.Health != "" && !slices.Contains(health, e.Health) {
-		return e, wrong("health", "%q is none of %s", cut(e.Health), strings.Join(health, ", "))
+		return e, wrong("health", "%q is none of %s", textutil.Head(e.Health, maxQuoted), strings.Join(health, ", "))
 	}
 	for _, f := range []struct{ field, text string }{{"hostname", e.Hostname}, {"locality.region", e.Locality.Region}, {"locality.zone", e.Locality.Zone}, {"locality.sub_zone", e.Locality.SubZone}} {
 		if err := word(f.field, f.text, true); err != nil {
@@ -196,11 +200,4 @@ func (c Cluster) normal() (Cluster, error) {
 	}
 	c.Name = xds.CanonicalName(c.Name)
 	return c, nil
-}
-
-func cut(s string) string {
-	if len(s) > 100 {
-		return strings.ToValidUTF8(s[:100], "") + "…"
-	}
-	return s
 }

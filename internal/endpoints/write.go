@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A LimitError says that there is no room.
@@ -58,7 +60,7 @@ func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Clus
 			return c, nil, at(err)
 		}
 		if first, twice := seen[one.ID]; twice {
-			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is that of endpoints[%d]", cut(one.ID), first)
+			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is that of endpoints[%d]", text.Head(one.ID, maxQuoted), first)
 		}
 		seen[one.ID], out[i] = i, one
 	}

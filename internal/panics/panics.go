@@ -1,4 +1,4 @@
-// Package panics keeps a panic to what it happened in: "A panic behind one
+// Package panics runs a function and returns its panic as an error (SAFE-8): "A panic behind one
 // stream, poll, observer or source ends that one, is logged with its stack and
 // counted; the process lives."
 package panics
@@ -10,35 +10,33 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A Panic is a panic that was caught. As an error it says so, and what the panic
-// said: that is for logs, not for clients.
+// A Panic is a panic that was caught. Its error text includes the value of the panic, so it
+// belongs in logs and must not be sent to clients.
 type Panic struct {
-	Value string // at most maxValue bytes of it
+	Value string // clipped to maxValue bytes
 	Stack string
 }
 
-// maxValue is how much is kept of what a panic says, which may be a client's
-// text.
+// maxValue limits the value that is kept, in bytes: it may be text from a client.
 const maxValue = 1 << 10
 
 var caught atomic.Uint64
 
-// Count returns how many panics were caught since the process began.
+// Count returns the number of panics caught since the process started.
 func Count() uint64 { return caught.Load() }
 
-// Do calls f. If f panics, Do counts that and returns what is known of it; else
-// it returns nil. Locks that f held must be given back by defer.
+// Do calls f. It returns nil, or the panic of f, which it counts. A lock that f holds must be
+// released by defer.
 func Do(f func()) (p *Panic) {
 	defer func() {
 		if v := recover(); v != nil {
 			caught.Add(1)
-			text := fmt.Sprint(v)
-			if len(text) > maxValue {
-				text = strings.ToValidUTF8(text[:maxValue], "") + "…"
-			}
-			p = &Panic{Value: text, Stack: string(debug.Stack())}
+			value := strings.ToValidUTF8(text.Head(fmt.Sprint(v), maxValue), "")
+			p = &Panic{Value: value, Stack: string(debug.Stack())}
 		}
 	}()
 	f()
@@ -48,8 +46,8 @@ func Do(f func()) (p *Panic) {
 // Error implements error.
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// Log logs the panic with its stack. A logger that panics itself is not waited
-// for: there is nobody left to tell.
+// Log logs the panic with its stack. The part of the program that panicked is named by in. A panic of
+// the logger itself is dropped.
 func (p *Panic) Log(log *slog.Logger, in string, attrs ...slog.Attr) {
 	_ = Do(func() {
 		log.LogAttrs(context.Background(), slog.LevelError, "panic", append([]slog.Attr{

@@ -6,14 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// firstExpiry tells when the first certificate ends of some. Without one there is no
-// series: a time of zero would look like one that has ended.
+// firstExpiry is the time at which the first of several certificates expires. Without a certificate
+// there is no series: a time of zero would look like an expired certificate.
 type firstExpiry struct {
 	*prometheus.Desc
 	at func() time.Time
 }
 
-// FirstExpiry returns a time in Unix time; there is no series while it is zero.
+// FirstExpiry returns a gauge in Unix time, in seconds. There is no series while at returns the zero time.
 func FirstExpiry(name, help string, at func() time.Time) prometheus.Collector {
 	return firstExpiry{prometheus.NewDesc(Prefix+name, help, nil, nil), at}
 }

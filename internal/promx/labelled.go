@@ -2,14 +2,13 @@ package promx
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// labelled is a counter with a value for each of a few labels, which are asked for at each
-// scrape.
+// labelled is a counter with one label. It reads its values at each scrape.
 type labelled struct {
 	desc   *prometheus.Desc
 	counts func() map[string]uint64
 }
 
-// Labelled returns a counter with a value for each value of a label.
+// Labelled returns a counter with one series for each key of counts, as the value of label.
 func Labelled(name, help, label string, counts func() map[string]uint64) prometheus.Collector {
 	return labelled{prometheus.NewDesc(Prefix+name, help, []string{label}, nil), counts}
 }

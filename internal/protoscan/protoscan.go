@@ -1,5 +1,5 @@
-// Package protoscan goes through protobuf messages field by field, where no descriptors are
-// at hand or wanted. It knows what none of the fields means, and copies nothing.
+// Package protoscan iterates over the fields of an encoded protobuf message without its descriptor.
+// It copies nothing.
 package protoscan
 
 import (
@@ -13,12 +13,12 @@ import (
 type Field struct {
 	Number protowire.Number
 	Type   protowire.Type
-	Varint uint64 // of a number
-	Bytes  []byte // of what has a length
+	Varint uint64 // the value if Type is VarintType
+	Bytes  []byte // the value if Type is BytesType
 }
 
-// Fields yields the fields of a message in the order in which they stand there. An error
-// says that it is none, and comes last.
+// Fields yields the fields of an encoded message in their order. If the message is malformed, the
+// last pair has the error.
 func Fields(m []byte) iter.Seq2[Field, error] {
 	return func(yield func(Field, error) bool) {
 		for len(m) > 0 {
@@ -27,17 +27,19 @@ func Fields(m []byte) iter.Seq2[Field, error] {
 				yield(Field{}, protowire.ParseError(n))
 				return
 			}
-			if m = m[n:]; !yield(f, nil) {
+			if !yield(f, nil) {
 				return
 			}
+			m = m[n:]
 		}
 	}
 }
 
-// next returns the first field of a message, and how long it is; negative: it is none.
+// next returns the first field of a message and its length in bytes, or a negative protowire error code.
 func next(m []byte) (f Field, n int) {
 	var tag int
-	if f.Number, f.Type, tag = protowire.ConsumeTag(m); tag < 0 {
+	f.Number, f.Type, tag = protowire.ConsumeTag(m)
+	if tag < 0 {
 		return f, tag
 	}
 	switch m = m[tag:]; f.Type {
@@ -45,7 +47,7 @@ func next(m []byte) (f Field, n int) {
 		f.Varint, n = protowire.ConsumeVarint(m)
 	case protowire.BytesType:
 		f.Bytes, n = protowire.ConsumeBytes(m)
-		f.Bytes = slices.Clip(f.Bytes) // who appends to it writes into no other field
+		f.Bytes = slices.Clip(f.Bytes) // an append to it must not write into the next field
 	default:
 		n = protowire.ConsumeFieldValue(f.Number, f.Type, m)
 	}
@@ -55,7 +57,7 @@ func next(m []byte) (f Field, n int) {
 	return f, tag + n
 }
 
-// Sized calls f with each field that has a length, until one is an error.
+// Sized calls f with each length-delimited field. It stops at the first error, of f or of the message.
 func Sized(m []byte, f func(num protowire.Number, v []byte) error) error {
 	for field, err := range Fields(m) {
 		if err == nil && field.Type == protowire.BytesType {

@@ -1,6 +1,5 @@
-// Package tablecache helps who shows streams tables that it makes of those of a store: it remembers
-// what was made of which, so that streams that see the same share it and are told the same, and
-// so that what is made next can share with it what has not changed.
+// Package tablecache caches tables computed from store tables. Streams with equal inputs share one result
+// and are sent the same resources. The next result can share its unchanged parts with the last.
 package tablecache
 
 import (
@@ -12,49 +11,52 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Tables remembers what was made of the tables of one type by one rule. It is safe for concurrent
-// use; the zero value remembers nothing yet.
+// Tables caches the results of one [Rule] for the tables of one type. It is safe for concurrent
+// use; the zero value is empty and ready.
 type Tables struct {
-	mu    sync.Mutex // guards what follows; held while a table is made
-	made  []made     // the newest last
-	alive *xds.Table // the newest that was made, of which the next is; nil if it is the table itself: that is not kept
+	mu     sync.Mutex // guards the fields below; held while a rule runs
+	cached []result   // the newest last
+	newest *xds.Table // keeps the newest result alive for the next rule; nil if the rule returned its input
 }
 
-// Made is what was made of a table. Neither is kept by that.
-type made struct{ of, table weak.Pointer[xds.Table] }
+// A result does not keep its tables alive.
+type result struct{ input, output weak.Pointer[xds.Table] }
 
-// most is how many are remembered.
-const most = 8
+// maxCached is the number of cached results.
+const maxCached = 8
 
-// A Rule makes a table of another, of what it made of one that is near it: nil if there is none.
-type Rule func(of, near *xds.Table) *xds.Table
+// A Rule computes a table from t. It may share parts with near, its result for a similar table; near is
+// nil if there is none.
+type Rule func(t, near *xds.Table) *xds.Table
 
-// Of returns what the rule makes of a table.
+// Of returns the result of the rule for t, from the cache if it is there.
 func (ts *Tables) Of(t *xds.Table, rule Rule) *xds.Table {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if is := ts.known(t); is != nil {
-		return is
+	if output := ts.lookup(t); output != nil {
+		return output
 	}
-	is := rule(t, ts.newest())
-	if len(ts.made) == most {
-		ts.made = append(ts.made[:0], ts.made[1:]...)
+	output := rule(t, ts.last())
+	if len(ts.cached) == maxCached {
+		ts.cached = append(ts.cached[:0], ts.cached[1:]...)
 	}
-	ts.made = append(ts.made, made{weak.Make(t), weak.Make(is)})
-	if ts.alive = is; is == t {
-		ts.alive = nil
+	ts.cached = append(ts.cached, result{weak.Make(t), weak.Make(output)})
+	ts.newest = output
+	if output == t {
+		ts.newest = nil
 	}
-	return is
+	return output
 }
 
-// OfEach returns the same of tables each of which is near the one before. It remembers none of
-// them.
+// OfEach returns the results for a sequence of tables, each similar to the one before. It does not
+// cache them.
 func (ts *Tables) OfEach(tables []*xds.Table, rule Rule) []*xds.Table {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	all, near := make([]*xds.Table, len(tables)), ts.newest()
+	all, near := make([]*xds.Table, len(tables)), ts.last()
 	for i, t := range tables {
-		if all[i] = ts.known(t); all[i] == nil {
+		all[i] = ts.lookup(t)
+		if all[i] == nil {
 			all[i] = rule(t, near)
 		}
 		near = all[i]
@@ -62,26 +64,26 @@ func (ts *Tables) OfEach(tables []*xds.Table, rule Rule) []*xds.Table {
 	return all
 }
 
-// newest returns what was made last, nil if it is in use no more.
-func (ts *Tables) newest() *xds.Table {
-	if len(ts.made) == 0 {
+// last returns the newest result, or nil if it was collected as garbage.
+func (ts *Tables) last() *xds.Table {
+	if len(ts.cached) == 0 {
 		return nil
 	}
-	return ts.made[len(ts.made)-1].table.Value()
+	return ts.cached[len(ts.cached)-1].output.Value()
 }
 
-// known returns what was made of a table; nil if that is not in use.
-func (ts *Tables) known(t *xds.Table) *xds.Table {
-	for _, m := range slices.Backward(ts.made) {
-		if m.of.Value() == t {
-			return m.table.Value()
+// lookup returns the cached result for t, or nil.
+func (ts *Tables) lookup(t *xds.Table) *xds.Table {
+	for _, c := range slices.Backward(ts.cached) {
+		if c.input.Value() == t {
+			return c.output.Value()
 		}
 	}
 	return nil
 }
 
-// Key returns what tells a list of groups from all others. Names may come from clients, and have
-// any bytes: what only stands between them could be in one, and bring in a group that nobody chose.
+// Key returns a map key for a list of group names. Each name is written with its length, because a name
+// may come from a client and contain any separator.
 func Key(names []string) string {
 	var key []byte
 	for _, name := range names {

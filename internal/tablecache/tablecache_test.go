@@ -41,19 +41,19 @@ func TestKeepsLittle(t *testing.T) {
 	}
 	l := new(Tables)
 	var tables []weak.Pointer[xds.Table]
-	for i := range 3 * most {
+	for i := range 3 * maxCached {
 		table := tableOf(t, fmt.Sprint(i), "a/x", "b/x")
 		if got := namesOf(l.Of(table, ours)); !slices.Equal(got, []string{"a/x"}) {
 			t.Fatal(got)
 		}
 		tables = append(tables, weak.Make(table))
 	}
-	if len(l.made) != most {
-		t.Errorf("%d tables are remembered", len(l.made))
+	if len(l.cached) != maxCached {
+		t.Errorf("%d tables are remembered", len(l.cached))
 	}
 	runtime.GC()
 	runtime.GC()
-	if l.newest() == nil {
+	if l.last() == nil {
 		t.Error("the newest part is gone")
 	}
 	for i, table := range tables {

@@ -2,8 +2,8 @@ package text
 
 import "unicode/utf8"
 
-// Tail returns the first n bytes of a text, or a few less, and "…" for the rest.
-func Tail(s string, n int) string {
+// Head returns the first n bytes of s, without half a character at the end, and "…" for the rest.
+func Head(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -13,8 +13,8 @@ func Tail(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// Middle leaves about n bytes of a text, and "…" for those in its middle: its head says where
-// something is wrong, and its end what.
+// Middle returns about n bytes of s, with "…" in place of the middle. The head of an error usually has
+// the place, and its end the reason.
 func Middle(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -23,5 +23,5 @@ func Middle(s string, n int) string {
 	for end < len(s) && !utf8.RuneStart(s[end]) {
 		end++
 	}
-	return Tail(s[:end], n-n/2) + s[end:]
+	return Head(s[:end], n-n/2) + s[end:]
 }

@@ -6,7 +6,7 @@ func TestShorten(t *testing.T) {
 	for _, c := range []struct {
 		text         string
 		n            int
-		tail, middle string
+		head, middle string
 	}{
 		{"", 0, "", ""},
 		{"abcdef", 6, "abcdef", "abcdef"},
@@ -19,8 +19,8 @@ func TestShorten(t *testing.T) {
 		{"\xff\xfe\xfd", 2, "\xff\xfe…", "\xff…\xfd"},
 		{"\x80\x80\x80", 2, "…", "…"}, // parts of characters, of which there is no first
 	} {
-		if got := Tail(c.text, c.n); got != c.tail {
-			t.Errorf("tail of %q at %d: %q, want %q", c.text, c.n, got, c.tail)
+		if got := Head(c.text, c.n); got != c.head {
+			t.Errorf("head of %q at %d: %q, want %q", c.text, c.n, got, c.head)
 		}
 		if got := Middle(c.text, c.n); got != c.middle {
 			t.Errorf("middle of %q at %d: %q, want %q", c.text, c.n, got, c.middle)

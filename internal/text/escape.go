@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns text as one line: whatever is not shown as itself, line breaks and tabs
-// included, is escaped as in Go: \n, \x1b, \u202e.
+// Line returns text as one line. Characters that are not graphic, line breaks and tabs included,
+// are escaped as in Go: \n, \x1b, \u202e.
 func Line(text string) string { return escape(text, "") }
 
-// Lines returns text that may have several lines, and tabs.
+// Lines is like [Line] but keeps line breaks and tabs.
 func Lines(text string) string { return escape(text, "\n\t") }
 
-// Clip returns at most n characters of a line, the last of which is "…" if there are more.
+// Clip returns text as one line of at most n characters. If text is longer, the last one is "…".
 func Clip(text string, n int) string {
 	text = Line(text)
 	if utf8.RuneCountInString(text) <= n {
@@ -29,9 +29,9 @@ func Clip(text string, n int) string {
 	return string([]rune(text)[:max(n-1, 0)]) + "…"
 }
 
-// JSON returns JSON of the same value in which each character that is not shown as itself is
-// escaped: a writer of JSON escapes those below 0x20 only. Those above 0xffff, none of which
-// moves anything, stay: YAML, which takes all else of it, has no pairs.
+// JSON returns JSON of the same value in which characters that are not graphic are escaped;
+// encoding/json escapes only those below 0x20. Characters above 0xffff stay, because YAML cannot read
+// the surrogate pairs that JSON needs for them, and none of them controls a terminal.
 func JSON(text []byte) []byte {
 	odd := func(r rune) bool { return r >= 0x7f && r <= 0xffff && !unicode.IsGraphic(r) } // JSON itself is ASCII
 	if !bytes.ContainsFunc(text, odd) {
@@ -48,7 +48,7 @@ func JSON(text []byte) []byte {
 	return b
 }
 
-// WriteJSON writes a value as JSON that a terminal may show: what clients and files say is in it.
+// WriteJSON writes v as JSON that is safe on a terminal: see [JSON].
 func WriteJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,5 +1,5 @@
-// Package yamlkeys reads files of settings in YAML, such as a group.yaml: mappings of keys that
-// are known, and strict about all others. It knows none of the files.
+// Package yamlkeys reads YAML settings files, such as group.yaml and access rules. It accepts known keys
+// only and reports each error with file, line and column.
 package yamlkeys
 
 import (
@@ -14,13 +14,14 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// MaxFile is how many bytes of a file are read.
+// MaxFile is the size limit of a file, in bytes.
 const MaxFile = 1 << 20
 
-// Open returns the only document of a file; nil if there is none, or the file cannot be read.
-// Then a problem says so.
+// Open parses a file of one YAML document. The node is nil if the file is empty or has errors, which
+// are then in the Problems of the reader. The kind of file is named in messages.
 func Open(kind, file string, data []byte) (*Reader, *yaml.Node) {
 	r := &Reader{Decoder: protoyaml.Decoder{File: file, Source: data, Ignore: []findings.Code{findings.Portability}}}
 	if len(data) > MaxFile {
@@ -30,7 +31,7 @@ func Open(kind, file string, data []byte) (*Reader, *yaml.Node) {
 	docs, err := protoyaml.ParseYAML(file, data)
 	switch {
 	case err != nil:
-		problem := err.(findings.Problem) //nolint:errorlint // it is no other
+		problem := err.(findings.Problem) //nolint:errorlint // ParseYAML returns no other type
 		problem.Code = findings.Syntax
 		r.Problems = []findings.Problem{problem}
 		return r, nil
@@ -50,14 +51,14 @@ func article(word string) string {
 	return "a"
 }
 
-// A Reader reads one file, and collects what is wrong with it.
+// A Reader reads one file and collects its problems.
 type Reader struct{ protoyaml.Decoder }
 
-// Keys are those of a mapping: what each takes, from the node of its value.
+// Keys maps each known key of a mapping to the function that reads its value.
 type Keys map[string]func(n *yaml.Node, path string)
 
-// Each reads a mapping, and reports whether it is one. A key that is not known is an error of the
-// given kind; hint, which may be nil, says where it belongs.
+// Each reads a mapping and reports whether n is one. An unknown key is a problem with the given code.
+// The function hint may be nil; it returns where a misplaced key belongs, or "".
 func (r *Reader) Each(code findings.Code, n *yaml.Node, path, of string, known Keys, hint func(key string) string) bool {
 	flat := r.Flat(n, path)
 	if flat == nil {
@@ -75,7 +76,7 @@ func (r *Reader) Each(code findings.Code, n *yaml.Node, path, of string, known K
 	return true
 }
 
-// meant returns a hint at what a wrong key means, or what keys there are.
+// meant returns a hint for an unknown key: the nearest known key, or a list of all.
 func meant(key string, known Keys, hint func(key string) string) string {
 	names := slices.Sorted(maps.Keys(known))
 	if hint != nil {
@@ -89,7 +90,7 @@ func meant(key string, known Keys, hint func(key string) string) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// Items reads what stands in a list, or one that stands there without, until take returns false.
+// Items reads a list, or a single value as a list of one, until take returns false.
 func Items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int) bool) {
 	if n.Kind != yaml.SequenceNode {
 		take(n, path, 0)
@@ -102,7 +103,7 @@ func Items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int
 	}
 }
 
-// Text reads a string.
+// Text reads a string, and reports a problem for any other value.
 func (r *Reader) Text(n *yaml.Node, path string) string {
 	if _, hint := Scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
 		r.Report(n, path, hint, "a string is needed, not %s", What(n))
@@ -111,7 +112,7 @@ func (r *Reader) Text(n *yaml.Node, path string) string {
 	return n.Value
 }
 
-// Scalar returns a string, a float64 or a bool; nil if it is none.
+// Scalar returns a string, a float64 or a bool, or nil for other nodes. The hint says how to make it a string.
 func Scalar(n *yaml.Node) (v any, hint string) {
 	if n.Kind != yaml.ScalarNode {
 		return nil, ""
@@ -143,7 +144,7 @@ func Scalar(n *yaml.Node) (v any, hint string) {
 	return nil, ""
 }
 
-// What names what stands there, for people.
+// What describes a node in an error message.
 func What(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -158,23 +159,19 @@ func What(n *yaml.Node) string {
 	return n.Tag[min(2, len(n.Tag)):] + " " + Short(n.Value)
 }
 
-// Short returns the beginning of a text, in one line.
+// Short returns the beginning of s as one line.
 func Short(s string) string {
-	return begins(strings.Join(strings.Fields(s), " "))
+	return text.Head(strings.Join(strings.Fields(s), " "), maxQuoted)
 }
 
-func begins(s string) string {
-	if len(s) > 100 {
-		s = strings.ToValidUTF8(s[:97], "") + "…"
-	}
-	return s
-}
+// maxQuoted limits a quoted value in a message, in bytes.
+const maxQuoted = 100
 
-// Quoted returns the beginning of a text in quotes, as it is: that two names differ by a space is
-// why one of them is denied.
-func Quoted(s string) string { return strconv.Quote(begins(s)) }
+// Quoted returns the beginning of s in quotes. It keeps spaces, because they may be the reason why a
+// name does not match.
+func Quoted(s string) string { return strconv.Quote(text.Head(s, maxQuoted)) }
 
-// Follow returns what an alias stands for.
+// Follow returns the node that an alias refers to.
 func Follow(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -182,7 +179,7 @@ func Follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Join returns the path of a key below another.
+// Join returns the path of a key below path.
 func Join(path, key string) string {
 	if path == "" {
 		return key

@@ -197,7 +197,7 @@ filter_chains:
 		{"JSON that is none", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" needs quotes)\n"},
 		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
-		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metad...: nested more than 200 deep\n"},
+		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: nested more than 200 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {

@@ -158,7 +158,7 @@ func TestNestedAnys(t *testing.T) {
 		{"SAFE-9 many", "a.pb", string(nested(5000)), "a.pb: resources[0].typed_config: google.protobuf.Any nested more than 64 deep\n"},
 		{"SAFE-9 many, in text", "a.txtpb", text(150), "a.txtpb: resources[0].typed_config: google.protobuf.Any nested more than 64 deep\n"},
 		{"SAFE-9 very many, in text", "a.txtpb", text(5000), "a.txtpb: nested more than 200 deep\n"},
-		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 7) + ".va...: google.protobuf.Any nested more than 64 deep\n"},
+		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 8) + "…: google.protobuf.Any nested more than 64 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := newBench(t, tt.file, tt.content).findings(); got != tt.want {

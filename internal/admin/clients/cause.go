@@ -104,13 +104,13 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	var names []string
 	for _, name := range e.Names {
 		if speaksOf(text, name) {
-			names = append(names, textutil.Tail(name, maxName))
+			names = append(names, textutil.Head(name, maxName))
 		}
 	}
 	partly = all > max(len(names), 1)
 	if len(names) == 0 && len(e.Names) >= all { // one of these, and nobody says which
 		for _, name := range e.Names {
-			names = append(names, textutil.Tail(name, maxName))
+			names = append(names, textutil.Head(name, maxName))
 		}
 	}
 	return newCause(e.Type, text, names), partly

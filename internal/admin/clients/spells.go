@@ -82,7 +82,7 @@ func (t *Tracker) begin(r *row, st *server.Stream, c *cause, had bool, now int64
 		if p.node == "" {
 			p.node = clip(r.client.node, maxName)
 		}
-		s.cause = d.causes.take(newCause(c.typ, text.Tail(c.text, maxName), c.names[:min(len(c.names), 1)]))
+		s.cause = d.causes.take(newCause(c.typ, text.Head(c.text, maxName), c.names[:min(len(c.names), 1)]))
 	}
 	p.spells = append(of, s)
 	d.open.Add(1)

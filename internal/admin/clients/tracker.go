@@ -416,7 +416,7 @@ func (r *row) variant() xds.Variant {
 
 // clip cuts a text that is kept, and keeps none of the rest.
 func clip(s string, n int) string {
-	return strings.Clone(strings.ToValidUTF8(text.Tail(s, n), "\uFFFD"))
+	return strings.Clone(strings.ToValidUTF8(text.Head(s, n), "\uFFFD"))
 }
 
 // host is the address of a peer without its port.

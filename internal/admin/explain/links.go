@@ -10,6 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -104,7 +105,7 @@ func mistake(err error, of dir.Standing) (text, place string) {
 		if text == "" {
 			text = err.Error()
 		}
-		return cut(text, maxText), ""
+		return textutil.Head(text, maxText), ""
 	}
 	at := slices.IndexFunc(all, func(p findings.Problem) bool { return of.Resource != nil && p.File == of.File })
 	if at < 0 {
@@ -132,7 +133,7 @@ func wrongText(p findings.Problem) string {
 	if p.Hint != "" {
 		text += " (" + p.Hint + ")"
 	}
-	return cut(text, maxText)
+	return textutil.Head(text, maxText)
 }
 
 // defined says which file has the resource.
@@ -270,7 +271,7 @@ func notes(d groups.Decision) string {
 	if len(d.Notes) == 0 {
 		return ""
 	}
-	return "; " + cut(strings.Join(d.Notes, "; "), maxText)
+	return "; " + textutil.Head(strings.Join(d.Notes, "; "), maxText)
 }
 
 // reason says why the node gets a group, and where the rule is.
@@ -312,12 +313,12 @@ func (c *chain) allowed() {
 	const advice = "look at the rules of access (--access), and at what the client's certificate or token says of it"
 	if !c.connected() && len(c.clients) > 0 {
 		if left := c.clients[0].Left; left != nil && denied[left.Code] {
-			c.breaks(allowed, "", advice, "the client was refused %s: %s", c.e.since(left.At), cut(left.Why, maxText))
+			c.breaks(allowed, "", advice, "the client was refused %s: %s", c.e.since(left.At), textutil.Head(left.Why, maxText))
 			return
 		}
 	}
 	if e, was := c.deniedBefore(); was {
-		c.breaks(allowed, "", advice, "the client at %s was refused %s: %s", e.Peer, c.e.since(e.At), cut(e.Text, maxText))
+		c.breaks(allowed, "", advice, "the client at %s was refused %s: %s", e.Peer, c.e.since(e.At), textutil.Head(e.Text, maxText))
 		return
 	}
 	if c.e.d.Allowed != nil {
@@ -381,7 +382,7 @@ func (c *chain) connectedLink() {
 	}
 	if len(c.clients) > 0 && c.clients[0].Left != nil {
 		left := c.clients[0].Left
-		c.breaks(connected, "", "look at the client's log: whether it runs, and whether it can reach the server", "it left %s: %s", c.e.since(left.At), orElse(cut(left.Why, maxText), orElse(left.Code, "it ended its stream")))
+		c.breaks(connected, "", "look at the client's log: whether it runs, and whether it can reach the server", "it left %s: %s", c.e.since(left.At), orElse(textutil.Head(left.Why, maxText), orElse(left.Code, "it ended its stream")))
 		return
 	}
 	if e, was := c.deniedBefore(); was {

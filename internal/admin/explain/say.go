@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -18,16 +19,7 @@ const (
 	maxText = 1000
 )
 
-func quote(name string) string { return strconv.Quote(cut(name, maxName)) }
-
-// cut returns the beginning of a text. What is unfit for a terminal is escaped by who writes to
-// one.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+func quote(name string) string { return strconv.Quote(textutil.Head(name, maxName)) }
 
 // called is how a resource is called: CDS "pay".
 func called(t *xds.Type, name string) string {
@@ -129,4 +121,6 @@ func stampVersion(s *xds.Stamp) string {
 }
 
 // clipped is what a client says, in one line.
-func clipped(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxText) }
+func clipped(text string) string {
+	return textutil.Head(strings.Join(strings.Fields(text), " "), maxText)
+}

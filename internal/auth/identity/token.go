@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/chancery-xds/chancery/internal/text"
+
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -140,10 +142,7 @@ func when(t time.Time) string {
 
 // quoted is a text of others as it may be shown.
 func quoted(s string) string {
-	const most = 60
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
+	s = text.Head(s, 60)
 	if !utf8.ValidString(s) {
 		return strconv.QuoteToASCII(s)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // An About is what a server announces of itself: JSON, under the key "replica/" and its ID.
@@ -42,7 +43,7 @@ const (
 
 // parse reads what is stored under a key. What is no announcement has an error, which says so to people.
 func parse(key string, value []byte) (About, error) {
-	id := clip(strings.TrimPrefix(key, prefix))
+	id := text.Head(strings.TrimPrefix(key, prefix), maxText)
 	a := About{ID: id}
 	if len(value) > maxAbout {
 		return a, errors.New("what it has announced is too long")

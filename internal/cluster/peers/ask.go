@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,7 +15,11 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/text"
 )
+
+// maxText limits a text from another server, in bytes.
+const maxText = 300
 
 // An Asking is how other servers are asked.
 type Asking struct {
@@ -142,7 +145,7 @@ func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size 
 			all[i] = m.replica()
 			body, err := m.ask(ctx, r.client, path, query, size)
 			if err != nil {
-				all[i].Error = clip(err.Error())
+				all[i].Error = text.Head(err.Error(), maxText)
 			} else {
 				reading.Lock()
 				read(&all[i], body)
@@ -175,12 +178,4 @@ func (r *Replicas) note(of *api.Replica) {
 
 func (m member) replica() api.Replica {
 	return api.Replica{ID: m.ID, Address: m.Admin, Host: m.Host, Version: m.Version, Since: m.Since, Revision: m.Revision, StoreRevision: m.Revision}
-}
-
-func clip(s string) string {
-	const most = 300
-	if len(s) > most {
-		s = cmp.Or(strings.ToValidUTF8(s[:most], ""), "…") + "…"
-	}
-	return s
 }

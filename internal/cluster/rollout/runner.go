@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 const (
@@ -214,7 +214,7 @@ func (r *Runner) evidence(id string) Evidence {
 	r.mu.Lock()
 	e := Evidence{Server: r.server, Turns: r.state.Turns}
 	if r.rejected != "" && r.failing.Turns > r.state.Turns { // it is what groups are held at that cannot be served
-		e.Rejected = short(r.rejected)
+		e.Rejected = textutil.Head(r.rejected, maxCause)
 	}
 	l := r.lanes[id]
 	var names []string
@@ -235,18 +235,11 @@ func (r *Runner) evidence(id string) Evidence {
 	}
 	if l.first == nil && len(look.Refusals) > 0 {
 		first := look.Refusals[0]
-		first.Node, first.Name, first.Cause = short(first.Node), short(first.Name), short(first.Cause)
+		first.Node, first.Name, first.Cause = textutil.Head(first.Node, maxCause), textutil.Head(first.Name, maxCause), textutil.Head(first.Cause, maxCause)
 		l.first = &first
 	}
 	e.Refusal = l.first
 	return e
-}
-
-func short(text string) string {
-	if len(text) > maxCause {
-		text = strings.ToValidUTF8(text[:maxCause], "") + "…"
-	}
-	return text
 }
 
 // A driver decides, while it has the lease. It is used by the goroutine of Run alone.

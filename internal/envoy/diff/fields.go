@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoy"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 const (
@@ -174,11 +175,13 @@ func (w *walker) list(path string, fd protoreflect.FieldDescriptor, a, b protore
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(of, n) })
 	}
 	if x, y := kept(was, is), kept(is, was); !slices.Equal(x, y) { // the first that matches counts, often
-		w.note(path+" (order)", clip(strings.Join(x, ", ")), clip(strings.Join(y, ", ")))
+		w.note(path+" (order)", textutil.Head(strings.Join(x, ", "), longest), textutil.Head(strings.Join(y, ", "), longest))
 	}
 }
 
-func named(path, name string) string { return path + "[" + strconv.Quote(clip(name)) + "]" }
+func named(path, name string) string {
+	return path + "[" + strconv.Quote(textutil.Head(name, longest)) + "]"
+}
 
 // manyNamed is how long lists may be of which each item is looked for by its name.
 const manyNamed = 2000
@@ -236,7 +239,7 @@ func (w *walker) say(fd protoreflect.FieldDescriptor, v protoreflect.Value, set 
 	case fd.Kind() == protoreflect.BytesKind:
 		return fmt.Sprintf("(%d bytes)", len(v.Bytes()))
 	case fd.Kind() == protoreflect.StringKind:
-		return clip(strconv.Quote(v.String()))
+		return textutil.Head(strconv.Quote(v.String()), longest)
 	}
 	return fmt.Sprint(v.Interface())
 }
@@ -252,7 +255,7 @@ func (w *walker) sayList(fd protoreflect.FieldDescriptor, l protoreflect.List) s
 	if n := l.Len() - len(all); n > 0 {
 		all = append(all, fmt.Sprintf("%d more", n))
 	}
-	return clip("[" + strings.Join(all, ", ") + "]")
+	return textutil.Head("["+strings.Join(all, ", ")+"]", longest)
 }
 
 // text is a message in JSON, in one line.
@@ -265,12 +268,5 @@ func (w *walker) text(m protoreflect.Message) string {
 	if json.Compact(&line, b) != nil { // protojson puts spaces at random
 		return "(a message)"
 	}
-	return clip(strings.Trim(line.String(), `"`))
-}
-
-func clip(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
+	return textutil.Head(strings.Trim(line.String(), `"`), longest)
 }

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/text"
+
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -76,13 +78,7 @@ func MeantKey(mapping *yaml.Node) (hint string) {
 }
 
 // typeName returns the name of a type for people, whole unless it is longer than any is.
-func typeName(name string) string {
-	const most = 200
-	if len(name) <= most {
-		return name
-	}
-	return strings.ToValidUTF8(name[:most/2], "") + "..." + strings.ToValidUTF8(name[len(name)-most/2:], "")
-}
+func typeName(name string) string { return text.Middle(name, 200) }
 
 // nearestType returns the name that differs from a word by a slip or two. If there is
 // none, it returns one whose last part is that of the word, whatever the package: of the

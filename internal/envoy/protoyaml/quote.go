@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/chancery-xds/chancery/internal/text"
+
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -97,12 +99,7 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 // maxQuoted is how many bytes are quoted of a word.
 const maxQuoted = 60
 
-func shorten(s string) string {
-	if len(s) > maxQuoted {
-		return strings.ToValidUTF8(s[:maxQuoted-3], "") + "..."
-	}
-	return s
-}
+func shorten(s string) string { return text.Head(s, maxQuoted) }
 
 // typeURL matches the types of messages.
 var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]{1,150}$`)

@@ -136,7 +136,7 @@ func (f *Failures) note(peer, text string) {
 		log.LogAttrs(context.Background(), level, "TLS handshake failed",
 			append([]slog.Attr{slog.String("peer", peer), slog.String("reason", reason), slog.String("error", text)}, more...)...)
 	}
-	if f.repeats.Say("", reason, few, func(n int, _ []string) { tell(level, slog.Int("repeated", n)) }) {
+	if f.repeats.Allow("", reason, few, func(n int, _ []string) { tell(level, slog.Int("repeated", n)) }) {
 		tell(level)
 		return
 	}

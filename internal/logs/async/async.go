@@ -1,6 +1,5 @@
-// Package async keeps a program from waiting for who reads its log. Lines wait for
-// their reader in memory, up to a limit; what is more is lost, and counted. It knows
-// nothing of what is in a line.
+// Package async writes log lines in the background, so that a slow reader never blocks the program.
+// Lines wait in memory up to a limit. Lines above the limit are dropped and counted.
 package async
 
 import (
@@ -9,48 +8,48 @@ import (
 	"time"
 )
 
-// A Writer takes lines without waiting. It is made by [New], and safe for concurrent use.
+// A Writer accepts lines without blocking. It is made by [New] and safe for concurrent use.
 type Writer struct {
-	out  io.Writer // of run alone
+	out  io.Writer // used by run only
 	max  int
 	tell func(out io.Writer, lost int)
 
-	mu     sync.Mutex // held for memory only
+	mu     sync.Mutex // never held during I/O
 	queue  []entry
-	bytes  int    // of the lines in it
-	lost   uint64 // lines, ever
-	closed bool   // no more comes
+	bytes  int    // size of the queued lines
+	lost   uint64 // dropped lines since the start
+	closed bool   // later lines are dropped
 
 	bell chan struct{} // one slot
 	done chan struct{} // closed when run has ended
 }
 
-// An entry is a line, or says how many were lost in its place.
+// An entry is a line, or the number of lines dropped at this place.
 type entry struct {
 	line []byte
 	lost int
 }
 
-// New returns a writer that writes to out in a goroutine of its own, until it is closed,
-// and holds max bytes at most. In the place of lines that were lost tell is called with
-// their number, and writes a line to out; nil: nobody is told.
+// New returns a writer that writes to out in its own goroutine until it is closed, and queues at most
+// max bytes. In place of dropped lines it calls tell with their number; tell may write a line to out,
+// and may be nil.
 func New(out io.Writer, max int, tell func(out io.Writer, lost int)) *Writer {
 	w := &Writer{out: out, max: max, tell: tell, bell: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.run()
 	return w
 }
 
-// Write implements [io.Writer]. It takes a line, or loses it, and never fails.
+// Write implements [io.Writer]. It queues or drops a line, and never returns an error.
 func (w *Writer) Write(line []byte) (int, error) { return w.take(line, w.max) }
 
-// Urgent returns a writer of lines for which a quarter more is kept free than for others.
+// Urgent returns a writer for important lines: their limit is a quarter higher.
 func (w *Writer) Urgent() io.Writer { return urgent{w} }
 
 type urgent struct{ *Writer }
 
 func (u urgent) Write(line []byte) (int, error) { return u.take(line, u.max+u.max/4) }
 
-// Lost returns how many lines were lost, ever.
+// Lost returns the number of dropped lines since the start.
 func (w *Writer) Lost() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +66,8 @@ func (w *Writer) take(line []byte, max int) (int, error) {
 		w.queue = append(w.queue, entry{line: append([]byte(nil), line...)})
 		w.bytes += len(line)
 	default:
-		if w.lost++; last < 0 || w.queue[last].lost == 0 {
+		w.lost++
+		if last < 0 || w.queue[last].lost == 0 {
 			w.queue, last = append(w.queue, entry{}), last+1
 		}
 		w.queue[last].lost++
@@ -80,12 +80,12 @@ func (w *Writer) take(line []byte, max int) (int, error) {
 func (w *Writer) ring() {
 	select {
 	case w.bell <- struct{}{}:
-	default: // it is going to look
+	default: // run has a signal pending
 	}
 }
 
-// Close returns when all is written, or after a time: whoever reads may never do so
-// again. What comes later is lost.
+// Close waits until all lines are written, at most for the given time, because the reader may have
+// stopped for good. Later lines are dropped.
 func (w *Writer) Close(within time.Duration) {
 	w.mu.Lock()
 	w.closed = true
@@ -97,14 +97,14 @@ func (w *Writer) Close(within time.Duration) {
 	}
 }
 
-// run writes line by line.
+// run writes the queue line by line.
 func (w *Writer) run() {
 	defer close(w.done)
 	for {
 		e, more := w.next()
 		switch {
 		case e.line != nil:
-			_, _ = w.out.Write(e.line) // there is nobody to tell
+			_, _ = w.out.Write(e.line) // an error cannot be logged
 		case e.lost > 0 && w.tell != nil:
 			w.tell(w.out, e.lost)
 		case e.lost > 0:
@@ -116,7 +116,7 @@ func (w *Writer) run() {
 	}
 }
 
-// next returns what is to be written next, or nothing, and whether there may be more.
+// next returns the next entry, or an empty one, and whether more may follow.
 func (w *Writer) next() (e entry, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package dedup keeps a log short: what is said again and again is a line or a few,
-// and one more that counts. It writes nothing itself, and reads no clock but for its timers.
+// Package dedup decides which log lines to drop as repetitions: a reason gets a few lines, then one line
+// with the count of the others. It writes nothing itself.
 package dedup
 
 import (
@@ -11,136 +11,136 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// Within is how long lines of the same reason are counted together. One mistake in the
-// configuration is refused by a whole fleet, and one in a fleet's clients made by all.
+// Within is the time in which lines with the same reason are counted together. A whole fleet refuses the
+// same mistake in the configuration at once.
 const Within = 10 * time.Second
 
-// Reasons and who gives them come from clients, so what is remembered is bounded.
+// Reasons and their sources come from clients, so memory is bounded.
 const (
-	// MaxReasons is how many reasons are remembered. A new one takes the place of the
-	// oldest, which is then counted no more: a flood makes lines more, and hides none.
+	// MaxReasons is the number of reasons in memory. A new one evicts the oldest, which is counted
+	// no longer: a flood adds lines and hides none.
 	MaxReasons = 1000
 
-	// Share is how many reasons one teller may give anew while they are remembered. All
-	// that it gives beyond them counts as one.
+	// Share is the number of new reasons that one source may have in memory. All its further reasons
+	// count as one.
 	Share = 10
 
-	// Named is how many of those who gave a reason again are named with the count.
+	// Named is the number of sources that are named with a count.
 	Named = 5
 )
 
-// A Counter counts what is said for the same reason. It is safe for concurrent use, and
-// its zero value is ready to use.
+// A Counter counts log lines by reason. It is safe for concurrent use, and its zero value is ready.
 type Counter struct {
 	mu     sync.Mutex
 	open   map[reason]*repeated
-	shares map[string]int // reasons of who gave them first
+	shares map[string]int // number of reasons by the source that gave them first
 	order  list.List      // of *repeated, the oldest first
 }
 
-// A reason with a teller is all that this teller says beyond its share.
-type reason struct{ text, teller string }
+// A reason without text represents all reasons of a source beyond its share.
+type reason struct{ text, source string }
 
+// repeated counts the lines of one reason.
 type repeated struct {
-	why    reason
-	teller string // who gave it first
-	said   int    // lines that were told
-	n      int    // lines that were not, since the last count
-	by     []string
-	tell   func(n int, by []string)
-	timer  *time.Timer
-	at     *list.Element
+	why     reason
+	source  string   // gave the reason first
+	logged  int      // lines logged
+	dropped int      // lines dropped since the last count
+	by      []string // sources of the dropped lines, at most Named
+	report  func(dropped int, by []string)
+	timer   *time.Timer
+	at      *list.Element
 }
 
-// Say reports whether a line is to be logged: the reason was given less than most times
-// lately. If it was not, tell is called when the time is over, with the number of
-// lines that were left out since, and the first few who gave them: the newest tell that
-// was given, by any goroutine.
-func (c *Counter) Say(teller, why string, most int, tell func(n int, by []string)) bool {
-	now, displaced := c.say(teller, reason{text: why}, most, tell)
-	displaced()
+// Allow reports whether to log a line: its reason had fewer than most lines lately. If not, report is
+// called once the time is over, by any goroutine, with the number of dropped lines and the first few
+// sources. Of several report functions, the newest is called.
+func (c *Counter) Allow(source, why string, most int, report func(dropped int, by []string)) bool {
+	now, evicted := c.allow(source, reason{text: why}, most, report)
+	evicted()
 	return now
 }
 
-func (c *Counter) say(teller string, why reason, most int, tell func(n int, by []string)) (now bool, displaced func()) {
-	displaced = func() {}
+// allow returns in evicted the pending report of a reason that made room; call it without the lock.
+func (c *Counter) allow(source string, why reason, most int, report func(dropped int, by []string)) (now bool, evicted func()) {
+	evicted = func() {}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[why] == nil && c.shares[teller] >= Share {
-		why = reason{teller: teller}
+	if c.open[why] == nil && c.shares[source] >= Share {
+		why = reason{source: source}
 	}
 	if e := c.open[why]; e != nil {
-		if e.said < most {
-			e.said++
-			return true, displaced
+		if e.logged < most {
+			e.logged++
+			return true, evicted
 		}
-		e.n, e.tell = e.n+1, tell
-		if len(e.by) < Named && !slices.Contains(e.by, teller) {
-			e.by = append(e.by, teller)
+		e.dropped, e.report = e.dropped+1, report
+		if len(e.by) < Named && !slices.Contains(e.by, source) {
+			e.by = append(e.by, source)
 		}
-		return false, displaced
+		return false, evicted
 	}
 	if len(c.open) >= MaxReasons {
 		oldest := c.order.Front().Value.(*repeated)
 		oldest.timer.Stop()
-		displaced = oldest.count()
+		evicted = oldest.restart()
 		c.forget(oldest)
 	}
 	if c.open == nil {
 		c.open, c.shares = map[reason]*repeated{}, map[string]int{}
 	}
-	e := &repeated{why: why, teller: teller, said: 1}
+	e := &repeated{why: why, source: source, logged: 1}
 	c.open[why], e.at = e, c.order.PushBack(e)
-	c.shares[teller]++
-	e.timer = time.AfterFunc(Within, func() { c.over(e) })
-	return true, displaced
+	c.shares[source]++
+	e.timer = time.AfterFunc(Within, func() { c.expire(e) })
+	return true, evicted
 }
 
-// Full reports whether a line for a reason would not be logged now.
+// Full reports whether a line for a reason would be dropped now.
 func (c *Counter) Full(why string, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.open[reason{text: why}]
-	return e != nil && e.said >= most
+	return e != nil && e.logged >= most
 }
 
-// over tells what was repeated. It is called by a timer.
-func (c *Counter) over(e *repeated) { _ = panics.Do(func() { c.due(e)() }) }
+// expire reports the dropped lines of a reason. A timer calls it.
+func (c *Counter) expire(e *repeated) { _ = panics.Do(func() { c.due(e)() }) }
 
-// due returns what tells what was repeated, and keeps counting while it is.
-func (c *Counter) due(e *repeated) (tell func()) {
+// due returns the report of a reason. It forgets the reason if no line was dropped lately.
+func (c *Counter) due(e *repeated) (report func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tell = func() {}
+	report = func() {}
 	switch {
-	case c.open[e.why] != e: // it was displaced
-	case e.n == 0:
+	case c.open[e.why] != e: // it was evicted
+	case e.dropped == 0:
 		c.forget(e)
 	default:
-		tell = e.count()
-		e.said = 1 // what goes on and was said once need not be said once more
+		report = e.restart()
+		e.logged = 1 // the report is the line of the new period
 		c.order.MoveToBack(e.at)
-		e.timer = time.AfterFunc(Within, func() { c.over(e) })
+		e.timer = time.AfterFunc(Within, func() { c.expire(e) })
 	}
-	return tell
+	return report
 }
 
 func (c *Counter) forget(e *repeated) {
 	delete(c.open, e.why)
 	c.order.Remove(e.at)
-	if c.shares[e.teller]--; c.shares[e.teller] == 0 {
-		delete(c.shares, e.teller)
+	c.shares[e.source]--
+	if c.shares[e.source] == 0 {
+		delete(c.shares, e.source)
 	}
 }
 
-// count begins to count anew, and returns what tells the count. It is called without the
-// lock.
-func (e *repeated) count() func() {
-	n, by, tell := e.n, e.by, e.tell
-	e.n, e.by, e.tell = 0, nil, nil
+// restart sets the count to zero and returns a function that reports the old one; call it without the lock.
+func (e *repeated) restart() func() {
+	dropped, by, report := e.dropped, e.by, e.report
+	e.dropped, e.by, e.report = 0, nil, nil
 	return func() {
-		if n > 0 {
-			_ = panics.Do(func() { tell(n, by) }) // a logger that panics is told of nowhere
+		if dropped > 0 {
+			_ = panics.Do(func() { report(dropped, by) }) // a panic of the logger cannot be logged
 		}
 	}
 }

@@ -19,8 +19,8 @@ type book struct {
 	counted, counts atomic.Int32
 }
 
-func (b *book) say(teller, why string, most int) bool {
-	now := b.Say(teller, why, most, func(n int, _ []string) { b.counts.Add(1); b.counted.Add(int32(n)) })
+func (b *book) say(source, why string, most int) bool {
+	now := b.Allow(source, why, most, func(n int, _ []string) { b.counts.Add(1); b.counted.Add(int32(n)) })
 	if now {
 		b.lines++
 	}
@@ -34,7 +34,7 @@ func (b *book) want(t *testing.T, lines, counts, counted int) {
 	}
 }
 
-// remembered is how many reasons and tellers are.
+// remembered is how many reasons and sources are.
 func (b *book) remembered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +54,8 @@ func TestSay(t *testing.T) {
 	within(t, "OBS-2 the first few are named who gave a reason again, each once", func(t *testing.T) {
 		var c Counter
 		var named []string
-		for _, teller := range []string{"a", "b", "b", "c", "a", "d", "e", "f"} {
-			c.Say(teller, "no", 1, func(_ int, by []string) { named = by })
+		for _, source := range []string{"a", "b", "b", "c", "a", "d", "e", "f"} {
+			c.Allow(source, "no", 1, func(_ int, by []string) { named = by })
 		}
 		if pass(Within); fmt.Sprint(named) != "[b c a d e]" {
 			t.Errorf("%q are named", named)
@@ -157,7 +157,7 @@ func TestSay(t *testing.T) {
 		b.say("first", "goes on", 1)
 		pass(Within / 2)
 		for i := range MaxReasons - 1 {
-			b.say(fmt.Sprint("teller-", i), fmt.Sprint("once ", i), 1)
+			b.say(fmt.Sprint("source-", i), fmt.Sprint("once ", i), 1)
 		}
 		pass(Within / 2)
 		b.want(t, MaxReasons, 1, 1)
@@ -175,7 +175,7 @@ func TestSay(t *testing.T) {
 			b.say(fmt.Sprint("flood-", i), fmt.Sprint("made up ", i), 1)
 		}
 		b.say("first", "old", 1) // anew
-		b.over(old)              // its timer had fired when it was displaced
+		b.expire(old)              // its timer had fired when it was displaced
 		if b.say("first", "old", 1) {
 			t.Error("the new one is forgotten")
 		}
@@ -188,8 +188,8 @@ func TestSay(t *testing.T) {
 		var c Counter
 		var told []string
 		for _, who := range []string{"line", "first", "last"} {
-			c.Say("n", "no", 1, func(n int, _ []string) {
-				c.Say("n", "another", 1, nil)
+			c.Allow("n", "no", 1, func(n int, _ []string) {
+				c.Allow("n", "another", 1, nil)
 				told = append(told, fmt.Sprint(who, " ", n))
 			})
 		}
@@ -202,7 +202,7 @@ func TestSay(t *testing.T) {
 	within(t, "SAFE-8 who tells may panic", func(t *testing.T) {
 		var c Counter
 		for range 2 {
-			c.Say("n", "no", 1, func(int, []string) { panic("a logger") })
+			c.Allow("n", "no", 1, func(int, []string) { panic("a logger") })
 		}
 		pass(2 * Within)
 	})

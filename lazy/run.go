@@ -239,7 +239,7 @@ func (s *Source) commit(c change) {
 			}
 		}
 		for _, e := range c.touched {
-			tx.Group(e.group).Touch(e.typ, e.name)
+			tx.Group(e.group).Notify(e.typ, e.name)
 		}
 		return nil
 	})

@@ -36,7 +36,7 @@ func (c *content) Collect(out chan<- prometheus.Metric) {
 	s := c.snapshot()
 	for _, name := range s.Groups() {
 		group := c.groups.label(name)
-		for url, table := range s.Seen(name).All() {
+		for url, table := range s.Effective(name).All() {
 			counts[series{labels[index(xds.TypeOf(url))], group}] += table.Len()
 			if sum := table.Versions().Sum(); sum != (xds.Sum{}) {
 				all = append(all, fmt.Sprintf("%q %q %v %q\n", name, url, sum, table.Version()))

@@ -41,7 +41,7 @@ func TestDenied(t *testing.T) {
 	start := func(t *testing.T) (*world, *store.Store) {
 		st, log := store.New(store.WithGroups(strict)), &logbook{}
 		put(t, st, xds.Cluster, res("a", "1"))
-		if _, err := st.Update(func(tx *store.Tx) error { tx.Group("edge").Known(); return nil }); err != nil {
+		if _, err := st.Update(func(tx *store.Tx) error { tx.Group("edge").MarkKnown(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		w := serveFrom(t, New(st, log.at(slog.LevelWarn)))

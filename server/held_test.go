@@ -62,7 +62,7 @@ func TestNodesHeld(t *testing.T) {
 		if n := w.Stats().Held; n < 9000 || n > 10_000 {
 			t.Errorf("%d bytes are held", n)
 		}
-		if _, err := st.Update(func(tx *store.Tx) error { tx.Known(); return nil }); err != nil {
+		if _, err := st.Update(func(tx *store.Tx) error { tx.MarkKnown(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

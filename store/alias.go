@@ -7,10 +7,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// clashes returns an error if one of a resource's names finds another of the
-// table, too: "names and aliases" both match a subscription, so whoever asked
-// would be told of two. Collections have many members, and are no aliases.
-func clashes(t *xds.Table, r *xds.Resource) error {
+// nameConflict returns an error if a name or alias of r also finds another resource of the table. A subscription
+// matches "names and aliases", so a client that asks for it would get two resources. The name of a
+// collection is not an alias: it may find many resources.
+func nameConflict(t *xds.Table, r *xds.Resource) error {
 	for _, a := range r.Aliases {
 		if other := t.Lookup(a); other != nil && other.Name != r.Name {
 			return fmt.Errorf("%q is an alias of %q and the name of another resource", a, r.Name)
@@ -25,8 +25,7 @@ func clashes(t *xds.Table, r *xds.Resource) error {
 	return nil
 }
 
-// aliased returns the name of a resource that has the alias and is another than
-// r; "" if none has.
+// aliased returns the name of a resource other than r that has the alias, or "".
 func aliased(t *xds.Table, alias, r string) string {
 	for other := range t.Aliased(alias).All() {
 		if other.Name != r && slices.Contains(other.Aliases, alias) {

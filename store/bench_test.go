@@ -19,7 +19,7 @@ func bodies(name string) []*xds.Resource {
 	return rs
 }
 
-// settled waits until everything has rung.
+// settled waits until all signals are sent.
 func settled(st *Store) {
 	for {
 		st.mu.Lock()
@@ -32,8 +32,8 @@ func settled(st *Store) {
 	}
 }
 
-// BenchmarkCommit is what a writer waits for, with so many streams that want
-// the name and do not listen.
+// BenchmarkCommit measures how long a writer waits, with a number of streams that are interested in the name
+// and do not read their signal.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{0, 1, 1000, 40_000} {
 		b.Run(fmt.Sprint(n, " watchers"), func(b *testing.B) {
@@ -55,8 +55,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkRing is a commit until all who want the name have been rung for, and
-// all of them have taken the view.
+// BenchmarkRing measures a commit until all interested streams are signalled and have taken the view.
 func BenchmarkRing(b *testing.B) {
 	for _, n := range []int{1, 1000, 40_000} {
 		b.Run(fmt.Sprint(n, " watchers"), func(b *testing.B) {
@@ -89,7 +88,7 @@ func BenchmarkRing(b *testing.B) {
 	}
 }
 
-// BenchmarkCommitTable is a commit to one of so many names; watched by nobody.
+// BenchmarkCommitTable measures a commit to one name in a table of a given size, without watches.
 func BenchmarkCommitTable(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(n, " names"), func(b *testing.B) {
@@ -117,7 +116,7 @@ func BenchmarkCommitTable(b *testing.B) {
 	}
 }
 
-// BenchmarkReplace says all of 100,000 resources again, of which one differs.
+// BenchmarkReplace replaces all of 100,000 resources when only one differs.
 func BenchmarkReplace(b *testing.B) {
 	st := New()
 	all := make([]*xds.Resource, 100_000)
@@ -132,8 +131,8 @@ func BenchmarkReplace(b *testing.B) {
 	}
 }
 
-// BenchmarkInterested registers 1,000 streams with 100 names each and reports
-// what a stream takes: of names that all want, that ten want, that one wants.
+// BenchmarkInterested registers 1,000 streams with 100 names each and reports the memory of a stream. The
+// names are shared by all streams, by ten, or by none.
 func BenchmarkInterested(b *testing.B) {
 	for _, of := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprint("of ", of, " names"), func(b *testing.B) {
@@ -146,7 +145,7 @@ func BenchmarkInterested(b *testing.B) {
 	}
 }
 
-// BenchmarkConnect is a fleet that connects and goes.
+// BenchmarkConnect connects and disconnects a fleet.
 func BenchmarkConnect(b *testing.B) {
 	names := make([]string, 100)
 	for i := range names {

@@ -1,10 +1,9 @@
-// Package store holds the resources that streams may see. It knows neither
-// gRPC nor generated code, performs no I/O and looks into no resource.
+// Package store holds the resources that xDS clients may see, in memory. It does not link gRPC or the
+// generated messages of Envoy, performs no I/O and does not decode resources.
 //
-// A writer changes any number of types and groups in one transaction
-// ([Store.Update]). What is committed is immutable: tables that share all but
-// the change with the tables before them ([xds.Table]), so that a commit costs
-// what it changes, however much there is.
+// # Writing
+//
+// A writer changes any number of types and groups in one transaction ([Store.Update]):
 //
 //	st := store.New()
 //	_, err := st.Update(func(tx *store.Tx) error {
@@ -14,15 +13,19 @@
 //		return nil
 //	})
 //
-// A stream follows the store by a [Watch] of its own: a doorbell, and on asking
-// the newest view together with the names touched since it last asked. The
-// doorbell rings for what the stream said it is interested in. A stream that
-// does not ask costs its writers nothing and keeps no old state alive: a watch
-// holds a number, no view.
+// A commit makes new immutable tables that share unchanged content with the old ones ([xds.Table]). So the
+// cost of a commit depends on the change, not on the size of the store.
+//
+// # Reading
+//
+// [Store.Snapshot] returns the content of all groups. Package server gives each stream a [Watch]: a channel
+// that signals changes, and the newest view with the names that changed since the last call. It
+// signals only changes of names in which the stream is interested. A stream that does not ask costs
+// its writers nothing and keeps no old content alive, because a watch holds a commit number and no view.
 //
 // # Groups
 //
-// A node sees the groups that a [Selector] chooses for it, and nothing of the others:
+// A node sees only the groups that a [Selector] chooses for it:
 //
 //	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
 //		return []string{n.Cluster, "shared"}, nil
@@ -33,20 +36,26 @@
 //		return nil
 //	})
 //
-// Several groups are laid over each other: of a name that two have, the resource of the first is
-// seen. As a name or an alias finds one resource, one that has a name of a resource in a group
-// before its own is not seen, either. Nodes with the same list share one view, which exists as
-// long as one of them watches it.
+// If a node sees several groups and two of them have a resource with the same name, the node gets the
+// resource of the first group. Aliases count as names: a resource is hidden if its name or one of its
+// aliases is already used in an earlier group. Nodes with the same list of groups share one view, which
+// exists as long as one of them watches it.
 //
-// Methods of tx itself write to the default group, which nodes of the name "" see. A group
-// comes into being by the first commit that has resources for it; a stream may watch
-// it before, and sees nothing until then.
+// The methods of tx itself write to the default group. Nodes for which the selector returns "" see that
+// group. The first commit with resources of a group creates the group. A stream may watch it before, and
+// sees nothing until then.
+//
+// # For programs that build on the server
+//
+// Most programs do not need these: [Tx.MarkKnown], [Tx.MarkUnknown] and [Tx.Notify] are for sources that do
+// not know all resources at once, such as package lazy. [WithOverlays], [WithOverlayOf], [OverlayOf],
+// [IsOverlay] and [Snapshot.Effective] are for a second writer, such as package endpoints, that adds
+// to each group without changing it. [Watch] is for package server and for your own transport.
 //
 // # Concurrency
 //
-// A [Store] and a [Snapshot] are safe for concurrent use. A [Tx] belongs to the
-// function that it was given to, a [Watch] to the goroutine of its stream.
-// Writers take turns. Readers wait for no writer, and writers for no stream:
-// a commit hands the ringing of doorbells to a goroutine, which runs while
-// there is something to ring and then ends. An idle store has no goroutine.
+// A [Store] and a [Snapshot] are safe for concurrent use. Only the function that receives a [Tx] may use it,
+// and only the goroutine of a stream may use its [Watch]. Writers take turns. Readers do not wait for
+// writers, and writers do not wait for streams: a commit starts a goroutine that signals the watches and
+// ends when no signal is due. An idle store has no goroutine.
 package store

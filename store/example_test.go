@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An embedder fills a store, and a stream follows it. The server does the
-// second half for each of its streams.
+// A program fills a store, and a stream follows it. Package server does the second part for each of its
+// streams.
 func Example() {
 	st := store.New(store.WithGroups(byCluster))
 
@@ -20,11 +20,10 @@ func Example() {
 	}
 	defer w.Close()
 	view, _, _ := w.Next()
-	fmt.Println("known:", view != nil) // nothing was written to the group
+	fmt.Println("known:", view != nil) // false: nothing was written to the group yet
 	w.Interested(xds.Cluster, true, nil, nil)
 
-	// All of it becomes visible at once, or, if the function returns an error,
-	// nothing of it.
+	// All changes become visible together, or none if the function returns an error.
 	c, err := st.Update(func(tx *store.Tx) error {
 		edge := tx.Group("edge")
 		edge.Set(xds.NewResource(xds.Cluster, "backend", []byte("an encoded Cluster")))
@@ -54,7 +53,7 @@ func Example() {
 		return
 	}
 	<-w.C()
-	view, touched, _ := w.Next() // and which names may differ
+	view, touched, _ := w.Next() // touched: the names that may differ
 	for _, names := range touched {
 		for _, name := range names[xds.Cluster.URL] {
 			fmt.Println(name, "is", string(view.Table(xds.Cluster).Lookup(name).Body))
@@ -68,21 +67,21 @@ func Example() {
 	// canary is another
 }
 
-// byCluster has each node see the group of its cluster.
+// byCluster selects the group of the node's cluster.
 func byCluster(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }
 
-// Each node sees the group of its cluster, laid over what is for all; who is of no cluster is refused.
+// Each node sees the group of its cluster, and below it a group for all. A node without a cluster is refused.
 func ExampleWithGroups() {
 	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
 		if n.Cluster == "" {
-			return nil, fmt.Errorf("node %q does not say its cluster", n.ID)
+			return nil, fmt.Errorf("node %q has no cluster", n.ID)
 		}
 		return []string{n.Cluster, store.DefaultGroup}, nil
 	}))
 	_, err := st.Update(func(tx *store.Tx) error {
 		tx.Set(xds.NewResource(xds.Cluster, "ledger", nil), xds.NewResource(xds.Cluster, "checkout", nil))
-		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "checkout", []byte("of the edge")))
-		tx.Group("internal").Known() // it has nothing of its own
+		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "checkout", []byte("for the edge")))
+		tx.Group("internal").MarkKnown() // its content is known: nothing
 		return nil
 	})
 	if err != nil {
@@ -96,7 +95,7 @@ func ExampleWithGroups() {
 			continue
 		}
 		if view, _, _ := w.Next(); view == nil {
-			fmt.Println(cluster, "is told nothing: nobody wrote to its group")
+			fmt.Println(cluster, "gets nothing: its group was never written")
 		} else {
 			checkout := view.Table(xds.Cluster).Lookup("checkout")
 			fmt.Printf("%s sees %d, and checkout is %q\n", cluster, view.Table(xds.Cluster).Len(), checkout.Body)
@@ -104,10 +103,10 @@ func ExampleWithGroups() {
 		w.Close()
 	}
 	// Output:
-	// edge sees 2, and checkout is "of the edge"
+	// edge sees 2, and checkout is "for the edge"
 	// internal sees 2, and checkout is ""
-	// unknown is told nothing: nobody wrote to its group
-	// refused: node "envoy-1" does not say its cluster
+	// unknown gets nothing: its group was never written
+	// refused: node "envoy-1" has no cluster
 }
 
 func ExampleTx_Replace() {

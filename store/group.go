@@ -8,30 +8,29 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A group is a set of resources that the same nodes see, and the watches of
-// these nodes.
+// A group is a set of resources that the same nodes see, with the watches of these nodes. A composite group
+// has no resources of its own (see composite.go).
 type group struct {
-	name   string               // of an overlay: those of its layers
-	layers []*group             // of an overlay; nil: it has resources of its own
+	name   string               // of a composite: the key of its layers
+	layers []*group             // non-nil: this is a composite of these groups
 	head   atomic.Pointer[head] // never nil
 	index  index
 
 	// Guarded by Store.mu.
-	watches int              // open ones, and overlays that it is a layer of
-	over    map[*group]bool  // these overlays
-	past    map[string]*past // by type URL
+	watches    int              // open watches, plus composites of which it is a layer
+	composites map[*group]bool  // these composites
+	past       map[string]*past // by type URL
 
-	edits map[string]int // of an overlay, by type URL, since all was laid anew; owned by the transaction
+	edits map[string]int // of a composite, by type URL: names edited since the last full merge; owned by the transaction
 }
 
-// group returns the group with the name, new if there is none. The store is
-// locked.
+// group returns the group with the name. It creates the group if it does not exist. The store is locked.
 func (st *Store) group(name string) *group {
 	g := st.groups[name]
 	if g == nil {
 		g = &group{name: name}
 		h := &head{}
-		if st.emptyGroups || st.overs && IsOver(name) {
+		if st.emptyGroups || st.overlays && IsOverlay(name) {
 			h.view = xds.Tables{}
 		}
 		g.head.Store(h)
@@ -43,75 +42,73 @@ func (st *Store) group(name string) *group {
 	return g
 }
 
-// tidy drops a group that has neither content nor watches, unless it was said that
-// there is none, or of which types that is not known: names of groups may come from
-// clients. The store is locked.
-func (st *Store) tidy(g *group) {
+// dropIfUnused deletes a group without content and watches, because clients may choose the names of groups. It keeps
+// a group that was marked as known to be empty, or has types that were marked as unknown. The store
+// is locked.
+func (st *Store) dropIfUnused(g *group) {
 	if g.layers != nil {
 		if g.watches == 0 {
-			delete(st.overlays, g.name)
+			delete(st.composites, g.name)
 			st.release(g)
 		}
 		return
 	}
 	h := g.head.Load()
-	if g.watches == 0 && !h.known && len(h.unknown) == 0 && bare(h.view) {
+	if g.watches == 0 && !h.known && len(h.unknown) == 0 && hasNoContent(h.view) {
 		delete(st.groups, g.name)
 	}
 }
 
-// bare reports whether there is nothing in a view that a source put there.
-func bare(view xds.Tables) bool {
+// hasNoContent reports whether a view has neither resources nor versions supplied by a source.
+func hasNoContent(view xds.Tables) bool {
 	for _, t := range view {
-		if !vacant(t) || !t.Hashed() {
+		if !hasNoResources(t) || !t.Hashed() {
 			return false
 		}
 	}
 	return true
 }
 
-// vacant reports whether a table has no resources, not even on demand.
-func vacant(t *xds.Table) bool {
+// hasNoResources reports whether a table has no resources, on demand or not.
+func hasNoResources(t *xds.Table) bool {
 	for range t.All() {
 		return false
 	}
 	return true
 }
 
-// A head is a group after a commit: what is in it, and how it came to that. It
-// is immutable, and one pointer to it is all that readers load, so that nobody
-// sees a commit's names without its resources, or the reverse.
+// A head is the state of a group after a commit, with a log of recent commits. It is immutable. Readers load
+// one pointer to it, so they cannot see the names of a commit without its resources, or the reverse.
 type head struct {
-	seq     uint64          // of the newest commit that touched the group; 0: none did
-	view    xds.Tables      // nil: not known, nothing was ever written
-	unknown map[string]bool // type URLs of which it is not known what there is
-	known   bool            // it is empty, and that was said to be all there is
-	forgot  uint64          // the log tells about commits after this one
-	entries []entry
-	names   []xds.Names // touched by entries, index by index
-	total   int         // of all names touched, since the log began
+	seq      uint64          // of the newest commit that changed the group; 0: none
+	view     xds.Tables      // nil: the content is not known, because nothing was ever written
+	unknown  map[string]bool // URLs of types whose resources are not all known
+	known    bool            // the group is empty and was marked as known
+	complete uint64          // the log has the commits after this one
+	entries  []entry
+	names    []xds.Names // touched names; names[i] belongs to entries[i]
+	total    int         // number of names touched since the log began
 }
 
-// An entry of a group's log.
+// An entry is a commit in the log of a group.
 type entry struct {
 	seq    uint64
-	before int // names touched by all commits before this one
+	before int // number of names touched by all earlier commits
 }
 
-// maxNames is how many touched names a group's log remembers. Whoever missed
-// more compares tables, which is then as cheap.
+// maxNames is how many touched names the log of a group remembers. A stream that missed more compares
+// tables, which then costs no more.
 const maxNames = 16384
 
-// next returns the head after a commit that touched count names; keep is how
-// many commits to remember. It may be called once only: both heads share the
-// memory of the log.
+// next returns the head after a commit that touched the names of r. Keep is how many commits to remember. It
+// may be called only once, because both heads share the memory of the log.
 func (h *head) next(seq uint64, r revision, keep int) *head {
 	names, count := r.touched, r.count
-	if h.view == nil && r.view != nil || len(r.unknown) < len(h.unknown) { // nobody could say what it would hear of
-		return &head{seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: seq}
+	if h.view == nil && r.view != nil || len(r.unknown) < len(h.unknown) { // the names that become known cannot be listed
+		return &head{seq: seq, view: r.view, unknown: r.unknown, known: r.known, complete: seq}
 	}
 	n := &head{
-		seq: seq, view: r.view, unknown: r.unknown, known: r.known, forgot: h.forgot,
+		seq: seq, view: r.view, unknown: r.unknown, known: r.known, complete: h.complete,
 		entries: append(h.entries, entry{seq, h.total}),
 		names:   append(h.names, names),
 		total:   h.total + count,
@@ -121,17 +118,17 @@ func (h *head) next(seq uint64, r revision, keep int) *head {
 		drop++
 	}
 	if drop > 0 {
-		n.forgot = n.entries[drop-1].seq
+		n.complete = n.entries[drop-1].seq
 		n.entries, n.names = n.entries[drop:], n.names[drop:]
 		if len(n.entries) == 0 {
-			n.entries, n.names = nil, nil // keep none of it alive
+			n.entries, n.names = nil, nil // so that their memory is freed
 		}
 	}
 	return n
 }
 
-// seen returns what watches see of it.
-func (h *head) seen() xds.View {
+// visible returns the view for watches of the group.
+func (h *head) visible() xds.View {
 	switch {
 	case h.view == nil:
 		return nil
@@ -141,25 +138,25 @@ func (h *head) seen() xds.View {
 	return h.view
 }
 
-// A partial is a view of which the names of some types are not known.
+// A partial is a view in which some types are unknown: names that the tables lack may exist.
 type partial struct {
 	xds.Tables
 	unknown map[string]bool // by type URL
 }
 
-// Undecided implements [xds.Undecided]. What a wildcard covers is what there is.
+// Undecided implements [xds.Undecided]. A wildcard gets the resources that the tables have.
 func (p partial) Undecided(t *xds.Type, name string) bool {
 	return name != xds.Wildcard && p.unknown[t.URL]
 }
 
 var none = []xds.Names{}
 
-// since returns what was touched after the commit seq: nil if that is forgotten.
+// since returns the names touched after the commit seq. It returns nil if the log no longer has them.
 func (h *head) since(seq uint64) []xds.Names {
 	switch {
 	case seq >= h.seq:
 		return none
-	case seq < h.forgot:
+	case seq < h.complete:
 		return nil
 	}
 	i := sort.Search(len(h.entries), func(i int) bool { return h.entries[i].seq > seq })

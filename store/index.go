@@ -10,12 +10,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An index knows which watches of a group want to hear of a name. It is safe
-// for concurrent use. Its lock is held for a batch of names at a time, however
-// many there are.
+// An index finds the watches of a group that are interested in a name. It is safe for concurrent use. It
+// holds its lock for one batch of names at a time.
 //
-// Names are kept as 64-bit hashes, which take little memory and keep no request
-// alive. Should two ever be equal, a doorbell rings for nothing.
+// It stores names as 64-bit hashes. They need little memory and keep no request alive. If two hashes are
+// equal, a watch is signalled without need.
 type index struct {
 	mu      sync.Mutex
 	wanted  map[uint64]*set
@@ -23,18 +22,18 @@ type index struct {
 	free    []uint32
 }
 
-// batch is how many names or watches are handled without a pause for others.
+// batch is how many names or watches are handled before the lock is released.
 const batch = 256
 
 var seed = maphash.MakeSeed()
 
-// A key is a name of a type. The wildcard is a name, too: it is touched when
-// any name of the type is.
+// A key is the hash of a name of a type. The wildcard is a name too: it is touched whenever a name of the
+// type is.
 func key(typ uint64, name string) uint64 { return typ ^ maphash.String(seed, name) }
 
 func typeKey(url string) uint64 { return bits.RotateLeft64(maphash.String(seed, url), 32) }
 
-// enter gives a watch an id.
+// enter assigns an id to a watch.
 func (x *index) enter(w *Watch) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -47,7 +46,7 @@ func (x *index) enter(w *Watch) {
 	x.watches = append(x.watches, w)
 }
 
-// leave frees the id of a watch whose keys were removed.
+// leave frees the id of a watch. Its keys were removed before.
 func (x *index) leave(w *Watch) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -55,7 +54,7 @@ func (x *index) leave(w *Watch) {
 	x.free = append(x.free, w.id)
 }
 
-// add enters keys of a watch and returns those that are new.
+// add adds keys of a watch and returns those that are new.
 func (x *index) add(w *Watch, keys []uint64) []uint64 {
 	fresh := keys[:0]
 	for part := range slices.Chunk(keys, batch) {
@@ -78,7 +77,7 @@ func (x *index) add(w *Watch, keys []uint64) []uint64 {
 	return fresh
 }
 
-// remove removes keys of a watch and returns how many it had.
+// remove removes keys of a watch and returns how many of them it had.
 func (x *index) remove(w *Watch, keys []uint64) (n int) {
 	for part := range slices.Chunk(keys, batch) {
 		x.mu.Lock()
@@ -97,7 +96,7 @@ func (x *index) remove(w *Watch, keys []uint64) (n int) {
 	return n
 }
 
-// keep returns those of the keys that a watch has.
+// keep returns the keys that the watch has.
 func (x *index) keep(w *Watch, keys []uint64) []uint64 {
 	kept := keys[:0]
 	for part := range slices.Chunk(keys, batch) {
@@ -112,7 +111,7 @@ func (x *index) keep(w *Watch, keys []uint64) []uint64 {
 	return kept
 }
 
-// touched returns the ids of the watches that want to hear of the names.
+// touched returns the ids of the watches that are interested in the names.
 func (x *index) touched(all []xds.Names) idBits {
 	var ids idBits
 	for _, names := range all {
@@ -133,7 +132,7 @@ func (x *index) touched(all []xds.Names) idBits {
 	return ids
 }
 
-// all returns the ids of all watches, and maybe some that are free.
+// all returns the ids of all watches, and possibly of free ids.
 func (x *index) all() idBits {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,15 +143,15 @@ func (x *index) all() idBits {
 	return ids
 }
 
-// open yields the watches that have these ids, a few at a time. It holds no
-// lock while they are used.
+// open yields the watches with these ids in batches. It holds no lock while the caller uses them.
 func (x *index) open(ids idBits) iter.Seq[[]*Watch] {
 	return func(yield func([]*Watch) bool) {
 		some := make([]*Watch, 0, batch)
 		for from := 0; from < len(ids); from += batch / 32 {
 			x.mu.Lock()
 			for id := range ids[from:min(from+batch/32, len(ids))].all() {
-				if id += uint32(from) * 32; int(id) < len(x.watches) && x.watches[id] != nil {
+				id += uint32(from) * 32
+				if int(id) < len(x.watches) && x.watches[id] != nil {
 					some = append(some, x.watches[id])
 				}
 			}

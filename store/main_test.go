@@ -10,14 +10,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// res returns a resource, sealed.
+// res returns a sealed resource.
 func res(name, body string, aliases ...string) *xds.Resource {
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: name}, Body: []byte(body), Aliases: aliases}
 	r.Seal("")
 	return r
 }
 
-// update commits and expects no error.
+// update commits and fails the test on an error.
 func update(t testing.TB, st *Store, f func(tx *Tx)) Commit {
 	t.Helper()
 	c, err := st.Update(func(tx *Tx) error { f(tx); return nil })
@@ -27,11 +27,10 @@ func update(t testing.TB, st *Store, f func(tx *Tx)) Commit {
 	return c
 }
 
-// unlisted returns a type that the table of types does not list: a row of its
-// own each time.
+// unlisted returns a type that the table of types does not list: a new row each time.
 func unlisted() *xds.Type { return xds.TypeOf("type.googleapis.com/example.Unlisted") }
 
-// of makes resources that have no type yet ones of a type.
+// of sets the type of resources that have none.
 func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
 	for _, r := range rs {
 		if r != nil && r.Type == nil {

@@ -18,8 +18,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// 10,000 commits with 1,000 idle watches grow the heap by 10 % at most: nothing
-// keeps old bodies, and the log is bounded.
+// 10,000 commits with 1,000 idle watches grow the heap by at most 10 %: no old body stays in memory, and the
+// log is bounded.
 func TestMemory(t *testing.T) {
 	body := func(i int) *xds.Resource { return res(fmt.Sprint("n", i%2000), fmt.Sprintf("%08192d", i)) }
 	now := time.Now()
@@ -65,15 +65,15 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A stream with 100 names of a fleet's common ones costs less than 3 KB.
+// A stream with 100 names that others also have costs less than 3 KB.
 func TestMemoryOfInterest(t *testing.T) {
 	if n := interestBytes(t, 1000, 100, 100); n > 3000 {
 		t.Errorf("%d bytes per stream", n)
 	}
 }
 
-// interestBytes returns what each of a number of streams costs that subscribes
-// to names, which are taken from so many different ones.
+// interestBytes returns the memory of one of several streams that subscribe to names. The names are taken from
+// a pool of the given size.
 func interestBytes(t testing.TB, streams, names, of int) int {
 	st := New()
 	all := make([]string, of)

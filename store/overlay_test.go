@@ -1,312 +1,92 @@
-package store
+package store_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"testing"
-	"testing/synctest"
 
-	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// selects returns a selector by node id.
-func selects(groups map[string][]string) Selector {
-	return func(_ context.Context, n *xds.Node) ([]string, error) {
-		if g := groups[n.ID]; g != nil {
-			return g, nil
-		}
-		return nil, errors.New("nobody knows " + n.ID)
-	}
-}
-
-// seenBy returns what a watch sees of a type: name and body, in order.
-func seenBy(t testing.TB, w *Watch, typ *xds.Type) (all []string) {
-	view, _ := watchtest.Next(t, w)
-	if view == nil {
-		return []string{"unknown"}
-	}
-	for r := range view.Table(typ).All() {
-		all = append(all, r.Name+"="+string(r.Body))
-	}
-	slices.Sort(all)
-	return all
-}
-
+// The overlay of a group hides the group's resources, and the group shows again when the overlay is empty. Of
+// two groups, the order is: overlay of the first, the first, overlay of the second, the second.
 func TestOverlay(t *testing.T) {
-	groups := map[string][]string{"both": {"edge", DefaultGroup}, "other": {DefaultGroup, "edge", DefaultGroup, ""}}
-	start := func(t *testing.T) *Store {
-		st := New(WithGroups(selects(groups)))
-		update(t, st, func(tx *Tx) {
-			tx.Set(of(xds.Cluster, res("a", "default"), res("b", "default"))...)
-			tx.Set(of(xds.Endpoint, res("a", "default"))...)
-			tx.Version(xds.Endpoint, "said")
-			tx.Group("edge").Set(of(xds.Cluster, res("b", "edge"), res("c", "edge"))...)
-		})
-		return st
+	st := store.New(store.WithOverlays(), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"a", "b"}, nil }))
+	w, err := st.Watch(t.Context(), &xds.Node{ID: "n"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		name string
-		node string
-		then func(*Tx)
-		want []string
-	}{
-		{"SUB-4 the first group that has a name wins", "both", func(*Tx) {}, []string{"a=default", "b=edge", "c=edge"}},
-		{"SUB-4 in the order of the list", "other", func(*Tx) {}, []string{"a=default", "b=default", "c=edge"}},
-		{"SUB-4 what hides goes", "both", func(tx *Tx) { tx.Group("edge").Delete(xds.Cluster, "b") }, []string{"a=default", "b=default", "c=edge"}},
-		{"SUB-4 what is hidden changes", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("b", "2"))...) }, []string{"a=default", "b=edge", "c=edge"}},
-		{"SUB-4 all of a group goes", "both", func(tx *Tx) { tx.Group("edge").Clear() }, []string{"a=default", "b=default"}},
-		{"SUB-4 an alias hides a name", "both", func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("x", "edge", "a"))...) }, []string{"b=edge", "c=edge", "x=edge"}},
-		{"SUB-4 a name hides what has it as an alias", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("d", "default", "c"))...) }, []string{"a=default", "b=edge", "c=edge"}},
-		{"SUB-4 an alias hides an alias", "both", func(tx *Tx) {
-			tx.Set(of(xds.Cluster, res("d", "default", "z"))...)
-			tx.Group("edge").Set(of(xds.Cluster, res("e", "edge", "z"))...)
-		}, []string{"a=default", "b=edge", "c=edge", "e=edge"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			st := start(t)
-			before := watchtest.Open(t, st, &xds.Node{ID: tt.node})
-			defer before.Close()
-			seenBy(t, before, xds.Cluster)
-			update(t, st, tt.then)
-			after := watchtest.Open(t, st, &xds.Node{ID: tt.node})
-			defer after.Close()
-			for who, w := range map[string]*Watch{"a watch of before": before, "a watch of after": after} {
-				if got := seenBy(t, w, xds.Cluster); !slices.Equal(got, tt.want) {
-					t.Errorf("%s sees %v, want %v", who, got, tt.want)
-				}
-			}
-			if a, b := before.View().Table(xds.Cluster), after.View().Table(xds.Cluster); a.Version() != b.Version() {
-				t.Errorf("version %s, and %s for who comes later", a.Version(), b.Version())
-			}
-		})
+	defer w.Close()
+	w.Interested(xds.Endpoint, false, []string{"x"}, nil)
+	if v, _, _ := w.Next(); v != nil {
+		t.Fatal("something is known before the groups are")
 	}
-
-	t.Run("one view for equal lists, and none when nobody watches it", func(t *testing.T) {
-		st := start(t)
-		a, b := watchtest.Open(t, st, &xds.Node{ID: "both"}), watchtest.Open(t, st, &xds.Node{ID: "both"})
-		if a.group != b.group || len(st.overlays) != 1 {
-			t.Errorf("%d overlays", len(st.overlays))
+	update := func(f func(tx *store.Tx)) {
+		t.Helper()
+		if _, err := st.Update(func(tx *store.Tx) error { f(tx); return nil }); err != nil {
+			t.Fatal(err)
 		}
-		if e := a.View().Table(xds.Endpoint); e != st.Snapshot().View(DefaultGroup)[xds.Endpoint.URL] || e.Version() != "said" {
-			t.Error("a type that one group alone has is not shared with it")
+	}
+	body := func(text string) *xds.Resource { return xds.NewResource(xds.Endpoint, "x", []byte(text)) }
+	sees := func(want string) {
+		t.Helper()
+		v, _, err := w.Next()
+		if err != nil || v == nil {
+			t.Fatal(v, err)
 		}
-		if got := a.Groups(); !slices.Equal(got, []string{"edge", DefaultGroup}) || a.Group() != "edge" {
-			t.Errorf("groups %v", got)
-		}
-		other := watchtest.Open(t, st, &xds.Node{ID: "other"})
-		if got := other.Groups(); !slices.Equal(got, []string{DefaultGroup, "edge"}) {
-			t.Errorf("of a list that has a group three times: %v", got)
-		}
-		other.Close()
-		a.Close()
-		b.Close()
-		update(t, st, func(tx *Tx) { tx.Clear(); tx.Group("edge").Clear() })
-		if len(st.overlays) != 0 || st.groups["edge"].watches != 0 || len(st.groups["edge"].over) != 0 {
-			t.Errorf("%d overlays stay, edge has %+v", len(st.overlays), st.groups["edge"])
-		}
-	})
-
-	t.Run("a view stays what it was when it was taken", func(t *testing.T) {
-		st := start(t)
-		w := watchtest.Open(t, st, &xds.Node{ID: "both"})
-		defer w.Close()
-		view := w.View()
-		was := view.Table(xds.Cluster)
-		update(t, st, func(tx *Tx) {
-			tx.Set(of(xds.Cluster, res("a", "2"))...)
-			tx.Group("edge").Set(of(xds.Secret, res("s", "1"))...)
-		})
-		if view.Table(xds.Cluster) != was || view.Table(xds.Secret).Len() != 0 {
-			t.Error("a commit changes a view that is published")
-		}
-	})
-	t.Run("what was seen lately is found, of each group", func(t *testing.T) {
-		st := start(t)
-		w := watchtest.Open(t, st, &xds.Node{ID: "both"})
-		defer w.Close()
-		update(t, st, func(tx *Tx) { tx.Delete(xds.Cluster, "a"); tx.Group("edge").Delete(xds.Cluster, "c") })
-		table := w.View().Table(xds.Cluster)
-		for _, name := range []string{"a", "c"} {
-			if table.Lookup(name) != nil || table.Departed(name) == nil {
-				t.Errorf("SAFE-9 %s: %v, departed %v", name, table.Lookup(name), table.Departed(name))
+		for _, got := range []*xds.Resource{v.Table(xds.Endpoint).Lookup("x"), st.Snapshot().Effective("a", "b").Table(xds.Endpoint).Lookup("x")} {
+			if (got == nil) != (want == "") || got != nil && string(got.Body) != want {
+				t.Errorf("sees %v, want %q", got, want)
 			}
 		}
-		if len(w.Recent(xds.Cluster)) != 1 {
-			t.Errorf("%d recent tables", len(w.Recent(xds.Cluster)))
-		}
-	})
-
-	t.Run("nothing is known as long as one group is not", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			st := New(WithGroups(selects(groups)))
-			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "default"))...) })
-			w := watchtest.Open(t, st, &xds.Node{ID: "both"})
-			defer w.Close()
-			if got := seenBy(t, w, xds.Cluster); got[0] != "unknown" {
-				t.Fatal(got)
-			}
-			w.Interested(xds.Cluster, true, nil, nil)
-			update(t, st, func(tx *Tx) { tx.Group("edge").Known() })
-			if !rang(w) {
-				t.Error("nothing rings when it is known")
-			}
-			if got := seenBy(t, w, xds.Cluster); !slices.Equal(got, []string{"a=default"}) {
-				t.Error(got)
-			}
-			update(t, st, func(tx *Tx) { tx.Group("edge").Unknown(xds.Endpoint) })
-			if u, is := w.View().(xds.Undecided); !is || !u.Undecided(xds.Endpoint, "x") || u.Undecided(xds.Cluster, "x") {
-				t.Error("what one group does not know is decided")
-			}
-		})
-	})
+	}
+	update(func(tx *store.Tx) { tx.Group(store.OverlayOf("b")).Set(body("over b")) })
+	if v, _, _ := w.Next(); v != nil {
+		t.Fatal("something is known before the groups are")
+	}
+	update(func(tx *store.Tx) { tx.Group("a").MarkKnown(); tx.Group("b").Set(body("b")) })
+	sees("over b")
+	update(func(tx *store.Tx) { tx.Group("a").Set(body("a")) })
+	sees("a")
+	update(func(tx *store.Tx) { tx.Group(store.OverlayOf("a")).Set(body("over a")) })
+	sees("over a")
+	if !slices.Equal(w.Groups(), []string{"a", "b"}) || !slices.Equal(st.Snapshot().Groups(), []string{"a", "b"}) {
+		t.Error(w.Groups(), st.Snapshot().Groups())
+	}
+	if got := st.Snapshot().View("a").Table(xds.Endpoint).Lookup("x"); string(got.Body) != "a" {
+		t.Errorf("%s", got.Body)
+	}
+	update(func(tx *store.Tx) { tx.Group(store.OverlayOf("a")).Delete(xds.Endpoint, "x") })
+	sees("a")
+	update(func(tx *store.Tx) { tx.Group("a").Delete(xds.Endpoint, "x") })
+	sees("over b")
+	update(func(tx *store.Tx) { tx.Group(store.OverlayOf("b")).Delete(xds.Endpoint, "x") })
+	sees("b")
 }
 
-// A commit says what nodes see and what is there at once.
-func TestSelectAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := New(WithGroups(selects(map[string][]string{"n": {"canary", DefaultGroup}, "still": {DefaultGroup}})))
-		update(t, st, func(tx *Tx) {
-			tx.Set(of(xds.Cluster, res("a", "default"))...)
-			tx.Group("canary").Set(of(xds.Cluster, res("new", "canary"))...)
-		})
-		w, still := watchtest.Open(t, st, &xds.Node{ID: "n"}), watchtest.Open(t, st, &xds.Node{ID: "still"})
+// Two groups that are states of the same group share one overlay.
+func TestSharedOverlay(t *testing.T) {
+	group := "a"
+	st := store.New(store.WithOverlays(), store.WithOverlayOf(func(g string) string { return g[:1] }), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{group}, nil }))
+	if _, err := st.Update(func(tx *store.Tx) error {
+		for name, text := range map[string]string{"a": "one", "a2": "two", store.OverlayOf("a"): "over"} {
+			tx.Group(name).Set(xds.NewResource(xds.Endpoint, "x", []byte(text)))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, group = range []string{"a", "a2"} {
+		w, err := st.Watch(t.Context(), &xds.Node{ID: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer w.Close()
-		defer still.Close()
-		for _, w := range []*Watch{w, still} {
-			watchtest.Next(t, w)
-			w.Interested(xds.Cluster, false, []string{"a", "new"}, nil)
+		for _, got := range []*xds.Resource{w.View().Table(xds.Endpoint).Lookup("x"), st.Snapshot().Effective(group).Table(xds.Endpoint).Lookup("x")} {
+			if string(got.Body) != "over" {
+				t.Errorf("%s sees %s", group, got.Body)
+			}
 		}
-		before := w.View().Table(xds.Cluster)
-		c := update(t, st, func(tx *Tx) {
-			tx.Select(selects(map[string][]string{"n": {DefaultGroup}, "still": {DefaultGroup}}))
-			tx.Group("canary").Delete(xds.Cluster, "new") // whoever sees it still would lose what it has
-		})
-		if c.Seq != 2 || !rang(w) || !rang(still) {
-			t.Errorf("commit %d; a choice does not ring", c.Seq)
-		}
-		view, touched := watchtest.Next(t, w)
-		if touched != nil || view.Table(xds.Cluster).Len() != 1 || w.Group() != DefaultGroup {
-			t.Errorf("sees %v, touched %v", w.Groups(), touched)
-		}
-		if !slices.Contains(w.Recent(xds.Cluster), before) {
-			t.Error("SAFE-9 what the client has from the other groups is not remembered")
-		}
-		if _, touched := watchtest.Next(t, still); touched == nil || len(touched) != 0 {
-			t.Errorf("who sees the same as before is told that %v is touched", touched)
-		}
-		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"))...) })
-		if !rang(w) {
-			t.Error("its interests have not moved with it")
-		}
-		if st.groups["canary"] != nil || len(st.overlays) != 0 {
-			t.Error("what nobody sees any more stays")
-		}
-
-		update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"still": {DefaultGroup}})) })
-		if _, _, err := w.Next(); !rang(w) && (err == nil || err.Error() != "nobody knows n") {
-			t.Errorf("error %v of a node that is refused by now", err)
-		}
-		if _, err := st.Watch(t.Context(), &xds.Node{ID: "n"}); err == nil {
-			t.Error("a refused node has a watch")
-		}
-		if _, err := st.Update(func(tx *Tx) error { tx.Select(nil); return nil }); err == nil {
-			t.Error("a nil selector is taken")
-		}
-	})
-}
-
-// A node that comes to see a group of which nothing is known keeps what it has, and is told when
-// something is.
-func TestSelectUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := New()
-		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
-		w := watchtest.Open(t, st, nil)
-		defer w.Close()
-		watchtest.Next(t, w)
-		w.Interested(xds.Cluster, true, nil, nil)
-		update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"": {"later"}})) })
-		if view, _ := watchtest.Next(t, w); view != nil {
-			t.Error("it is known what is in a group that nobody wrote to")
-		}
-		update(t, st, func(tx *Tx) { tx.Group("later").Set(of(xds.Cluster, res("b", "1"))...) })
-		if view, touched := watchtest.Next(t, w); view == nil || view.Table(xds.Cluster).Lookup("b") == nil || touched != nil {
-			t.Errorf("view %v, touched %v", view, touched)
-		}
-	})
-}
-
-// What is laid over a large group shares its structure with it, however often that changes:
-// memory does not grow by a copy for each list of groups.
-func TestOverlayShares(t *testing.T) {
-	const overlays, size, commits = 100, 2000, 1000
-	st, all := New(WithLog(1), WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
-		return []string{n.ID, DefaultGroup}, nil
-	})), make([]*xds.Resource, size)
-	for i := range all {
-		all[i] = res(fmt.Sprint("n", i), "")
 	}
-	update(t, st, func(tx *Tx) {
-		tx.Set(of(xds.Cluster, all...)...)
-		for i := range overlays {
-			tx.Group(fmt.Sprint("g", i)).Set(of(xds.Cluster, res(fmt.Sprint("own", i), ""))...)
-		}
-	})
-	for i := range overlays {
-		defer watchtest.Open(t, st, &xds.Node{ID: fmt.Sprint("g", i)}).Close()
-	}
-	memory := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := memory()
-	for i := range commits {
-		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i%size), fmt.Sprint(i)))...) })
-	}
-	if grown := (int64(memory()) - int64(before)) / overlays; grown > 50_000 {
-		t.Errorf("%d bytes more for each list of groups; a copy of all has some %d", grown, size*200)
-	}
-	runtime.KeepAlive(st)
-}
-
-// BenchmarkOverlay is what 10,000 lists of groups cost, of a small group and a large one that all have.
-func BenchmarkOverlay(b *testing.B) {
-	const lists, size = 10_000, 10_000
-	st, all := New(WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
-		return []string{n.ID, DefaultGroup}, nil
-	})), make([]*xds.Resource, size)
-	for i := range all {
-		all[i] = res(fmt.Sprint("n", i), "")
-	}
-	update(b, st, func(tx *Tx) {
-		tx.Set(of(xds.Cluster, all...)...)
-		for i := range lists {
-			tx.Group(fmt.Sprint("g", i)).Set(of(xds.Cluster, res(fmt.Sprint("own", i), ""), res(fmt.Sprint("own too ", i), ""), res("n1", "own"))...)
-		}
-	})
-	b.Run("open", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			watchtest.Open(b, st, &xds.Node{ID: fmt.Sprint("g", i%lists)}).Close()
-		}
-	})
-	for i := range lists {
-		defer watchtest.Open(b, st, &xds.Node{ID: fmt.Sprint("g", i)}).Close()
-	}
-	b.Run("commit to one small group", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			update(b, st, func(tx *Tx) { tx.Group("g1").Set(of(xds.Cluster, res("own1", fmt.Sprint(i)))...) })
-		}
-	})
-	b.Run("commit to the group that all have", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			update(b, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i%size), fmt.Sprint(i)))...) })
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lists), "ns/list")
-	})
 }

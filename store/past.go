@@ -7,36 +7,35 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A past is what a type was lately in a group: what clients may hold that come
-// back. It is guarded by Store.mu.
+// A past has the recent tables of one type in a group: a client that reconnects may hold the content of any of
+// them. It is guarded by Store.mu.
 type past struct {
-	tables  []former     // oldest first
-	list    []*xds.Table // the same, newest first; nil: not made yet
-	touched int          // by all commits since the oldest
+	tables  []pastTable  // oldest first
+	list    []*xds.Table // the same tables, newest first; nil: not made yet
+	touched int          // names touched by all commits since the oldest table
 }
 
-// A former is a table that was the present one until a commit.
-type former struct {
-	url     string // of its type
+// A pastTable is a table that a commit replaced.
+type pastTable struct {
+	url     string // type URL
 	table   *xds.Table
-	until   time.Time
-	touched int // names that the commit touched
+	until   time.Time // when it was replaced
+	touched int       // names that the commit touched
 }
 
-// A past has this many tables, goes back this long, and its commits touched at
-// most maxNames names, which bounds what it alone keeps alive: the first limit
-// that bites. What was before the newest commit is kept however much that
-// touched, until it is old.
+// Limits of a past. It has at most maxPast tables, not older than pastTime, whose commits touched at most
+// maxNames names together. The last limit bounds the memory that only the past keeps alive. The newest
+// table is kept for pastTime, even if its commit touched more names.
 const (
 	maxPast  = 64
 	pastTime = 5 * time.Minute
 )
 
-// overlayPast is how many tables the past of an overlay has: of what it does not share with its
-// layers each keeps a copy, and there may be as many overlays as clients.
-const overlayPast = 4
+// compositePast is the limit of tables in the past of a composite. Each table has its own copy of the content that
+// it does not share with the layers, and there may be as many composites as clients.
+const compositePast = 4
 
-// trim lets go of what is too old or too much: more than so many tables.
+// trim drops tables that are too old, or exceed the limits.
 func (p *past) trim(now time.Time, most int) {
 	for n := len(p.tables); n > 0; n-- {
 		oldest := &p.tables[0]
@@ -44,12 +43,12 @@ func (p *past) trim(now time.Time, most int) {
 			return
 		}
 		p.touched -= oldest.touched
-		*oldest = former{} // the array lives on
+		*oldest = pastTable{} // the array keeps its memory
 		p.tables, p.list = p.tables[1:], nil
 	}
 }
 
-// newest returns the tables, the newest first.
+// newest returns the tables, newest first.
 func (p *past) newest() []*xds.Table {
 	if p.list == nil {
 		p.list = make([]*xds.Table, len(p.tables))
@@ -60,8 +59,8 @@ func (p *past) newest() []*xds.Table {
 	return p.list
 }
 
-// remember adds a table that is no longer the present one. The store is locked.
-func (g *group) remember(f former) {
+// remember adds a table that was replaced. The store is locked.
+func (g *group) remember(f pastTable) {
 	p := g.past[f.url]
 	if p == nil {
 		if g.past == nil {
@@ -76,22 +75,22 @@ func (g *group) remember(f former) {
 
 func (g *group) maxPast() int {
 	if g.layers != nil {
-		return overlayPast
+		return compositePast
 	}
 	return maxPast
 }
 
-// inherit adds to the group's past what nodes have that come from another group. The store is
+// inherit adds to the past of the group the content that nodes bring from another group. The store is
 // locked.
 func (g *group) inherit(from *group, now time.Time) {
 	is := g.head.Load().view
-	take := func(f former) {
+	take := func(f pastTable) {
 		p := g.past[f.url]
-		if f.table == is[f.url] || p != nil && slices.ContainsFunc(p.tables, func(had former) bool { return had.table == f.table }) {
+		if f.table == is[f.url] || p != nil && slices.ContainsFunc(p.tables, func(had pastTable) bool { return had.table == f.table }) {
 			return
 		}
 		g.remember(f)
-		slices.SortStableFunc(g.past[f.url].tables, func(a, b former) int { return a.until.Compare(b.until) })
+		slices.SortStableFunc(g.past[f.url].tables, func(a, b pastTable) int { return a.until.Compare(b.until) })
 	}
 	for _, p := range from.past {
 		for _, f := range p.tables {
@@ -99,27 +98,26 @@ func (g *group) inherit(from *group, now time.Time) {
 		}
 	}
 	for url, t := range from.head.Load().view {
-		take(former{url: url, table: t, until: now})
+		take(pastTable{url: url, table: t, until: now})
 	}
 	g.forget(now)
 }
 
-// forget lets go of what is too old or too much of any type. The store is
-// locked.
+// forget drops tables of all types that are too old, or exceed the limits. The store is locked.
 func (g *group) forget(now time.Time) {
 	for url, p := range g.past {
-		if p.trim(now, g.maxPast()); len(p.tables) == 0 {
+		p.trim(now, g.maxPast())
+		if len(p.tables) == 0 {
 			delete(g.past, url)
 		}
 	}
 }
 
-// Recent returns the tables that the type had lately in the watch's group, the
-// newest first, without the present one: of the last 64 commits that changed
-// it, as far as they came in the last 5 minutes and changed 16,384 resources
-// together at most. They are shared and must not be changed.
+// Recent returns the earlier tables of a type in the group of the watch, newest first, without the current
+// one. It has the tables of the last 64 commits that changed the type, if they are not older than 5 minutes
+// and changed at most 16,384 resources together. The tables are shared and must not be changed.
 //
-// What is too old is let go of when the group changes, or somebody asks.
+// Old tables are dropped when the group changes, or at a call of Recent.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	now := w.st.clock()
 	w.st.mu.Lock()

@@ -104,7 +104,7 @@ func TestRecent(t *testing.T) {
 	})
 }
 
-func TestTouch(t *testing.T) {
+func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
@@ -117,7 +117,7 @@ func TestTouch(t *testing.T) {
 		}
 		named, other, all := watch(false, "b"), watch(false, "a"), watch(true)
 		before := named.Recent(xds.Cluster)
-		c := update(t, st, func(tx *Tx) { tx.Touch(xds.Cluster, "b", "c", "b") })
+		c := update(t, st, func(tx *Tx) { tx.Notify(xds.Cluster, "b", "c", "b") })
 		if c.Seq != 2 || len(c.Changes) != 0 || c.Time.IsZero() {
 			t.Errorf("commit %+v", c)
 		}
@@ -139,9 +139,9 @@ func TestTouch(t *testing.T) {
 		}
 		// Together with a change, and in a group that has nothing.
 		update(t, st, func(tx *Tx) {
-			tx.Touch(xds.Cluster, "b")
+			tx.Notify(xds.Cluster, "b")
 			tx.Set(of(xds.Cluster, res("d", "1"))...)
-			tx.Group("edge").Touch(xds.Cluster, "x")
+			tx.Group("edge").Notify(xds.Cluster, "x")
 		})
 		if _, touched := watchtest.Next(t, named); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"b", "d"}) {
 			t.Errorf("touched %v", touched)
@@ -150,7 +150,7 @@ func TestTouch(t *testing.T) {
 			t.Errorf("%d groups", len(st.groups))
 		}
 		for _, name := range []string{"", "*"} {
-			if _, err := st.Update(func(tx *Tx) error { tx.Touch(xds.Cluster, name); return nil }); err == nil {
+			if _, err := st.Update(func(tx *Tx) error { tx.Notify(xds.Cluster, name); return nil }); err == nil {
 				t.Errorf("touched %q", name)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A model is the naive store: maps, copied whole.
+// A model is a simple store that copies whole maps.
 type model map[slot]cell
 
 type slot struct {
@@ -47,10 +47,10 @@ var (
 	modelTypes  = []*xds.Type{xds.Cluster, xds.VirtualHost, unlisted()}
 )
 
-// modelNodes is how many nodes there are, which are called by their numbers.
+// modelNodes is the number of nodes. Their names are numbers.
 const modelNodes = 6
 
-// A choice is which groups the nodes see.
+// A choice has the groups of each node.
 type choice map[string][]string
 
 func randomChoice(rng *rand.Rand) choice {
@@ -66,8 +66,8 @@ func randomChoice(rng *rand.Rand) choice {
 
 func (c choice) of(_ context.Context, n *xds.Node) ([]string, error) { return c[n.ID], nil }
 
-// laid lays groups over each other as the documentation has it: of a name the first group's
-// resource is seen, unless one of its names finds another in a group before that.
+// laid merges groups as the documentation says: a name finds the resource of the first group, unless one of its
+// names finds another resource in an earlier group.
 func (m model) laid(t *testing.T, groups []string) xds.Tables {
 	view := xds.Tables{}
 	for _, typ := range modelTypes {
@@ -94,7 +94,7 @@ func (m model) laid(t *testing.T, groups []string) xds.Tables {
 	return view
 }
 
-// known reports whether it is known what there is in each of the groups.
+// known reports whether the content of all groups is known.
 func known(st *Store, groups []string) bool {
 	return !slices.ContainsFunc(groups, func(g string) bool { return st.newest(g).view == nil })
 }
@@ -140,7 +140,7 @@ func (m model) clash() bool {
 
 var errChanged = errors.New("changed my mind")
 
-// transact makes a random transaction in the store and in the model.
+// transact makes the same random transaction in the store and in the model.
 func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (_ model, _ Commit, clashed int) {
 	next := m.clone()
 	said := map[slot]bool{}
@@ -263,8 +263,8 @@ func (m model) equal(n model) bool {
 	return true
 }
 
-// finds is what a stream learns that subscribes to a name: the content of the
-// resource with that name, and of those with that alias.
+// finds returns the content that a stream gets for a name: the resource with that name, and those with that
+// alias.
 func finds(v xds.View, t *xds.Type, name string) string {
 	if v == nil { // nothing is known yet
 		return ""
@@ -282,8 +282,8 @@ func finds(v xds.View, t *xds.Type, name string) string {
 	return out + strings.Join(members, "")
 }
 
-// A stream as the server would have it: it looks at names only when the doorbell
-// rings, and only at those that are said to be touched.
+// A follower is a stream like those of the server: it looks at names only after a signal, and only at the
+// touched ones.
 type follower struct {
 	w        *Watch
 	node     string                       // the selection says its groups
@@ -301,7 +301,7 @@ func follow(t *testing.T, st *Store, node string) *follower {
 	return f
 }
 
-// everyName is all names that there are to ask for.
+// everyName has all names to which a stream may subscribe.
 var everyName = func() (names []string) {
 	for i := range 12 {
 		names = append(names, fmt.Sprint("n", i))
@@ -312,8 +312,7 @@ var everyName = func() (names []string) {
 	return names
 }()
 
-// interest changes what the follower wants. What it newly wants it looks up in
-// the view that it has.
+// interest changes the follower's subscriptions. It looks up new names in the view that it has.
 func (f *follower) interest(rng *rand.Rand) {
 	typ := modelTypes[rng.IntN(3)]
 	wants := f.wants[typ.URL]
@@ -344,8 +343,7 @@ func (f *follower) look(v xds.View, typ *xds.Type, names []string) {
 	}
 }
 
-// next takes the newest view, and checks that what was touched covers every
-// difference from the view before.
+// next takes the newest view, and checks that the touched names cover every difference from the view before.
 func (f *follower) next(t *testing.T) {
 	view, touched := watchtest.Next(t, f.w)
 	if (f.previous == nil) != (touched == nil) {
@@ -370,8 +368,7 @@ func (f *follower) next(t *testing.T) {
 	f.previous = view
 }
 
-// check says what the follower has missed: if its doorbell does not ring, it has
-// the newest of all that it wants.
+// check reports what the follower missed: without a signal it must have the newest state of all its names.
 func (f *follower) check(t *testing.T, newest xds.View) {
 	t.Helper()
 	for _, typ := range modelTypes {
@@ -386,8 +383,8 @@ func (f *follower) check(t *testing.T, newest xds.View) {
 	}
 }
 
-// Through random transactions the store agrees with the naive one, and streams
-// that look only at what rings and is touched miss nothing.
+// After random transactions the store agrees with the model. Streams that look only at touched names after a
+// signal miss no change.
 func TestStoreAgreesWithModel(t *testing.T) {
 	forgot, silent, clashes, moved := 0, 0, 0, 0
 	for seed := range uint64(150) {
@@ -440,7 +437,7 @@ func TestStoreAgreesWithModel(t *testing.T) {
 						default:
 							if f.previous == nil {
 								f.next(t)
-							} else if f.w.seen.Load() < seq {
+							} else if f.w.seenSeq.Load() < seq {
 								silent++
 							}
 						}

@@ -12,9 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Writers, streams and readers at once: whatever a reader sees is one commit,
-// never an older one than before, and every stream learns of the last one by its
-// doorbell.
+// Writers, streams and readers run at once. Every reader sees the state of one commit, never of an earlier one
+// than before, and every stream is signalled for the last commit.
 func TestConcurrency(t *testing.T) {
 	const writers, rounds, streams = 4, 250, 16
 	groups := []string{DefaultGroup, "edge"}

@@ -6,31 +6,30 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// News is what watches of a group have not been told of.
+// news are changes of a group that its watches were not signalled yet.
 type news struct {
-	since uint64 // commits after this one
-	all   bool   // which groups nodes see: it concerns every watch
+	since uint64 // the changes of the commits after this one
+	all   bool   // the selection of groups changed, so all watches are signalled
 }
 
-// ring has the doorbells rung of the watches that want to hear of the news of a group. The
-// store is locked; nothing is waited for. Commits that come while others are being told of are
-// told of together.
+// ring schedules a signal to the watches that are interested in the news of a group. The store is locked, and
+// ring does not wait. Commits during the signalling are combined into the next round.
 func (st *Store) ring(g *group, n news) {
-	if due, is := st.unrung[g]; is {
+	if due, is := st.dueRings[g]; is {
 		n = news{due.since, due.all || n.all}
-	} else if st.unrung == nil {
-		st.unrung = map[*group]news{}
+	} else if st.dueRings == nil {
+		st.dueRings = map[*group]news{}
 	}
-	st.unrung[g] = n
+	st.dueRings[g] = n
 	if !st.ringing {
 		st.ringing = true
-		go st.rings()
+		go st.ringLoop()
 	}
 }
 
-// ringAll rings all doorbells. The store is locked.
+// ringAll schedules a signal to all watches. The store is locked.
 func (st *Store) ringAll() {
-	for _, groups := range []map[string]*group{st.groups, st.overlays} {
+	for _, groups := range []map[string]*group{st.groups, st.composites} {
 		for _, g := range groups {
 			if g.watches > 0 {
 				st.ring(g, news{since: g.head.Load().seq, all: true})
@@ -39,17 +38,17 @@ func (st *Store) ringAll() {
 	}
 }
 
-// rings rings until nothing is due. There is one such goroutine at most.
-func (st *Store) rings() {
+// ringLoop signals watches until no signal is due. At most one goroutine runs it.
+func (st *Store) ringLoop() {
 	for {
 		st.mu.Lock()
-		due := st.unrung
+		due := st.dueRings
 		if len(due) == 0 {
 			st.ringing = false
 			st.mu.Unlock()
 			return
 		}
-		st.unrung = nil
+		st.dueRings = nil
 		st.mu.Unlock()
 		for g, n := range due {
 			if p := panics.Do(func() { g.ring(n) }); p != nil {
@@ -59,8 +58,7 @@ func (st *Store) rings() {
 	}
 }
 
-// ring rings the doorbells of the watches that want to hear of the news and were not told of
-// the newest commit.
+// ring signals the watches that are interested in the news and have not seen the newest commit.
 func (g *group) ring(n news) {
 	var ids idBits
 	h := g.head.Load()
@@ -71,7 +69,7 @@ func (g *group) ring(n news) {
 	}
 	for some := range g.index.open(ids) {
 		for _, w := range some {
-			if n.all || w.seen.Load() < h.seq {
+			if n.all || w.seenSeq.Load() < h.seq {
 				w.ring()
 			}
 		}

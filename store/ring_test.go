@@ -34,8 +34,8 @@ func TestRingPanics(t *testing.T) {
 	})
 }
 
-// SOTW-6: who has seen a commit before it is told of it is not woken for it.
-func TestRingsForNews(t *testing.T) {
+// SOTW-6: a watch that has already seen a commit is not signalled for it.
+func TestNoSignalForSeenCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
 		w := watchtest.Open(t, st, nil)
@@ -61,9 +61,9 @@ func TestRingsForNews(t *testing.T) {
 	})
 }
 
-// However many watches there are, each that is to hear of a commit does: of a name that
-// it asked for, and of more names than the log has.
-func TestRingsForAll(t *testing.T) {
+// Each of many watches is signalled for a commit that concerns it: with a name of its own, and with more names
+// than the log remembers.
+func TestSignalsEveryWatch(t *testing.T) {
 	for _, n := range []int{1, 32, 33, 63, batch, batch + 1, 2*batch + 40} {
 		synctest.Test(t, func(t *testing.T) {
 			st := New()
@@ -87,7 +87,7 @@ func TestRingsForAll(t *testing.T) {
 			wantAll("one name")
 			update(t, st, func(tx *Tx) {
 				for i := range maxNames + 1 {
-					tx.Touch(xds.Cluster, fmt.Sprint(i))
+					tx.Notify(xds.Cluster, fmt.Sprint(i))
 				}
 			})
 			wantAll("many names")

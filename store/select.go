@@ -7,21 +7,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Selector says which groups a node sees. Of a name that several of them have, the resource
-// of the first group is seen. The name "" is [DefaultGroup], and so is an empty list.
+// A Selector returns the groups that a node sees. If several of them have a resource with the same name, the
+// node sees the resource of the first. The name "" means [DefaultGroup], and so does an empty list.
 //
-// An error refuses the node: its stream ends with it. The server tells clients an error that has
-// a status of gRPC as it is, and any other as PERMISSION_DENIED.
+// An error refuses the node and ends its stream. The server sends an error with a gRPC status unchanged, and
+// any other error as PERMISSION_DENIED.
 //
-// The context is that of the client's stream or call, and knows its connection (peer, TLS). The
-// node is never nil, and empty if the client says nothing of itself; it must not be kept or
-// changed. A selector is called from the goroutines of the streams, and must be safe for
-// concurrent use.
+// The context is that of the client's stream or call. It has the properties of the connection, such as
+// the peer and TLS. The node is never nil; it is empty if the client sent none. It must not be kept or
+// changed. A selector must be safe for concurrent use.
 type Selector func(ctx context.Context, n *xds.Node) ([]string, error)
 
-// WithGroups says which groups a node sees: one, or several that are laid over each other. By
-// default every node sees [DefaultGroup]. It is asked once per stream, and again when a
-// transaction says otherwise ([Tx.Select]).
+// WithGroups sets the function that chooses the groups of a node. By default every node sees
+// [DefaultGroup]. The function is called once for each stream, and again after [Tx.Select].
 func WithGroups(s Selector) Option {
 	return func(st *Store) {
 		if s != nil {
@@ -30,22 +28,22 @@ func WithGroups(s Selector) Option {
 	}
 }
 
-// Select says which groups nodes see from this commit on, together with what it writes: no node
-// sees the new groups with the old choice, or the reverse. Each stream asks anew. Whose node sees
-// other groups than before is told the difference; whose node is refused, ends. Nil makes the
-// transaction fail.
+// Select replaces the function that chooses the groups of nodes, in the same commit as the other changes of
+// the transaction. So no node sees the new content with the old selection, or the reverse. The function is
+// called for each open stream. A node that now sees other groups gets the difference. A node that is now
+// refused loses its stream. A nil function makes the transaction fail.
 func (tx *Tx) Select(s Selector) {
 	tx.use()
 	if s == nil {
-		tx.fail("a transaction selects groups by a nil function")
+		tx.fail("tx.Select: the selector is nil")
 	}
 	tx.selection = &selection{s}
 }
 
-// A selection is a selector in force. Its address tells it from those before.
+// A selection is the current selector. Its address identifies it.
 type selection struct{ groups Selector }
 
-// of returns the groups that a node sees, each once.
+// of returns the groups of a node, each once.
 func (s *selection) of(ctx context.Context, n *xds.Node) ([]string, error) {
 	if s == nil {
 		return []string{DefaultGroup}, nil
@@ -67,13 +65,13 @@ func (s *selection) of(ctx context.Context, n *xds.Node) ([]string, error) {
 		}
 		if !had[name] {
 			had[name] = true
-			groups = append(groups, strings.Clone(name)) // it may be a part of a request
+			groups = append(groups, strings.Clone(name)) // the string may be part of a request buffer
 		}
 	}
 	return groups, nil
 }
 
-// decide asks which groups the watch's node sees, and has it see them.
+// decide calls the selector for the watch's node and lets the watch follow the selected groups.
 func (w *Watch) decide() error {
 	for {
 		s := w.st.selection.Load()
@@ -87,36 +85,36 @@ func (w *Watch) decide() error {
 	}
 }
 
-// enter has the watch see groups, and reports whether the selection is still in force that says so.
-// A commit publishes its selection and what it writes under one lock: who finds the selection
-// in force, finds what was written with it.
+// enter lets the watch follow groups. It returns false if s is no longer the current selection. A commit
+// publishes its selection and its content under one lock, so a reader that finds the selection also finds
+// the content.
 func (w *Watch) enter(s *selection, names []string) bool {
 	st := w.st
-	g := st.see(names)
+	g := st.openGroup(names)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.selection.Load() != s {
-		st.leave(g)
+		st.closeGroup(g)
 		return false
 	}
 	w.selection = s
 	if g == w.group {
-		st.leave(g)
+		st.closeGroup(g)
 		return true
 	}
 	if w.group != nil {
-		w.moves(g)
+		w.moveTo(g)
 	} else {
 		g.index.enter(w)
 	}
 	w.group, w.opened = g, false
-	w.seen.Store(g.head.Load().seq)
+	w.seenSeq.Store(g.head.Load().seq)
 	return true
 }
 
-// moves takes the watch's interests from its group to another, in whose past is from now on
-// what the watch's client may hold.
-func (w *Watch) moves(to *group) {
+// moveTo moves the watch and its interests to another group. The past of that group then includes the content
+// that the client may hold from the old group.
+func (w *Watch) moveTo(to *group) {
 	from := w.group
 	w.keys = from.index.keep(w, w.keys)
 	from.index.remove(w, w.keys)
@@ -125,5 +123,5 @@ func (w *Watch) moves(to *group) {
 	w.keys = to.index.add(w, w.keys)
 	w.live = len(w.keys)
 	to.inherit(from, w.st.clock())
-	w.st.leave(from)
+	w.st.closeGroup(from)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Each commit sets one number in all groups, and which groups nodes see changes all the time:
-// whatever a stream sees is of one commit, and never of one before what it saw.
+// Each commit sets one number in all groups while the selection changes all the time. Every view of a stream
+// is of one commit, and never of an earlier one than the view before.
 func TestConcurrentSelections(t *testing.T) {
 	const commits, streams = 400, 12
 	lists := [][]string{{DefaultGroup}, {"edge", DefaultGroup}, {DefaultGroup, "edge"}, {"far", "edge", DefaultGroup}, {"far"}}
@@ -70,14 +70,14 @@ func TestConcurrentSelections(t *testing.T) {
 		commit(i)
 	}
 	running.Wait()
-	if n := len(st.overlays); n != 0 {
+	if n := len(st.composites); n != 0 {
 		t.Errorf("%d overlays stay", n)
 	}
 }
 
-// Each commit chooses the one of two groups that it makes the right one: nobody sees the wrong one
-// by the choice of before.
-func TestChoiceWithContent(t *testing.T) {
+// Each commit makes one of two groups the right one and selects it. A reader never sees the wrong group with
+// the old selection.
+func TestSelectionMatchesContent(t *testing.T) {
 	const commits = 3000
 	in := []string{"a", "b"}
 	right := func(i int) Selector {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// A set is a set of watches, by id: a list while it is small, one bit per watch
-// of the group when that is smaller. The nil set is empty.
+// A set is a set of watch ids. It is a list while it is small, and a bitmap of all watches of the group when
+// that is smaller. The nil set is empty.
 type set struct {
-	words []uint32 // ids in no order, or bits if dense
-	n     uint32   // ids
+	words []uint32 // ids in no order, or the bitmap if dense
+	n     uint32   // number of ids
 	dense bool
 }
 
@@ -22,11 +22,11 @@ func (s *set) add(id uint32, size int) bool {
 	s.n++
 	if s.dense {
 		(*idBits)(&s.words).add(id)
-		s.thin()
+		s.shrink()
 		return true
 	}
 	s.words = append(s.words, id)
-	if s.n > 8 && int(s.n) > size/32 { // the list is longer than the bits would be
+	if s.n > 8 && int(s.n) > size/32 { // the list is longer than the bitmap
 		b := make(idBits, 0, (size+31)/32)
 		for _, id := range s.words {
 			b.add(id)
@@ -36,7 +36,7 @@ func (s *set) add(id uint32, size int) bool {
 	return true
 }
 
-// remove removes an id and reports whether it was there.
+// remove removes an id and reports whether the set had it.
 func (s *set) remove(id uint32) bool {
 	if !s.has(id) {
 		return false
@@ -49,13 +49,13 @@ func (s *set) remove(id uint32) bool {
 		return true
 	}
 	s.words[id/32] &^= 1 << (id % 32)
-	s.thin()
+	s.shrink()
 	return true
 }
 
-// thin makes a list of bits of which few are set: far fewer than make bits of a
-// list, so that it does not go back and forth.
-func (s *set) thin() {
+// shrink converts a sparse bitmap to a list. Its threshold is far below that of add, so that a set does not
+// convert back and forth.
+func (s *set) shrink() {
 	if int(s.n)*4 < len(s.words) {
 		s.words, s.dense = slices.AppendSeq(make([]uint32, 0, s.n), idBits(s.words).all()), false
 	}
@@ -68,7 +68,7 @@ func (s *set) has(id uint32) bool {
 	return slices.Contains(s.words, id)
 }
 
-// appendTo adds the set's ids to b.
+// appendTo adds the ids of the set to b.
 func (s *set) appendTo(b *idBits) {
 	switch {
 	case s == nil:
@@ -84,7 +84,7 @@ func (s *set) appendTo(b *idBits) {
 	}
 }
 
-// idBits has a bit for each id.
+// idBits is a bitmap of ids.
 type idBits []uint32
 
 func (b *idBits) grow(words int) {
@@ -98,7 +98,7 @@ func (b *idBits) add(id uint32) {
 	(*b)[id/32] |= 1 << (id % 32)
 }
 
-// all yields the ids in order.
+// all yields the ids, sorted.
 func (b idBits) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for i, word := range b {

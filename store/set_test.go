@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A set agrees with a map while it grows into bits and back.
+// A set agrees with a map while it grows to a bitmap and shrinks again.
 func TestSetAgreesWithMap(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -62,8 +62,8 @@ func TestSetAgreesWithMap(t *testing.T) {
 	}
 }
 
-// A few watches of a set that was made for many take little.
-func TestSetThins(t *testing.T) {
+// A few watches in a set that was made for many take little memory.
+func TestSetShrinks(t *testing.T) {
 	var s set
 	for id := range uint32(100) {
 		s.add(id, 100)
@@ -74,9 +74,9 @@ func TestSetThins(t *testing.T) {
 	}
 }
 
-// The index forgets what no watch wants, whatever was added and removed, and
-// a watch keeps few keys that it has no more.
-func TestIndexForgets(t *testing.T) {
+// The index drops keys without a watch, after any additions and removals. A watch keeps few keys that it
+// removed.
+func TestIndexDropsUnusedKeys(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		st := New()
@@ -148,8 +148,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Bits of which few are left set become a list.
-func TestSetThinsWhenRemoved(t *testing.T) {
+// A sparse bitmap becomes a list.
+func TestSparseBitmapBecomesList(t *testing.T) {
 	var s set
 	for id := range uint32(6400) {
 		s.add(id, 6400)

@@ -10,39 +10,40 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// DefaultGroup is the group of whoever names no other.
+// DefaultGroup is the group of nodes for which no other group is chosen.
 const DefaultGroup = "default"
 
-// A Store holds resources by group and type. It is safe for concurrent use;
-// create it with [New]. The zero value is a store without options; nil is none.
+// A Store holds resources by group and type. It is safe for concurrent use. Create it with [New]. The zero
+// value is a store without options.
 type Store struct {
 	now  func() time.Time // nil: time.Now
 	keep int              // commits in a log; 0: defaultLog
 
-	emptyGroups bool                // what was never written is empty
-	overs       bool                // each group has another one laid over it
-	overOf      func(string) string // nil: that with its own name
+	emptyGroups  bool                // groups that were never written are empty, not unknown
+	overlays     bool                // each group has an overlay
+	overlayGroup func(string) string // the group whose overlay a group has; nil: its own
 
-	writing sync.Mutex // held by the transaction whose turn it is
+	writing sync.Mutex // held by the running transaction
 
-	latest    atomic.Pointer[Commit]    // nil: there is none; stored under mu
+	latest    atomic.Pointer[Commit]    // nil: no commit yet; stored under mu
 	selection atomic.Pointer[selection] // nil: all nodes see DefaultGroup; stored by New, and under mu
 
-	mu       sync.Mutex // guards what follows; held for memory only
-	seq      uint64     // of the newest commit
-	groups   map[string]*group
-	overlays map[string]*group // by the names of their layers
-	log      []Commit          // the newest ones, oldest first
-	snapshot *Snapshot         // of seq, if anyone has asked for it
-	unrung   map[*group]news   // groups whose doorbells are due
-	ringing  bool              // the goroutine that rings is running
+	mu         sync.Mutex // guards the fields below; held for memory operations only
+	seq        uint64     // of the newest commit
+	groups     map[string]*group
+	composites map[string]*group // composites, by the key of their layers
+	log        []Commit          // the newest commits, oldest first
+	snapshot   *Snapshot         // of seq; nil: not made yet
+	dueRings   map[*group]news   // groups whose watches must be signalled
+	ringing    bool              // the goroutine of ringLoop is running
 }
 
-// An Option changes what [New] makes. A nil one changes nothing, nor does one that is given a nil function.
+// An Option sets a property of a store that [New] makes. A nil Option changes nothing, and so does a nil
+// function in an option.
 type Option func(*Store)
 
-// WithClock says what time it is: when something was committed, and how old it
-// is. It is [time.Now] by default.
+// WithClock sets the clock for the times of commits and for the age of old tables. The default is
+// [time.Now].
 func WithClock(now func() time.Time) Option {
 	return func(st *Store) {
 		if now != nil {
@@ -51,18 +52,16 @@ func WithClock(now func() time.Time) Option {
 	}
 }
 
-// WithLog sets how many commits each group and [Store.Log] remember; 1,024 by
-// default, at least 1. A watch that missed more commits of its group is told
-// that anything may have changed.
+// WithLog sets how many commits each group and [Store.Log] remember. The default is 1,024 and the minimum is
+// 1. A watch that missed more commits of its group is told that any name may have changed.
 func WithLog(commits int) Option {
 	return func(st *Store) { st.keep = max(commits, 1) }
 }
 
-// WithEmptyGroups says that a group is empty before anything was written to it. By
-// default it is not known then what is in it: its nodes are told nothing, and keep
-// what they have, until a transaction writes to it, be it to say that it is empty
-// ([Tx.Clear]). So a server that starts before its configuration is there tells no
-// client that everything is gone.
+// WithEmptyGroups makes groups empty before something was written to them. By default their content is
+// unknown: their nodes get nothing and keep what they have, until a transaction writes to the group or marks
+// it as empty ([Tx.Clear]). So a server that starts before its configuration is loaded does not tell
+// clients that all resources are gone.
 func WithEmptyGroups() Option {
 	return func(st *Store) { st.emptyGroups = true }
 }
@@ -78,10 +77,10 @@ func New(opts ...Option) *Store {
 	return st
 }
 
-// defaultLog is how many commits are remembered unless somebody says so.
+// defaultLog is how many commits are remembered without [WithLog].
 const defaultLog = 1024
 
-// clock says what time it is.
+// clock returns the current time.
 func (st *Store) clock() time.Time {
 	if st.now == nil {
 		return time.Now()
@@ -89,14 +88,14 @@ func (st *Store) clock() time.Time {
 	return st.now()
 }
 
-// Log returns the newest commits, oldest first. They tell counts, no names.
+// Log returns the newest commits, oldest first. They have counts of resources, not names.
 func (st *Store) Log() []Commit {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return slices.Clone(st.log)
 }
 
-// Newest returns the newest commit, and false if there is none. It waits for nobody.
+// Newest returns the newest commit, or false if there is none. It does not wait for a transaction.
 func (st *Store) Newest() (c Commit, ok bool) {
 	if newest := st.latest.Load(); newest != nil {
 		return *newest, true
@@ -104,14 +103,13 @@ func (st *Store) Newest() (c Commit, ok bool) {
 	return Commit{}, false
 }
 
-// Snapshot returns what the newest commit left, of all groups at once. It costs
-// the number of groups if something was committed since it was last called, and
-// nothing otherwise.
+// Snapshot returns the content of all groups after the newest commit. The first call after a commit costs
+// time for each group. Later calls return the same snapshot.
 func (st *Store) Snapshot() *Snapshot {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.snapshot == nil {
-		s := &Snapshot{seq: st.seq, views: make(map[string]xds.Tables, len(st.groups)), overOf: st.overOf}
+		s := &Snapshot{seq: st.seq, views: make(map[string]xds.Tables, len(st.groups)), overlayGroup: st.overlayGroup}
 		for name, g := range st.groups {
 			if view := g.head.Load().view; view != nil {
 				s.views[name] = view
@@ -122,25 +120,25 @@ func (st *Store) Snapshot() *Snapshot {
 	return st.snapshot
 }
 
-// A Snapshot is the content of a store after a commit. It is immutable and safe
-// for concurrent use. Keeping one keeps all of its resources alive.
+// A Snapshot is the content of a store after a commit. It is immutable and safe for concurrent use. It keeps
+// all of its resources in memory.
 type Snapshot struct {
-	seq    uint64
-	views  map[string]xds.Tables
-	overOf func(string) string
+	seq          uint64
+	views        map[string]xds.Tables
+	overlayGroup func(string) string
 }
 
-// Seq is the number of the commit; 0 before the first.
+// Seq is the number of the commit, or 0 before the first commit.
 func (s *Snapshot) Seq() uint64 { return s.seq }
 
-// Groups returns the names of the groups that have content, in order.
+// Groups returns the names of the groups that have content, sorted.
 func (s *Snapshot) Groups() []string {
 	names := slices.Sorted(maps.Keys(s.views))
-	return slices.DeleteFunc(names, func(name string) bool { return IsOver(name) || bare(s.views[name]) })
+	return slices.DeleteFunc(names, func(name string) bool { return IsOverlay(name) || hasNoContent(s.views[name]) })
 }
 
-// View returns what nodes see that see these groups, laid over each other in this order. It is nil
-// if one of them does not exist. It must not be changed.
+// View returns the resources for nodes that see these groups, the first group first. It is nil if the content
+// of one of them is unknown. It must not be changed.
 func (s *Snapshot) View(groups ...string) xds.Tables {
 	heads := make([]*head, len(groups))
 	for i, name := range groups {
@@ -149,14 +147,14 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 	if len(heads) == 1 {
 		return heads[0].view
 	}
-	return laid(heads).view
+	return mergeHeads(heads).view
 }
 
-// Seen is View with what is laid over each of the groups ([WithOvers]).
-func (s *Snapshot) Seen(groups ...string) xds.Tables {
+// Effective is [Snapshot.View] including the overlays of the groups ([WithOverlays]).
+func (s *Snapshot) Effective(groups ...string) xds.Tables {
 	all := make([]string, 0, 2*len(groups))
 	for _, name := range groups {
-		if over := overOf(s.overOf, name); s.views[over] != nil {
+		if over := overlayFor(s.overlayGroup, name); s.views[over] != nil {
 			all = append(all, over)
 		}
 		all = append(all, name)

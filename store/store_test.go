@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// what writes down a group's resources of a type.
+// what prints the resources of a type in a group.
 func what(st *Store, group string, t *xds.Type) string {
 	var out []string
 	for r := range st.Snapshot().View(group).Table(t).All() {
@@ -94,7 +94,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// One commit changes several types and groups, and tells them in push order.
+// One commit changes several types and groups, and lists them in push order.
 func TestUpdateIsOneCommit(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	st := New(WithClock(func() time.Time { return at }))
@@ -144,7 +144,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// What is not valid changes nothing at all, and the error says what it is.
+// An invalid transaction changes nothing, and its error names the reason.
 func TestUpdateRefuses(t *testing.T) {
 	unsealed := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}, Body: []byte("1")}
 	ttl := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}, TTL: -1}
@@ -206,7 +206,7 @@ func TestUpdateRefuses(t *testing.T) {
 		{"changed, as all there is", func(tx *Tx) error { tx.Replace(xds.Cluster, longer(of(xds.Cluster, res("x", "")))...); return nil },
 			`resource "x" was changed after it was sealed`},
 		{"type version not UTF-8", func(tx *Tx) error { tx.Version(xds.Cluster, "\xff"); return nil }, `version "\xff" is not UTF-8`},
-		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, `a group has no name: that of nodes without one is "default"`},
+		{"no group", func(tx *Tx) error { tx.Group("").Set(of(xds.Cluster, res("x", ""))...); return nil }, `empty group name: the group of nodes without one is "default"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := New()
@@ -232,7 +232,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// A name finds one resource, but the other way round there is freedom.
+// A name finds one resource. A resource may have many aliases.
 func TestAliases(t *testing.T) {
 	t.Run("DELTA-11 names that move", func(t *testing.T) {
 		st := New()
@@ -257,7 +257,7 @@ func TestAliases(t *testing.T) {
 	})
 }
 
-// What is on demand is no part of a wildcard, but of the content.
+// A wildcard does not include a resource on demand, but the content of the group does.
 func TestOnDemand(t *testing.T) {
 	lazy := res("lazy", "1")
 	lazy.OnDemand = true
@@ -366,8 +366,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Groups that nobody fills and nobody watches take no memory.
-func TestGroupsGo(t *testing.T) {
+// Groups without content and watches take no memory.
+func TestUnusedGroupsAreDropped(t *testing.T) {
 	st := New(WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
 	for i := range 100 {
 		w := watchtest.Open(t, st, &xds.Node{ID: fmt.Sprint("node", i)})
@@ -402,7 +402,7 @@ func TestGroupsGo(t *testing.T) {
 	w.Close()
 }
 
-// "By group, and by type in push order", which is not the order of their URLs.
+// "By group, and by type in push order", which differs from the order of the URLs.
 func TestChangesInPushOrder(t *testing.T) {
 	st := New()
 	c := update(t, st, func(tx *Tx) {
@@ -421,8 +421,8 @@ func TestChangesInPushOrder(t *testing.T) {
 	}
 }
 
-// The zero value is a store, and what is nil is an error or changes nothing.
-func TestZero(t *testing.T) {
+// The zero value is a store. Nil arguments are errors or change nothing.
+func TestZeroStore(t *testing.T) {
 	var st Store
 	w := watchtest.Open(t, &st, nil)
 	defer w.Close()
@@ -452,8 +452,8 @@ func TestZero(t *testing.T) {
 	}
 	watchtest.Open(t, New(nil, WithClock(nil), WithGroups(nil)), &xds.Node{}).Close()
 	for _, f := range []func(tx *Tx){
-		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.Unknown(nil) },
-		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Touch(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },
+		func(tx *Tx) { tx.Delete(nil, "a") }, func(tx *Tx) { tx.Replace(nil) }, func(tx *Tx) { tx.MarkUnknown(nil) },
+		func(tx *Tx) { tx.Version(nil, "1") }, func(tx *Tx) { tx.Notify(nil, "a") }, func(tx *Tx) { tx.Lookup(nil, "a") },
 	} {
 		if _, err := st.Update(func(tx *Tx) error { f(tx); return nil }); err == nil || !strings.Contains(err.Error(), "a type is nil") {
 			t.Errorf("of a nil type: %v", err)
@@ -469,16 +469,15 @@ func longer(rs []*xds.Resource) []*xds.Resource {
 	return rs
 }
 
-// What is written to a transaction that has ended is lost: whoever keeps one learns it, whatever
-// is called.
-func TestAfterTheEnd(t *testing.T) {
+// A Tx that is used after its transaction panics in every method, because its writes would be lost.
+func TestTxAfterEndPanics(t *testing.T) {
 	cluster := of(xds.Cluster, res("a", ""))
 	for name, f := range map[string]func(tx *Tx){
 		"Group": func(tx *Tx) { tx.Group("edge") }, "Set": func(tx *Tx) { tx.Set(cluster...) }, "Set of nothing": func(tx *Tx) { tx.Set() },
 		"Set of nil": func(tx *Tx) { tx.Set(nil) }, "Delete": func(tx *Tx) { tx.Delete(xds.Cluster, "a") },
-		"Replace": func(tx *Tx) { tx.Replace(xds.Cluster) }, "Clear": func(tx *Tx) { tx.Clear() }, "Known": func(tx *Tx) { tx.Known() },
-		"Unknown": func(tx *Tx) { tx.Unknown(xds.Cluster) }, "Version": func(tx *Tx) { tx.Version(xds.Cluster, "1") },
-		"Touch": func(tx *Tx) { tx.Touch(xds.Cluster, "a") }, "Lookup": func(tx *Tx) { tx.Lookup(xds.Cluster, "a") },
+		"Replace": func(tx *Tx) { tx.Replace(xds.Cluster) }, "Clear": func(tx *Tx) { tx.Clear() }, "MarkKnown": func(tx *Tx) { tx.MarkKnown() },
+		"MarkUnknown": func(tx *Tx) { tx.MarkUnknown(xds.Cluster) }, "Version": func(tx *Tx) { tx.Version(xds.Cluster, "1") },
+		"Notify": func(tx *Tx) { tx.Notify(xds.Cluster, "a") }, "Lookup": func(tx *Tx) { tx.Lookup(xds.Cluster, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var kept, edge *Tx
@@ -487,7 +486,7 @@ func TestAfterTheEnd(t *testing.T) {
 			for _, tx := range []*Tx{kept, edge} {
 				func() {
 					defer func() {
-						if p := recover(); p != "store: a transaction is used after its end" {
+						if p := recover(); p != "store: Tx is used after its transaction has ended" {
 							t.Errorf("it panics with %v", p)
 						}
 					}()
@@ -498,7 +497,7 @@ func TestAfterTheEnd(t *testing.T) {
 	}
 }
 
-// The newest commit is that of the log's end; of none there is none.
+// Newest returns the last commit of the log, or false if there is none.
 func TestNewest(t *testing.T) {
 	st := New(WithLog(1))
 	if c, ok := st.Newest(); ok {

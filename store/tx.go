@@ -8,58 +8,55 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tx is a transaction: changes that are seen all at once or not at all. Its
-// methods apply to one group, at first the default group. Within a transaction
-// the last write of a name counts, and the order of names and types does not
-// matter.
+// A Tx is a transaction: its changes become visible together or not at all. Its methods apply to one group;
+// the Tx that Update passes applies to the default group. The last write of a name in a transaction wins.
+// The order of names and types does not matter.
 //
-// What is not valid makes [Store.Update] return an error and change nothing. A
-// Tx is valid until the function that it was given to returns, and not safe for
-// concurrent use: methods called later panic.
+// An invalid change makes [Store.Update] return an error and change nothing. A Tx is valid until the function
+// that received it returns. Methods called later panic. It is not safe for concurrent use.
 type Tx struct {
 	*txn
 	group string
 }
 
-// A txn is what the Txs of one transaction have in common.
+// A txn is the state that the Txs of one transaction share.
 type txn struct {
 	st        *Store
 	drafts    map[string]map[string]*draft // by group and type URL
-	known     map[string]bool              // groups of which all is said
-	selection *selection                   // that it selects groups by; nil: as before
-	err       error                        // the first thing that was not valid
+	known     map[string]bool              // groups marked as known
+	selection *selection                   // set by Select; nil: unchanged
+	err       error                        // the first invalid change
 	done      bool
 }
 
-// A draft is what a transaction wants of one type in one group.
+// A draft has the changes of a transaction to one type in one group.
 type draft struct {
 	typ     *xds.Type
 	base    *xds.Table
-	all     bool                     // what is not written is removed
+	all     bool                     // resources that are not in writes are removed
 	writes  map[string]*xds.Resource // by name; nil: delete
-	version *string                  // nil: none was said
-	touched []string                 // besides what is written
-	unknown bool                     // what there is is not known
+	version *string                  // nil: not set
+	touched []string                 // names from Notify
+	unknown bool                     // marked as unknown
 }
 
-// Group returns the transaction's methods for another group. The empty name makes the
-// transaction fail: the group of nodes that have none is [DefaultGroup].
+// Group returns a Tx for another group. The empty name makes the transaction fail: nodes without a group see
+// [DefaultGroup].
 func (tx *Tx) Group(name string) *Tx {
 	tx.use()
 	if name == "" {
-		tx.fail("a group has no name: that of nodes without one is %q", DefaultGroup)
+		tx.fail("empty group name: the group of nodes without one is %q", DefaultGroup)
 	}
 	return &Tx{tx.txn, name}
 }
 
-// Set adds resources, or replaces those with the same names; each is one of its own type
-// ([xds.Resource.Type]), and one call may set several types. One that is set at
-// the content it has stays as it is. The resources must be sealed
-// ([xds.Resource.Seal]) after their fields were set, and must not be changed any
-// more. Their names and aliases must be canonical ([xds.CanonicalName]); and as a
-// name has one resource, none may have an alias that is the name or an alias of
-// another of the type. Nil, what was changed after it was sealed, and what else
-// [xds.Resource.Check] refuses makes the transaction fail.
+// Set adds resources, or replaces those with the same type and name. One call may set several types. A
+// resource that is equal to the current one does not replace it.
+//
+// The resources must be sealed ([xds.Resource.Seal]) after their fields were set, and must not change any
+// more. Names and aliases must be canonical ([xds.CanonicalName]). An alias must not be the name or an
+// alias of another resource of the type. The transaction fails for a resource that is nil, was changed
+// after Seal, or is refused by [xds.Resource.Check].
 func (tx *Tx) Set(resources ...*xds.Resource) {
 	tx.use()
 	var d *draft
@@ -75,8 +72,8 @@ func (tx *Tx) Set(resources ...*xds.Resource) {
 	}
 }
 
-// changed returns an error if a resource's fields were set after it was sealed: without it what
-// differs only in these would be lost.
+// changed returns an error if the fields of a resource were set after Seal. Otherwise the change could be lost,
+// because the sum does not cover it.
 func changed(r *xds.Resource) error {
 	if r.Changed() {
 		return fmt.Errorf("resource %q was changed after it was sealed: call Seal after its fields are set", r.Name)
@@ -84,7 +81,7 @@ func changed(r *xds.Resource) error {
 	return nil
 }
 
-// typePrefix is how an error names the type of a resource; "" if it has none.
+// typePrefix is the type of a resource in an error, or "" if it has none.
 func typePrefix(r *xds.Resource) string {
 	if r == nil || r.Type == nil {
 		return ""
@@ -92,20 +89,19 @@ func typePrefix(r *xds.Resource) string {
 	return r.Type.String() + ": "
 }
 
-// Delete removes resources by name. A name that does not exist is no error.
+// Delete removes resources by name. Names that do not exist are ignored.
 func (tx *Tx) Delete(t *xds.Type, names ...string) {
 	d := tx.draft(t)
 	for _, name := range names {
-		if !tx.named(t, name) {
+		if !tx.validName(t, name) {
 			return
 		}
 		d.writes[name] = nil
 	}
 }
 
-// Replace makes the resources the only ones of a type, as if all others
-// were deleted first; without resources there are none then. What differs is what changes.
-// A resource of another type makes the transaction fail.
+// Replace makes the resources the only ones of a type and removes all others. Without resources it removes
+// all. Equal resources are not replaced. A resource of another type makes the transaction fail.
 func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))
@@ -118,12 +114,12 @@ func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	}
 }
 
-// Clear deletes all resources of all types of the group, so that with what is
-// set after it the transaction says the group's whole content.
+// Clear deletes all resources of all types of the group. Resources that the transaction sets after Clear are
+// then the whole content of the group.
 func (tx *Tx) Clear() {
-	tx.Known()
+	tx.MarkKnown()
 	for url, table := range tx.st.newest(tx.group).view {
-		if !vacant(table) {
+		if !hasNoResources(table) {
 			tx.Replace(xds.TypeOf(url))
 		}
 	}
@@ -132,14 +128,12 @@ func (tx *Tx) Clear() {
 	}
 }
 
-// Unknown says that it is not known what there is of a type. Names of it that no
-// resource has are not told to be gone, until a transaction writes to the type. What
-// a wildcard covers is what there is.
-func (tx *Tx) Unknown(t *xds.Type) { tx.draft(t).unknown = true }
+// MarkUnknown marks a type of the group as not completely known. Clients are not told that a name of the type does not
+// exist, until a transaction writes to the type. A wildcard gets the resources that exist.
+func (tx *Tx) MarkUnknown(t *xds.Type) { tx.draft(t).unknown = true }
 
-// decides reports whether the draft says what there is of its type, or that this is
-// not known.
-func (d *draft) decides() bool {
+// definesContent reports whether the draft adds resources, replaces all of them or marks the type as unknown.
+func (d *draft) definesContent() bool {
 	if d.all || d.unknown {
 		return true
 	}
@@ -151,10 +145,10 @@ func (d *draft) decides() bool {
 	return false
 }
 
-// Known says that what is in the group is all there is, even if that is nothing: its
-// nodes may be told that all else is gone. So does whatever writes to a group, but
-// one that is empty after that is forgotten when no stream watches it.
-func (tx *Tx) Known() {
+// MarkKnown marks the content of the group as complete, even if it is empty: clients may then be told that other
+// resources do not exist. Writing a resource does the same. An empty group that is not marked becomes
+// unknown again when no stream watches it.
+func (tx *Tx) MarkKnown() {
 	tx.use()
 	tx.known[tx.group] = true
 	if tx.drafts[tx.group] == nil {
@@ -162,10 +156,9 @@ func (tx *Tx) Known() {
 	}
 }
 
-// Version says the version of a type as its source knows it; clients are told
-// it as version_info. It holds until the type's content changes without a
-// version being said. The empty string restores the default: a hash of the
-// content, equal for equal content.
+// Version sets the version of a type, which clients get as version_info. It is valid until the content of the
+// type changes in a transaction without a call of Version. The empty string restores the default: a hash of
+// the content, equal for equal content.
 func (tx *Tx) Version(t *xds.Type, version string) {
 	if !utf8.ValidString(version) {
 		tx.fail("group %q: %s: version %q is not UTF-8", tx.group, t, version)
@@ -173,23 +166,21 @@ func (tx *Tx) Version(t *xds.Type, version string) {
 	tx.draft(t).version = &version
 }
 
-// Touch says that something has changed about names, or aliases, that the tables
-// do not show, such as that a view is no longer undecided of them
-// ([xds.Undecided]). Streams that are interested in them are told of it like of
-// a change; the type's version stays.
-func (tx *Tx) Touch(t *xds.Type, names ...string) {
+// Notify signals the streams that are interested in names or aliases, as if their resources had changed. A
+// source calls it after a change that the tables do not show, for example when a view is no longer undecided
+// about a name ([xds.Undecided]). The version of the type does not change.
+func (tx *Tx) Notify(t *xds.Type, names ...string) {
 	d := tx.draft(t)
 	for _, name := range names {
-		if !tx.named(t, name) {
+		if !tx.validName(t, name) {
 			return
 		}
 		d.touched = append(d.touched, name)
 	}
 }
 
-// named reports whether a resource may have the name; if not, the transaction
-// fails.
-func (tx *Tx) named(t *xds.Type, name string) bool {
+// validName reports whether the name is valid for a resource. If not, the transaction fails.
+func (tx *Tx) validName(t *xds.Type, name string) bool {
 	if name == "" || name == xds.Wildcard {
 		tx.fail("group %q: %s: %q is not a resource name", tx.group, t, name)
 		return false
@@ -201,7 +192,7 @@ func (tx *Tx) named(t *xds.Type, name string) bool {
 	return true
 }
 
-// Lookup returns a resource as the transaction would leave it, or nil.
+// Lookup returns a resource in its state at the end of the transaction so far, or nil.
 func (tx *Tx) Lookup(t *xds.Type, name string) *xds.Resource {
 	d := tx.draft(t)
 	if r, ok := d.writes[name]; ok || d.all {
@@ -210,15 +201,14 @@ func (tx *Tx) Lookup(t *xds.Type, name string) *xds.Resource {
 	return d.base.Lookup(name)
 }
 
-// use panics if the transaction has ended: what is written then is lost, and nobody would
-// see an error.
+// use panics if the transaction has ended, because its writes and errors would be lost.
 func (tx *Tx) use() {
 	if tx.done {
-		panic("store: a transaction is used after its end")
+		panic("store: Tx is used after its transaction has ended")
 	}
 }
 
-// draft returns the draft of a type, new if there is none.
+// draft returns the draft of a type. It creates the draft if it does not exist.
 func (tx *Tx) draft(t *xds.Type) *draft {
 	tx.use()
 	switch {

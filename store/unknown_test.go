@@ -10,7 +10,7 @@ import (
 
 // "A start on nothing, on mistakes or on half a configuration tells no client that
 // anything is gone: the last good is served, or nothing is answered." (SAFE-10)
-func TestNeverWritten(t *testing.T) {
+func TestUnknownUntilWritten(t *testing.T) {
 	view := func(t *testing.T, st *Store, want string) {
 		t.Helper()
 		w := watchtest.Open(t, st, nil)
@@ -32,13 +32,13 @@ func TestNeverWritten(t *testing.T) {
 		want string
 	}{
 		{"nothing is done", func(*Tx) {}, "unknown"},
-		{"it is looked at", func(tx *Tx) { tx.Lookup(xds.Cluster, "a"); tx.Touch(xds.Cluster, "a") }, "unknown"},
+		{"it is looked at", func(tx *Tx) { tx.Lookup(xds.Cluster, "a"); tx.Notify(xds.Cluster, "a") }, "unknown"},
 		{"another group is written", func(tx *Tx) { tx.Group("b").Set(of(xds.Cluster, res("a", "1"))...) }, "unknown"},
 		{"it is written", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) }, "full"},
 		{"it is cleared", func(tx *Tx) { tx.Clear() }, "empty"},
 		{"a type is replaced by nothing", func(tx *Tx) { tx.Replace(xds.Cluster) }, "empty"},
 		{"what is not there is deleted", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "unknown"},
-		{"it is said to be empty", func(tx *Tx) { tx.Known() }, "empty"},
+		{"it is said to be empty", func(tx *Tx) { tx.MarkKnown() }, "empty"},
 		{"it is written and emptied", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Clear() }, "empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,11 +65,11 @@ func TestNeverWritten(t *testing.T) {
 	})
 }
 
-// Of a type that is not known no name is told to be gone, until it is.
+// Clients are not told that a name of an unknown type does not exist, until the type is known.
 func TestUnknownType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
-		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Unknown(xds.Secret) })
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.MarkUnknown(xds.Secret) })
 		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		undecided := func(want bool) {
@@ -95,13 +95,13 @@ func TestUnknownType(t *testing.T) {
 	})
 }
 
-// To know one type says nothing of another that is not known (SAFE-10).
-func TestUnknownTypesApart(t *testing.T) {
+// Two unknown types become known separately (SAFE-10).
+func TestUnknownTypesBecomeKnownSeparately(t *testing.T) {
 	st := New()
 	update(t, st, func(tx *Tx) {
 		tx.Set(of(xds.Cluster, res("c", "1"))...)
-		tx.Unknown(xds.Secret)
-		tx.Unknown(xds.Endpoint)
+		tx.MarkUnknown(xds.Secret)
+		tx.MarkUnknown(xds.Endpoint)
 	})
 	update(t, st, func(tx *Tx) { tx.Replace(xds.Secret) })
 	w := watchtest.Open(t, st, nil)
@@ -113,13 +113,13 @@ func TestUnknownTypesApart(t *testing.T) {
 	}
 }
 
-// What was said not to be known stays so, watched or not, full or empty (SAFE-10: "... no
-// client is told that anything is gone").
-func TestUnknownOutlivesAnEmptyGroup(t *testing.T) {
+// A type that is marked as unknown stays unknown, with or without watches and content (SAFE-10: "... no client is
+// told that anything is gone").
+func TestUnknownTypeOutlivesEmptyGroup(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		st := New()
 		update(t, st, func(tx *Tx) {
-			if tx.Unknown(xds.Endpoint); full {
+			if tx.MarkUnknown(xds.Endpoint); full {
 				tx.Set(of(xds.Listener, res("l", "1"))...)
 			}
 		})

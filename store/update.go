@@ -10,15 +10,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Update runs f and commits what it wrote, if f returns nil and all of it is
-// valid. It returns what changed; a transaction that changes nothing makes no
-// commit, wakes nobody, and is answered with the number of the newest commit.
+// Update runs f and commits its writes, if f returns nil and all writes are valid. It returns what changed. A
+// transaction that changes nothing makes no commit and signals no stream; it returns the number of the
+// newest commit.
 //
-// Transactions take turns: f must not call Update, and others wait while it
-// runs. Readers do not. A nil store, and a nil function, are errors.
+// Transactions take turns: f must not call Update, and other transactions wait while f runs. Readers do not
+// wait. A nil store or function is an error.
 func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	if st == nil || f == nil {
-		return Commit{}, errors.New("store: Update of a nil store, or by a nil function")
+		return Commit{}, errors.New("store: Update needs a store and a function that are not nil")
 	}
 	st.writing.Lock()
 	defer st.writing.Unlock()
@@ -48,30 +48,29 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 	return st.commit(c, all, tx.selection), nil
 }
 
-// A revision is a group as a commit leaves it.
+// A revision is the state of a group after a commit.
 type revision struct {
-	group   string // its name, unless it is an overlay
+	group   string // its name; empty for a composite
 	at      *group // set by commit
 	view    xds.Tables
 	unknown map[string]bool
-	known   bool // it is empty, and that is all there is
+	known   bool // empty, and marked as known
 	touched xds.Names
-	count   int      // of touched
-	past    []former // the tables that it replaces; until is not set
+	count   int         // number of touched names
+	past    []pastTable // the tables that it replaces; until is set later
 	changes []Change
 }
 
-// revise carries out the drafts of a group, and returns nil if nothing changes,
-// nothing is touched and what is not known stays so.
-// It costs what the drafts write, or the type's size where they replace it.
+// revise applies the drafts of a group. It returns nil if neither the content nor the known types change and no
+// names are touched. The cost depends on the written resources, or on the size of a type that is replaced.
 func (st *Store) revise(group string, drafts map[string]*draft, known bool) (*revision, error) {
 	was := st.newest(group)
 	r := &revision{group: group, view: was.view, unknown: was.unknown, touched: xds.Names{}}
 	written := known
 	for url, d := range drafts {
-		if d.decides() {
+		if d.definesContent() {
 			written, known = true, known || d.all
-			r.knows(url, !d.unknown)
+			r.setKnown(url, !d.unknown)
 		}
 		table, touched, c, err := d.table()
 		if err != nil {
@@ -88,31 +87,33 @@ func (st *Store) revise(group string, drafts map[string]*draft, known bool) (*re
 			continue
 		}
 		if r.changes == nil {
-			if r.view = maps.Clone(r.view); r.view == nil {
+			r.view = maps.Clone(r.view)
+			if r.view == nil {
 				r.view = xds.Tables{}
 			}
 		}
 		r.view[url] = table
-		r.past = append(r.past, former{url: url, table: d.base, touched: len(touched)})
+		r.past = append(r.past, pastTable{url: url, table: d.base, touched: len(touched)})
 		c.Group, c.Version = group, table.Version()
 		r.changes = append(r.changes, c)
 	}
 	if written && r.view == nil {
 		r.view = xds.Tables{}
 	}
-	r.known = (known || was.known) && bare(r.view)
+	r.known = (known || was.known) && hasNoContent(r.view)
 	if r.count == 0 && r.changes == nil && (r.view == nil) == (was.view == nil) && len(r.unknown) == len(was.unknown) && r.known == was.known {
 		return nil, nil
 	}
 	return r, nil
 }
 
-// knows notes whether it is known what there is of a type.
-func (r *revision) knows(url string, known bool) {
+// setKnown records whether a type is completely known.
+func (r *revision) setKnown(url string, known bool) {
 	if r.unknown[url] != known {
 		return
 	}
-	if r.unknown = maps.Clone(r.unknown); r.unknown == nil {
+	r.unknown = maps.Clone(r.unknown)
+	if r.unknown == nil {
 		r.unknown = map[string]bool{}
 	}
 	if known {
@@ -122,9 +123,8 @@ func (r *revision) knows(url string, known bool) {
 	}
 }
 
-// table returns what a draft makes of its type, and the names that may find
-// something else in it than before: of resources, and their aliases before and
-// after, and of their collections, and names that are said to be.
+// table applies a draft to its type. It returns the new table and the touched names: names, aliases and
+// collections of changed resources, before and after the change, and names from Notify.
 func (d *draft) table() (*xds.Table, []string, Change, error) {
 	set := make([]*xds.Resource, 0, len(d.writes))
 	var remove []string
@@ -153,7 +153,7 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 		return table, slices.Compact(touched), c, nil
 	}
 	for _, name := range remove {
-		touched = append(touched, found(d.base.Lookup(name))...)
+		touched = append(touched, namesOf(d.base.Lookup(name))...)
 		c.Removed++
 	}
 	var clash error
@@ -162,11 +162,12 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 		if table.Lookup(r.Name) == old {
 			continue
 		}
-		if err := clashes(table, r); err != nil && (clash == nil || err.Error() < clash.Error()) {
-			clash = err // of several the same one is told each time
+		if err := nameConflict(table, r); err != nil && (clash == nil || err.Error() < clash.Error()) {
+			clash = err // always report the same one of several
 		}
-		if touched = append(touched, found(r)...); old != nil {
-			touched = append(touched, found(old)...)
+		touched = append(touched, namesOf(r)...)
+		if old != nil {
+			touched = append(touched, namesOf(old)...)
 		}
 		c.Set++
 	}
@@ -174,8 +175,8 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 	return table, slices.Compact(touched), c, clash
 }
 
-// found returns the names that find a resource: its own, its aliases and its collection.
-func found(r *xds.Resource) []string {
+// namesOf returns the names that find a resource: its name, its aliases and its collection.
+func namesOf(r *xds.Resource) []string {
 	names := append([]string{r.Name}, r.Aliases...)
 	if c := r.Type.Collection(r.Name); c != "" {
 		names = append(names, c)
@@ -183,7 +184,7 @@ func found(r *xds.Resource) []string {
 	return names
 }
 
-// newest returns a group after the newest commit.
+// newest returns the head of a group after the newest commit.
 func (st *Store) newest(group string) *head {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -193,8 +194,8 @@ func (st *Store) newest(group string) *head {
 	return &head{}
 }
 
-// commit publishes the revisions together, with a selection unless that is nil, and returns the
-// commit with its number and time.
+// commit publishes the revisions together with the selection, unless that is nil. It returns the commit with
+// its number and time.
 func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
 	changes := len(all) > 0 || sel != nil
 	if changes {
@@ -206,7 +207,7 @@ func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
 		c.Seq = st.seq
 		return c
 	}
-	all = st.relay(all)
+	all = st.reviseComposites(all)
 	st.seq++
 	c.Seq = st.seq
 	st.snapshot = nil
@@ -214,17 +215,18 @@ func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
 		st.selection.Store(sel) // before heads: see Watch.Next
 		st.ringAll()
 	}
-	st.latest.Store(&c) // before what it has: who is sent that finds when it was
+	st.latest.Store(&c) // before the content: a stream that sends the content also finds the commit's time
 	for _, r := range all {
 		st.publish(r, c)
 	}
-	if st.log = append(st.log, c); len(st.log) > st.remembered() {
+	st.log = append(st.log, c)
+	if len(st.log) > st.remembered() {
 		st.log = st.log[1:]
 	}
 	return c
 }
 
-// publish makes a revision what its group is. The store is locked.
+// publish makes a revision the head of its group. The store is locked.
 func (st *Store) publish(r revision, c Commit) {
 	g := r.at
 	old := g.head.Load()
@@ -237,44 +239,44 @@ func (st *Store) publish(r revision, c Commit) {
 	if g.watches > 0 && (r.count > 0 || old.view == nil || len(r.unknown) < len(old.unknown)) {
 		st.ring(g, news{since: old.seq})
 	}
-	st.tidy(g)
+	st.dropIfUnused(g)
 }
 
 // remembered returns how many commits are remembered.
 func (st *Store) remembered() int { return cmp.Or(st.keep, defaultLog) }
 
-// relay adds the revisions of overlays to those of their layers. The store is locked, but not
-// while they are made: overlays that come meanwhile are revised after that.
-func (st *Store) relay(all []revision) []revision {
+// reviseComposites adds the revisions of composites to those of their layers. The store is locked, except while composites
+// are revised. Composites that are registered meanwhile are revised in the next round.
+func (st *Store) reviseComposites(all []revision) []revision {
 	revised := map[*group]*revision{}
 	for i := range all {
 		g := st.group(all[i].group)
-		g.watches++ // so that it stays
+		g.watches++ // so that the group stays
 		all[i].at, revised[g] = g, &all[i]
 	}
 	made := map[*group]*revision{}
 	for due := st.unrevised(revised, made); due != nil; due = st.unrevised(revised, made) {
 		st.mu.Unlock()
 		for _, o := range due {
-			made[o] = o.relay(revised)
+			made[o] = o.reviseComposite(revised)
 		}
 		st.mu.Lock()
 	}
 	for g := range revised {
-		g.watches-- // publish tidies
+		g.watches-- // publish calls dropIfUnused
 	}
 	for o, r := range made {
-		if r != nil && st.overlays[o.name] == o { // somebody still watches it
+		if r != nil && st.composites[o.name] == o { // it is still watched
 			all = append(all, *r)
 		}
 	}
 	return all
 }
 
-// unrevised returns the overlays of revised groups that no revision was made of.
+// unrevised returns the composites of revised groups that were not revised yet.
 func (st *Store) unrevised(revised map[*group]*revision, made map[*group]*revision) (due []*group) {
 	for g := range revised {
-		for o := range g.over {
+		for o := range g.composites {
 			if _, is := made[o]; !is {
 				made[o] = nil
 				due = append(due, o)

@@ -9,29 +9,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch follows the store for one stream. It belongs to the stream's
-// goroutine; only the channel that C returns may be used by others. It keeps no
-// resource alive.
+// A Watch follows the changes of a store for one stream. Only the goroutine of the stream may use it, except
+// for the channel of C and for Ring. It keeps no resource in memory.
 type Watch struct {
 	st   *Store
-	ctx  context.Context // of the stream, for selectors
-	node *xds.Node       // for selectors; may be nil
+	ctx  context.Context // of the stream; passed to selectors
+	node *xds.Node       // passed to selectors; may be nil
 
-	selection *selection // that says what the node sees
+	selection *selection // the selection that chose group
 	group     *group
 	id        uint32 // in the group's index
 	bell      chan struct{}
-	seen      atomic.Uint64 // the newest commit that Next told about
+	seenSeq   atomic.Uint64 // the newest commit that Next returned
 
-	opened bool // Next was called since the watch sees this group
+	opened bool // Next was called since the watch follows this group
 	closed bool
-	keys   []uint64 // of the index: all that the watch has there, and a few it has no more
-	live   int      // keys that it has
+	keys   []uint64 // keys of the watch in the index, and possibly some that were removed
+	live   int      // number of keys in the index
 }
 
-// Watch returns a watch of what the node may see, or why it may see nothing. Close the watch
-// when the stream ends. The node may be nil; it and the context are kept until then, for
-// selectors ([WithGroups]).
+// Watch returns a watch of the resources that the node may see. The error of the selector means that the node
+// may see nothing. Close the watch when the stream ends. The node may be nil. The watch keeps the node and
+// the context until Close, for selectors ([WithGroups]).
 func (st *Store) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	w := &Watch{st: st, ctx: ctx, node: node, bell: make(chan struct{}, 1)}
 	if err := w.decide(); err != nil {
@@ -46,41 +45,39 @@ func (w *Watch) Group() string {
 	if g.layers != nil {
 		g = g.layers[0]
 	}
-	return strings.TrimPrefix(g.name, over)
+	return strings.TrimPrefix(g.name, overlayPrefix)
 }
 
-// Groups returns the names of the groups that the watch sees; of a name that several have, the
-// first one's resource. It moves with Next.
+// Groups returns the groups that the watch follows. If several have a resource with the same name, the watch sees
+// that of the first. Next updates the list after [Tx.Select].
 func (w *Watch) Groups() []string {
 	if w.group.layers == nil {
 		return []string{w.group.name}
 	}
 	names := make([]string, 0, len(w.group.layers))
 	for _, l := range w.group.layers {
-		if !IsOver(l.name) {
+		if !IsOverlay(l.name) {
 			names = append(names, l.name)
 		}
 	}
 	return names
 }
 
-// C returns the doorbell, a channel with one slot. It rings after a commit that
-// touches what the watch is interested in, unless Next has told of it already.
-// It is never closed.
+// C returns a channel that signals changes. It has one slot. A commit signals if it touches a name in which the
+// watch is interested and Next has not returned that commit yet. The channel is never closed.
 func (w *Watch) C() <-chan struct{} { return w.bell }
 
-// Next returns the newest view, and the names that may differ between it and
-// the view that Next returned before, as the commits in between touched them.
-// Nil means that anything may: so it is the first time, after more commits
-// or names than the store remembers, and when the node sees other groups than before. An empty
-// list means that no name does. View and names are shared and must not be changed.
+// Next returns the newest view, and the names that may differ from the view that Next returned before. Nil names
+// mean that any name may differ: at the first call, if the store no longer remembers all commits in
+// between, or if the node now sees other groups. An empty list means that no name differs. View and
+// names are shared and must not be changed.
 //
-// The view is nil as long as nothing was ever written to one of the node's groups: nobody knows
-// then what is in it. C rings when there is one.
+// The view is nil as long as the content of one of the node's groups is unknown. C signals when it is known.
 //
-// An error says that the node may see nothing any more ([Tx.Select]); the watch is to be closed then.
+// An error means that the node may see nothing any more ([Tx.Select]). Then close the watch.
 //
-// It takes back what rang before, waits for nobody but a commit that selects groups, and may be
+// Next clears the signal of C. It does not block, except during a commit with [Tx.Select]. It may be called
+// without a signal.
 // called when nothing rang.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	select {
@@ -88,33 +85,30 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	default:
 	}
 	h := w.group.head.Load()
-	// A commit says what nodes see before it puts heads in place: unless it has by now, this
-	// is a head of before.
+	// A commit stores its selection before its heads. If the selection changed, this may be an old head.
 	for w.st.selection.Load() != w.selection {
 		if err := w.decide(); err != nil {
 			return nil, none, err
 		}
 		h = w.group.head.Load()
 	}
-	seen := w.seen.Swap(h.seq)
+	seen := w.seenSeq.Swap(h.seq)
 	if !w.opened {
 		w.opened = true
-		return h.seen(), nil, nil
+		return h.visible(), nil, nil
 	}
-	return h.seen(), h.since(seen), nil
+	return h.visible(), h.since(seen), nil
 }
 
-// View returns the newest view, as Next does, and leaves to Next what is to be told
-// of it.
-func (w *Watch) View() xds.View { return w.group.head.Load().seen() }
+// View returns the newest view like Next, but does not change what Next returns.
+func (w *Watch) View() xds.View { return w.group.head.Load().visible() }
 
-// Interested says how the stream's interest in a type has moved: whether it
-// wants to hear of all names, and which names it wants to hear of from now on
-// or no more. Names match resources and aliases; they may exist or not. A name
-// both removed and added is added. The strings are not kept.
+// Interested changes the interest of the stream in a type: in all names, if wildcard is true, and in the added
+// names. Names may be resource names or aliases, and need not exist. A name that is both removed and added is
+// added. The strings are not kept. A nil type is ignored.
 //
-// If something new is added and there were commits since Next, the doorbell
-// rings at once: they may have touched it. Of a nil type there is nothing to hear.
+// If a name is new and the group has commits that Next did not return yet, C signals at once, because they may
+// have touched the name.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	if w.closed || t == nil {
 		return
@@ -142,20 +136,19 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 		slices.Sort(w.keys)
 		w.keys = slices.Clip(x.keep(w, slices.Compact(w.keys)))
 	}
-	// A commit puts its head in place before it looks into the index. So either
-	// it is seen here, or it sees what was added.
-	if len(adds) > 0 && w.group.head.Load().seq > w.seen.Load() {
+	// A commit stores its head before it searches the index. So either this code sees the head, or the
+	// commit finds the new keys.
+	if len(adds) > 0 && w.group.head.Load().seq > w.seenSeq.Load() {
 		w.ring()
 	}
 }
 
-// Wants reports whether the stream is interested in a name by itself, and not only in all.
+// Wants reports whether the stream is interested in the name itself, apart from a wildcard.
 func (w *Watch) Wants(t *xds.Type, name string) bool {
 	return t != nil && len(w.group.index.keep(w, []uint64{key(typeKey(t.URL), name)})) > 0
 }
 
-// Close ends the watch. Its doorbell may still ring once. Closing it again does
-// nothing.
+// Close ends the watch. C may still signal once. A second call does nothing.
 func (w *Watch) Close() {
 	if w.closed {
 		return
@@ -166,16 +159,16 @@ func (w *Watch) Close() {
 	w.group.index.leave(w)
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
-	w.st.leave(w.group)
+	w.st.closeGroup(w.group)
 }
 
 func (w *Watch) ring() {
 	select {
 	case w.bell <- struct{}{}:
-	default: // it rings already
+	default: // a signal is pending already
 	}
 }
 
-// Ring rings the doorbell, as a commit does. Unlike all else of a watch it may be called by
-// anybody, at any time: by who has something to say to the stream that is not in the store.
+// Ring signals C like a commit. It is safe to call from any goroutine. It is for signals to the stream that
+// do not come from the store.
 func (w *Watch) Ring() { w.ring() }

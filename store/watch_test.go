@@ -11,8 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// rang reports whether the doorbell rang, once all that is to ring has. Call it
-// in a synctest bubble.
+// rang reports whether the watch is signalled after all signals are sent. Call it in a synctest bubble.
 func rang(w *Watch) bool {
 	synctest.Wait()
 	select {
@@ -180,9 +179,9 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// What a large commit pushes out of the log is forgotten whole: who has seen some of that
-// compares tables.
-func TestForgotten(t *testing.T) {
+// A large commit removes an earlier one from the log as a whole. A watch that has seen part of it compares
+// tables.
+func TestForgottenCommits(t *testing.T) {
 	h := &head{}
 	for seq := range uint64(3) {
 		h = h.next(seq+1, revision{touched: xds.Names{}, count: 1}, 100)
@@ -198,8 +197,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// A large commit, whose names are not remembered, rings for everyone.
-func TestLargeCommitRings(t *testing.T) {
+// A large commit signals all watches, because the log does not keep its names.
+func TestLargeCommitSignalsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
 		w, idle := watchtest.Open(t, st, nil), watchtest.Open(t, st, nil)
@@ -217,8 +216,8 @@ func TestLargeCommitRings(t *testing.T) {
 	})
 }
 
-// What is committed between Next and Interested is not missed.
-func TestInterestedLate(t *testing.T) {
+// A commit between Next and Interested is not missed.
+func TestInterestedAfterCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New(WithEmptyGroups())
 		w := watchtest.Open(t, st, nil)
@@ -269,7 +268,7 @@ func TestSelect(t *testing.T) {
 	})
 }
 
-// A selector that refuses nodes is asked about those that do not say who they are, too.
+// The selector is also called for nodes without an identity.
 func TestSelectWithoutNode(t *testing.T) {
 	st := New(WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"all"}, nil }))
 	for name, tt := range map[string]struct {
@@ -286,7 +285,7 @@ func TestSelectWithoutNode(t *testing.T) {
 	}
 }
 
-// A reader waits for no writer.
+// Readers do not wait for a writer.
 func TestReadersDoNotWait(t *testing.T) {
 	st := New()
 	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
@@ -308,7 +307,7 @@ func TestReadersDoNotWait(t *testing.T) {
 	})
 }
 
-// "Closing it again does nothing": the group of another watch stays.
+// "A second call does nothing": the watch of another stream keeps its group.
 func TestClosedTwice(t *testing.T) {
 	st := New(WithEmptyGroups())
 	other, w := watchtest.Open(t, st, nil), watchtest.Open(t, st, nil)

@@ -34,7 +34,7 @@ func registries(t *testing.T, n int, members ...string) (all []*registry, client
 	var running sync.WaitGroup
 	for range n {
 		e := open(t, etcd.Options{Endpoints: members, Prefix: "p"})
-		r := &registry{st: store.New(store.WithOvers())}
+		r := &registry{st: store.New(store.WithOverlays())}
 		log := slog.New(slog.NewTextHandler(&r.log, nil))
 		r.Registry = endpoints.New(endpointsetcd.New(e.Client, e.Prefix(), log), r.st, endpoints.Options{Log: log})
 		running.Go(func() { r.Run(ctx) })
@@ -51,7 +51,7 @@ func registries(t *testing.T, n int, members ...string) (all []*registry, client
 
 func (r *registry) sees(name string) (n int, version string) {
 	r.Flush()
-	a := r.st.Snapshot().View(store.Over("default")).Table(xds.Endpoint).Lookup(name)
+	a := r.st.Snapshot().View(store.OverlayOf("default")).Table(xds.Endpoint).Lookup(name)
 	if a == nil {
 		return -1, ""
 	}
@@ -183,7 +183,7 @@ func TestEndpointsWithoutEtcd(t *testing.T) {
 func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	t.Helper()
 	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
-	r := &registry{st: store.New(store.WithOvers())}
+	r := &registry{st: store.New(store.WithOverlays())}
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	kept, err := endpoints.Keep(endpointsetcd.New(e.Client, e.Prefix(), log), dir, time.Second, log)
 	if err != nil {

@@ -34,7 +34,7 @@ func registering(t *testing.T) *Server {
 func registeringAt(t *testing.T, engine endpoints.Engine) *Server {
 	t.Helper()
 	s := newServer(newFleet())
-	s.Endpoints = endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: s.Log, PerCluster: 3, Known: func(g string) bool { return g == "default" || g == "edge" }})
+	s.Endpoints = endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{Log: s.Log, PerCluster: 3, Known: func(g string) bool { return g == "default" || g == "edge" }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Endpoints.Run(ctx) })

@@ -245,7 +245,7 @@ func (a *adminFront) committed(st *store.Store) {
 			continue
 		}
 		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
-		if store.IsOver(c.Changes[0].Group) { // of registered endpoints, which may be a hundred a second
+		if store.IsOverlay(c.Changes[0].Group) { // of registered endpoints, which may be a hundred a second
 			continue
 		}
 		for _, ch := range c.Changes {

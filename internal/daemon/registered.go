@@ -42,7 +42,7 @@ func (r *registering) check(s *serving) error {
 // store returns what a store needs for it.
 func (r *registering) store() []store.Option {
 	if r.on {
-		return []store.Option{store.WithOvers(), store.WithOverOf(groups.BaseOf)}
+		return []store.Option{store.WithOverlays(), store.WithOverlayOf(groups.BaseOf)}
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package endpoints keeps endpoints that programs register while they run, and has them served: the
 // fast plane beside the configuration, which needs no revision and no file.
 //
-//	st := store.New(store.WithOvers())
+//	st := store.New(store.WithOverlays())
 //	engine, err := endpoints.Open("", nil) // or in a directory, or package endpoints/etcd
 //	reg := endpoints.New(engine, st, endpoints.Options{})
 //	go reg.Run(ctx)

@@ -35,7 +35,7 @@ func TestKept(t *testing.T) {
 		dir, x := t.TempDir(), Cluster{Name: "x"}
 		begin := func(there bool) (*rig, *Kept, *logtest.Log, func()) {
 			t.Helper()
-			r := &rig{st: store.New(store.WithOvers())}
+			r := &rig{st: store.New(store.WithOverlays())}
 			r.engine, _ = Open("", nil)
 			e := away{r.engine, make(chan struct{})}
 			if there {

@@ -37,7 +37,7 @@ type rig struct {
 
 func start(t *testing.T, dir string, o Options) *rig {
 	t.Helper()
-	r := &rig{st: store.New(store.WithOvers())}
+	r := &rig{st: store.New(store.WithOverlays())}
 	o.Log = slog.New(slog.NewTextHandler(&r.log, nil))
 	var err error
 	if r.engine, err = Open(dir, o.Log); err != nil {
@@ -62,7 +62,7 @@ func start(t *testing.T, dir string, o Options) *rig {
 // sees returns how many endpoints the assignment of a cluster has; -1: there is none.
 func (r *rig) sees(name string) int {
 	r.Flush()
-	a := r.st.Snapshot().View(store.Over(defaultGroup)).Table(xds.Endpoint).Lookup(name)
+	a := r.st.Snapshot().View(store.OverlayOf(defaultGroup)).Table(xds.Endpoint).Lookup(name)
 	if a == nil {
 		return -1
 	}

@@ -57,7 +57,7 @@ func TestLoadedLate(t *testing.T) {
 		r := New(late{local, 25 * time.Second, []Change{
 			put(t, Key{Cluster{Name: "x"}, "a"}, `{"address":"10.0.0.1","port":1}`),
 			put(t, Key{Cluster{Name: "x"}, "b"}, `{}`),
-		}}, store.New(store.WithOvers()), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		}}, store.New(store.WithOverlays()), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx) })

@@ -29,7 +29,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Registry has registrations kept by an engine and served by a store with [store.WithOvers]. It is
+// A Registry has registrations kept by an engine and served by a store with [store.WithOverlays]. It is
 // made by [New], and may be used by several goroutines at once.
 type Registry struct {
 	engine Engine

@@ -138,7 +138,7 @@ func (r *Registry) Flush() int {
 	}
 	_, err := r.store.Update(func(tx *store.Tx) error {
 		for _, a := range all {
-			over := tx.Group(store.Over(a.Group))
+			over := tx.Group(store.OverlayOf(a.Group))
 			if a.Resource != nil {
 				over.Set(a.Resource)
 			} else {

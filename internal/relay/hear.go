@@ -291,7 +291,7 @@ func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (stor
 		lost[key{e.kind, r.Name}]++
 	}
 	return s.store.Update(func(tx *store.Tx) error {
-		tx.Known()
+		tx.MarkKnown()
 		for k, n := range lost {
 			if k.of.owners[k.name] == n { // no other name has found it
 				tx.Delete(k.of.typ, k.name)
@@ -302,7 +302,7 @@ func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (stor
 		}
 		for _, e := range touched {
 			if !e.finder {
-				tx.Touch(e.typ, e.name)
+				tx.Notify(e.typ, e.name)
 			}
 		}
 		return nil

@@ -214,7 +214,7 @@ func (p *play) say(typ *xds.Type) {
 			p.ever[typ.Short+name+string(r.Body)] = true
 			all = append(all, r)
 		}
-		tx.Known()
+		tx.MarkKnown()
 		tx.Replace(typ, all...)
 		return nil
 	}); err != nil {

@@ -111,7 +111,7 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	// It is a view from which streams say what they want; what it lacks is undecided.
-	if _, err := st.Update(func(tx *store.Tx) error { tx.Known(); return nil }); err != nil {
+	if _, err := st.Update(func(tx *store.Tx) error { tx.MarkKnown(); return nil }); err != nil {
 		panic(err) // there is nothing in it that could be wrong
 	}
 	s := &Source{

@@ -138,7 +138,7 @@ func (u *upstream) content(t *xds.Type, more string, names ...string) {
 		for _, n := range names {
 			all = append(all, resource(t, n, more))
 		}
-		tx.Known()
+		tx.MarkKnown()
 		tx.Replace(t, all...)
 		return nil
 	})

@@ -113,7 +113,7 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 		}
 	}
 	for _, name := range p.unready() { // others may include it
-		tx.Group(s.storeGroup(name)).Known()
+		tx.Group(s.storeGroup(name)).MarkKnown()
 	}
 	if p.rules != s.rules {
 		tx.Select(s.selector(p.rules))

@@ -42,7 +42,7 @@ func (p *part) commit(tx *store.Tx, next world, meant bool, view xds.Tables) {
 		}
 	}
 	if p.withheld = nil; meant || len(p.world.types) > 0 {
-		tx.Known()
+		tx.MarkKnown()
 	}
 }
 

@@ -78,7 +78,7 @@ func (s *Source) Restore(c LastGood) error {
 			p.world.replace(tx.Group(p.group), world{})
 		}
 		for _, name := range unready {
-			tx.Group(s.storeGroup(name)).Known()
+			tx.Group(s.storeGroup(name)).MarkKnown()
 		}
 		if rules != nil {
 			tx.Select(s.selector(rules))
@@ -169,10 +169,10 @@ type past struct {
 func (p *past) commit(tx *store.Tx, was world, known bool) {
 	was.replace(tx, p.world)
 	for _, t := range p.hidden {
-		tx.Unknown(t)
+		tx.MarkUnknown(t)
 	}
 	if known {
-		tx.Known()
+		tx.MarkKnown()
 	}
 }
 

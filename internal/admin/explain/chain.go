@@ -232,7 +232,7 @@ func (c *chain) here() string { return called(c.t, c.name) }
 
 // has reports whether the groups of the node have it, by whatever name, in a snapshot.
 func (c *chain) has(s *store.Snapshot) bool {
-	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.Seen(g), c.t, c.name) })
+	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.Effective(g), c.t, c.name) })
 }
 
 // hasName reports whether a name finds something in a view.

@@ -91,7 +91,7 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 	}
 	name := xds.CanonicalName(q.Name)
 	for _, group := range groups {
-		for _, table := range now.Seen(group).All() {
+		for _, table := range now.Effective(group).All() {
 			switch {
 			case table.Type() == nil || t != nil && !table.Type().Is(t):
 			case q.Name == "":
@@ -169,7 +169,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedR
 // owner returns the first of some groups that has a resource: the one whose resource is seen.
 func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
-		if now.Seen(group).Table(t).Lookup(name) != nil {
+		if now.Effective(group).Table(t).Lookup(name) != nil {
 			return group
 		}
 	}

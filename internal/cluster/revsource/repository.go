@@ -282,7 +282,7 @@ func (s *Source) put(next *revisions.Snapshot) error {
 			tx.Version(t, version)
 		}
 		for _, name := range names {
-			tx.Group(name).Known()
+			tx.Group(name).MarkKnown()
 		}
 		if rules != nil {
 			tx.Select(selector(rules))

@@ -60,7 +60,7 @@ func memory(t *testing.T) endpoints.Engine {
 
 func (p *place) keeping(engine endpoints.Engine) (stop func()) {
 	p.Helper()
-	reg := endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: quiet, PerCluster: 3})
+	reg := endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{Log: quiet, PerCluster: 3})
 	return p.with(&admin.Server{Log: quiet, Endpoints: reg})
 }
 

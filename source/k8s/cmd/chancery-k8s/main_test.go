@@ -39,7 +39,7 @@ func chancery(t *testing.T, takes bool) (*adminapi.Daemon, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Endpoints = endpoints.New(engine, store.New(store.WithOvers()), endpoints.Options{Log: quiet})
+		s.Endpoints = endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{Log: quiet})
 		running.Go(func() { s.Endpoints.Run(ctx) })
 		<-s.Endpoints.Loaded()
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Names of groups may be a client's: what stands in one does not make it two.
-func TestOverlayOfNamesWithZeroBytes(t *testing.T) {
+// Clients may choose the names of groups, so a zero byte in a name must not make two groups of it.
+func TestCompositeOfNamesWithZeroBytes(t *testing.T) {
 	st := New(WithEmptyGroups(), WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) {
 		return strings.Split(n.ID, "|"), nil
 	}))
@@ -31,9 +31,9 @@ func TestOverlayOfNamesWithZeroBytes(t *testing.T) {
 	}
 }
 
-// Overlays come while commits do: each has all commits of before it came, and comes though commits
-// are faster than it is made.
-func TestOverlaysComeDuringCommits(t *testing.T) {
+// Composites made during commits contain all earlier commits. They are made even if commits come faster than
+// the merge.
+func TestCompositesMadeDuringCommits(t *testing.T) {
 	st := New(WithGroups(selects(map[string][]string{"both": {"edge", DefaultGroup}})))
 	update(t, st, func(tx *Tx) {
 		for i := range 3000 {
@@ -66,13 +66,13 @@ func TestOverlaysComeDuringCommits(t *testing.T) {
 	stop.Store(true)
 	<-done
 	t.Log(time.Since(start))
-	if n := st.groups["edge"].watches; n != 0 || len(st.overlays) != 0 {
-		t.Errorf("%d watches, %d overlays stay", n, len(st.overlays))
+	if n := st.groups["edge"].watches; n != 0 || len(st.composites) != 0 {
+		t.Errorf("%d watches, %d composites are left", n, len(st.composites))
 	}
 }
 
-// A list of many groups costs what it is long, and not the square of that.
-func TestSelectMany(t *testing.T) {
+// The cost of a list of many groups is linear in its length.
+func TestSelectManyGroups(t *testing.T) {
 	var many []string
 	for i := range 100_000 {
 		many = append(many, fmt.Sprint("group-", i), "group-0")
@@ -87,9 +87,9 @@ func TestSelectMany(t *testing.T) {
 	}
 }
 
-// A watch that moves takes all with it: its old group has neither its id nor its interests, and a choice
-// of the same groups is counted once.
-func TestMovesLeaveNothing(t *testing.T) {
+// A watch that moves to another group leaves no id and no interest in the old one. Selecting the same groups
+// again does not count a second watch.
+func TestMovedWatchLeavesNoTrace(t *testing.T) {
 	one := func(name string) Selector {
 		return func(context.Context, *xds.Node) ([]string, error) { return []string{name}, nil }
 	}

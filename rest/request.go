@@ -1,71 +1,85 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/jsonscan"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// decode decodes a DiscoveryRequest in proto3 JSON, as far as the server looks
-// at it; of a field that is there twice the last counts. It keeps no reference to
-// b. An error says where and what is wrong.
+// decode decodes the fields of a DiscoveryRequest that the server uses, from proto3 JSON. If a field
+// occurs twice, the last one counts. The result does not refer to b. An error contains the path and the
+// reason.
 //
-// By hand, since most of what Envoy sends is the 516 extensions of its node,
-// which nobody reads, and since the generated messages are not linked.
+// It does not use protojson, because the generated messages are not linked, and because most of Envoy's
+// requests is a list of 516 extensions that the server does not use.
 func decode(b []byte) (req xds.Request, err error) {
 	p := parse(b)
-	if p.null() {
-		p.fail("the request: want an object, not null")
-	}
-	p.object(func(name string) bool {
+	err = p.Document(func(name string) bool {
 		switch name {
 		case "version_info":
-			req.Version = p.text()
+			req.Version = p.Text()
 		case "node":
 			req.Node = p.node()
 		case "resource_names":
-			req.Names = p.texts()
+			req.Names = p.Texts()
 			for i, n := range req.Names {
 				req.Names[i] = xds.CanonicalName(n)
 			}
 		case "type_url":
 			req.Type = nil
-			if url := p.text(); url != "" {
+			if url := p.Text(); url != "" {
 				req.Type = xds.TypeOf(url)
 			}
 		case "response_nonce":
-			req.Nonce = p.text()
+			req.Nonce = p.Text()
 		case "error_detail":
 			req.Error = p.status()
 		case "resource_names_subscribe", "resource_names_unsubscribe", "initial_resource_versions":
-			p.fail("%s: REST has no delta (incremental) xDS", name)
+			p.Fail(fmt.Errorf("%s: REST does not support delta xDS", name))
 		default:
 			return false
 		}
 		return true
 	})
-	return req, p.end()
+	return req, err
 }
 
-// status reads a google.rpc.Status. "NACK [...] is indicated by the presence of
-// the error_detail field."
-func (p *parser) status() *xds.Status {
-	if p.null() {
+// A parser reads the messages of a request.
+type parser struct{ *jsonscan.Scanner }
+
+// maxDepth limits the nesting of a request.
+const maxDepth = 1000
+
+func parse(b []byte) parser {
+	p := parser{jsonscan.New(b, jsonscan.Options{Root: "the request", MaxDepth: maxDepth})}
+	if !utf8.Valid(b) {
+		p.Fail(errors.New("the request is not UTF-8"))
+	}
+	return p
+}
+
+// status reads a google.rpc.Status. "NACK [...] is indicated by the presence of the error_detail
+// field."
+func (p parser) status() *xds.Status {
+	if p.Null() {
 		return nil
 	}
 	var s xds.Status
-	p.object(func(name string) bool {
+	p.Object(func(name string) bool {
 		switch name {
 		case "code":
-			s.Code = int32(p.integer(math.MinInt32, math.MaxInt32))
+			s.Code = int32(p.Integer(math.MinInt32, math.MaxInt32))
 		case "message":
-			s.Message = p.text()
+			s.Message = p.Text()
 		default:
 			return false
 		}
@@ -75,29 +89,29 @@ func (p *parser) status() *xds.Status {
 }
 
 // node reads an envoy.config.core.v3.Node.
-func (p *parser) node() *xds.Node {
-	if p.null() {
+func (p parser) node() *xds.Node {
+	if p.Null() {
 		return nil
 	}
 	var n xds.Node
-	p.object(func(name string) bool {
+	p.Object(func(name string) bool {
 		switch name {
 		case "id":
-			n.ID = p.text()
+			n.ID = p.Text()
 		case "cluster":
-			n.Cluster = p.text()
+			n.Cluster = p.Text()
 		case "metadata":
 			n.Metadata = p.metadata()
 		case "locality":
 			p.locality(&n)
 		case "user_agent_name":
-			n.UserAgentName = p.text()
+			n.UserAgentName = p.Text()
 		case "user_agent_version":
-			n.UserAgentVersion = p.text()
+			n.UserAgentVersion = p.Text()
 		case "user_agent_build_version":
 			n.UserAgentVersion = p.build()
 		case "client_features":
-			n.ClientFeatures = p.texts()
+			n.ClientFeatures = p.Texts()
 		default:
 			return false
 		}
@@ -106,15 +120,15 @@ func (p *parser) node() *xds.Node {
 	return &n
 }
 
-func (p *parser) locality(n *xds.Node) {
-	p.object(func(name string) bool {
+func (p parser) locality(n *xds.Node) {
+	p.Object(func(name string) bool {
 		switch name {
 		case "region":
-			n.Region = p.text()
+			n.Region = p.Text()
 		case "zone":
-			n.Zone = p.text()
+			n.Zone = p.Text()
 		case "sub_zone":
-			n.SubZone = p.text()
+			n.SubZone = p.Text()
 		default:
 			return false
 		}
@@ -123,23 +137,23 @@ func (p *parser) locality(n *xds.Node) {
 }
 
 // build reads an envoy.config.core.v3.BuildVersion.
-func (p *parser) build() (version string) {
-	p.object(func(name string) bool {
+func (p parser) build() (version string) {
+	p.Object(func(name string) bool {
 		if name != "version" {
 			return false
 		}
-		if p.null() {
+		if p.Null() {
 			return true
 		}
 		var part [3]int64
-		p.object(func(name string) bool {
+		p.Object(func(name string) bool {
 			switch name {
 			case "major_number":
-				part[0] = p.integer(0, math.MaxUint32)
+				part[0] = p.Integer(0, math.MaxUint32)
 			case "minor_number":
-				part[1] = p.integer(0, math.MaxUint32)
+				part[1] = p.Integer(0, math.MaxUint32)
 			case "patch":
-				part[2] = p.integer(0, math.MaxUint32)
+				part[2] = p.Integer(0, math.MaxUint32)
 			default:
 				return false
 			}
@@ -152,20 +166,23 @@ func (p *parser) build() (version string) {
 }
 
 // metadata reads a google.protobuf.Struct and encodes it as protobuf.
-func (p *parser) metadata() []byte {
-	raw := p.raw()
+func (p parser) metadata() []byte {
+	if p.Null() {
+		return nil
+	}
+	raw, _ := p.Raw()
 	if raw == nil {
 		return nil
 	}
 	var s structpb.Struct
 	if err := protojson.Unmarshal(raw, &s); err != nil {
-		// protojson makes its spaces differ, so that nobody relies on its texts.
-		p.fail("%s: %s", p.where(), strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
+		// protojson varies the spaces in its errors, so that programs do not depend on them.
+		p.Fail(fmt.Errorf("%s: %s", p.Where(), strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")))
 		return nil
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&s)
 	if err != nil {
-		p.fail("%s: %w", p.where(), err)
+		p.Fail(fmt.Errorf("%s: %w", p.Where(), err))
 	}
 	return b
 }

@@ -63,7 +63,7 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                    "malformed JSON: it ends where a value is missing",
 		"null":                                "the request: want an object, not null",
@@ -95,8 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"error_detail":{"code":1.5}}`:                                        "error_detail.code: want a whole number from -2147483648 to 2147483647, not 1.5",
 		`{"error_detail":{"code":"0x10"}}`:                                     `error_detail.code: want a whole number from -2147483648 to 2147483647, not "0x10"`,
 		`{"error_detail":"no"}`:                                                `error_detail: want an object, not "no"`,
-		`{"resource_names_subscribe":["a"]}`:                                   "resource_names_subscribe: REST has no delta (incremental) xDS",
-		`{"initialResourceVersions":{}}`:                                       "initial_resource_versions: REST has no delta (incremental) xDS",
+		`{"resource_names_subscribe":["a"]}`:                                   "resource_names_subscribe: REST does not support delta xDS",
+		`{"initialResourceVersions":{}}`:                                       "initial_resource_versions: REST does not support delta xDS",
 		`{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`:  "a: nested deeper than 1000",
 		`{"node":{"metadata":` + strings.Repeat(`{"a":`, 100000) + `1` + `}}}`: "node.metadata: nested deeper than 1000",
 	} {
@@ -109,8 +109,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What Envoy sends is what the generated messages take it for, and JSON is what
-// encoding/json takes for it.
+// A request of Envoy decodes to the same fields as with the generated messages, and JSON is valid if
+// encoding/json accepts it.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"node":{"id":"n","user_agent_build_version":{"version":{"minor_number":40}},"extensions":[{"name":"x","type_urls":["a.b.C"]}]},"resource_names":["b"],"version_info":"v","type_url":"a/b.C"}`,
@@ -135,9 +135,9 @@ func TestDecodeEnvoy(t *testing.T) {
 
 func agree(t *testing.T, b []byte) {
 	got, err := decode(b)
-	if p := parse(b); p.err == nil {
-		p.skip()
-		err := p.end()
+	if p := parse(b); p.Err() == nil {
+		p.Raw()
+		err := p.End()
 		if deep := err != nil && strings.Contains(err.Error(), "nested deeper"); (err == nil) != json.Valid(b) && !deep {
 			t.Fatalf("valid %v, but %v", err != nil, err)
 		}
@@ -153,7 +153,7 @@ func agree(t *testing.T, b []byte) {
 		return // and less: a number "1e+"
 	}
 	if err != nil {
-		if s := err.Error(); strings.Contains(s, "nested deeper") || strings.Contains(s, "REST has no delta") {
+		if s := err.Error(); strings.Contains(s, "nested deeper") || strings.Contains(s, "REST does not support delta") {
 			return
 		}
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,11 +17,12 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/jsonscan"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Messages in JSON. Names are in snake_case, as Envoy writes them: some servers know no others.
+// The messages of a request in JSON. Names are in snake_case, as in requests of Envoy: some servers accept only these.
 type (
 	request struct {
 		Version string   `json:"version_info,omitempty"`
@@ -77,10 +77,10 @@ func encode(r *xds.Request) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// notFound is the code of a resource that does not exist.
+// notFound is the status code of a resource that does not exist.
 const notFound = 5
 
-// Fields of a DiscoveryResponse.
+// Field numbers of DiscoveryResponse.
 const (
 	fieldVersion   = 1
 	fieldResources = 2
@@ -89,125 +89,163 @@ const (
 )
 
 const (
-	// most is how many resources of one response are said to be malformed.
-	most = 100
-	// tooMany of them are no response: 20 million that are empty fit in 58 KB of gzip.
-	tooMany = 10_000
-	// depth is how deep a resource may be, as in Envoy (kDefaultRecursionLimit of protobuf in C++).
-	// Each Any inside another one has all that is in it read once more.
-	depth = 100
+	// maxErrors limits the malformed resources of one response that are reported.
+	maxErrors = 100
+	// maxMalformed limits the malformed resources of one response: 20 million empty ones fit in 58 KB of
+	// gzip.
+	maxMalformed = 10_000
+	// maxResourceDepth limits the nesting of a resource, as in Envoy (kDefaultRecursionLimit of protobuf
+	// in C++). Each Any inside another one is decoded once more.
+	maxResourceDepth = 100
+	// maxDepth limits the nesting of a response, as encoding/json does.
+	maxDepth = 10_000
 )
 
-var errTooMany = fmt.Errorf("more than %d malformed resources", tooMany)
+var errTooManyMalformed = fmt.Errorf("more than %d malformed resources", maxMalformed)
 
-// An entry is a resource of a response, and the byte where it stands.
-type entry struct{ i, at int }
+// A decoder decodes a DiscoveryResponse. It encodes the response as a message, so that it is checked like
+// a message over gRPC.
+type decoder struct {
+	*jsonscan.Scanner
+	transport *transport
+	ctx       context.Context
+	only      *xds.Type
+	body      []byte
 
-// decode decodes a DiscoveryResponse. What it says is put together as a message, so that it is
-// judged as one over gRPC is. A resource that cannot be read is malformed. It ends with ctx.
+	message   []byte
+	resources []entry // in message
+	failed    []xds.ResourceError
+	malformed []error
+	omitted   int // malformed resources that malformed leaves out
+	count     int // resources that cannot be used
+}
+
+// An entry is a resource of a response: its index in the list, and the offset of its JSON.
+type entry struct{ index, offset int }
+
+// decode decodes a DiscoveryResponse. A resource that cannot be read is malformed. It ends with ctx.
 func (t *transport) decode(ctx context.Context, only *xds.Type, b []byte) (*xds.Response, error) {
-	in := &reader{ctx: ctx, body: b, Decoder: json.NewDecoder(&pieces{ctx, bytes.NewReader(b)})}
-	var m []byte
-	var bad []error
-	more := 0 // that bad leaves out
-	malformed := func(format string, args ...any) {
-		bad = append(bad, &xds.MalformedError{Err: fmt.Errorf(format, args...)})
-	}
-	unusable := 0
-	// count counts what is malformed, and reports whether it is to be said.
-	count := func() bool {
-		if unusable++; unusable > tooMany {
-			in.fail(errTooMany)
-		}
-		return len(bad) < most
-	}
-	var failed []xds.ResourceError
-	var read []entry // the resources in m
-	text := func(num protowire.Number) {
-		m = protowire.AppendString(protowire.AppendTag(m, num, protowire.BytesType), in.text())
-	}
-	in.object(func(name string) {
-		switch name {
-		case "version_info", "versionInfo":
-			text(fieldVersion)
-		case "type_url", "typeUrl":
-			text(fieldTypeURL)
-		case "nonce":
-			text(fieldNonce)
-		case "resources":
-			in.list(func(i int, raw []byte, at int) {
-				url, a, err := t.resource(ctx, raw)
-				switch {
-				case err == nil && url != only.URL && url != wrapper:
-					count() // DecodeResponse says it
-				case err == nil:
-				case !count():
-					more++
-					return
-				default:
-					malformed("resources[%d]: %w", i, in.placed(err, at))
-					return
-				}
-				read = append(read, entry{i, at})
-				m = protowire.AppendBytes(protowire.AppendTag(m, fieldResources, protowire.BytesType), a)
-			})
-		case "resource_errors", "resourceErrors":
-			in.list(func(i int, raw []byte, at int) {
-				switch e, err := failure(raw); {
-				case err == nil:
-					failed = append(failed, e)
-				case !count():
-					more++
-				default:
-					malformed("resource_errors[%d]: %s: %w", i, in.place(at), err)
-				}
-			})
-		default:
-			in.value()
-		}
-	})
-	if err := in.end(); err != nil {
+	d := &decoder{transport: t, ctx: ctx, only: only, body: b}
+	d.Scanner = jsonscan.New(b, jsonscan.Options{Root: "the response", MaxDepth: maxDepth, Place: d.place, Check: ctx.Err})
+	if err := d.Document(d.field); err != nil {
 		return nil, err
 	}
-	r, err := wire.DecodeResponse(xds.SotW, m, wire.ResponseOptions{Only: only, Name: t.options.Name, Place: func(i int) string {
-		return fmt.Sprintf("resources[%d]: %s", read[i].i, in.place(read[i].at))
+	r, err := wire.DecodeResponse(xds.SotW, d.message, wire.ResponseOptions{Only: only, Name: t.options.ResourceName, Place: func(i int) string {
+		return fmt.Sprintf("resources[%d]: %s", d.resources[i].index, d.place(d.resources[i].offset))
 	}})
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range failed {
+	for _, e := range d.failed {
 		if e.Status.Code == notFound {
 			r.Missing = append(r.Missing, e.Name)
 		} else {
 			r.Errors = append(r.Errors, e)
 		}
 	}
-	if more > 0 {
-		malformed("and %d more", more)
+	r.Malformed = append(r.Malformed, d.malformed...)
+	if d.omitted > 0 {
+		r.Malformed = append(r.Malformed, &xds.MalformedError{Err: fmt.Errorf("and %d more", d.omitted)})
 	}
-	r.Malformed = append(r.Malformed, bad...)
 	return r, nil
 }
 
-// wrapper is what a resource may be in.
+// field reads a field of the response.
+func (d *decoder) field(name string) bool {
+	switch name {
+	case "version_info":
+		d.text(fieldVersion)
+	case "type_url":
+		d.text(fieldTypeURL)
+	case "nonce":
+		d.text(fieldNonce)
+	case "resources":
+		d.list(d.resource)
+	case "resource_errors":
+		d.list(d.resourceError)
+	default:
+		return false
+	}
+	return true
+}
+
+// text reads a string and encodes it as a field of the message.
+func (d *decoder) text(field protowire.Number) {
+	d.message = protowire.AppendString(protowire.AppendTag(d.message, field, protowire.BytesType), d.Text())
+}
+
+// list calls item with the index, the text and the offset of each item of a list.
+func (d *decoder) list(item func(i int, raw []byte, offset int)) {
+	d.List("a list", func(i int) {
+		raw, offset := d.Raw()
+		if d.Err() != nil {
+			return
+		}
+		item(i, raw, offset)
+		if err := d.ctx.Err(); err != nil {
+			d.Fail(err)
+		}
+	})
+}
+
+func (d *decoder) resource(i int, raw []byte, offset int) {
+	url, encoded, err := d.transport.encodeAny(d.ctx, raw)
+	if err != nil {
+		d.report(func() error { return fmt.Errorf("resources[%d]: %w", i, d.placed(err, offset)) })
+		return
+	}
+	if url != d.only.URL && url != wrapper {
+		d.countUnusable() // DecodeResponse reports it
+	}
+	d.resources = append(d.resources, entry{i, offset})
+	d.message = protowire.AppendBytes(protowire.AppendTag(d.message, fieldResources, protowire.BytesType), encoded)
+}
+
+func (d *decoder) resourceError(i int, raw []byte, offset int) {
+	e, err := decodeError(raw)
+	if err != nil {
+		d.report(func() error { return fmt.Errorf("resource_errors[%d]: %s: %w", i, d.place(offset), err) })
+		return
+	}
+	d.failed = append(d.failed, e)
+}
+
+// report adds an error of a resource, or counts it if there are too many errors to report.
+func (d *decoder) report(err func() error) {
+	d.countUnusable()
+	if len(d.malformed) < maxErrors {
+		d.malformed = append(d.malformed, &xds.MalformedError{Err: err()})
+	} else {
+		d.omitted++
+	}
+}
+
+func (d *decoder) countUnusable() {
+	d.count++
+	if d.count > maxMalformed {
+		d.Fail(errTooManyMalformed)
+	}
+}
+
+// wrapper is the type of the protocol's Resource, which may contain a resource.
 const wrapper = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
-// resource encodes an Any. Of its fields those are left out that this program does not know yet.
-func (t *transport) resource(ctx context.Context, raw []byte) (url string, encoded []byte, err error) {
+// encodeAny encodes an Any in JSON as protobuf. It leaves out unknown fields.
+func (t *transport) encodeAny(ctx context.Context, raw []byte) (url string, encoded []byte, err error) {
 	var a anypb.Any
-	o := protojson.UnmarshalOptions{Resolver: untilDone{t.options.Resolver, ctx}, DiscardUnknown: true, RecursionLimit: depth}
+	o := protojson.UnmarshalOptions{Resolver: cancellableResolver{t.options.Resolver, ctx}, DiscardUnknown: true, RecursionLimit: maxResourceDepth}
 	if err := o.Unmarshal(raw, &a); err != nil {
 		return "", nil, err
 	}
 	if a.TypeUrl == "" {
-		return "", nil, errors.New("has no type")
+		return "", nil, errors.New("the type is missing")
 	}
 	encoded, err = proto.Marshal(&a)
 	return a.TypeUrl, encoded, err
 }
 
-// failure reads a ResourceError.
-func failure(raw []byte) (e xds.ResourceError, err error) {
+// decodeError decodes a ResourceError.
+func decodeError(raw []byte) (e xds.ResourceError, err error) {
 	var name struct {
 		Name string `json:"name"`
 	}
@@ -228,154 +266,43 @@ func failure(raw []byte) (e xds.ResourceError, err error) {
 		}
 	}
 	if name.Name == "" {
-		return e, errors.New("has no name")
+		return e, errors.New("the name is missing")
 	}
 	return xds.ResourceError{Name: xds.CanonicalName(name.Name), Status: xds.Status(detail)}, nil
 }
 
-// untilDone finds nothing any more when ctx is done: each Any is asked about.
-type untilDone struct {
+// A cancellableResolver finds no types after ctx is done. It is called for each Any.
+type cancellableResolver struct {
 	Resolver
 	ctx context.Context
 }
 
-func (u untilDone) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+func (u cancellableResolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	if err := u.ctx.Err(); err != nil {
 		return nil, err
 	}
 	return u.Resolver.FindMessageByURL(url)
 }
 
-// pieces reads a little at a time, until ctx is done.
-type pieces struct {
-	ctx context.Context
-	all io.Reader
-}
-
-func (p *pieces) Read(b []byte) (int, error) {
-	if err := p.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return p.all.Read(b[:min(len(b), 1<<16)])
-}
-
-// A reader goes through a message once. After the first error, which it keeps, it reads nothing.
-type reader struct {
-	*json.Decoder
-	ctx  context.Context
-	body []byte
-	err  error
-}
-
-// object calls field with the name of each field, which must read its value.
-func (r *reader) object(field func(name string)) {
-	if !r.delim('{', "an object") {
-		return
-	}
-	for r.err == nil && r.More() {
-		name, err := r.Token()
-		if r.fail(err); r.err == nil {
-			field(name.(string))
-		}
-	}
-	r.delim('}', "the end of an object")
-}
-
-// list calls item for each value of a list, with where it begins.
-func (r *reader) list(item func(i int, raw []byte, at int)) {
-	if r.err != nil || !r.delim('[', "a list") {
-		return
-	}
-	for i := 0; r.err == nil && r.More(); i++ {
-		if raw, at := r.value(); r.err == nil {
-			item(i, raw, at)
-		}
-		r.fail(r.ctx.Err())
-	}
-	r.delim(']', "the end of a list")
-}
-
-// delim reads a bracket, and reports whether it was there; null is a list of nothing.
-func (r *reader) delim(want json.Delim, what string) bool {
-	if r.err != nil {
-		return false
-	}
-	token, err := r.Token()
-	switch {
-	case err != nil:
-		r.fail(err)
-	case token == nil && want == '[':
-		return false
-	case token != want:
-		r.fail(fmt.Errorf("%s: want %s", r.place(int(r.InputOffset())-1), what))
-	}
-	return r.err == nil
-}
-
-// value reads any value, and says where it begins.
-func (r *reader) value() (raw json.RawMessage, at int) {
-	if r.err == nil {
-		r.fail(r.Decode(&raw))
-	}
-	return raw, int(r.InputOffset()) - len(raw)
-}
-
-// text reads a string; null is the empty one.
-func (r *reader) text() (s string) {
-	if raw, at := r.value(); r.err == nil && json.Unmarshal(raw, &s) != nil {
-		r.fail(fmt.Errorf("%s: want a string", r.place(at)))
-	}
-	return s
-}
-
-// end returns the first error; there must be nothing left.
-func (r *reader) end() error {
-	if r.err != nil {
-		return r.err
-	}
-	if _, err := r.Token(); !errors.Is(err, io.EOF) {
-		r.fail(fmt.Errorf("%s: something follows the response", r.place(int(r.InputOffset())-1)))
-	}
-	return r.err
-}
-
-// fail keeps the first error. If the whole is no JSON, it is that, since the place is exact then.
-func (r *reader) fail(err error) {
-	if err == nil || r.err != nil {
-		return
-	}
-	r.err = err
-	if errors.Is(err, errTooMany) || r.ctx.Err() != nil {
-		return // all of it may be long
-	}
-	if e, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(r.body, new(json.RawMessage))); ok {
-		at, what := int(e.Offset)-1, e.Error()
-		if what == "unexpected end of JSON input" {
-			at, what = len(r.body), "it ends in the middle"
-		}
-		r.err = fmt.Errorf("malformed JSON: %s: %s", r.place(at), what)
-	}
-}
-
-// place says where a byte is.
-func (r *reader) place(at int) string {
-	line, column := r.lineOf(at)
+// place returns the position of a byte, such as "line 2:5".
+func (d *decoder) place(offset int) string {
+	line, column := d.lineOf(offset)
 	return fmt.Sprintf("line %d:%d", line, column)
 }
 
-func (r *reader) lineOf(at int) (line, column int) {
-	before := r.body[:min(max(at, 0), len(r.body))]
+func (d *decoder) lineOf(at int) (line, column int) {
+	before := d.body[:min(max(at, 0), len(d.body))]
 	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
 var linePart = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 
-// placed returns an error of protojson with its place in the whole message, of which it saw a part
-// that begins at a byte.
-func (r *reader) placed(err error, at int) error {
-	// protojson makes its spaces differ, so that nobody relies on its texts.
+// placed returns an error of protojson with its position in the whole response. protojson has seen only
+// the part from offset on.
+func (d *decoder) placed(err error, offset int) error {
+	// protojson varies the spaces in its errors, so that programs do not depend on them.
 	text := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
-	first, left := r.lineOf(at)
+	first, left := d.lineOf(offset)
 	text = linePart.ReplaceAllStringFunc(text, func(s string) string {
 		found := linePart.FindStringSubmatch(s)
 		line, _ := strconv.Atoi(found[1])

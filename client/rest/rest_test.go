@@ -37,13 +37,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within runs a test in a bubble, where time costs nothing.
+// within runs a test in a synctest bubble.
 func within(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// A peer is the server: the test sees each poll and answers it.
+// A peer is the server: the test reads each poll and answers it.
 type peer struct{ polls chan *poll }
 
 type poll struct {
@@ -76,7 +76,7 @@ func (p *poll) say(code int, body string) {
 	p.answer <- &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}
 }
 
-// A talk is a stream and its server.
+// A talk is a stream with its server.
 type talk struct {
 	*testing.T
 	peer *peer
@@ -119,7 +119,7 @@ func (k *talk) send(r *xds.Request) {
 	}
 }
 
-// next returns the next poll, which comes after so long.
+// next returns the next poll, which must come after this time.
 func (k *talk) next(after time.Duration) *poll {
 	k.Helper()
 	start := time.Now()
@@ -283,16 +283,16 @@ func TestErrors(t *testing.T) {
 		code       int
 		body, want string
 	}{
-		"REST-5 no such path":        {404, "", "404 Not Found: the server has no such path: it may not speak REST"},
+		"REST-5 no such path":        {404, "", "404 Not Found: the server does not have this path: it may not support REST"},
 		"REST-5 a status":            {503, `{"code":8,"message":"too many polls"}`, "503 Service Unavailable: too many polls"},
 		"REST-5 a page":              {500, "<html>\n<b>\x1b</b>" + strings.Repeat("é", 1000), "500 Internal Server Error: <html>\\n<b>\\x1b</b>" + strings.Repeat("é", 242) + "…"},
-		"REST-5 nothing":             {400, "", "400 Bad Request: the server does not say why"},
-		"REST-5 an oversize answer":  {200, strings.Repeat(" ", 1001), "an answer of more than 1000 bytes, which is the limit (MaxMessage)"},
-		"REST-5 no JSON":             {200, "{\n \"nonce\": nothing}", "POST /v3/discovery:clusters: malformed JSON: line 2:12: invalid character 'o' in literal null (expecting 'u')"},
-		"REST-5 half of it":          {200, `{"nonce": "x`, "POST /v3/discovery:clusters: malformed JSON: line 1:13: it ends in the middle"},
+		"REST-5 nothing":             {400, "", "400 Bad Request: the server gave no reason"},
+		"REST-5 an oversize answer":  {200, strings.Repeat(" ", 1001), "the response exceeds the limit of 1000 bytes (MaxMessage)"},
+		"REST-5 no JSON":             {200, "{\n \"nonce\": nothing}", "POST /v3/discovery:clusters: malformed JSON at line 2:12: want null, not 'o'"},
+		"REST-5 half of it":          {200, `{"nonce": "x`, "POST /v3/discovery:clusters: malformed JSON at line 1:13: it ends where the end of a string is missing"},
 		"REST-5 a list":              {200, `[]`, "POST /v3/discovery:clusters: line 1:1: want an object"},
 		"REST-5 a number for a text": {200, `{"nonce": 5}`, "POST /v3/discovery:clusters: line 1:11: want a string"},
-		"REST-5 more follows":        {200, `{} {}`, "POST /v3/discovery:clusters: malformed JSON: line 1:4: invalid character '{' after top-level value"},
+		"REST-5 more follows":        {200, `{} {}`, "POST /v3/discovery:clusters: malformed JSON at line 1:4: want the end, not '{'"},
 	} {
 		within(t, name, func(t *testing.T) {
 			k := begin(t, Options{MaxMessage: 1000})
@@ -369,7 +369,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// What is in a response.
+// Resources and errors in a response.
 func TestDecode(t *testing.T) {
 	tr, err := New("http://x", Options{})
 	if err != nil {
@@ -421,7 +421,7 @@ func TestDecode(t *testing.T) {
 			}
 		}
 	})
-	t.Run("REST-5 who reads a long answer ends when nobody waits for it", func(t *testing.T) {
+	t.Run("REST-5 decoding a long response ends with its context", func(t *testing.T) {
 		nested := func(n int) string {
 			return strings.Repeat(`{"value":`, n) + `{"@type":"` + xds.Cluster.URL + `"}` + strings.Repeat(`,"@type":"type.googleapis.com/google.protobuf.Any"}`, n)
 		}
@@ -431,7 +431,7 @@ func TestDecode(t *testing.T) {
 			"resource errors": `{"resource_errors":[` + strings.Repeat(`{"resource_name":{"name":"c"}},`, 1000) + `]}`,
 			"something else":  `{"x":"` + strings.Repeat("x", 1<<20) + `"}`,
 		} {
-			// It ends while the answer is read.
+			// The context ends while the response is decoded.
 			ctx := &countdown{Context: t.Context(), left: 10}
 			if _, err := tr.(*transport).decode(ctx, xds.Cluster, []byte(body)); !errors.Is(err, context.Canceled) || ctx.left < -10 {
 				t.Errorf("%s: %v, and it was looked at %d times more", name, err, -ctx.left)
@@ -457,7 +457,7 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-// A countdown is done when it was looked at so often.
+// A countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context
 	left int
@@ -480,7 +480,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(test *testing.T, b []byte) {
 		r, err := t.(*transport).decode(test.Context(), xds.Cluster, b)
-		// What the library reads, and nobody has to guess at, is read.
+		// Any response that protojson accepts is accepted.
 		var m discovery.DiscoveryResponse
 		if protojson.Unmarshal(b, &m) == nil && err != nil {
 			test.Fatal(err)
@@ -496,7 +496,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The server's half of this repository, for each type that can be polled.
+// The client with the server of this repository, for each type with a path.
 func TestServer(t *testing.T) {
 	st := store.New(store.WithEmptyGroups())
 	s := server.New(st)

@@ -12,7 +12,7 @@ import (
 )
 
 // The packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/jsonscan", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
 
 // Every effect they have, by package, declaration and kind, and why it is there.
 var effects = map[string]string{
@@ -23,13 +23,13 @@ var effects = map[string]string{
 	"client grpcStream.Send timer":             "nobody waits for ever for a server that reads nothing",
 	"client/rest stream mutex":                 "what was sent last, for who polls; held for memory only",
 	"client/rest stream.Recv clock":            "when the next poll is due",
-	"client/rest stream.rest clock":            "the same",
-	"client/rest stream.rest timer":            "the same",
+	"client/rest stream.waitForPoll clock":            "the same",
+	"client/rest stream.waitForPoll timer":            "the same",
 	"client/file transport mutex":              "no stream opens while Close begins, which waits for all that are open; held for no I/O",
 	"client/file transport goroutine":          "a WaitGroup: Close waits for the watchers of files",
 	"client/file stream mutex":                 "what was asked for last, for who reads; held for memory only",
 	"client/file stream.Recv clock":            "when to look again",
-	"client/file stream.unsettled clock":       "how long ago a file was written",
+	"client/file stream.untilSettled clock":       "how long ago a file was written",
 	"client/file stream.look clock":            "since when something is there",
 	"internal/disk/watch NewWatcher goroutine": "hears of changes; Close ends it",
 	"internal/disk/watch Wait timer":           "when to look at files",
@@ -120,9 +120,9 @@ var effects = map[string]string{
 
 	"rest Handler.ServeHTTP goroutine": "holds a poll, so that net/http's goroutine and buffers are free; ends with its answer",
 	"rest Handler.hold goroutine":      "notices that the client of a poll is gone; ends with the poll",
-	"rest parked.WriteHeader clock":    "dates a response, and when writing it has taken too long",
-	"rest answers mutex":               "shares encodings between polls; held for memory only",
-	"rest answer once":                 "encodes for all who are told the same",
+	"rest heldConn.WriteHeader clock":    "dates a response, and when writing it has taken too long",
+	"rest encodings mutex":               "shares encodings between polls; held for memory only",
+	"rest encoding once":                 "encodes for all who are told the same",
 
 	"internal/envoy Types mutex":              "builds the descriptors of a file when somebody first asks, and keeps what was asked for",
 	"internal/check/validate Validator mutex": "keeps what is to be looked at in messages of a type, once one was met",

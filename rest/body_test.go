@@ -18,7 +18,7 @@ import (
 
 // "What a client can make the server hold or do is bounded per stream, per peer and in all,
 // in bytes and in time, from the first byte (requests not finished, …)" (SAFE-9)
-func TestUnfinished(t *testing.T) {
+func TestUnfinishedBodiesAreLimited(t *testing.T) {
 	within(t, "SAFE-9 a poll that begins and stops is cut, and counts until then", func(t *testing.T) {
 		w := newWorld(t)
 		w.set("a")
@@ -60,20 +60,20 @@ func TestUnfinished(t *testing.T) {
 	})
 }
 
-// One large poll does not make its buffer stay for ever.
-func TestBuffers(t *testing.T) {
+// The buffer of a large poll is not kept.
+func TestLargeBuffersAreNotReused(t *testing.T) {
 	w := newWorld(t)
 	h := w.web.Handler.(*Handler)
 	for range 10 { // a pool may keep what it is given
-		large := bytes.NewBuffer(make([]byte, 0, mostKept+1))
-		h.reuse(large)
+		large := bytes.NewBuffer(make([]byte, 0, maxReusedBody+1))
+		h.reuseBody(large)
 		if h.bodies.Get() == large {
 			t.Fatalf("SAFE-9 a buffer of %d bytes is kept", large.Cap())
 		}
 	}
 }
 
-// An ending handler says when requests have ended.
+// An ending is a handler that signals when requests have ended.
 type ending struct {
 	http.Handler
 	ended chan time.Duration
@@ -86,7 +86,7 @@ func (e ending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.ended <- time.Since(e.since)
 }
 
-func TestGone(t *testing.T) {
+func TestPollEndsWithItsClient(t *testing.T) {
 	within(t, "SAFE-9 a poll that waits for its rate ends when its client is gone", func(t *testing.T) {
 		const polls = 30
 		s := server.New(store.New(store.WithEmptyGroups()), server.WithLimits(server.Limits{AddressRate: 1}))

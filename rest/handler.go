@@ -1,11 +1,9 @@
-// Package rest serves the xDS transport protocol as REST-JSON: "Synchronous
-// (long) polling via REST endpoints is also available for the xDS singleton
-// APIs."
+// Package rest serves xDS over REST with JSON: "Synchronous (long) polling via REST endpoints is also
+// available for the xDS singleton APIs."
 //
-// It decides nothing about polls: when they are answered, and with what, is the
-// business of [server.Poll]. It links none of Envoy's messages. Requests are
-// read as JSON; resources are written as JSON by their descriptors, which the
-// program has to link or to bring ([WithResolver]).
+// [server.Poll] decides when a poll is answered and with which resources. This package links none of
+// Envoy's messages: it encodes resources by their descriptors, which the program links or passes to
+// [WithResolver].
 package rest
 
 import (
@@ -37,34 +35,34 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Handler answers POST requests to the paths of the table of types, such as
-// /v3/discovery:clusters. The body is a DiscoveryRequest in proto3 JSON, with
-// names in snake_case or camelCase; unknown fields are ignored. The answer is
+// A Handler answers POST requests to the paths in the table of types, such as /v3/discovery:clusters.
+// The body is a DiscoveryRequest in proto3 JSON, with names in snake_case or camelCase. Unknown fields
+// are ignored. The status of the response is
 //
-//   - 200 and a DiscoveryResponse in proto3 JSON, when there is news for the
-//     client; the poll is held for it, until a little before the client gives up
-//     ([server.Hold]);
-//   - 304, when there was none;
-//   - 4xx or 503 and a google.rpc.Status in JSON, which says what is wrong with
-//     the request, or that the client should come back later (Retry-After).
+//   - 200 with a DiscoveryResponse in proto3 JSON, when resources have changed. Until then the poll is
 //
-// Over HTTP/1.1 a poll that is held costs less than an idle connection: it takes
-// its connection away from the [http.Server], as a hijacker does, and returns it
-// with the answer. So middleware sees such requests end early, ConnState sees
-// their connections as hijacked and new, ReadHeaderTimeout limits how long they
-// may be idle then, and [http.Server.Shutdown] does not wait for them: call
-// [server.Server.Drain] before, which does.
+// held, up to a moment before the client's timeout ([server.Hold]);
+//   - 304, when they have not changed;
+//   - 4xx or 503 with a google.rpc.Status in JSON, when the request is invalid or cannot be served now
 //
-// It is safe for concurrent use.
+// (Retry-After).
+//
+// Over HTTP/1.1 a held poll uses less memory than an idle connection: the handler hijacks the
+// connection from the [http.Server] and gives it back with the response. This has some effects.
+// Middleware sees the request end early. ConnState reports the connection as hijacked and later as new.
+// ReadHeaderTimeout then limits how long it may be idle. [http.Server.Shutdown] does not wait for held
+// polls: call [server.Server.Drain] before, which does.
+//
+// A Handler is safe for concurrent use.
 type Handler struct {
 	options
-	server  *server.Server
-	types   map[string]*xds.Type // by path
-	answers answers
-	bodies  sync.Pool // of *bytes.Buffer
+	server    *server.Server
+	types     map[string]*xds.Type // by path
+	encodings encodings
+	bodies    sync.Pool // of *bytes.Buffer
 }
 
-// A Resolver finds the messages that resources are, and those inside them.
+// A Resolver finds the types of messages in resources.
 type Resolver interface {
 	protoregistry.ExtensionTypeResolver
 	protoregistry.MessageTypeResolver
@@ -76,12 +74,13 @@ type options struct {
 	log      *slog.Logger
 }
 
-// An Option changes a handler from its defaults. A nil one changes nothing, and so does an option that is given nil.
+// An Option changes the default of a handler's setting. A nil Option, and an Option with a nil
+// argument, changes nothing.
 type Option func(*options)
 
-// WithResolver sets where the messages are found that resources are;
-// protoregistry.GlobalTypes unless set, which has those that the program links.
-// A resource that is not found there cannot be told: its polls get 500.
+// WithResolver sets the resolver for the messages of resources. The default is
+// protoregistry.GlobalTypes, the types linked into the program. A poll for a resource with an unknown
+// type gets 500.
 func WithResolver(r Resolver) Option {
 	return func(o *options) {
 		if r != nil {
@@ -90,16 +89,16 @@ func WithResolver(r Resolver) Option {
 	}
 }
 
-// WithMaxBody sets the size of the largest request in bytes; 4 MiB unless set.
-// Envoy's have 77 KB and the names.
+// WithMaxBody sets the maximum size of a request in bytes. The default is 4 MiB. A request of Envoy has
+// 77 KB plus the names.
 func WithMaxBody(n int64) Option { return func(o *options) { o.maxBody = n } }
 
-// WithLogger sets where the handler logs what it cannot tell, and for those who
-// debug what it refuses; slog.Default() unless set.
+// WithLogger sets the logger for resources that cannot be encoded and, at debug level, for refused
+// requests. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = cmp.Or(l, o.log) } }
 
-// New returns a handler that answers polls out of a server. Of one that is nil, or has a nil source, all polls
-// get 500 with the reason, which is logged at once.
+// New returns a handler that answers polls with the resources of a server. If the server or its source
+// is nil, New logs this, and all polls get 500 with the reason.
 func New(s *server.Server, opts ...Option) *Handler {
 	h := &Handler{
 		options: options{resolver: protoregistry.GlobalTypes, maxBody: 4 << 20, log: slog.Default()},
@@ -113,7 +112,7 @@ func New(s *server.Server, opts ...Option) *Handler {
 		}
 	}
 	if s == nil {
-		h.log.Error("no poll can be answered", "error", errNoServer)
+		h.log.Error("cannot answer polls", "error", errNoServer)
 	}
 	for _, t := range xds.Types() {
 		if t.REST != "" {
@@ -127,58 +126,58 @@ func New(s *server.Server, opts ...Option) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var p *server.Poll
 	var hold time.Duration
-	err := h.guarded(func() (err error) { p, hold, err = h.open(w, r); return err })
+	err := h.recoverPanic(func() (err error) { p, hold, err = h.open(w, r); return err })
 	if err != nil {
-		h.log.Debug("poll was refused", "peer", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		h.log.Debug("refused a poll", "peer", r.RemoteAddr, "path", r.URL.Path, "error", err)
 		fail(w, err)
 		return
 	}
 	if !p.Due() && hold > 0 {
-		if c := park(w, r); c != nil {
-			go h.hold(c, p, hold) //nolint:gosec // the request's context ends with this method, and is what is to be freed
+		if c := holdConn(w, r); c != nil {
+			go h.hold(c, p, hold) //nolint:gosec // the request's context ends when this method returns, and its memory should be freed then
 			return
 		}
 	}
 	h.finish(r.Context(), w, p, hold)
 }
 
-// hold finishes a poll on a connection of its own.
-func (h *Handler) hold(c *parked, p *server.Poll, hold time.Duration) {
+// hold finishes a poll on its own connection.
+func (h *Handler) hold(c *heldConn, p *server.Poll, hold time.Duration) {
 	ctx, gone := context.WithCancel(context.Background())
 	defer gone()
 	go func() {
-		defer close(c.ended)
-		if h.guarded(func() error { c.watch(gone); return nil }) != nil {
+		defer close(c.watchEnded)
+		if h.recoverPanic(func() error { c.watch(gone); return nil }) != nil {
 			gone()
 		}
 	}()
 	h.finish(ctx, c, p, hold)
-	if h.guarded(func() error { c.unpark(); return nil }) != nil {
+	if h.recoverPanic(func() error { c.giveBack(); return nil }) != nil {
 		c.conn.Close()
 	}
 }
 
-// finish answers a poll when it is due or has been held long enough.
+// finish answers a poll when it is due or has been held for its time.
 func (h *Handler) finish(ctx context.Context, w http.ResponseWriter, p *server.Poll, hold time.Duration) {
-	err := h.guarded(func() error { return h.answer(ctx, w, p, hold) })
+	err := h.recoverPanic(func() error { return h.answer(ctx, w, p, hold) })
 	if errors.Is(err, errInternal) {
-		if c, ok := w.(*parked); !ok || c.out == nil { // it has said nothing yet
-			_ = h.guarded(func() error { fail(w, err); return flush(w) })
+		if c, ok := w.(*heldConn); !ok || c.out == nil { // nothing was sent yet
+			_ = h.recoverPanic(func() error { fail(w, err); return flush(w) })
 		} else {
-			c.keep = false
+			c.reuse = false
 		}
 	}
 	p.Close(err)
 }
 
-// errNoServer is what polls get of a handler without a server.
-var errNoServer error = failure{http.StatusInternalServerError, codes.FailedPrecondition, "rest.New was given a nil server"}
+// errNoServer is the response to polls of a handler without a server.
+var errNoServer error = httpError{http.StatusInternalServerError, codes.FailedPrecondition, "rest.New was given a nil server"}
 
-// errInternal is what is told of a panic. What it was is for the log.
-var errInternal error = failure{http.StatusInternalServerError, codes.Internal, "internal error"}
+// errInternal is the response after a panic. Only the log has the cause.
+var errInternal error = httpError{http.StatusInternalServerError, codes.Internal, "internal error"}
 
-// guarded calls f for a poll, which a panic in it ends, and nothing else.
-func (h *Handler) guarded(f func() error) (err error) {
+// recoverPanic calls f for a poll. A panic ends only this poll.
+func (h *Handler) recoverPanic(f func() error) (err error) {
 	if p := panics.Do(func() { err = f() }); p != nil {
 		p.Log(h.log, "poll")
 		return errInternal
@@ -189,11 +188,11 @@ func (h *Handler) guarded(f func() error) (err error) {
 func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.Poll, hold time.Duration) error {
 	r, err := p.Wait(ctx, hold)
 	switch {
-	case ctx.Err() != nil && err != nil: // the client is gone
+	case ctx.Err() != nil && err != nil: // the client has closed the connection
 	case err != nil && status.Code(err) != codes.Unavailable:
 		fail(w, err)
 	case r == nil:
-		if err != nil { // the server ends, or another one may have something newer: so does the connection
+		if err != nil { // the server is draining, or another server may be newer: let the client connect again
 			w.Header().Set("Connection", "close")
 		}
 		w.WriteHeader(http.StatusNotModified)
@@ -207,9 +206,9 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, p *server.P
 	return err
 }
 
-// connection returns what a selector may know of a request ([server.Source]), in the words of
-// gRPC, and keeps nothing else of it: its connection, with what ConnContext of the [http.Server]
-// has said of it ([peer.NewContext]), and the header Authorization as metadata.
+// connection returns the context that a [server.Source] gets for a request, in the form of gRPC: the
+// peer with its TLS state and what ConnContext of the [http.Server] set ([peer.NewContext]), and the
+// header Authorization as metadata. It holds nothing else of the request.
 func connection(r *http.Request) context.Context {
 	p := &peer.Peer{Addr: address(r.RemoteAddr)}
 	if known, ok := peer.FromContext(r.Context()); ok {
@@ -225,22 +224,22 @@ func connection(r *http.Request) context.Context {
 	return ctx
 }
 
-// flush tells whether a response could be sent.
+// flush sends the response and returns whether this failed.
 func flush(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	return nil // later
+	return nil // net/http flushes after the handler
 }
 
-// open reads a request and begins its poll.
+// open reads a request and opens its poll.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, time.Duration, error) {
 	t := h.types[r.URL.Path]
 	if t == nil {
-		return nil, 0, h.noPath(r.URL.Path)
+		return nil, 0, h.unknownPath(r.URL.Path)
 	}
 	if r.Method != http.MethodPost {
-		return nil, 0, failure{http.StatusMethodNotAllowed, codes.Unimplemented, fmt.Sprintf("%s needs POST, not %s", t.REST, r.Method)}
+		return nil, 0, httpError{http.StatusMethodNotAllowed, codes.Unimplemented, fmt.Sprintf("%s needs POST, not %s", t.REST, r.Method)}
 	}
 	hold, err := server.Hold(r.Header.Values(server.ExpectedTimeout)...)
 	if err != nil {
@@ -250,7 +249,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 		return nil, 0, errNoServer
 	}
 	b := h.bodies.Get().(*bytes.Buffer)
-	defer h.reuse(b)
+	defer h.reuseBody(b)
 	b.Reset()
 	body := h.body(w, r)
 	defer body.Close()
@@ -259,7 +258,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 			return nil, 0, err
 		}
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, 0, failure{http.StatusRequestEntityTooLarge, codes.ResourceExhausted, fmt.Sprintf("the request has more than %d bytes", h.maxBody)}
+			return nil, 0, httpError{http.StatusRequestEntityTooLarge, codes.ResourceExhausted, fmt.Sprintf("the request has more than %d bytes", h.maxBody)}
 		}
 		return nil, 0, invalid(fmt.Errorf("read the request: %w", err))
 	}
@@ -274,24 +273,24 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	return p, hold, err
 }
 
-// body is the body of a request, which counts as long as it is held.
+// body returns the body of a request. The server counts its bytes while they are held.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	c := http.NewResponseController(w)
 	stop := func() { _ = c.SetReadDeadline(time.Unix(1, 0)) } // if it fails, the request ends by itself
 	return h.server.Body(r.Context(), http.MaxBytesReader(w, r.Body, h.maxBody), address(r.RemoteAddr), stop)
 }
 
-// mostKept is how large a buffer may be that is kept for the next poll.
-const mostKept = 256 << 10
+// maxReusedBody limits the size of a buffer that is kept for another poll.
+const maxReusedBody = 256 << 10
 
-func (h *Handler) reuse(b *bytes.Buffer) {
-	if b.Cap() <= mostKept {
+func (h *Handler) reuseBody(b *bytes.Buffer) {
+	if b.Cap() <= maxReusedBody {
 		h.bodies.Put(b)
 	}
 }
 
-// noPath says that there is no such path, and which there are.
-func (h *Handler) noPath(path string) error {
+// unknownPath returns an error with the known paths.
+func (h *Handler) unknownPath(path string) error {
 	var all []string
 	for _, t := range xds.Types() {
 		if t.REST != "" {
@@ -299,10 +298,10 @@ func (h *Handler) noPath(path string) error {
 		}
 	}
 	slices.Sort(all)
-	return failure{http.StatusNotFound, codes.NotFound, fmt.Sprintf("nothing is served at %.200q; the paths are %s; REST has neither the aggregated service (ADS) nor delta (incremental) xDS", path, strings.Join(all, ", "))}
+	return httpError{http.StatusNotFound, codes.NotFound, fmt.Sprintf("unknown path %.200q: the paths are %s; REST supports neither the aggregated service (ADS) nor delta xDS", path, strings.Join(all, ", "))}
 }
 
-// peer is the address of a client; nil if it has none, as on unix sockets.
+// address returns the address of a client; nil if it has none, as on unix sockets.
 func address(remote string) net.Addr {
 	a, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -311,27 +310,27 @@ func address(remote string) net.Addr {
 	return net.TCPAddrFromAddrPort(a)
 }
 
-// A failure is what a client is told of a request that is not served.
-type failure struct {
+// An httpError is the response to a request that is not served.
+type httpError struct {
 	http int
 	code codes.Code
 	text string
 }
 
-func (f failure) Error() string { return f.text }
+func (f httpError) Error() string { return f.text }
 
 func invalid(err error) error {
-	return failure{http.StatusBadRequest, codes.InvalidArgument, err.Error()}
+	return httpError{http.StatusBadRequest, codes.InvalidArgument, err.Error()}
 }
 
-// retryAfter is how many seconds a client should wait that cannot be served now.
+// retryAfter is how long a client should wait when the server is busy, in seconds.
 const retryAfter = 5
 
-// fail tells a client of a failure. Those of the server are statuses of gRPC.
+// fail sends an error as the response. An error of the server is a gRPC status.
 func fail(w http.ResponseWriter, err error) {
-	f, ok := errors.AsType[failure](err)
+	f, ok := errors.AsType[httpError](err)
 	if !ok {
-		f = failure{http.StatusInternalServerError, status.Code(err), status.Convert(err).Message()}
+		f = httpError{http.StatusInternalServerError, status.Code(err), status.Convert(err).Message()}
 		switch f.code {
 		case codes.InvalidArgument:
 			f.http = http.StatusBadRequest
@@ -352,7 +351,7 @@ func fail(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		w.Header().Set("Connection", "close") // the next one has another certificate, perhaps
+		w.Header().Set("Connection", "close") // the next connection may have another certificate
 	}
 	b := fmt.Appendf(nil, "{\"code\":%d,\"message\":%s}\n", f.code, quote(f.text))
 	w.Header().Set("Content-Type", "application/json")

@@ -118,7 +118,7 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// Each type that has a path is served there, also by a handler without a server.
+// Each type with a path is served at it. A handler without a server knows the paths, too.
 func TestPaths(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -128,7 +128,7 @@ func TestPaths(t *testing.T) {
 		}
 		n++
 		t.Run("REST-1 "+typ.REST, func(t *testing.T) {
-			// Any message will do for a body that is empty.
+			// The body is empty, so any message will do.
 			resolver := WithResolver(anyMessage{protoregistry.GlobalTypes})
 			w.update(func(tx *store.Tx) { tx.Set(xds.NewResource(typ, "a", nil)) })
 			rec := httptest.NewRecorder()
@@ -162,11 +162,11 @@ func TestErrors(t *testing.T) {
 		status, code             int
 		want                     string
 	}{
-		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `nothing is served at "/v3/discovery:virtual_hosts"; the paths are /v3/discovery:clusters, `},
-		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "REST has neither the aggregated service (ADS) nor delta (incremental) xDS"},
-		{"v2", "POST", "/v2/discovery:clusters", "{}", nil, 404, 5, "nothing is served"},
+		{"no such path", "POST", "/v3/discovery:virtual_hosts", "{}", nil, 404, 5, `unknown path "/v3/discovery:virtual_hosts": the paths are /v3/discovery:clusters, `},
+		{"ADS", "POST", "/v3/discovery:ads", "{}", nil, 404, 5, "REST supports neither the aggregated service (ADS) nor delta xDS"},
+		{"v2", "POST", "/v2/discovery:clusters", "{}", nil, 404, 5, "unknown path"},
 		{"GET", "GET", "/v3/discovery:clusters", "", nil, 405, 12, "/v3/discovery:clusters needs POST, not GET"},
-		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "REST has no delta (incremental) xDS"},
+		{"delta", "POST", "/v3/discovery:clusters", `{"resourceNamesSubscribe":["a"]}`, nil, 400, 3, "REST does not support delta xDS"},
 		{"malformed", "POST", "/v3/discovery:clusters", `{"version_info":`, nil, 400, 3, "malformed JSON"},
 		{"wrong type", "POST", "/v3/discovery:clusters", `{"version_info":3}`, nil, 400, 3, "version_info: want a string, not 3"},
 		{"another type", "POST", "/v3/discovery:clusters", `{"type_url":"` + xds.Route.URL + `"}`, nil, 400, 3, "type_url: /v3/discovery:clusters serves " + xds.Cluster.URL + `, not "` + xds.Route.URL + `"`},
@@ -192,7 +192,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// refused wants an error.
+// refused expects an error.
 func refused(t *testing.T, r *reply, status, code int, text string) {
 	t.Helper()
 	var e struct {
@@ -210,18 +210,18 @@ func refused(t *testing.T, r *reply, status, code int, text string) {
 	}
 }
 
-// SAFE-9: what nobody is told any more is not remembered for ever.
-func TestAnswersForget(t *testing.T) {
-	var c answers
+// SAFE-9: an encoding that no poll uses any more is freed.
+func TestUnusedEncodingsAreFreed(t *testing.T) {
+	var c encodings
 	for i := range 1000 {
 		c.get(&xds.Response{Type: xds.Cluster, Version: fmt.Sprint(i), Changes: &xds.Changes{}})
 	}
-	if n := len(c.last); n > 65 {
+	if n := len(c.byVersion); n > 65 {
 		t.Errorf("%d answers are remembered", n)
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestEncodingsAreShared(t *testing.T) {
 	within(t, "REST-4 who is told the same shares its encoding", func(t *testing.T) {
 		count := &counting{Resolver: protoregistry.GlobalTypes}
 		w := newWorld(t, WithResolver(count))
@@ -247,9 +247,9 @@ func TestAnswers(t *testing.T) {
 		of := func(r *xds.Resource) *xds.Response {
 			return &xds.Response{Type: xds.Cluster, Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}
 		}
-		var c answers
+		var c encodings
 		first := c.get(of(a))
-		if first != c.get(of(a)) || first == c.get(of(b)) || c.get(of(b)).of[0] != b {
+		if first != c.get(of(a)) || first == c.get(of(b)) || c.get(of(b)).resources[0] != b {
 			t.Error("an answer for another")
 		}
 	})
@@ -261,7 +261,7 @@ func TestAnswers(t *testing.T) {
 			r := c.post(xds.Secret.REST, `{"node":{"id":"n"},"resource_names":["s"]}`)
 			refused(t, r, 500, 13, `SDS resource "s": `)
 		}
-		if !strings.Contains(w.log.String(), "a resource cannot be written as JSON") {
+		if !strings.Contains(w.log.String(), "cannot encode a resource as JSON") {
 			t.Errorf("the log:\n%s", w.log)
 		}
 	})
@@ -297,8 +297,8 @@ func (c *counting) FindMessageByURL(url string) (protoreflect.MessageType, error
 	return c.Resolver.FindMessageByURL(url)
 }
 
-// A handler without a server, or with one that has no source, says so.
-func TestNil(t *testing.T) {
+// A handler without a server, or with a server without a source, answers with the reason.
+func TestHandlerWithoutServer(t *testing.T) {
 	for want, s := range map[string]*server.Server{"a nil server": nil, "a nil source": server.New[*store.Watch](nil)} {
 		var log bytes.Buffer
 		h := New(s, nil, WithResolver(nil), WithLogger(nil), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

@@ -25,14 +25,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// within runs a test in a bubble, where time costs nothing.
+// within runs a test in a synctest bubble.
 func within(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// A world is a handler in an http.Server in memory, with what it serves and
-// logs.
+// A world is a handler in an http.Server in memory, with its store and its log.
 type world struct {
 	*server.Server
 	t     *testing.T
@@ -53,7 +52,7 @@ func newWorld(t *testing.T, opts ...Option) *world {
 	return w
 }
 
-// end ends the server. Then nothing may be open.
+// end stops the server. Then no connection may be open.
 func (w *world) end() {
 	if err := w.Drain(context.Background()); err != nil {
 		w.t.Error(err)
@@ -86,7 +85,7 @@ func (w *world) delete(name string) {
 	w.update(func(tx *store.Tx) { tx.Delete(xds.Cluster, name) })
 }
 
-// A client polls over connections of its own.
+// A client polls over its own connections.
 type client struct {
 	*world
 	http *http.Client
@@ -99,7 +98,7 @@ func (w *world) client() *client {
 	return &client{world: w, http: &http.Client{Transport: tr}, node: "n"}
 }
 
-// A reply is what came back and when.
+// A reply is a response and the time of its arrival.
 type reply struct {
 	*http.Response
 	body []byte
@@ -131,13 +130,13 @@ func (c *client) post(path, body string) *reply {
 	return r
 }
 
-// poll polls for all clusters at a version.
+// poll polls for all clusters with a version.
 func (c *client) poll(version string) *reply {
 	c.t.Helper()
 	return c.post(xds.Cluster.REST, fmt.Sprintf(`{"node":{"id":%q},"version_info":%q}`, c.node, version))
 }
 
-// gets wants an answer at that time, and returns it.
+// gets expects a response at this time and returns it.
 func (r *reply) gets(t *testing.T, after time.Duration, clusters ...string) *discovery.DiscoveryResponse {
 	t.Helper()
 	var m discovery.DiscoveryResponse
@@ -161,7 +160,7 @@ func (r *reply) gets(t *testing.T, after time.Duration, clusters ...string) *dis
 	return &m
 }
 
-// unchanged wants a 304 at that time.
+// unchanged expects a 304 at this time.
 func (r *reply) unchanged(t *testing.T, after time.Duration) {
 	t.Helper()
 	if r.StatusCode != http.StatusNotModified || r.took != after || len(r.body) > 0 {
@@ -206,7 +205,7 @@ func (l *memory) dial() (net.Conn, error) {
 	}
 }
 
-// count is how many connections there were.
+// count returns the number of connections so far.
 func (l *memory) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +220,7 @@ func (l *memory) closeAll() {
 	}
 }
 
-// from is a connection from an address.
+// A from is a connection with another remote address.
 type from struct {
 	net.Conn
 	remote net.Addr
@@ -229,7 +228,7 @@ type from struct {
 
 func (c from) RemoteAddr() net.Addr { return c.remote }
 
-// of makes resources that have no type yet ones of a type.
+// of sets the type of resources that have none.
 func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
 	for _, r := range rs {
 		if r != nil && r.Type == nil {

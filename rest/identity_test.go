@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A guarded source serves who says the word, on a connection of whose process something is known.
+// A guarded source serves only requests with a token, on a connection of a known process.
 type guarded struct{ *store.Store }
 
 type process struct{ credentials.CommonAuthInfo }

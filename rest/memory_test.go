@@ -54,8 +54,7 @@ func TestHeldMemory(t *testing.T) {
 	})
 }
 
-// held returns how many bytes a connection has that is idle after a poll, and
-// one with a poll that is held.
+// held returns the bytes of an idle connection after a poll, and of a connection with a held poll.
 func held(t testing.TB, n int) (idle, held float64) {
 	st := store.New(store.WithEmptyGroups())
 	if _, err := st.Update(func(tx *store.Tx) error {
@@ -131,8 +130,7 @@ func inUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// pollers is what the other process does: each of its clients polls once, and
-// on request again with the version that it has.
+// pollers runs in the other process: each client polls once, and on request again with its version.
 func pollers(at string) {
 	fail := func(err error) {
 		if err != nil {
@@ -180,8 +178,7 @@ var extensions = sync.OnceValue(func() string {
 	return strings.Join(all, ",")
 })
 
-// envoyPoll is a request as Envoy 1.40 sends it: 77 KB, most of which are the
-// extensions it has.
+// envoyPoll returns a request of Envoy 1.40: 77 KB, most of them the list of its extensions.
 func envoyPoll(node, version string, names ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"node":{"id":%q,"cluster":"edge","metadata":{"region":"a","role":"ingress"},"locality":{"region":"r","zone":"z"},"user_agent_name":"envoy",`+

@@ -78,7 +78,7 @@ func TestPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &touchy{}
-		w.web.Handler.(*Handler).hold(&parked{conn: c, ended: make(chan struct{})}, p, time.Hour) // returns, as when the client goes
+		w.web.Handler.(*Handler).hold(&heldConn{conn: c, watchEnded: make(chan struct{})}, p, time.Hour) // returns, as when the client goes
 		if n := w.Stats().Panics; n != 1 || !strings.Contains(w.log.String(), "touchy") || !c.closed {
 			t.Errorf("%d panics, closed: %v, %s", n, c.closed, w.log)
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A StatusError is an answer that is no response.
+// A StatusError is an HTTP response with an error status.
 type StatusError struct {
 	Server string // URI
-	Code   int    // of HTTP
-	Cause  string // what the server says, for people
+	Code   int    // HTTP status code
+	Cause  string // the server's error message
 }
 
 // Error implements error: "http://127.0.0.1:18000: 404 Not Found: no such path".
@@ -30,7 +30,7 @@ func (e *StatusError) Error() string {
 
 var errTimeout = errors.New("the server did not answer in time")
 
-// post asks for the resources of a type, and returns nil if there is nothing new.
+// post polls for the resources of a type. It returns nil if they have not changed.
 func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: %w", t.uri, err) }
 	body, err := encode(r)
@@ -46,7 +46,7 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	req.Header.Set("X-Envoy-Expected-Rq-Timeout-Ms", strconv.FormatInt(t.options.Timeout.Milliseconds(), 10))
 	answer, err := t.http.Do(req)
 	if err != nil {
-		return nil, fail(t.why(ctx, err))
+		return nil, fail(t.explain(ctx, err))
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
@@ -54,30 +54,29 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 		return nil, nil
 	case http.StatusOK:
 	default:
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the code is what matters
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // without the text, the code is still useful
 		return nil, &StatusError{Server: t.uri, Code: answer.StatusCode, Cause: cause(answer, said)}
 	}
 	most := t.options.MaxMessage
 	said, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
 	switch {
 	case err != nil:
-		return nil, fail(fmt.Errorf("the answer ends after %d bytes: %w", len(said), t.why(ctx, err)))
+		return nil, fail(fmt.Errorf("the response ended after %d bytes: %w", len(said), t.explain(ctx, err)))
 	case len(said) > most:
-		return nil, fail(fmt.Errorf("an answer of more than %d bytes, which is the limit (MaxMessage)", most))
+		return nil, fail(fmt.Errorf("the response exceeds the limit of %d bytes (MaxMessage)", most))
 	}
 	resp, err := t.decode(ctx, r.Type, said)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, fail(fmt.Errorf("an answer of %d bytes is not read to its end: %w", len(said), t.why(ctx, err)))
+		return nil, fail(fmt.Errorf("the response of %d bytes was not decoded in time: %w", len(said), t.explain(ctx, err)))
 	case err != nil:
 		return nil, fail(fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err))
 	}
 	return resp, nil
 }
 
-// why returns the error of an attempt, without the URL, which the caller says, and which may have
-// a password.
-func (t *transport) why(ctx context.Context, err error) error {
+// explain returns the error of a request without its URL, which may contain a password.
+func (t *transport) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errTimeout) {
 		return fmt.Errorf("%w: %s", errTimeout, t.options.Timeout)
 	}
@@ -90,10 +89,10 @@ func (t *transport) why(ctx context.Context, err error) error {
 	return err
 }
 
-// cause returns what a server says of an error: a google.rpc.Status, or a text.
+// cause returns the server's error message: of a google.rpc.Status, or the text of the body.
 func cause(answer *http.Response, said []byte) string {
 	if to, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
-		return fmt.Sprintf("a redirect to %s, which is not followed", quoted(to.Host))
+		return fmt.Sprintf("a redirect to %s, which is not followed", forLog(to.Host))
 	}
 	code := answer.StatusCode
 	var status struct {
@@ -105,15 +104,15 @@ func cause(answer *http.Response, said []byte) string {
 	}
 	switch {
 	case text != "":
-		return quoted(text)
+		return forLog(text)
 	case code == http.StatusNotFound:
-		return "the server has no such path: it may not speak REST"
+		return "the server does not have this path: it may not support REST"
 	}
-	return "the server does not say why"
+	return "the server gave no reason"
 }
 
-// quoted is what a server says in what a line of a log has room for.
-func quoted(text string) string {
+// forLog returns a text of the server, cut and quoted for a log line.
+func forLog(text string) string {
 	const most = 500
 	if len(text) > most {
 		cut := most
@@ -122,5 +121,5 @@ func quoted(text string) string {
 		}
 		text = text[:cut] + "…"
 	}
-	return strings.Trim(strconv.QuoteToGraphic(text), `"`) // no line of a log is two
+	return strings.Trim(strconv.QuoteToGraphic(text), `"`) // without line breaks
 }

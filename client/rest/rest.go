@@ -1,7 +1,7 @@
-// Package rest is a transport of package client that polls: "Synchronous (long) polling via REST
-// endpoints is also available for the xDS singleton APIs." Requests and responses are in proto3
-// JSON. It links none of Envoy's messages: resources are read by their descriptors, which the
-// program has to link or to bring ([Options]).
+// Package rest is a transport of package client that polls a management server over HTTP: "Synchronous
+// (long) polling via REST endpoints is also available for the xDS singleton APIs." Requests and
+// responses are proto3 JSON. The package links none of Envoy's messages: it decodes resources by their
+// descriptors, which the program links or passes in [Options].
 package rest
 
 import (
@@ -20,55 +20,56 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Resolver finds the messages that resources are, and those inside them.
+// A Resolver finds the types of messages in resources.
 type Resolver interface {
 	protoregistry.ExtensionTypeResolver
 	protoregistry.MessageTypeResolver
 }
 
-// Options of a transport. The zero value is ready to use.
+// Options are the options of [New]. The zero value is ready to use.
 type Options struct {
-	// Client sends the requests; TLS, proxies and tokens are its business. It must have no
-	// timeout shorter than Timeout. Nil: one of its own with the defaults of package http.
-	// Redirects are not followed, whatever its CheckRedirect: the node and the names would go to
-	// another server, and what that says would be configuration.
+	// Client sends the requests, with its TLS settings, proxies and tokens. It must not have a timeout
+	// shorter than Timeout. Nil: a client with the defaults of package http. Redirects are not
+	// followed, whatever Client.CheckRedirect is: another server would get the node and names, and
+	// could send configuration.
 	Client *http.Client
 
-	// Refresh is how long the next poll waits after an answer, and up to a tenth more, so that
-	// clients that began together do not poll together. What is asked for anew does not wait.
-	// Zero: 5 s.
+	// Refresh is the time between a response and the next poll. Up to a tenth more is added at random,
+	// so that clients that started together do not poll together. A poll for changed names does not
+	// wait. Zero: 5 s.
 	Refresh time.Duration
 
-	// Timeout is how long a server has to answer. It is told, so that one that can holds the
-	// poll meanwhile until there is news (x-envoy-expected-rq-timeout-ms). Zero: 30 s.
+	// Timeout is how long a poll waits for its response. The server gets it in the header
+	// x-envoy-expected-rq-timeout-ms, and may hold the poll until resources change. Zero: 30 s.
 	Timeout time.Duration
 
-	// MaxMessage is the largest response in bytes. Zero: 256 MiB.
+	// MaxMessage is the maximum size of a response in bytes. Zero: 256 MiB.
 	MaxMessage int
 
-	// Resolver finds messages. Nil: [protoregistry.GlobalTypes], those that are linked.
+	// Resolver finds message types. Nil: [protoregistry.GlobalTypes], the types linked into the
+	// program.
 	Resolver Resolver
 
-	// Name is as in [client.GRPCOptions].
-	Name func(t *xds.Type, body []byte) string
+	// ResourceName is the same option as in [client.GRPCOptions].
+	ResourceName func(t *xds.Type, body []byte) string
 }
 
-// New returns a transport that polls a server. Base is its URL, "http://127.0.0.1:18000", to which
-// the paths of the types are added: "/v3/discovery:clusters". Nobody is connected to until a stream
-// is opened. Each stream is of one type, of those that have a path ([xds.Type.REST]).
+// New returns a transport that polls a server. base is its URL, such as "http://127.0.0.1:18000". The
+// path of the type is added to it, such as "/v3/discovery:clusters". New does not connect: the first
+// stream does. Each stream is for one type, which must have a path ([xds.Type.REST]).
 //
-// A stream polls while somebody is in Recv, with what was sent last; what is asked for anew ends
-// the poll that is held. That there is nothing new is no response. Any error ends the stream.
-// An answer that is an error of the server is a [*StatusError].
+// A stream polls during Recv with the request of the last Send. A request with other names ends the
+// poll that is held. Recv does not return for unchanged resources. Each error ends the stream. An HTTP
+// error of the server is a [*StatusError].
 func New(base string, o Options) (client.Transport, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the server's URL: %w", errors.Unwrap(err)) // without the URL, which may have a password
+		return nil, fmt.Errorf("the server's URL: %w", errors.Unwrap(err)) // without the URL, which may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("the server's URL must be like http://host:port, not %q", u.Redacted())
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("the server's URL %q must end with a path: those of the types are added to it", u.Redacted())
+		return nil, fmt.Errorf("the server's URL %q must not have a query or a fragment, because the paths of the types are added to it", u.Redacted())
 	}
 	t := &transport{options: o, base: strings.TrimSuffix(u.String(), "/")}
 	u.User = nil
@@ -93,7 +94,7 @@ func New(base string, o Options) (client.Transport, error) {
 
 type transport struct {
 	options Options
-	base    string // with what else the URL has
+	base    string // the URL, with a password if it has one
 	uri     string
 	http    http.Client
 	ctx     context.Context // ends with Close
@@ -117,7 +118,7 @@ func (t *transport) Open(ctx context.Context, only *xds.Type) (client.Stream, er
 	case only == nil:
 		return nil, fmt.Errorf("%s: a poll needs a type", t.uri)
 	case only.REST == "":
-		return nil, fmt.Errorf("%s: %s cannot be polled for", t.uri, only)
+		return nil, fmt.Errorf("%s: %s has no REST path", t.uri, only)
 	case t.ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", t.uri, errClosed)
 	}

@@ -12,47 +12,47 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stream is the polls for one type. Recv does them, in the goroutine of its caller.
+// A stream polls for one type. It polls in Recv, in the caller's goroutine.
 type stream struct {
 	transport *transport
 	only      *xds.Type
 	ctx       context.Context
 	end       context.CancelCauseFunc
-	wake      chan struct{} // rings for Recv, when names were sent
-	due       time.Time     // of the next poll; Recv's
+	wake      chan struct{} // one slot, for Recv: names have changed
+	nextPoll  time.Time     // owned by Recv
 
-	mu    sync.Mutex
-	node  *xds.Node
-	want  *xds.Request       // what was sent last; nil: nothing yet
-	named bool               // some request had names: one without wants nothing
-	moved bool               // its names are not those of the last answer
-	sent  int                // how often names were sent
-	abort context.CancelFunc // the poll that is held; nil: none
-	heard string             // the version of the last response
+	mu           sync.Mutex
+	node         *xds.Node
+	request      *xds.Request       // of the last Send; nil: none yet
+	hasNamed     bool               // some request had names, so a request without names subscribes to nothing
+	namesChanged bool               // the names have changed since the last response
+	changes      int                // how often the names have changed
+	abort        context.CancelFunc // ends the present poll; nil: none
+	lastVersion  string             // version of the last response
 }
 
-// Send makes a request that of the next poll, which is at once if its names are others.
+// Send sets the request of the next poll, which starts at once if the names have changed.
 func (s *stream) Send(r *xds.Request) error {
-	if err := s.over(); err != nil {
+	if err := s.ended(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := *r
 	next.Names = slices.Sorted(slices.Values(r.Names))
-	// "Only the first message on a stream is guaranteed to carry the node identifier", and a
-	// poll is no stream: each has it.
+	// "Only the first message on a stream is guaranteed to carry the node identifier". Each poll is
+	// independent, so each has the node.
 	if r.Node != nil {
 		s.node = r.Node
 	}
-	s.named = s.named || len(next.Names) > 0
-	was := s.want
-	s.want = &next
+	s.hasNamed = s.hasNamed || len(next.Names) > 0
+	was := s.request
+	s.request = &next
 	if was != nil && slices.Equal(was.Names, next.Names) {
 		return nil
 	}
-	s.moved = was != nil
-	s.sent++
+	s.namesChanged = was != nil
+	s.changes++
 	if s.abort != nil {
 		s.abort()
 	}
@@ -63,8 +63,8 @@ func (s *stream) Send(r *xds.Request) error {
 	return nil
 }
 
-// over returns why the stream has ended; nil: it has not.
-func (s *stream) over() error {
+// ended returns the reason why the stream has ended; nil: it is open.
+func (s *stream) ended() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return fmt.Errorf("%s: %w", s.transport.uri, cause)
 	}
@@ -74,35 +74,35 @@ func (s *stream) over() error {
 // Recv polls until there is a response.
 func (s *stream) Recv() (*xds.Response, error) {
 	for {
-		if err := s.rest(); err != nil {
+		if err := s.waitForPoll(); err != nil {
 			return nil, err
 		}
 		r, err := s.poll()
-		if errors.Is(err, errOthers) {
+		if errors.Is(err, errNamesChanged) {
 			continue
 		}
 		if err != nil {
-			if over := s.over(); over != nil {
+			if over := s.ended(); over != nil {
 				return nil, over
 			}
 			s.end(err)
 			return nil, err
 		}
 		refresh := s.transport.options.Refresh
-		s.due = time.Now().Add(refresh + rand.N(refresh/10+1))
+		s.nextPoll = time.Now().Add(refresh + rand.N(refresh/10+1))
 		if r != nil {
 			return r, nil
 		}
 	}
 }
 
-// rest waits until it is time to poll.
-func (s *stream) rest() error {
-	timer := time.NewTimer(time.Until(s.due))
+// waitForPoll waits until the next poll is due.
+func (s *stream) waitForPoll() error {
+	timer := time.NewTimer(time.Until(s.nextPoll))
 	defer timer.Stop()
 	elapsed := timer.C
 	for {
-		if err := s.over(); err != nil {
+		if err := s.ended(); err != nil {
 			return err
 		}
 		select {
@@ -112,30 +112,30 @@ func (s *stream) rest() error {
 		case <-elapsed:
 			elapsed = nil
 		}
-		if s.wants() {
+		if s.isSubscribed() {
 			return nil
 		}
 	}
 }
 
-// wants reports whether there is something to ask for. A request without names asks for all,
-// unless one before it had some.
-func (s *stream) wants() bool {
+// isSubscribed reports whether there is anything to poll for. A request without names subscribes to all
+// resources, unless an earlier request had names.
+func (s *stream) isSubscribed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.want != nil && (len(s.want.Names) > 0 || !s.named)
+	return s.request != nil && (len(s.request.Names) > 0 || !s.hasNamed)
 }
 
-// errOthers is that of a poll for names that nobody wants any more.
-var errOthers = errors.New("other names were asked for")
+// errNamesChanged is the error of a poll whose names are not current any more.
+var errNamesChanged = errors.New("other names were asked for")
 
-// poll asks once, and returns nil if there is nothing new.
+// poll polls once. It returns nil if resources have not changed.
 func (s *stream) poll() (*xds.Response, error) {
 	s.mu.Lock()
-	sent, want := s.sent, *s.want
+	sent, want := s.changes, *s.request
 	want.Node, want.Type = s.node, s.only
-	if s.moved {
-		// The version is of other names. Who takes it to be of these would say that nothing is new.
+	if s.namesChanged {
+		// The version belongs to other names. With it, a server could answer that nothing has changed.
 		want.Version = ""
 	}
 	ctx, abort := context.WithTimeoutCause(s.ctx, s.transport.options.Timeout, errTimeout)
@@ -149,23 +149,23 @@ func (s *stream) poll() (*xds.Response, error) {
 	defer s.mu.Unlock()
 	s.abort = nil
 	switch {
-	case s.sent != sent:
-		return nil, errOthers
+	case s.changes != sent:
+		return nil, errNamesChanged
 	case err != nil:
 		return nil, err
 	}
-	select { // it rang for this poll
+	select { // a signal that this poll has already followed
 	case <-s.wake:
 	default:
 	}
-	if want.Error != nil && s.want.Nonce == want.Nonce {
-		s.want.Error = nil // the server knows it
+	if want.Error != nil && s.request.Nonce == want.Nonce {
+		s.request.Error = nil // the server has received it
 	}
-	moved := s.moved
-	s.moved = false
-	if r == nil || r.Version != "" && (r.Version == want.Version || r.Version == s.heard && !moved) {
+	moved := s.namesChanged
+	s.namesChanged = false
+	if r == nil || r.Version != "" && (r.Version == want.Version || r.Version == s.lastVersion && !moved) {
 		return nil, nil
 	}
-	s.heard = r.Version
+	s.lastVersion = r.Version
 	return r, nil
 }

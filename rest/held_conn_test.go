@@ -21,7 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A rawClient writes what it likes.
+// A rawClient writes any bytes to its connection.
 type rawClient struct {
 	net.Conn
 	t *testing.T
@@ -37,7 +37,7 @@ func (w *world) raw() *rawClient {
 	return &rawClient{c, w.t, bufio.NewReader(c)}
 }
 
-// request is a poll as bytes; more are headers.
+// request returns a poll as bytes; more are headers.
 func request(version string, more ...string) string {
 	body := fmt.Sprintf(`{"node":{"id":"n"},"version_info":%q}`, version)
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: xds\r\nContent-Length: %d\r\n%s\r\n%s", xds.Cluster.REST, len(body), strings.Join(more, ""), body)
@@ -62,7 +62,7 @@ func (c *rawClient) receive() *http.Response {
 	return r
 }
 
-// ends wants the server to close the connection.
+// ends expects the server to close the connection.
 func (c *rawClient) ends() {
 	c.t.Helper()
 	if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
@@ -70,13 +70,13 @@ func (c *rawClient) ends() {
 	}
 }
 
-// open is how many polls are held, when nothing moves any more.
+// open returns the number of held polls once all goroutines are idle.
 func (w *world) open() int {
 	synctest.Wait()
 	return w.Stats().Polls
 }
 
-func TestPark(t *testing.T) {
+func TestHeldConnection(t *testing.T) {
 	within(t, "REST-4 a client that goes away frees everything", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.client()
@@ -229,7 +229,7 @@ func TestPark(t *testing.T) {
 	})
 }
 
-// view is the version of all clusters.
+// view returns the version of all clusters.
 func (w *world) view() string {
 	watch := watchtest.Open(w.t, w.store, nil)
 	defer watch.Close()
@@ -237,8 +237,8 @@ func (w *world) view() string {
 	return v.Table(xds.Cluster).Versions().Sum().String()
 }
 
-// What cannot be taken away is held where it is.
-func TestHeldInPlace(t *testing.T) {
+// A poll whose connection cannot be hijacked is held in the handler's goroutine.
+func TestPollHeldWithoutHijack(t *testing.T) {
 	st := store.New(store.WithEmptyGroups())
 	srv := server.New(st)
 	h := New(srv)

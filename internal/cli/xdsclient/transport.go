@@ -45,7 +45,7 @@ func (s *Server) polls(conf *tls.Config, types *envoy.Types) (client.Transport, 
 	}
 	cli.SilenceHTTPLog()
 	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
-	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, Name: nameIn(types)})
+	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, ResourceName: nameIn(types)})
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}

@@ -85,7 +85,7 @@ func (s *seats) enter(peer net.Addr, lost loss) *seat {
 		return nil
 	}
 	if other.OK {
-		other.Thing.tell(s.lost)
+		other.Item.tell(s.lost)
 	}
 	return &seat{place: place}
 }

@@ -98,7 +98,7 @@ func TestDocumentedLines(t *testing.T) {
 // What programs read has its names in one manner, that of the fields of Envoy's API: apiVersion alone is as everywhere else.
 func TestNamesForPrograms(t *testing.T) {
 	n := 0
-	for _, glob := range []string{"../../internal/cli/*.go", "../../internal/cli/*/*.go", "../../internal/daemon/*.go", "../../internal/admin/api/*.go", "../../internal/envoy/diff/*.go", "../../internal/reloadsocket/*.go", "../../endpoints/*.go"} {
+	for _, glob := range []string{"../../internal/cli/*.go", "../../internal/cli/*/*.go", "../../internal/daemon/*.go", "../../internal/admin/api/*.go", "../../internal/envoy/diff/*.go", "../../internal/listen/reloadsocket/*.go", "../../endpoints/*.go"} {
 		files, err := filepath.Glob(glob)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ type layer struct {
 // docs/architecture.md has a picture of these layers. A new package needs a place here.
 var layers = []layer{
 	{"leaves", "solve one problem each and know nothing of xDS",
-		"internal/panics internal/jsonscan internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/reloadsocket internal/endpoints/dns"},
+		"internal/panics internal/jsonscan internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
 	{"vocabulary", "has the words of xDS and of the admin API",
 		"xds findings internal/tablecache internal/admin/api proto/*/*/*"},
 	{"core", "turns requests into responses as a value, and bytes into requests",

@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/explain"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/quarantine"
-	"github.com/chancery-xds/chancery/internal/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 	"github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
-	"github.com/chancery-xds/chancery/internal/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 )

@@ -115,7 +115,7 @@ func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	}
 	own := &placed{Conn: c, limit: l, place: p}
 	l.open[own] = true
-	return own, last.Thing
+	return own, last.Item
 }
 
 func (l *Limit) close(c net.Conn) {

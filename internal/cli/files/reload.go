@@ -15,7 +15,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
-	"github.com/chancery-xds/chancery/internal/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 	"github.com/chancery-xds/chancery/internal/text"
 )
 

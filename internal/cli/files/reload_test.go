@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 )
 
 // Who asks a server that says nothing is told so, and does not wait for ever.

@@ -1,6 +1,5 @@
-// Package fair says who has most of what there is only so much of. When all is
-// taken, the newest thing of whoever has most goes, and not everybody's. It knows
-// nothing of what it counts, starts no goroutine, and holds no lock.
+// Package fair chooses what to evict when a shared limit is full: the newest item of the owner that holds
+// most. It starts no goroutine and holds no lock.
 package fair
 
 import (
@@ -8,27 +7,27 @@ import (
 	"iter"
 )
 
-// Shares count things by whose they are. The zero value has no room: set Max. They
-// are not safe for concurrent use.
+// Shares limits the number of items and counts them by owner. The zero value has no room: set Max.
+// It is not safe for concurrent use.
 type Shares[T any] struct {
-	Max int // things at once
+	Max int // number of items
 
 	n      int
 	owners map[string]*owner
-	most   Ranking[*owner] // all owners, those with most first
+	most   Ranking[*owner] // all owners; the one with most items first
 }
 
-// A Place is what a thing has until [Shares.Leave]. Owned by its Shares.
+// A Place belongs to one item until [Shares.Leave] or its eviction. It is owned by its Shares.
 type Place[T any] struct {
-	thing T
-	of    *owner
-	at    *list.Element // of of.places; nil: it was taken away, or left
+	item T
+	of   *owner
+	at   *list.Element // in of.places; nil after the item left or was evicted
 }
 
-// Owner returns whose the place is, or was.
+// Owner returns the name of the item's owner, also after the item left.
 func (p *Place[T]) Owner() string { return p.of.name }
 
-// An owner has at least one thing.
+// An owner has at least one item.
 type owner struct {
 	Rank
 	name   string
@@ -38,18 +37,17 @@ type owner struct {
 // Before implements [Ranked].
 func (o *owner) Before(other *owner) bool { return o.places.Len() > other.places.Len() }
 
-// Enter finds a place for a thing. When all are taken, one is made: lost is the newest
-// thing of whoever has most, and lost.OK says that there is one. No place is made, and
-// Enter returns nil, for who would then have as much as the one that loses, or has most
-// already.
-func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
+// Enter returns a place for an item of the named owner. If there is no room, it evicts the newest item of
+// the owner that holds most, and returns it in evicted. It returns nil, and evicts nothing, if this would
+// leave the named owner with as many items as the other or more.
+func (s *Shares[T]) Enter(name string, item T) (p *Place[T], evicted Evicted[T]) {
 	o := s.owners[name]
 	if !s.Room(name) {
-		return nil, lost
+		return nil, evicted
 	}
 	if s.n >= s.Max {
 		p := s.most.First().places.Back().Value.(*Place[T])
-		lost = Lost[T]{p.thing, true}
+		evicted = Evicted[T]{p.item, true}
 		s.Leave(p)
 	}
 	if o == nil {
@@ -59,14 +57,14 @@ func (s *Shares[T]) Enter(name string, thing T) (p *Place[T], lost Lost[T]) {
 		}
 		s.owners[name] = o
 	}
-	p = &Place[T]{thing: thing, of: o}
+	p = &Place[T]{item: item, of: o}
 	p.at = o.places.PushBack(p)
 	s.most.Put(o)
 	s.n++
-	return p, lost
+	return p, evicted
 }
 
-// Room reports whether Enter would find or make a place.
+// Room reports whether Enter would return a place.
 func (s *Shares[T]) Room(name string) bool {
 	if s.n < s.Max {
 		return true
@@ -78,14 +76,13 @@ func (s *Shares[T]) Room(name string) bool {
 	return s.n > 0 && have+1 < s.most.First().places.Len()
 }
 
-// Lost is a thing that has lost its place.
-type Lost[T any] struct {
-	Thing T
-	OK    bool
+// Evicted is an item that has lost its place, if OK.
+type Evicted[T any] struct {
+	Item T
+	OK   bool
 }
 
-// Leave gives a place back. A second time does nothing, nor does it for one that was
-// lost.
+// Leave releases a place. It does nothing if the item has left or was evicted.
 func (s *Shares[T]) Leave(p *Place[T]) {
 	if p.at == nil {
 		return
@@ -101,12 +98,12 @@ func (s *Shares[T]) Leave(p *Place[T]) {
 	delete(s.owners, p.of.name)
 }
 
-// All yields the things that have places, in no order. The shares must not change meanwhile.
+// All yields all items, in no order. The loop must not change the shares.
 func (s *Shares[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, o := range s.owners {
 			for e := o.places.Front(); e != nil; e = e.Next() {
-				if !yield(e.Value.(*Place[T]).thing) {
+				if !yield(e.Value.(*Place[T]).item) {
 					return
 				}
 			}
@@ -114,5 +111,5 @@ func (s *Shares[T]) All() iter.Seq[T] {
 	}
 }
 
-// Len is how many places are taken.
+// Len returns the number of items.
 func (s *Shares[T]) Len() int { return s.n }

@@ -16,16 +16,16 @@ func TestShares(t *testing.T) {
 				t.Fatal(i, p, lost)
 			}
 		}
-		if p, lost := s.Enter("other", 10); p == nil || lost != (Lost[int]{3, true}) {
+		if p, lost := s.Enter("other", 10); p == nil || lost != (Evicted[int]{3, true}) {
 			t.Fatal(p, lost)
 		}
-		if p, lost := s.Enter("third", 20); p == nil || lost != (Lost[int]{2, true}) {
+		if p, lost := s.Enter("third", 20); p == nil || lost != (Evicted[int]{2, true}) {
 			t.Fatal(p, lost)
 		}
 		if p, lost := s.Enter("greedy", 4); p != nil || lost.OK {
 			t.Error("who has most takes a place from somebody:", p, lost)
 		}
-		if p, lost := s.Enter("fourth", 30); p == nil || lost != (Lost[int]{1, true}) {
+		if p, lost := s.Enter("fourth", 30); p == nil || lost != (Evicted[int]{1, true}) {
 			t.Fatal(p, lost)
 		}
 		if p, lost := s.Enter("fifth", 40); p != nil || lost.OK {
@@ -109,7 +109,7 @@ func TestSharesQuick(t *testing.T) {
 					t.Fatalf("seed %d: %s has %d of %d, and got a place", seed, name, count(name), most)
 				}
 			default:
-				k := slices.IndexFunc(all, func(h held) bool { return h.thing == lost.Thing })
+				k := slices.IndexFunc(all, func(h held) bool { return h.thing == lost.Item })
 				if p == nil || !lost.OK || k < 0 || count(all[k].name) != most {
 					t.Fatalf("seed %d: lost %v, %v", seed, lost, all)
 				}

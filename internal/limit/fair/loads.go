@@ -1,38 +1,37 @@
 package fair
 
-// Loads are as [Shares] of things that differ in how much they take, and take more or
-// less from time to time: bytes. When all together take too much, the largest of whoever
-// has most goes, the newest of equals. The zero value has room for any number: set Max.
-// They are not safe for concurrent use.
+// Loads is like [Shares] for items of different and changing size, such as bytes. When the sum exceeds Max,
+// it evicts the largest item of the owner that holds most, and the newest of equals. The zero value has no
+// limit: set Max. It is not safe for concurrent use.
 type Loads[T any] struct {
-	Max int // of all together; 0: any number
+	Max int // limit of the sum; 0: none
 
 	all    int
-	born   int // loads, ever
+	born   int // number of loads so far
 	owners map[string]*carrier[T]
 	most   Ranking[*carrier[T]]
 }
 
-// A Load is what one thing takes. Owned by its Loads.
+// A Load is the size of one item. It is owned by its Loads.
 type Load[T any] struct {
-	Rank  // in of.loads
-	thing T
-	of    *carrier[T]
-	n     int
-	born  int
-	lost  bool
+	Rank // in of.loads
+	item T
+	of   *carrier[T]
+	n    int
+	born int
+	lost bool // the item left or was evicted
 }
 
-// A carrier is an owner that has loads.
+// A carrier is an owner with at least one load.
 type carrier[T any] struct {
 	Rank  // in Loads.most
 	name  string
-	n     int // of all of them
+	n     int // sum of its loads
 	loads Ranking[*Load[T]]
 }
 
-// Enter returns the load of a thing that takes nothing yet. Who enters must leave.
-func (l *Loads[T]) Enter(name string, thing T) *Load[T] {
+// Enter returns a load of size zero for an item. The caller must call [Loads.Leave] in the end.
+func (l *Loads[T]) Enter(name string, item T) *Load[T] {
 	of := l.owners[name]
 	if of == nil {
 		of = &carrier[T]{name: name}
@@ -43,15 +42,14 @@ func (l *Loads[T]) Enter(name string, thing T) *Load[T] {
 		l.most.Put(of)
 	}
 	l.born++
-	p := &Load[T]{thing: thing, of: of, born: l.born}
+	p := &Load[T]{item: item, of: of, born: l.born}
 	of.loads.Put(p)
 	return p
 }
 
-// Set says that a thing takes n now. It returns the things that lose all they have, of
-// which this may be one: those that must go so that there is room for the others. For one
-// that is lost already it does nothing.
-func (l *Loads[T]) Set(p *Load[T], n int) (lost []T) {
+// Set sets the size of an item to n. It returns the items that it evicted to make room; p itself may be
+// among them. It does nothing for an item that has left or was evicted.
+func (l *Loads[T]) Set(p *Load[T], n int) (evicted []T) {
 	if p.lost {
 		return nil
 	}
@@ -60,12 +58,12 @@ func (l *Loads[T]) Set(p *Load[T], n int) (lost []T) {
 	for more > 0 && l.Max > 0 && l.all > l.Max && l.all > 0 {
 		largest := l.most.First().loads.First()
 		l.Leave(largest)
-		lost = append(lost, largest.thing)
+		evicted = append(evicted, largest.item)
 	}
-	return lost
+	return evicted
 }
 
-// Leave takes a load away. A second time does nothing, nor does it for one that was lost.
+// Leave removes a load. It does nothing if the item has left or was evicted.
 func (l *Loads[T]) Leave(p *Load[T]) {
 	if p.lost {
 		return
@@ -79,10 +77,10 @@ func (l *Loads[T]) Leave(p *Load[T]) {
 	}
 }
 
-// Lost reports whether a load was taken away, or left.
+// Lost reports whether the item of a load has left or was evicted.
 func (l *Loads[T]) Lost(p *Load[T]) bool { return p.lost }
 
-// All is what all things take together.
+// All returns the sum of all loads.
 func (l *Loads[T]) All() int { return l.all }
 
 func (l *Loads[T]) add(p *Load[T], more int) {

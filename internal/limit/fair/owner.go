@@ -5,9 +5,8 @@ import (
 	"net/netip"
 )
 
-// Owner says whose a connection from an address is: the address's without its port; of
-// IPv6 the network of 64 bits, which one machine may have for itself; and for a unix
-// socket, "unix".
+// Owner returns the owner of a connection from an address: the IP address without the port. For IPv6 it is
+// the network of 64 bits, since one machine may have all its addresses. For a unix socket it is "unix".
 func Owner(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -18,7 +17,7 @@ func Owner(a net.Addr) string {
 	}
 	ip := ap.Addr().Unmap()
 	if ip.Is6() {
-		if p, err := ip.Prefix(64); err == nil { // which has no zone
+		if p, err := ip.Prefix(64); err == nil { // a prefix has no zone
 			return p.String()
 		}
 	}

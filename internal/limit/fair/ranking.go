@@ -2,27 +2,25 @@ package fair
 
 import "container/heap"
 
-// A Ranking is things of which one comes first: who has most, or whose turn is next. The
-// zero value is empty. It is not safe for concurrent use.
+// A Ranking is a priority queue. The zero value is empty. It is not safe for concurrent use.
 type Ranking[T Ranked[T]] struct{ order order[T] }
 
-// A Ranked thing embeds a [Rank].
+// A Ranked item embeds a [Rank] and has an order.
 type Ranked[T any] interface {
-	Before(other T) bool // of equals either comes first
+	Before(other T) bool // the order of equals is open
 	rank() *Rank
 }
 
-// A Rank says where a thing stands in the one ranking that it may be in. The zero value
-// stands in none.
+// A Rank is the position of an item in a ranking. An item is in one ranking at most. The zero value is
+// in none.
 type Rank struct{ at int } // its index, counted from one
 
 func (r *Rank) rank() *Rank { return r }
 
-// Ranked reports whether the thing is in a ranking.
+// Ranked reports whether the item is in a ranking.
 func (r *Rank) Ranked() bool { return r.at > 0 }
 
-// Put puts a thing where it belongs. One that is there already must be put again when its
-// order has changed.
+// Put inserts an item, or moves it to its place after its order has changed.
 func (r *Ranking[T]) Put(x T) {
 	if k := x.rank(); k.Ranked() {
 		heap.Fix(&r.order, k.at-1)
@@ -31,20 +29,20 @@ func (r *Ranking[T]) Put(x T) {
 	heap.Push(&r.order, x)
 }
 
-// Remove takes a thing out, if it is there.
+// Remove removes an item if it is in the ranking.
 func (r *Ranking[T]) Remove(x T) {
 	if k := x.rank(); k.Ranked() {
 		heap.Remove(&r.order, k.at-1)
 	}
 }
 
-// First is who comes first. There must be somebody.
+// First returns the first item. It panics if the ranking is empty.
 func (r *Ranking[T]) First() T { return r.order[0] }
 
-// Len is how many there are.
+// Len returns the number of items.
 func (r *Ranking[T]) Len() int { return len(r.order) }
 
-// An order is a heap.
+// order implements [heap.Interface].
 type order[T Ranked[T]] []T
 
 func (o order[T]) Len() int           { return len(o) }
@@ -66,7 +64,7 @@ func (o *order[T]) Pop() any {
 	x := (*o)[last]
 	x.rank().at = 0
 	var none T
-	(*o)[last] = none // nothing is kept by what is used again
+	(*o)[last] = none // the array must not keep the item alive
 	*o = (*o)[:last]
 	return x
 }

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// Owners have a pace each: the addresses from which clients come, each shared by all that
-// its clients do. It is safe for concurrent use.
+// Owners has a token bucket for each owner, which is the address of a client. It is safe for concurrent
+// use.
 type Owners struct {
 	rate, most int
 
-	mu         sync.Mutex // held for memory only
+	mu         sync.Mutex // never held during I/O
 	young, old map[string]*owner
 }
 
-// NewOwners returns owners of whom each may do so much in a second, any number if rate is
-// negative. At least the last n are remembered, and at most twice as many: who is forgotten
-// begins anew.
+// NewOwners returns buckets of the given rate in requests a second; if negative, there is no limit. It
+// remembers at least the last n owners and at most 2n. A forgotten owner starts with a full bucket.
 func NewOwners(n, rate int) *Owners {
 	return &Owners{rate: rate, most: n, young: map[string]*owner{}}
 }
 
-// Of returns the part that a connection has in the pace of an owner. Connections are told
-// apart by conn, which must be fit to be the key of a map.
+// Of returns the share of a connection in the bucket of an owner. The key of the connection, conn, must be
+// comparable.
 func (o *Owners) Of(name string, conn any) *Shared {
 	return &Shared{of: o.find(name), conn: conn}
 }
@@ -35,7 +34,8 @@ func (o *Owners) find(name string) *owner {
 	if s != nil {
 		return s
 	}
-	if s = o.old[name]; s == nil {
+	s = o.old[name]
+	if s == nil {
 		s = &owner{rate: o.rate}
 	}
 	if len(o.young) >= o.most {
@@ -45,21 +45,20 @@ func (o *Owners) find(name string) *owner {
 	return s
 }
 
-// Longest is how long who has an owner waits at most. Many may wait at once; each comes once
-// within that time, whatever the others have done.
+// Longest is the longest wait of a [Shared] pace. Each waiting connection is served once within this time,
+// whatever other connections of its owner do.
 const Longest = 30 * time.Second
 
-// A Shared pace is the part of one connection in that of its owner. It is safe for
-// concurrent use, and so are several of one connection: they are the same part.
+// A Shared pace is the share of one connection in the bucket of its owner. It is safe for concurrent use.
+// Several Shared values of one connection are the same share.
 type Shared struct {
 	of   *owner
 	conn any
 }
 
-// Take is as [Pace.Take], but for [Longest], and that nobody waits for what others of its
-// owner do: of the second half of what may come at once, and of what may come later, each
-// connection that makes use of it has the same part. What is left of that is for who wants
-// more.
+// Take is like [Pace.Take] with two differences. A wait is at most [Longest]. Once half of the bucket is
+// used, the rest and the refill are divided equally among the connections that ask, so that no connection
+// waits for the requests of another; a connection gets more than its share if others do not use theirs.
 func (s *Shared) Take(now time.Time, n int) time.Duration {
 	o := s.of
 	if o.rate < 0 {
@@ -69,32 +68,31 @@ func (s *Shared) Take(now time.Time, n int) time.Duration {
 	defer o.mu.Unlock()
 	all := o.pace.takeAll(now, n, o.rate, Burst)
 	if all <= -half {
-		o.conns = nil // it does not matter who it was
+		o.conns = nil // no need to divide
 		return all
 	}
 	own := o.part(now, s.conn)
 	return min(all, own.takeAll(now, n*len(o.conns), o.rate, half))
 }
 
-// half is how much of what may come at once is looked at to find who it is that comes.
+// half is the part of the bucket that is divided among connections.
 const half = Burst / 2
 
-// mostConns is of how many connections of an owner it is known what they do. Others are
-// taken to be one.
-const mostConns = 100_000
+// maxConns limits the connections of an owner that have a pace of their own. Further connections share
+// one.
+const maxConns = 100_000
 
-// An owner is what is known of one.
+// An owner is the state of one address.
 type owner struct {
 	rate int
 
-	mu    sync.Mutex // held for memory only
+	mu    sync.Mutex // never held during I/O
 	pace  Pace
-	conns map[any]*Pace // nil unless half of what may come at once has; those that are behind what they may do
+	conns map[any]*Pace // connections with waiting requests; nil while less than half of the bucket is used
 	swept time.Time
 }
 
-// part returns the pace of a connection among those that make use of the owner's. o.mu is
-// held.
+// part returns the pace of a connection. The caller holds o.mu.
 func (o *owner) part(now time.Time, conn any) *Pace {
 	if o.conns == nil {
 		o.conns, o.swept = map[any]*Pace{}, now
@@ -104,7 +102,7 @@ func (o *owner) part(now time.Time, conn any) *Pace {
 		maps.DeleteFunc(o.conns, func(_ any, p *Pace) bool { return !p.until.After(now) })
 	}
 	p := o.conns[conn]
-	if p == nil && len(o.conns) >= mostConns {
+	if p == nil && len(o.conns) >= maxConns {
 		conn = nil
 		p = o.conns[conn]
 	}

@@ -143,10 +143,10 @@ func TestParts(t *testing.T) {
 	t.Run("many connections are taken to be one", func(t *testing.T) {
 		o := NewOwners(10, 1_000_000)
 		o.Of("a", 0).Take(now, 6_000_000)
-		for conn := range mostConns + 100 {
+		for conn := range maxConns + 100 {
 			o.Of("a", conn).Take(now, 1)
 		}
-		if n := len(o.find("a").conns); n != mostConns+1 {
+		if n := len(o.find("a").conns); n != maxConns+1 {
 			t.Error(n)
 		}
 	})

@@ -24,7 +24,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 	for _, b := range r.Beats {
 		k, told := a.told[b.Name]
 		if !told {
-			k = a.stray[b.Name] // "what [it] has not been told otherwise counts as held" (ADS-9), also when a name matches it later
+			k = a.stray[b.Name] // a stated resource counts as held until a response replaces it (ADS-9), also when a name matches it later
 		}
 		switch {
 		case !told && b.TTL > 0 && l.lets(func() bool {
@@ -47,7 +47,7 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 }
 
 // stays returns the resource that the client should keep by a name: the one in the view, the one that was sent
-// while its successor waits, or a kept one. "What stays keeps its TTL alive". A resource that has left does
+// while its successor waits, or a kept one. A resource that stays gets heartbeats (TTL-3). A resource that has left does
 // not stay, even if its name returns with another state.
 func (l *ledger) stays(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {

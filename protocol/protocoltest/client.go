@@ -30,7 +30,7 @@ type client interface {
 	expire(t *xds.Type, r *xds.Resource) bool
 	// broken describes how the client would lose traffic with what it holds, or returns "". The first function
 	// reports clusters that were sent to the client and that it did not accept; the second reports resources
-	// of an earlier stream that nobody may know.
+	// of an earlier stream whose version may be unknown.
 	broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string
 	// idle checks the client when traffic has ended.
 	idle(l *ledger) error

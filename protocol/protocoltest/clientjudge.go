@@ -11,14 +11,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientJudge is an independent account of what a client must hold, say and tell. It sees what
-// goes into the client and what comes out of it, and works everything out anew each time: it has
-// no indexes and shares no code with the client.
+// A clientJudge is an independent account of what a client must hold, request and report. It sees the inputs
+// and outputs of the client, and computes everything again at each step. It has no indexes, and shares no code
+// with the client.
 type clientJudge struct {
 	*served
 	opts    protocol.ClientOptions
 	types   map[string]*clientAccount
-	met     map[string]bool // streams that have carried the node
+	met     map[string]bool // streams on which the node was sent
 	timeout time.Duration   // negative: none
 }
 
@@ -26,17 +26,17 @@ type clientJudge struct {
 type clientAccount struct {
 	typ   *xds.Type
 	asked map[string]bool
-	told  map[string]bool // as the requests say
+	told  map[string]bool // names of the requests of this stream
 	held  map[string]*xds.Resource
 	ends  map[string]time.Time // of TTLs
-	alien map[string]bool      // held, and the server does not know it
+	alien map[string]bool      // held, but unknown to the server
 	doubt map[string]bool      // held, and to be checked again
 
 	asks    map[string]*askedName
-	owed    map[string]map[string]bool // who finds what of the last response is bad, by who asked and by name
-	ended   map[string]bool            // not held, and said to be gone by the last response
-	nothing map[string]bool            // told to be absent, or lost
-	waits   map[string]time.Time       // until when names are waited for
+	owed    map[string]map[string]bool // names that match a bad resource of the last response, by subscribed name and by resource
+	ended   map[string]bool            // not held, and reported as removed by the last response
+	nothing map[string]bool            // reported as absent, or lost
+	waits   map[string]time.Time       // when a wait for the name ends
 
 	opened   bool
 	nonce    string
@@ -44,15 +44,15 @@ type clientAccount struct {
 	verdicts []judged
 }
 
-// An askedName is what who asked for a name was told, by name of resource.
+// An askedName has the reports to the subscriber of one name, by name of resource.
 type askedName struct {
 	seen    map[string]*xds.Resource
-	errors  map[string]string // since then
-	refused map[string]bool   // the same, as far as nothing came of it
-	again   map[string]bool   // what may be told though it is known: it was adopted, or others were told
+	errors  map[string]string // errors since the resource was last reported
+	refused map[string]bool   // refusals that nothing has ended yet
+	again   map[string]bool   // may be reported although it is known: it was adopted, or reported to other names
 }
 
-// forgets lets what is wrong with a resource be over, and says whether anything was.
+// forgets ends the errors of a resource, and reports whether there were any.
 func (k *askedName) forgets(name string) bool {
 	was := k.errors[name] != "" || k.again[name]
 	delete(k.errors, name)
@@ -61,8 +61,8 @@ func (k *askedName) forgets(name string) bool {
 	return was
 }
 
-// hears notes that the name finds a resource: an error of what is called so, other than a refusal, is over
-// if that is not held.
+// hears records that a name matches a resource. That ends an error of the name itself, unless its own resource
+// was refused or is held.
 func (k *askedName) hears(name, found string) (was bool) {
 	was = k.forgets(found)
 	if !k.refused[name] && k.seen[name] == nil {
@@ -72,7 +72,7 @@ func (k *askedName) hears(name, found string) (was bool) {
 	return was
 }
 
-// judged is an answer that is due.
+// A judged is an answer that is due.
 type judged struct {
 	nonce, version string
 	bad            bool
@@ -97,7 +97,7 @@ func (j *clientJudge) of(t *xds.Type) *clientAccount { return j.types[t.URL] }
 
 func keys(m map[string]bool) iter.Seq[string] { return maps.Keys(m) }
 
-// finding reports whether one of names finds a resource, other than except.
+// finding reports whether one of the names matches a resource, other than except.
 func (j *clientJudge) finding(a *clientAccount, names map[string]bool, r *xds.Resource, except string) bool {
 	for s := range finders(j.cfg.Variant, a.typ, r) {
 		if names[s] && s != except {
@@ -107,7 +107,7 @@ func (j *clientJudge) finding(a *clientAccount, names map[string]bool, r *xds.Re
 	return false
 }
 
-// finds returns what of the resources held a name finds.
+// finds returns the held resources that a name matches.
 func (j *clientJudge) finds(a *clientAccount, name string) map[string]*xds.Resource {
 	out := map[string]*xds.Resource{}
 	for n, r := range a.held {
@@ -118,8 +118,7 @@ func (j *clientJudge) finds(a *clientAccount, name string) map[string]*xds.Resou
 	return out
 }
 
-// asks notes a subscription. What is held already, and what is known to be bad or absent, is
-// not told again.
+// asks records a subscription. Held resources, and those known to be bad or absent, are not reported again.
 func (j *clientJudge) asks(t *xds.Type, name string) {
 	a := j.of(t)
 	if a.asked[name] {
@@ -156,7 +155,7 @@ func (j *clientJudge) untold(a *clientAccount, name string) {
 	delete(a.waits, name)
 }
 
-// prune lets go of what nobody asks for, as far as the server knows.
+// prune drops resources that no subscription matches, as far as the server knows.
 func (j *clientJudge) prune(a *clientAccount) {
 	for n, r := range a.held {
 		if !j.finding(a, a.told, r, "") && !j.finding(a, a.asked, r, "") {
@@ -195,7 +194,7 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 	}
 }
 
-// doubts notes that all that is held of a type is to be sent and checked again.
+// doubts records that everything of a type must be sent and checked again.
 func (j *clientJudge) doubts(t *xds.Type) {
 	a := j.of(t)
 	for n := range a.held {
@@ -240,7 +239,7 @@ func (j *clientJudge) disconnected(only *xds.Type) {
 	}
 }
 
-// said judges a request.
+// said checks a request.
 func (j *clientJudge) said(r xds.Request) {
 	a := j.of(r.Type)
 	stream := ""
@@ -251,7 +250,7 @@ func (j *clientJudge) said(r xds.Request) {
 	case !j.streams[stream]:
 		j.fail("%s: a request without a stream", r.Type)
 	case (r.Node != nil) == j.met[stream]:
-		j.fail("CLI-4: the node goes with the first request of a stream, and with no other")
+		j.fail("CLI-4: the node must be in the first request of a stream, and in no other")
 	}
 	j.met[stream] = true
 	first := !a.opened
@@ -267,7 +266,7 @@ func (j *clientJudge) said(r xds.Request) {
 		j.fail("CLI-2, CLI-14: %s: nonce %q with NACK %v, want %q with %v", r.Type, r.Nonce, r.Error != nil, due.nonce, due.bad)
 	}
 	if r.Error != nil && (r.Error.Message == "" || r.Error.Code == 0) {
-		j.fail("CLI-2: a NACK that does not say why")
+		j.fail("CLI-2: a NACK without an error message or code")
 	}
 	before := maps.Clone(a.told)
 	if j.cfg.Variant == xds.SotW {
@@ -275,7 +274,7 @@ func (j *clientJudge) said(r xds.Request) {
 		case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
 			j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
 		case first && len(a.verdicts) > 0:
-			j.fail("an answer opens the stream")
+			j.fail("the first request of a stream is an answer")
 		}
 		a.version = r.Version
 		if answers {
@@ -283,7 +282,7 @@ func (j *clientJudge) said(r xds.Request) {
 		}
 		if names := setOf(r.Names); len(r.Names) > 0 || !first {
 			if len(r.Names) == 0 && before[xds.Wildcard] && len(a.asked) == 1 && a.asked[xds.Wildcard] {
-				names = before // it has implied "*" all the time
+				names = before // "*" was implied all the time
 			}
 			a.told = names
 		} else {
@@ -299,7 +298,7 @@ func (j *clientJudge) said(r xds.Request) {
 		} else if len(r.Initial) > 0 {
 			j.fail("CLI-4: initial_resource_versions in a later request")
 		} else if !answers && len(r.Subscribe)+len(r.Unsubscribe) == 0 {
-			j.fail("%s: a request that says nothing", r.Type)
+			j.fail("%s: an empty request", r.Type)
 		}
 		for _, n := range r.Subscribe {
 			if a.told[n] {
@@ -326,7 +325,7 @@ func (j *clientJudge) said(r xds.Request) {
 	j.prune(a)
 }
 
-// states judges what a client says that it has.
+// states checks the initial_resource_versions of a client.
 func (j *clientJudge) states(a *clientAccount, r xds.Request) {
 	want := map[string]string{}
 	for n, x := range a.held {
@@ -344,7 +343,7 @@ func (j *clientJudge) states(a *clientAccount, r xds.Request) {
 	}
 }
 
-// silent judges when the client has nothing more to say.
+// silent checks the client when it has nothing more to send.
 func (j *clientJudge) silent() {
 	for url, a := range j.types {
 		if len(a.verdicts) > 0 {
@@ -354,12 +353,12 @@ func (j *clientJudge) silent() {
 			continue
 		}
 		if !maps.Equal(a.told, a.asked) {
-			j.fail("%s: the server was told %v, asked is %v", a.typ, slices.Sorted(keys(a.told)), slices.Sorted(keys(a.asked)))
+			j.fail("%s: the server knows the subscriptions %v, want %v", a.typ, slices.Sorted(keys(a.told)), slices.Sorted(keys(a.asked)))
 		}
 	}
 }
 
-// hears notes what a response means.
+// hears records a response.
 func (j *clientJudge) hears(r *xds.Response, err error) {
 	var a *clientAccount
 	if r.Type != nil {
@@ -367,7 +366,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 	}
 	if a == nil || !a.opened {
 		if err != nil {
-			j.fail("a response of a type that nobody asked for is refused: %v", err)
+			j.fail("a response of a type that was not requested is refused: %v", err)
 		}
 		return
 	}
@@ -386,7 +385,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 	a.verdicts = append(a.verdicts, v)
 }
 
-// apply does what the response says, and reports whether something is wrong with it.
+// apply applies a response to the account, and reports whether it is bad.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	bad = len(r.Malformed) > 0
 	a.owed, a.ended = map[string]map[string]bool{}, map[string]bool{}
@@ -405,7 +404,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	for _, n := range c.Removed {
 		clash[n] = count[n] > 0
 	}
-	met := map[string]bool{} // of a name that comes twice, the first says who finds it, and of a removal that does there is one
+	met := map[string]bool{} // of a duplicate name the first one counts; a removal of the name counts once
 	for _, x := range c.Upserts {
 		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
 			bad = true
@@ -477,7 +476,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		}
 	}
 	for _, n := range c.Missing {
-		a.ended[n] = a.held[n] == nil // else that is gone, as with a removal, and not what n finds besides
+		a.ended[n] = a.held[n] == nil // otherwise the resource of that name is removed, and not the others that the name matches
 		delete(a.waits, n)
 		if j.opts.DropOnError {
 			j.lose(a, n)
@@ -501,7 +500,7 @@ func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) {
 func (j *clientJudge) remove(a *clientAccount, name string) {
 	delete(a.waits, name)
 	if name == xds.Wildcard {
-		return // there may always be something
+		return // a wildcard can always match something
 	}
 	if a.held[name] == nil {
 		a.ended[name] = true
@@ -519,7 +518,7 @@ func (j *clientJudge) remove(a *clientAccount, name string) {
 	j.lose(a, name)
 }
 
-// passed judges what time ends.
+// passed drops the resources whose TTL has ended.
 func (j *clientJudge) passed() {
 	for _, a := range j.types {
 		for n, at := range a.ends {
@@ -530,7 +529,7 @@ func (j *clientJudge) passed() {
 	}
 }
 
-// look compares what the client holds, and what it tells, with what it must.
+// look compares what the client holds and reports with the account.
 func (j *clientJudge) look() {
 	late := map[string]bool{}
 	for _, a := range j.types {
@@ -549,7 +548,7 @@ func (j *clientJudge) look() {
 	for _, a := range j.types {
 		for n := range late {
 			if name, ok := cutType(n, a.typ); ok && a.asked[name] && j.client.State(a.typ, name).Status == protocol.Requested {
-				j.fail("CLI-3: nothing is told of %s %s, which did not come in time", a.typ, name)
+				j.fail("CLI-3: no timeout is reported for %s %s", a.typ, name)
 			}
 		}
 		held := map[string]*xds.Resource{}
@@ -563,10 +562,10 @@ func (j *clientJudge) look() {
 			j.answered(a, s, k)
 			j.known(a, s, k)
 			if want := j.finds(a, s); !maps.EqualFunc(k.seen, want, alikeFor) {
-				j.fail("%s: who asked for %s was told of %v, held is %v", a.typ, s, names(k.seen), names(want))
+				j.fail("%s: the subscriber of %s was given %v, the client holds %v", a.typ, s, names(k.seen), names(want))
 			}
 			if len(k.seen) > 0 && j.client.Lookup(a.typ, s) == nil {
-				j.fail("%s: no look-up finds %s", a.typ, s)
+				j.fail("%s: Lookup does not find %s", a.typ, s)
 			}
 		}
 		a.ended, a.owed = nil, nil
@@ -588,26 +587,27 @@ func (j *clientJudge) look() {
 	}
 }
 
-// known judges that who asked for a name knows what it finds that is refused, and no more when that is over.
+// known checks that the subscriber of a name knows the refused resources that it matches, and knows when a
+// refusal ends.
 func (j *clientJudge) known(a *clientAccount, name string, k *askedName) {
 	for n := range a.owed[name] {
 		if k.errors[n] == "" && !k.again[n] && !a.ended[n] && !a.ended[name] {
-			j.fail("CLI-12: %s: who asked for %s is not told that %s is refused", a.typ, name, n)
+			j.fail("CLI-12: %s: the refusal of %[3]s is not reported to the subscriber of %[2]s", a.typ, name, n)
 		}
 	}
 	for n := range k.refused {
 		if a.ended[n] || a.ended[name] && a.told[name] {
-			j.fail("CLI-12: %s: who asked for %s is not told that %s, which was refused, is gone", a.typ, name, n)
+			j.fail("CLI-12: %s: the removal of %[3]s, which was refused, is not reported to the subscriber of %[2]s", a.typ, name, n)
 		}
 	}
 }
 
-// answered judges that the client says how a name stands as it has told.
+// answered checks that the client reports the status of a name as in its events.
 func (j *clientJudge) answered(a *clientAccount, name string, k *askedName) {
 	is := j.client.State(a.typ, name).Status
 	want := k.errors[name] != "" || len(k.seen) == 0 && len(k.refused) > 0
 	if bad := is == protocol.Rejected || is == protocol.ReceivedError; name != xds.Wildcard && bad != want && len(k.again) == 0 {
-		j.fail("CLI-12: %s: %s is %s, told was %v", a.typ, name, is, k.errors)
+		j.fail("CLI-12: %s: the status of %s is %s, but its events were %v", a.typ, name, is, k.errors)
 	}
 }
 
@@ -629,16 +629,16 @@ func names(m map[string]*xds.Resource) (out []string) {
 	return out
 }
 
-// event judges that a change is told once.
+// event checks that a change is reported once.
 func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[string]bool) {
 	if len(e.Asked) == 0 {
-		j.fail("nobody asked for what is told: %s %s", e.Kind, e.Name)
+		j.fail("an event without a subscriber: %s %s", e.Kind, e.Name)
 	}
 	fresh := false
 	for _, s := range e.Asked {
 		k := a.asks[s]
 		if k == nil {
-			j.fail("%s %s is told to %s, which is not asked for", e.Kind, e.Name, s)
+			j.fail("%s %s is reported to %s, which is not subscribed", e.Kind, e.Name, s)
 		}
 		switch e.Kind {
 		case protocol.Updated:
@@ -659,18 +659,18 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 				j.absent(a, e, k, refused, late)
 			}
 		case protocol.Refused, protocol.Errored:
-			// "Told once" to each name, and not to all again because another finds it now.
+			// "Told once" to each name, and not again because another name matches now.
 			fresh = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
 			k.errors[e.Name] = e.Err.Error()
 			if e.Kind == protocol.Refused {
-				k.refused[e.Name] = true // an error says nothing of what was refused
+				k.refused[e.Name] = true // an error of the server does not end a refusal
 			}
 			delete(k.again, e.Name)
 			if e.Resource == nil {
 				delete(k.seen, e.Name)
 			}
 		default:
-			j.fail("an event of no kind: %v", e)
+			j.fail("an event of an unknown kind: %v", e)
 		}
 		if !fresh && e.Kind != protocol.Updated && e.Kind != protocol.Removed {
 			break
@@ -684,23 +684,24 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 		}
 	}
 	if !fresh {
-		j.fail("%s %s %s is told twice: %v", e.Kind, a.typ, e.Name, e.Err)
+		j.fail("%s %s %s is reported twice: %v", e.Kind, a.typ, e.Name, e.Err)
 	}
 }
 
-// absent judges that a name is told to be absent. One that was refused may be found in another way.
+// absent checks an event that reports a name as absent. If the name was refused, it may match another
+// resource.
 func (j *clientJudge) absent(a *clientAccount, e protocol.ClientEvent, k *askedName, refused bool, late map[string]bool) {
 	switch is := k.seen; {
 	case !refused && len(is)+len(k.refused) > 0, len(is) > 0 != (e.Resource != nil), e.Resource != nil && !same(is[e.Resource.Name], e.Resource):
-		j.fail("CLI-3: %s is absent, and finds %v and %v", e.Name, names(is), k.refused)
+		j.fail("CLI-3: %s is reported absent, but matches %v and the refused %v", e.Name, names(is), k.refused)
 	case errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+e.Name] || e.Kind == protocol.TimedOut && !j.opts.Transient:
-		j.fail("CLI-3: %s is absent by time: %v", e.Name, e.Err)
+		j.fail("CLI-3: %s is reported absent by a timeout: %v", e.Name, e.Err)
 	}
 	delete(a.waits, e.Name)
 }
 
-// rests judges what is held when an honest server has told all that there is: what is good, and
-// nothing else. SotW cannot say that a name of most types is gone.
+// rests checks what the client holds when an honest server has sent everything: all good resources, and
+// nothing else. SotW cannot remove a name of most types.
 func (j *clientJudge) rests() {
 	for _, a := range j.types {
 		for name, r := range j.server.content[a.typ.URL] {
@@ -713,13 +714,13 @@ func (j *clientJudge) rests() {
 		}
 		for name, r := range a.held {
 			if j.server.content[a.typ.URL][name] == nil && (j.cfg.Variant == xds.Delta || a.typ.FullState) && !j.opts.Retain {
-				j.fail("%s: at rest the client holds %s, which is gone", a.typ, show(r))
+				j.fail("%s: at rest the client holds %s, which was removed", a.typ, show(r))
 			}
 		}
 	}
 }
 
-// empty judges a client that wants nothing: it keeps nothing, whatever it was sent.
+// empty checks a client without subscriptions: it must hold nothing, whatever it was sent.
 func (j *clientJudge) empty() {
 	for _, k := range servedKinds {
 		n := 0
@@ -730,10 +731,10 @@ func (j *clientJudge) empty() {
 			n++
 		}
 		if n > 0 || !j.client.Deadline().IsZero() {
-			j.fail("%s: a client that wants nothing still knows of %d", k.typ, n)
+			j.fail("%s: a client without subscriptions still knows %d names", k.typ, n)
 		}
 	}
 	if len(j.client.Types()) > len(servedKinds) {
-		j.fail("it knows types that it never asked for")
+		j.fail("the client knows types that it never subscribed to")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The judge of the client knows what is told twice, and what is not told.
+// TestJudgeOfClient checks that the judge finds events that come twice, and events that are missing.
 func TestJudgeOfClient(t *testing.T) {
 	failed := func(f func()) (failed bool) {
 		defer func() { failed = recover() != nil }()
@@ -23,7 +23,7 @@ func TestJudgeOfClient(t *testing.T) {
 		}
 		return j, j.of(xds.Secret)
 	}
-	other, wrong := &xds.Resource{Stamp: &xds.Stamp{Name: "s"}, Aliases: []string{"t"}, Body: []byte("1")}, errors.New("it is bad")
+	other, wrong := &xds.Resource{Stamp: &xds.Stamp{Name: "s"}, Aliases: []string{"t"}, Body: []byte("1")}, errors.New("bad content")
 
 	type told struct {
 		protocol.ClientEvent
@@ -35,7 +35,7 @@ func TestJudgeOfClient(t *testing.T) {
 	}
 	t1, all := []string{"t"}, []string{"*", "t"}
 	for name, events := range map[string][]told{
-		"CLI-12 what is called so and was refused stays so though the name finds another, until it is gone": {
+		"CLI-12 a refused resource stays refused when its name matches another, until it is removed": {
 			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "t", Err: wrong}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, true),
@@ -44,26 +44,26 @@ func TestJudgeOfClient(t *testing.T) {
 			to(t1, protocol.ClientEvent{Kind: protocol.Removed, Name: "s", Resource: other}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
 		},
-		"CLI-12 what is absent is told with what the name finds": {
+		"CLI-12 an absent event carries the resource that the name matches": {
 			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "t", Err: wrong}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
 		},
-		"CLI-12 a refusal is told once to each name": {
+		"CLI-12 a refusal is reported once to each name": {
 			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, true),
 			to([]string{"*"}, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
 			to(all, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, true),
-			to(all, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: errors.New("it is worse")}, false),
+			to(all, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: errors.New("worse content")}, false),
 			to(all, protocol.ClientEvent{Kind: protocol.Absent, Name: "s"}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "s"}, true),
 			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
 		},
-		"CLI-12 a name is not absent while it finds what is refused": {
+		"CLI-12 a name is not absent while it matches a refused resource": {
 			to(t1, protocol.ClientEvent{Kind: protocol.Refused, Name: "s", Err: wrong}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Absent, Name: "t"}, true),
 		},
-		"CLI-12 an error of a name is over when it finds something": {
+		"CLI-12 an error of a name ends when it matches a resource": {
 			to(t1, protocol.ClientEvent{Kind: protocol.Errored, Name: "t", Err: wrong}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Updated, Name: "s", Resource: other}, false),
 			to(t1, protocol.ClientEvent{Kind: protocol.Errored, Name: "t", Err: wrong}, false),
@@ -74,13 +74,13 @@ func TestJudgeOfClient(t *testing.T) {
 			j, a := begin("t", "*")
 			for i, e := range events {
 				if is := failed(func() { j.event(a, e.ClientEvent, nil) }); is != e.wrong {
-					t.Errorf("%d, %s %s: it fails: %v, want %v", i, e.Kind, e.Name, is, e.wrong)
+					t.Errorf("event %d, %s %s: the judge fails: %v, want %v", i, e.Kind, e.Name, is, e.wrong)
 				}
 			}
 		})
 	}
 
-	t.Run("CLI-10 CLI-12 what was adopted is told though the name finds another first", func(t *testing.T) {
+	t.Run("CLI-10 CLI-12 an adopted resource is reported although the name matches another first", func(t *testing.T) {
 		j, a := begin("t")
 		own := &xds.Resource{Stamp: &xds.Stamp{Name: "t"}, Body: []byte("1")}
 		j.adopts(xds.Secret, false, own)
@@ -90,7 +90,7 @@ func TestJudgeOfClient(t *testing.T) {
 		if !failed(func() {
 			j.event(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1}, nil)
 		}) {
-			t.Error("it may be told twice")
+			t.Error("a second event is accepted")
 		}
 	})
 
@@ -104,12 +104,12 @@ func TestJudgeOfClient(t *testing.T) {
 		again []protocol.ClientEvent
 		wrong bool
 	}{
-		{name: "CLI-12 who asks by an alias is not told that it is refused", wrong: true},
-		{name: "CLI-12 who asks by an alias is told that it is refused", told: []protocol.ClientEvent{refused}},
-		{name: "CLI-12 and not that this is gone", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, wrong: true},
-		{name: "CLI-12 and that this is gone", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, again: []protocol.ClientEvent{gone}},
-		{name: "CLI-12 and not that there is nothing of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, wrong: true},
-		{name: "CLI-12 and that there is nothing of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, again: []protocol.ClientEvent{gone}},
+		{name: "CLI-12 the subscriber of an alias must get the refusal", wrong: true},
+		{name: "CLI-12 the subscriber of an alias gets the refusal", told: []protocol.ClientEvent{refused}},
+		{name: "CLI-12 the subscriber of an alias must get the removal of the refused resource", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, wrong: true},
+		{name: "CLI-12 the subscriber of an alias gets the removal of the refused resource", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"s"}}, again: []protocol.ClientEvent{gone}},
+		{name: "CLI-12 the subscriber of an alias must get the removal of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, wrong: true},
+		{name: "CLI-12 the subscriber of an alias gets the removal of the alias", told: []protocol.ClientEvent{refused}, then: &xds.Changes{Removed: []string{"t"}}, again: []protocol.ClientEvent{gone}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, a := begin("t")
@@ -127,12 +127,12 @@ func TestJudgeOfClient(t *testing.T) {
 				}
 			})
 			if is != c.wrong {
-				t.Errorf("it fails: %v, want %v", is, c.wrong)
+				t.Errorf("the judge fails: %v, want %v", is, c.wrong)
 			}
 		})
 	}
 
-	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know to be asked for takes nothing away", func(t *testing.T) {
+	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know as subscribed removes nothing", func(t *testing.T) {
 		for _, told := range []bool{false, true} {
 			j, a := begin("t")
 			a.ended = map[string]bool{}
@@ -140,7 +140,7 @@ func TestJudgeOfClient(t *testing.T) {
 				delete(a.told, "t")
 			}
 			if j.remove(a, "t"); (a.held["s"] == nil) != told {
-				t.Errorf("told %v: held is %v", told, names(a.held))
+				t.Errorf("known to the server %v: the client holds %v", told, names(a.held))
 			}
 		}
 	})

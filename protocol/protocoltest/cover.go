@@ -35,8 +35,8 @@ func (a *account) covers(name string) bool {
 	return a.star() || a.wants(name) || a.reach[name] || told && !k.absent()
 }
 
-// outside reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers:
-// "A VHDS wildcard covers the routes this stream subscribed to". Such a resource is not kept.
+// outside reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers,
+// which are those that this stream subscribed to (OND-4). A host outside of them is not kept.
 func (a *account) outside(name string) bool { return !a.wants(name) && a.alone(name) }
 
 // alone reports whether the wildcard covers the stream's routes, and neither it nor another name matches this
@@ -112,9 +112,9 @@ func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource)
 	return same(was, l.shown(a, name)) && (was != nil || !a.wants(name) || l.resolves(a, name) == g.found[name])
 }
 
-// scope updates the collections that a wildcard covers. "A VHDS wildcard covers the routes this stream
-// subscribed to, not everybody's": all hosts, if the stream subscribed to no routes or to all. asked is set if
-// the client has just subscribed to something of the type itself.
+// scope updates the collections that a wildcard covers. A wildcard of virtual hosts covers the routes that
+// this stream subscribed to (OND-4), or all, if it subscribed to no routes or to all. asked is set if the client
+// has just subscribed to something of the type itself.
 func (l *ledger) scope(a *account, asked bool) {
 	if a.typ.Parent == nil || l.variant == xds.SotW {
 		return
@@ -163,7 +163,7 @@ func (l *ledger) scope(a *account, asked bool) {
 	l.move(a) // hosts of an unsubscribed route are gone
 }
 
-// move marks the refused responses of which some content has changed.
+// move marks each refused response whose content has changed in part.
 func (l *ledger) move(a *account) {
 	for _, g := range a.groups {
 		for n, was := range g.was {

@@ -10,76 +10,72 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetchTimeout is Envoy's initial_fetch_timeout: how long a cluster warms, and
-// how long listeners wait for the first clusters.
+// fetchTimeout is Envoy's initial_fetch_timeout: the time for which a cluster warms, and for which listeners
+// wait for the first clusters.
 const fetchTimeout = 15 * time.Second
 
-// envoy behaves as Envoy 1.40 was seen to over ADS, in both variants:
+// envoy behaves like Envoy 1.40 over ADS, as observed, in both variants:
 //
-//   - clusters and listeners by the legacy wildcard, assignments and routes by
-//     the names that those refer to; listeners are asked for once the first
-//     clusters are warm;
-//   - a new or changed cluster warms until a response with its assignment
-//     arrives, and the answer to CDS waits until no cluster warms. In SotW it
-//     repeats its EDS request before, even if nothing in it is new; in delta it
-//     asks nothing;
-//   - drops responses of types it did not ask for without an answer;
-//   - SotW: applies what it can of a response that it refuses, and says that
-//     its version has not moved. Delta: applies nothing of it;
-//   - after a reconnect opens each type it knows at once, if need be with an
-//     empty list; but clusters, while some of before are still warming, only when
-//     they are warm, or after 15 s.
+//   - It subscribes to clusters and listeners by the legacy wildcard, and to assignments and routes by the
+//     names that those refer to. It opens listeners when the first clusters are warm.
+//   - A new or changed cluster warms until a response with its assignment arrives. The answer to CDS waits
+//     until no cluster warms. In SotW Envoy repeats its EDS request before, even without a new name; in delta
+//     it sends no request.
+//   - It ignores responses of types that it did not open.
+//   - SotW: it applies the good part of a response that it refuses, and keeps its version. Delta: it applies
+//     nothing of it.
+//   - After a reconnect it opens each known type at once, with an empty list if it has no names. It opens
+//     clusters when those of the earlier stream are warm, or after 15 s.
 //
-// It opens the other types, too, when something comes that refers to them: secrets, extension configs and, in delta, endpoints by name, scopes
-// and, in delta, virtual hosts by an empty list; runtime, by name, first of all. Then
-// a cluster warms until also its secrets have come, and the endpoints to which its
-// assignment refers; and an extension config that is removed is gone at once.
+// It opens the other types when a resource refers to them: secrets, extension configs and, in delta, endpoints
+// by name; scopes and, in delta, virtual hosts by an empty list. It opens runtime first, by name. A cluster
+// then also warms until its secrets have come, and the endpoints that its assignment refers to. A removed
+// extension config is dropped at once.
 type envoy struct {
 	*world
 	taste
 	node  *xds.Node
 	types map[string]*envoyType
-	order []*envoyType // in which it opens them
+	order []*envoyType // in the order in which it opens them
 	out   []xds.Request
 	now   time.Time
-	begun time.Time // this stream
+	begun time.Time // when this stream began
 
 	warming map[string]time.Time // clusters, since when
-	fresh   map[string]bool      // of these, the ones this stream brought
-	needs   map[string][]need    // what they warm for
+	fresh   map[string]bool      // the warming clusters that this stream sent
+	needs   map[string][]need    // what each warming cluster waits for
 	active  map[string]bool      // clusters that were warm once
-	got     bool                 // an answer to CDS came
+	got     bool                 // a CDS response came
 
-	refusing *envoyType // its answer is on its way, and has the names: nothing is said of it before
+	refusing *envoyType // the type whose NACK is due and will carry the names, so that no request is sent before it
 }
 
 type envoyType struct {
 	typ     *xds.Type
-	known   bool // was ever opened
-	opened  bool // on this stream
+	known   bool // it was opened on any stream
+	opened  bool // it is open on this stream
 	names   map[string]bool
-	all     bool   // by an empty list
-	finds   bool   // names find by alias and collection, too: delta only
+	all     bool   // subscribed by an empty list
+	finds   bool   // names also match by alias and collection: delta only
 	nonce   string // SotW
 	version string // SotW
 	cache   map[string]*xds.Resource
-	answers []xds.Request   // kept back while clusters warm
-	lost    map[string]bool // a response has taken it away
+	answers []xds.Request   // held back while clusters warm
+	lost    map[string]bool // removed by a response
 }
 
-// A need is what a cluster warms for: an assignment, a secret, or a collection of
-// endpoints.
+// A need is what a warming cluster waits for: an assignment, a secret, or a collection of endpoints.
 type need struct {
 	typ  *xds.Type
 	name string
 }
 
-// met reports whether a name that came, or was said to be gone, is what is needed.
+// met reports whether a name that came or was removed is the needed one.
 func (n need) met(t *xds.Type, name string) bool {
 	return t.Is(n.typ) && (name == n.name || t.Is(xds.LbEndpoint) && t.Collection(name) == n.name)
 }
 
-// envoys are the types that Envoy asks for, in the order in which it opens them.
+// envoys returns the types that Envoy subscribes to, in the order in which it opens them.
 func envoys(cfg Config) []*xds.Type {
 	all := []*xds.Type{xds.Runtime, xds.Cluster, xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost}
 	return slices.DeleteFunc(all, func(t *xds.Type) bool { return cfg.Variant == xds.SotW && deltaOnly(t) })
@@ -93,8 +89,8 @@ func newEnvoy(w *world) *envoy {
 		s.all = t.Is(xds.Cluster) || t.Is(xds.Listener) || t.Is(xds.ScopedRoute) || t.Is(xds.VirtualHost)
 		e.types[t.URL], e.order = s, append(e.order, s)
 	}
-	// A client that follows what it has taken asks for no assignment of a cluster that it
-	// has refused, so that the server can tell.
+	// An Envoy that refuses a cluster does not subscribe to its assignment, so the server can notice the
+	// refusal.
 	e.picky = false
 	e.of(xds.Cluster).known = true
 	if slices.ContainsFunc(w.content.flips, xds.Cluster.Is) { // by name, as for the on-demand filter
@@ -118,7 +114,7 @@ func (e *envoy) connected() {
 		s.opened, s.nonce, s.answers = false, "", nil
 	}
 	for _, s := range e.order {
-		// It opens clusters late if it still has some to warm from before.
+		// It opens clusters late if clusters of the earlier stream still warm.
 		if s.known && (s.typ != xds.Cluster || len(e.warming) == 0) {
 			e.open(s)
 		}
@@ -140,12 +136,12 @@ func (e *envoy) open(s *envoyType) {
 	e.out = append(e.out, r)
 }
 
-// list puts names in the order of an unordered set.
+// list returns the names of a set in random order.
 func (e *envoy) list(names map[string]bool) []string {
 	return shuffle(e.chance, slices.Sorted(maps.Keys(names)))
 }
 
-// want makes names the subscription of a type, and says so if it changes.
+// want sets the subscription of a type, and sends a request if it changes.
 func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 	old := s.names
 	same := maps.Equal(old, names)
@@ -177,7 +173,7 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 	}
 }
 
-// wants reports whether a resource was asked for, by its name or by what finds it.
+// wants reports whether a resource is subscribed, by its name or by another name that matches it.
 func (s *envoyType) wants(r *xds.Resource) bool {
 	for n := range s.names {
 		if n == r.Name || s.finds && finds(s.typ, r, n) {
@@ -187,7 +183,7 @@ func (s *envoyType) wants(r *xds.Resource) bool {
 	return s.all
 }
 
-// lose drops what is called so, or, when nothing is, what was found by the name alone.
+// lose drops the resource of a name, or, if there is none, the resources that only this name matches.
 func (s *envoyType) lose(name string) {
 	if s.cache[name] != nil || !s.names[name] {
 		s.lost[name] = s.cache[name] != nil
@@ -199,7 +195,7 @@ func (s *envoyType) lose(name string) {
 	s.names[name] = true
 }
 
-// refers collects the names of a type to which what is held of others refers.
+// refers returns the names of a type that held resources refer to.
 func (e *envoy) refers(to *xds.Type, from ...*xds.Type) map[string]bool {
 	names := map[string]bool{}
 	for _, t := range from {
@@ -217,7 +213,7 @@ func (e *envoy) refers(to *xds.Type, from ...*xds.Type) map[string]bool {
 	return names
 }
 
-// follow asks for what else is referred to.
+// follow subscribes to the names that held resources refer to.
 func (e *envoy) follow() {
 	for _, by := range []struct {
 		to   *xds.Type
@@ -241,7 +237,7 @@ func (e *envoy) follow() {
 			e.open(s)
 		}
 	}
-	if hosts := e.of(xds.VirtualHost); hosts != nil { // those of a route go with it
+	if hosts := e.of(xds.VirtualHost); hosts != nil { // the hosts of a route go with it
 		routes := e.of(xds.Route).names
 		maps.DeleteFunc(hosts.cache, func(n string, _ *xds.Resource) bool {
 			route, _, _ := strings.Cut(n, "/")
@@ -253,7 +249,7 @@ func (e *envoy) follow() {
 func (e *envoy) receive(r *xds.Response) {
 	s := e.types[r.Type.URL]
 	if s == nil || !s.opened {
-		return // nobody asked
+		return // not subscribed
 	}
 	changed := map[string]bool{}
 	gone := slices.Clone(r.Removed)
@@ -324,7 +320,7 @@ func (e *envoy) receive(r *xds.Response) {
 	e.flush()
 }
 
-// assignments are those that a cluster refers to.
+// assignments returns the assignments that a cluster refers to.
 func assignments(c *xds.Resource) (out []string) {
 	if c == nil {
 		return nil
@@ -337,7 +333,7 @@ func assignments(c *xds.Resource) (out []string) {
 	return out
 }
 
-// clusters starts to warm what has changed.
+// clusters starts to warm the changed clusters.
 func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	for _, c := range gone {
 		if s.cache[c] == nil {
@@ -374,7 +370,7 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	e.want(e.of(xds.Endpoint), names, wait)
 }
 
-// has reports whether something is held that is called so.
+// has reports whether a resource of that name or alias is held.
 func (e *envoy) has(ref xds.Ref) bool {
 	for n, r := range e.of(ref.Type).cache {
 		if n == ref.Name || slices.Contains(r.Aliases, ref.Name) {
@@ -384,8 +380,8 @@ func (e *envoy) has(ref xds.Ref) bool {
 	return false
 }
 
-// meet notes that a name has come, or was said to be gone. "A cluster is warm when a
-// new ClusterLoadAssignment is supplied", and what that needs.
+// meet records that a name came or was removed. A cluster is warm when its assignment has come, with
+// everything that the assignment needs.
 func (e *envoy) meet(t *xds.Type, name string) {
 	for c, needs := range e.needs {
 		left := slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return n.met(t, name) || t.Is(xds.Endpoint) && e.moved(c, n) })
@@ -406,8 +402,7 @@ func (e *envoy) meet(t *xds.Type, name string) {
 	}
 }
 
-// moved reports whether the assignments of a cluster do not refer any more to a
-// collection that it warms for.
+// moved reports whether the assignments of a cluster no longer refer to a collection that it warms for.
 func (e *envoy) moved(cluster string, n need) bool {
 	return n.typ.Is(xds.LbEndpoint) && !slices.ContainsFunc(assignments(e.of(xds.Cluster).cache[cluster]), func(name string) bool {
 		a := e.of(xds.Endpoint).cache[name]
@@ -421,8 +416,8 @@ func (e *envoy) warm(c string) {
 	e.active[c] = true
 }
 
-// flush sends the answers that need not wait. While clusters warm, the answers
-// to CDS do; in SotW the last one then stands for all.
+// flush sends the answers that need not wait. While clusters warm, the answers to CDS wait; in SotW the last
+// one covers all.
 func (e *envoy) flush() {
 	for _, t := range []*xds.Type{xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Cluster, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost, xds.Runtime} {
 		s := e.of(t)
@@ -460,7 +455,7 @@ func (e *envoy) advance(now time.Time) {
 	e.now = now
 	for c, since := range e.warming {
 		if now.Sub(since) >= fetchTimeout {
-			e.warm(c) // with the assignment it had, or none
+			e.warm(c) // with the assignment that it had, or none
 		}
 	}
 	if l := e.of(xds.Listener); !l.known && now.Sub(e.begun) >= fetchTimeout {
@@ -496,7 +491,7 @@ func (e *envoy) expire(t *xds.Type, r *xds.Resource) bool {
 		return false
 	}
 	delete(cache, name)
-	for i := range e.out { // it has not said yet that it has it
+	for i := range e.out { // the request that states it was not sent yet
 		if r := &e.out[i]; r.Type.Is(t) {
 			r.Initial = slices.DeleteFunc(r.Initial, func(v xds.Version) bool { return v.Name == name })
 		}
@@ -521,11 +516,11 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 			}
 			for _, ref := range r.Refs {
 				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] && !spurns(ref.Name) {
-					return fmt.Sprintf("%s is held, and %s is not there or was never warm", show(r), ref.Name)
+					return fmt.Sprintf("%s is held, but %s is missing or was never warm", show(r), ref.Name)
 				}
-				// "Envoy ignores EDS and SDS removals, deletes ECDS at once."
+				// Envoy ignores removals of assignments and secrets, and drops an extension config at once.
 				if ref.Type.Is(xds.ExtensionConfig) && e.of(ref.Type).lost[ref.Name] {
-					return fmt.Sprintf("%s is held, and %s was taken away", show(r), ref.Name)
+					return fmt.Sprintf("%s is held, but %s was removed", show(r), ref.Name)
 				}
 			}
 		}
@@ -533,7 +528,7 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 	return ""
 }
 
-// idle checks that the server gave what warming waits for.
+// idle checks that the server knows the subscriptions, and that warming did not block LDS.
 func (e *envoy) idle(l *ledger) error {
 	for _, s := range e.types {
 		a := l.account(s.typ)
@@ -543,24 +538,24 @@ func (e *envoy) idle(l *ledger) error {
 		names := maps.Clone(s.names)
 		delete(names, xds.Wildcard)
 		if a == nil || !maps.Equal(a.names, names) || s.all != a.wildcard {
-			return fmt.Errorf("%s: the client wants %v, the server was told another", s.typ, s.names)
+			return fmt.Errorf("%s: the client subscribes to %v, the server has another subscription", s.typ, s.names)
 		}
 	}
 	if s := e.of(xds.Listener); !s.opened {
-		return fmt.Errorf("LDS was never asked for: no first answer to CDS")
+		return fmt.Errorf("LDS was never opened: CDS got no first response")
 	}
 	return nil
 }
 
-// cold names a cluster that warms although what it needs could be had.
+// cold returns a complaint if a cluster warms although the view has what it needs, or "".
 func (e *envoy) cold(l *ledger) string {
 	for _, c := range slices.Sorted(maps.Keys(e.warming)) {
 		if !e.fresh[c] {
-			continue // since a former stream
+			continue // it warms since an earlier stream
 		}
 		for _, n := range e.needs[c] {
 			a, there := l.account(n.typ), false
-			for r := range l.view.Table(n.typ).All() { // what was refused is rightly held back
+			for r := range l.view.Table(n.typ).All() { // refused resources may be held back
 				there = there || a != nil && n.met(n.typ, r.Name) && !l.standing(a, r.Name)
 			}
 			switch {
@@ -568,7 +563,7 @@ func (e *envoy) cold(l *ledger) string {
 			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }):
 				// One in flight: the answer to a part may be lost.
 			default:
-				return fmt.Sprintf("WARM-2: %s warms, and nobody sends %s", c, n.name)
+				return fmt.Sprintf("WARM-2: %s warms, but %s is not sent", c, n.name)
 			}
 		}
 	}

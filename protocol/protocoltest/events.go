@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// judge judges the events of a drain by the responses that left in it.
+// judge checks the events of a batch against the responses in it.
 func (n *lane) judge(events []protocol.Event, responses []*xds.Response) error {
 	sent := len(responses)
 	for i, e := range events {
@@ -22,7 +22,7 @@ func (n *lane) judge(events []protocol.Event, responses []*xds.Response) error {
 				return fmt.Errorf("%s %s: the wait for %s ends twice", e.Type, e.Name, e.By)
 			}
 			if !ended(e, events, responses) {
-				return fmt.Errorf("%s %s: told that the wait for %s has ended, and it goes on", e.Type, e.Name, e.By)
+				return fmt.Errorf("%s %s: an event ends the wait for %s, but the wait goes on", e.Type, e.Name, e.By)
 			}
 		default:
 		}
@@ -33,8 +33,7 @@ func (n *lane) judge(events []protocol.Event, responses []*xds.Response) error {
 	return nil
 }
 
-// ended reports whether a wait that was waived is over: "Departed follows, or a
-// response leaves".
+// ended reports whether a waived wait is over: a Departed event or a response with the name follows.
 func ended(e protocol.Event, events []protocol.Event, responses []*xds.Response) bool {
 	return slices.ContainsFunc(events, func(o protocol.Event) bool {
 		return o.Kind == protocol.Departed && o.Type.Is(e.Type) && o.Name == e.Name
@@ -43,11 +42,11 @@ func ended(e protocol.Event, events []protocol.Event, responses []*xds.Response)
 	})
 }
 
-// small checks that a response which could be split is not too large. Names, bodies,
-// versions and aliases alone are counted, so it errs on the safe side.
+// small checks that a response that could be split is not too large. It counts only names, bodies, versions
+// and aliases, so it may miss a response that is slightly too large.
 func (l *ledger) small(a *account, r *xds.Response) error {
 	limit := l.opts.MaxResponse
-	// What removed_resources and resource_errors say of one name stands together.
+	// A name is in removed_resources and resource_errors of the same response.
 	items := len(r.Upserts) + len(r.Beats) + max(len(r.Removed)+len(r.Absent), len(r.Missing))
 	if limit == 0 || a.world || items < 2 {
 		return nil
@@ -66,7 +65,7 @@ func (l *ledger) small(a *account, r *xds.Response) error {
 		size += len(n)
 	}
 	if size > limit {
-		return fmt.Errorf("DELTA-13: a response of %d resources and names has more than %d bytes, which is above %d", items, size, limit)
+		return fmt.Errorf("DELTA-13: a response of %d resources and names has more than %d bytes, the limit is %d", items, size, limit)
 	}
 	return nil
 }

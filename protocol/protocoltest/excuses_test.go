@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Each excuse has a row in docs/simulation-excuses.md, which says the same bound, and each row is
-// an excuse.
+// TestExcusesAreListed compares the excuses and their bounds with the table of docs/simulation-excuses.md.
 func TestExcusesAreListed(t *testing.T) {
 	text, err := os.ReadFile("../../docs/simulation-excuses.md")
 	if err != nil {
@@ -24,30 +23,30 @@ func TestExcusesAreListed(t *testing.T) {
 	for _, x := range Excuses() {
 		name := string(x.Excuse)
 		if rows[name] != fmt.Sprint(x.PerMillion) || x.Reason == "" {
-			t.Errorf("%s (%s) may turn the verdict in %d worlds of a million, docs/simulation-excuses.md says %q", name, x.Reason, x.PerMillion, rows[name])
+			t.Errorf("%s (%s) may change the verdict in %d worlds of a million, docs/simulation-excuses.md has %q", name, x.Reason, x.PerMillion, rows[name])
 		}
 		delete(rows, name)
 	}
 	for name := range rows {
-		t.Errorf("%s is listed, and is no excuse", name)
+		t.Errorf("%s is listed, but is not an excuse", name)
 	}
 }
 
-// An excuse is counted if nothing else speaks for the session, and is not to be had
-// where a world is played without it.
+// TestExcuses checks that an excuse counts only if it changes the verdict, and is not accepted in a world that
+// is played without it.
 func TestExcuses(t *testing.T) {
 	of := func(l *trial, held ...Excuse) bool { return l.excuses(held...) }
 	l := newTrial("")
 	if of(l) || !of(l, may) || !of(l, may, lapsed) || !of(l, lax) {
-		t.Error("no excuse excuses, or one does not")
+		t.Error("a failure is excused without an excuse, or not excused with one")
 	}
 	if len(l.used) != 3 || l.used[may] != 1 || l.used[lax] != 1 || l.used[several] != 1 {
-		t.Errorf("counted are %v", l.used)
+		t.Errorf("the counts are %v", l.used)
 	}
 	if !l.lets(func() bool { return true }, may) || l.used[may] != 1 {
-		t.Errorf("by a rule it is right, and counted are %v", l.used)
+		t.Errorf("a rule allows it, but the counts are %v", l.used)
 	}
 	if l = newTrial(may); of(l, may) || !of(l, may, lapsed) || !of(l, lax) {
-		t.Error("without one, that excuses, or another does not")
+		t.Error("the excluded excuse is accepted, or another one is not")
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// finder is a delta client that asks for resources by all that finds them:
-// names, aliases, collections, and "*" from which it hears of the rest.
+// finder is a delta client that subscribes to resources in every way: by names, aliases, collections and "*".
 type finder struct {
 	*world
 	taste
@@ -19,12 +18,12 @@ type finder struct {
 	out   []xds.Request
 }
 
-// A finding is what a finder wants and holds of one type.
+// A finding is the subscription and cache of a finder for one type.
 type finding struct {
 	kind
 	typ    *xds.Type
-	names  map[string]bool // wanted, may have "*"
-	told   map[string]bool // what the server knows of it
+	names  map[string]bool // wanted names, perhaps with "*"
+	told   map[string]bool // names that the server knows
 	opened bool
 	cache  map[string]*xds.Resource
 }
@@ -49,10 +48,10 @@ func (f *finder) act() string {
 	asks := append(s.asks(), xds.Wildcard)
 	name := asks[f.plan.IntN(len(asks))]
 	if name == xds.Wildcard && s.typ.Parent != nil && s.opened {
-		return "" // what it would be of depends on what was asked for before
+		return "" // the collections that it covers would depend on earlier subscriptions
 	}
 	if name == xds.Wildcard && s.typ.Is(xds.Route) {
-		return "" // likewise
+		return "" // the same
 	}
 	s.names[name] = f.plan.IntN(3) > 0
 	if s.names[name] {
@@ -62,7 +61,7 @@ func (f *finder) act() string {
 	return fmt.Sprintf("unsubscribes %s %s", s.typ, name)
 }
 
-// requests says what has changed of what is wanted.
+// requests sends the changes of the subscriptions.
 func (f *finder) requests() []xds.Request {
 	var out []xds.Request
 	for _, s := range f.types {
@@ -103,8 +102,8 @@ func (f *finder) requests() []xds.Request {
 	return out
 }
 
-// wants reports whether a resource is subscribed, as far as a client can tell.
-// What the server was told counts until it is told another.
+// wants reports whether a resource is subscribed, as far as the client can know. The names of the last request
+// count until the next one.
 func (s *finding) wants(r *xds.Resource) bool {
 	c := s.typ.Collection(r.Name)
 	return s.told[xds.Wildcard] || s.told[r.Name] || c != "" && s.told[c] ||
@@ -129,12 +128,12 @@ func (f *finder) receive(r *xds.Response) {
 	}
 	f.out = append(f.out, a)
 	if a.Error != nil {
-		return // all or nothing
+		return // a response is accepted or refused as a whole
 	}
 	gone := slices.Concat(r.Removed, r.Absent)
 	wanted := maps.Clone(s.told)
-	// Of what it has under that very name it is meant; else what was found by the
-	// name alone is not found any more.
+	// A removed name means the resource of exactly that name, if the client holds one. Otherwise the name no
+	// longer matches the resources that it matched alone.
 	gone = slices.DeleteFunc(gone, func(n string) bool {
 		_, named := s.cache[n]
 		delete(s.cache, n)
@@ -147,7 +146,7 @@ func (f *finder) receive(r *xds.Response) {
 		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && finds(s.typ, x, n) })
 	})
 	s.told = wanted
-	for _, x := range r.Upserts { // what was removed may be found elsewhere now
+	for _, x := range r.Upserts { // a removed resource may match another name now
 		if s.wants(x) {
 			s.cache[x.Name] = x
 		}
@@ -189,7 +188,7 @@ func (f *finder) idle(l *ledger) error {
 			names[xds.Wildcard] = true
 		}
 		if !maps.Equal(names, s.names) {
-			return fmt.Errorf("%s: the client wants %v, the server was told %v", s.typ, s.names, names)
+			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v", s.typ, s.names, names)
 		}
 	}
 	return nil

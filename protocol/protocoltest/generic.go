@@ -11,25 +11,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// generic is a correct client with an application that wants anything. It is
-// [protocol.Client], with the oddities on the wire that a server must bear.
+// generic is a correct client whose application subscribes to anything. It is [protocol.Client], with the odd
+// requests that a server must accept.
 type generic struct {
 	*protocol.Client
 	*world
 	taste
 	kinds []kind
 	odd   bool
-	lone  bool // all the stream carries is one type
+	lone  bool // the stream carries one type only
 	first map[string]bool
 
-	expired map[[2]string]bool // by their TTL since time last passed, by type and name
+	expired map[[2]string]bool // resources that expired since time last passed, by type and name
 }
 
 func newGeneric(w *world, ks []kind) *generic {
 	g := &generic{world: w, expired: map[[2]string]bool{}, kinds: ks, taste: newTaste(w), odd: w.chance.IntN(3) == 0, lone: len(ks) == 1}
 	g.Client = protocol.NewClient(w.cfg.Variant, protocol.ClientOptions{Node: agent(w), Legacy: w.plan.IntN(2) == 0, Check: g.refuse, Timeout: -1})
 	if w.content.whole && !g.lone {
-		// Whoever has all clusters must never see a route without its own.
+		// A client with all clusters must never have a route without its cluster.
 		g.Subscribe(xds.Cluster, xds.Wildcard)
 		g.Subscribe(xds.Endpoint, xds.Wildcard)
 		g.Subscribe(xds.Listener, xds.Wildcard)
@@ -82,7 +82,7 @@ func (g *generic) act() string {
 }
 
 func (g *generic) receive(r *xds.Response) {
-	if !r.TTL { // what the server does not tell it, it cannot know
+	if !r.TTL { // the client cannot know a TTL that the server does not send
 		r = without(r)
 	}
 	_ = g.Receive(r)
@@ -102,7 +102,7 @@ func without(r *xds.Response) *xds.Response {
 	return &plain
 }
 
-// listen hears what the client tells its application.
+// listen reads the events of the client.
 func (g *generic) listen() {
 	for e := range g.Events() {
 		if errors.Is(e.Err, protocol.ErrExpired) {
@@ -125,8 +125,8 @@ func (g *generic) requests() (out []xds.Request) {
 	return out
 }
 
-// mangle does to a request what changes nothing of what it means: names twice
-// or in another order, names of nothing, phantoms, and the same asked again.
+// mangle changes a request without changing its meaning: names twice or in another order, names of no
+// resource, unsubscriptions of unknown names, and repeated subscriptions.
 func (g *generic) mangle(r *xds.Request) {
 	first := !g.first[r.Type.URL]
 	if len(r.Names) > 0 {
@@ -149,9 +149,9 @@ func (g *generic) mangle(r *xds.Request) {
 	case 2:
 		r.Subscribe = append(r.Subscribe, r.Subscribe...)
 		r.Unsubscribe = append(r.Unsubscribe, r.Unsubscribe...)
-	case 3: // both at once: it ends not subscribed
+	case 3: // both at once: the name ends unsubscribed
 		r.Subscribe = append(r.Subscribe, r.Unsubscribe...)
-	case 4: // ignored on any but the first
+	case 4: // ignored in every request but the first
 		r.Initial = []xds.Version{{Name: "c0", Version: "1"}, {Name: "r0", Version: "1"}}
 	}
 }
@@ -162,13 +162,13 @@ func (g *generic) advance(now time.Time) {
 	g.listen()
 }
 
-func (g *generic) deadline() time.Time { return time.Time{} } // its TTLs are the lane's clocks
+func (g *generic) deadline() time.Time { return time.Time{} } // the lane has the clocks of its TTLs
 func (g *generic) calm()               { g.taste.off = true }
 
-// expire judges it: the client drops by itself, at that very time.
+// expire checks that the client drops the resource by itself, at exactly this time.
 func (g *generic) expire(t *xds.Type, r *xds.Resource) bool {
 	if same(g.Lookup(t, r.Name), r) {
-		g.fail("CLI-8: the client still holds %s %s, which has expired", t, show(r))
+		g.fail("CLI-8: the client still holds %s %s after its TTL", t, show(r))
 	}
 	return g.expired[[2]string{t.URL, r.Name}]
 }
@@ -196,7 +196,7 @@ func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xd
 		for _, name := range slices.Sorted(maps.Keys(held)) {
 			r := held[name]
 			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] && g.grants(dead) {
-				continue // there was no way to tell that it is gone
+				continue // no response could remove it
 			}
 			for _, ref := range r.Refs {
 				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil && !spurns(ref.Name) {
@@ -219,7 +219,7 @@ func (g *generic) idle(l *ledger) error {
 		}
 		slices.Sort(names)
 		if want := g.Wants(a.typ); !slices.Equal(names, want) {
-			return fmt.Errorf("%s: the client wants %v, the server was told %v", a.typ, want, names)
+			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v", a.typ, want, names)
 		}
 	}
 	return nil

@@ -9,10 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// grpc walks from the listeners its channels name to routes, clusters and
-// endpoints, all by name, in SotW over ADS. It sends the node in the first
-// request only, uses the good part of what it refuses, asks twice on one nonce
-// when a route moves, and unsubscribes from everything with an empty list.
+// grpc follows the names from the listeners of its channels to routes, clusters and endpoints, in SotW over
+// ADS. It sends the node in the first request only, uses the accepted part of a refused response, sends two
+// requests with one nonce when a route moves, and unsubscribes from everything with an empty list.
 type grpc struct {
 	*world
 	taste
@@ -20,7 +19,7 @@ type grpc struct {
 	steps   [4]*step // LDS, RDS, CDS, EDS
 	out     []xds.Request
 	greeted bool
-	lost    map[string]bool // clusters that a response has taken away
+	lost    map[string]bool // clusters that a response removed
 }
 
 // A step is the subscription to one type.
@@ -67,7 +66,7 @@ func (g *grpc) act() string {
 	return fmt.Sprintf("dials %v", slices.Sorted(maps.Keys(g.targets)))
 }
 
-// walk derives from each step what the next one needs.
+// walk derives the subscription of each step from the step before.
 func (g *grpc) walk() {
 	want := maps.Clone(g.targets)
 	for i, s := range g.steps {
@@ -92,7 +91,7 @@ func (g *grpc) subscribe(s *step, names []string) {
 	old := s.names
 	for _, n := range names {
 		if s.typ.Is(xds.Cluster) && !slices.Contains(old, n) {
-			delete(g.lost, n) // it asks anew
+			delete(g.lost, n) // subscribed again
 		}
 	}
 	s.names = names
@@ -101,7 +100,7 @@ func (g *grpc) subscribe(s *step, names []string) {
 		return
 	}
 	if s.opened && len(old) > 0 && len(names) > 0 {
-		// The new and the old together, then the new alone, on one nonce.
+		// First the old and new names together, then the new ones alone, with one nonce.
 		both := append(slices.Clone(old), names...)
 		slices.Sort(both)
 		both = slices.Compact(both)
@@ -111,7 +110,7 @@ func (g *grpc) subscribe(s *step, names []string) {
 	}
 	g.send(s, names, nil)
 	if len(names) == 0 {
-		s.version = "" // asks again with the old nonce and no version
+		s.version = "" // subscribes again with the old nonce and no version
 	}
 }
 
@@ -172,9 +171,8 @@ func (g *grpc) advance(time.Time)   {}
 func (g *grpc) deadline() time.Time { return time.Time{} }
 func (g *grpc) calm()               { g.off = true }
 
-// broken names a cluster that a route in use refers to, which the client had, and
-// which the server took back: the client holds a route without its cluster though
-// it asks for it. What it has never been given it still waits for.
+// broken returns a complaint if a route in use refers to a cluster that the client had and the server removed,
+// although the client subscribes to it. A cluster that it never had may still come.
 func (g *grpc) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {
@@ -184,7 +182,7 @@ func (g *grpc) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.R
 		}
 		for _, ref := range r.Refs {
 			if ref.Type.Is(xds.Cluster) && g.lost[ref.Name] && slices.Contains(clusters.names, ref.Name) && clusters.cache[ref.Name] == nil && !spurns(ref.Name) {
-				return fmt.Sprintf("%s is in use, and %s was taken away", show(r), ref.Name)
+				return fmt.Sprintf("%s is in use, but %s was removed", show(r), ref.Name)
 			}
 		}
 	}
@@ -200,7 +198,7 @@ func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
 	return nil
 }
 
-// expire drops nothing: it knows no TTL.
+// expire drops nothing: gRPC does not support TTLs.
 func (g *grpc) expire(t *xds.Type, r *xds.Resource) bool { return same(g.held(t)[r.Name], r) }
 
 func (g *grpc) idle(l *ledger) error {
@@ -208,12 +206,12 @@ func (g *grpc) idle(l *ledger) error {
 		a := l.account(s.typ)
 		if a == nil {
 			if len(s.names) > 0 {
-				return fmt.Errorf("%s: the client wants %v, the server was told nothing", s.typ, s.names)
+				return fmt.Errorf("%s: the client subscribes to %v, the server knows nothing", s.typ, s.names)
 			}
 			continue
 		}
 		if names := slices.Sorted(maps.Keys(a.names)); !slices.Equal(names, s.names) || a.wildcard {
-			return fmt.Errorf("%s: the client wants %v, the server was told %v (all %v)", s.typ, s.names, names, a.wildcard)
+			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v (wildcard %v)", s.typ, s.names, names, a.wildcard)
 		}
 	}
 	return nil

@@ -64,10 +64,10 @@ func set(names []string) []string {
 	return slices.Compact(names)
 }
 
-// mayHold returns the states that the client may hold by a name: "what it was told and has not been told
-// otherwise; a response not yet answered: both what was before and what it carries; refused: both". A deadline
-// ends only silence, not a refusal, unless the name was sent again and that response is unanswered. The slice
-// is valid until the next call.
+// mayHold returns the states that the client may hold by a name (ADS-8): the state that it was sent last; for
+// an unanswered response also the state before it; for a refused response both. A deadline ends only silence,
+// not a refusal, unless the name was sent again and that response is unanswered. The slice is valid until the
+// next call.
 func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	out, open := a.holds[:0], a.open[:0]
 	defer func() { a.holds, a.open = out, open }()

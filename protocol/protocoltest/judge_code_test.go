@@ -281,7 +281,7 @@ func TestWaivedWaitEnds(t *testing.T) {
 	removed := protocol.Event{Kind: protocol.Departed, Type: xds.Cluster, Name: "x"}
 	n := &lane{}
 	t.Run("ADS-6 an event ends a wait once, and the wait is over then", func(t *testing.T) {
-		wantVerdict(t, n.judge([]protocol.Event{waived}, nil), "and it goes on")
+		wantVerdict(t, n.judge([]protocol.Event{waived}, nil), "but the wait goes on")
 		wantVerdict(t, n.judge([]protocol.Event{waived, waived, removed}, nil), "ends twice")
 		if err := n.judge([]protocol.Event{waived, removed}, nil); err != nil {
 			t.Error(err)

@@ -54,7 +54,7 @@ type ledger struct {
 	began   time.Time // time of the first request
 	resumes bool      // the client holds something from an earlier stream
 	blind   bool      // it is unknown what the client holds of referred resources, so it may lose some
-	tardy   bool      // somebody was silent for 15 s, so the order was given up
+	tardy   bool      // a client was silent for 15 s, so the order of types is given up
 }
 
 // An account is the ledger of one type. "Name" in its comments is a subscribed name or the name of a resource.
@@ -91,7 +91,7 @@ type account struct {
 
 	opened   time.Time            // time of the first request
 	drained  time.Time            // when the session was first asked for responses about it
-	quiet    time.Time            // since when the client is silent
+	quiet    time.Time            // since when a response is unanswered
 	repeated time.Time            // when the client last repeated a request: this does not count as an answer
 	calm     time.Time            // when the last response or answer was processed
 	stirred  bool                 // there was a response or answer since

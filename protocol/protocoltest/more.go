@@ -7,10 +7,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What refers and is referred to besides clusters, assignments, listeners and routes. In
-// whole worlds what is referred to exists, and what is not is removed, of all types.
+// This file makes the references between all types besides clusters, assignments, listeners and routes. In
+// whole worlds every referred resource exists, and others are removed.
 
-// moreRefs makes up to what else a resource refers.
+// moreRefs chooses further references of a resource.
 func (c *content) moreRefs(url string) (refs []xds.Ref) {
 	some := func(n int, ref xds.Ref) {
 		if c.dice.IntN(n) == 0 {
@@ -27,7 +27,7 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 		some(4, xds.Ref{Type: xds.ScopedRoute, Name: xds.Wildcard})
 	case xds.ScopedRoute.URL:
 		some(1, pick(atRoutes))
-		some(4, pick(atClusters)) // its routes may stand inline
+		some(4, pick(atClusters)) // its routes may be inline
 	case xds.ExtensionConfig.URL:
 		some(3, pick(atClusters))
 		some(3, pick(atSecrets))
@@ -41,8 +41,7 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 	return refs
 }
 
-// link makes up to what else a resource of a whole world refers, until it is made
-// anew.
+// link chooses further references of a resource of a whole world, which stay until the resource is made again.
 func (c *content) link(url, name string) (refs []xds.Ref) {
 	some := func(n, k int) {
 		if c.dice.IntN(n) == 0 {
@@ -78,7 +77,7 @@ func (c *content) link(url, name string) (refs []xds.Ref) {
 	return refs
 }
 
-// linked reports whether something refers to a name of a type, after an edit.
+// linked reports whether any resource refers to a name of a type after an edit.
 func (c *content) linked(e *edit, t *xds.Type, name string) bool {
 	for _, by := range t.ReferredBy() {
 		for _, k := range kinds {
@@ -97,7 +96,7 @@ func (c *content) linked(e *edit, t *xds.Type, name string) bool {
 	return false
 }
 
-// keep puts names that are referred to, or some of them anew, and drops the rest.
+// keep creates the wanted names, replaces some of them, and removes the rest.
 func (c *content) keep(e *edit, k kind, wanted func(name string) bool, put func(url, name string, refs ...xds.Ref)) {
 	for _, n := range k.names {
 		is := c.view.Table(k.typ()).Lookup(n) != nil
@@ -111,8 +110,8 @@ func (c *content) keep(e *edit, k kind, wanted func(name string) bool, put func(
 	}
 }
 
-// scoping makes the scopes of the listeners that want some, and uses the routes
-// that these lead to.
+// scoping makes the scopes of the listeners that refer to scopes, and marks the routes that these refer to as
+// used.
 func (c *content) scoping(e *edit, used map[string]bool, put func(url, name string, refs ...xds.Ref)) {
 	k := kinds[atScopes]
 	first := c.dice.IntN(2) == 0
@@ -123,7 +122,7 @@ func (c *content) scoping(e *edit, used map[string]bool, put func(url, name stri
 	c.referred(k, xds.Route, used)
 }
 
-// hosting makes the virtual hosts under the routes that look for some.
+// hosting makes the virtual hosts of the routes that refer to virtual hosts.
 func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
 	k := kinds[atHosts]
 	for r := range c.targets {
@@ -145,7 +144,7 @@ func (c *content) filtering(e *edit, needed map[string]bool, put func(url, name 
 	c.referred(k, xds.Cluster, needed)
 }
 
-// referred notes what resources of a kind refer to of a type.
+// referred collects the names of a type that resources of a kind refer to.
 func (c *content) referred(k kind, t *xds.Type, into map[string]bool) {
 	for _, n := range k.names {
 		for _, ref := range c.links[k.url+n] {
@@ -156,8 +155,7 @@ func (c *content) referred(k kind, t *xds.Type, into map[string]bool) {
 	}
 }
 
-// supply makes the endpoints and secrets that are referred to, and at times a
-// layer of runtime.
+// supply makes the referred endpoints and secrets, and sometimes a runtime layer.
 func (c *content) supply(e *edit, put func(url, name string, refs ...xds.Ref)) {
 	c.keep(e, kinds[atEndpoints], func(n string) bool {
 		return c.linked(e, xds.LbEndpoint, xds.LbEndpoint.Collection(n))

@@ -48,7 +48,7 @@ func (l *ledger) ordered(a *account, r *xds.Response, f *flight) error {
 		l.telling = nil
 	}
 	if len(gone) > 0 && len(r.Upserts) == 0 && l.telling == nil {
-		// No removal is sent for a resource of which the session need not know that the client has it.
+		// No removal is sent for a resource if the session need not know that the client has it.
 		firm := slices.ContainsFunc(gone, func(n string) bool { return !a.told[n].loose })
 		if a.typ.Rank() > l.falling && !l.unbound(a, gone) && (firm || !l.excuses(loose)) {
 			return fmt.Errorf("ADS-2: %s is removed after a type of rank %d: removals go in reverse order", a.typ, l.falling)
@@ -172,7 +172,7 @@ func (l *ledger) earlyForAny(a, first *account, r *xds.Resource) error {
 }
 
 // awaits reports whether a resource must wait because it refers to a type that the resuming client has not
-// opened yet: "up to 15 s from the stream's first request".
+// opened yet, for up to 15 s from the first request of the stream (ADS-9).
 func (l *ledger) awaits(a *account, r *xds.Resource) bool {
 	if l.only != nil || a.typ.After == nil || !l.resumes || l.now.Sub(l.began) >= silence || l.account(a.typ.After) != nil {
 		return false

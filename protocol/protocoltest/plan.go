@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// commit changes the view and returns the names it touched.
+// commit changes the view and returns the touched names.
 func (c *content) commit() xds.Names {
 	if c.whole {
 		return c.apply(c.move())
@@ -31,7 +31,7 @@ func (c *content) commit() xds.Names {
 	return c.apply(e)
 }
 
-// search makes the view look for a name that does not exist, or decide one.
+// search makes a missing name undecided, or decides one.
 func (c *content) search(e *edit) {
 	k := c.kinds[c.dice.IntN(len(c.kinds))]
 	asks := slices.Concat(k.names, k.aliases)
@@ -44,7 +44,7 @@ func (c *content) search(e *edit) {
 	}
 }
 
-// rest makes an edit after which nothing expires and nothing is undecided.
+// rest makes an edit after which no resource expires and no name is undecided.
 func (c *content) rest() (e *edit, any bool) {
 	e = newEdit()
 	for url, names := range c.unknown {
@@ -64,7 +64,7 @@ func (c *content) rest() (e *edit, any bool) {
 	return e, any
 }
 
-// refs makes up what a resource refers to; seldom it is not known.
+// refs chooses the references of a resource; sometimes they are unknown.
 func (c *content) refs(url, name string) []xds.Ref {
 	pick := func(k int) xds.Ref {
 		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
@@ -99,8 +99,8 @@ func (c *content) refs(url, name string) []xds.Ref {
 	return append(refs, c.moreRefs(url)...)
 }
 
-// service is the usual assignment of a cluster: under its own name for the
-// first two, under a service name for the others.
+// service returns the usual assignment of a cluster. For the first two clusters it has the name of the
+// cluster, for the others a service name.
 func service(cluster string) string {
 	if cluster < "c2" {
 		return cluster
@@ -108,8 +108,8 @@ func service(cluster string) string {
 	return "e" + cluster[1:]
 }
 
-// move repoints some routes, changes some clusters and endpoints, and keeps
-// exactly what is referred to.
+// move changes the targets of some routes, and some clusters and endpoints, and keeps exactly the referred
+// resources.
 func (c *content) move() *edit {
 	e := newEdit()
 	c.gen++
@@ -185,8 +185,7 @@ func (c *content) move() *edit {
 	return e
 }
 
-// freshen changes what the given names find, so that nothing that was refused
-// remains.
+// freshen changes the resources of the given names, so that no refusal remains.
 func (c *content) freshen(names map[string][]string) xds.Names {
 	e := newEdit()
 	for _, k := range c.kinds {

@@ -67,7 +67,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The judge speaks without being told what to expect.
+// TestReplayChecksEveryResponse checks the rules that need no expected line.
 func TestReplayChecksEveryResponse(t *testing.T) {
 	foreign := xds.NewResource(xds.Cluster, "foreign", nil)
 	for _, test := range []struct {
@@ -82,27 +82,27 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"DELTA-1 name in both lists", faulty{respond: func(r *xds.Response) { r.Removed = []string{"b"} }}, "error: b occurs twice"},
 		{"removed in sotw", faulty{respond: func(r *xds.Response) { r.Removed = []string{"c"} }}, "error: removed names in a sotw response"},
 		{"absent in sotw", faulty{respond: func(r *xds.Response) { r.Absent = []string{"c"} }}, "error: removed names in a sotw response"},
-		{"absent but there", faulty{respond: func(r *xds.Response) { r.Absent = []string{"a"} }}, "error: a exists"},
-		{"missing but there", faulty{respond: func(r *xds.Response) { r.Missing = []string{"a"} }}, "error: a is not missing"},
+		{"absent but in the view", faulty{respond: func(r *xds.Response) { r.Absent = []string{"a"} }}, "error: a exists"},
+		{"missing but in the view", faulty{respond: func(r *xds.Response) { r.Missing = []string{"a"} }}, "error: a is not missing"},
 		{"TTL-4 heartbeat of a full-state type in SotW", faulty{respond: func(r *xds.Response) { r.TTL, r.Beats = true, r.Upserts[:1] }}, "error: heartbeats without TTLs, or for a full-state type in SotW"},
 		{"TTL-3 heartbeat of a resource without TTL", faulty{respond: func(r *xds.Response) { r.Beats = r.Upserts[:1] }}, "error: the heartbeat of a is for no resource with a TTL, in the view or departed"},
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
-		{"unasked type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
+		{"type not requested", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
 		{"sent twice", faulty{double: true}, "error: the nonce is empty or was used before"},
-		{"deadline untold", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: no deadline told of this"},
-		{"deadline stands", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the deadline 0s does not pass"},
+		{"deadline missing", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: the session had no deadline for this"},
+		{"deadline in the past", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the deadline 0s does not pass"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Replay(story, opens(test.fault), Exact)
 			if err != nil || !strings.Contains(got, test.want+"\n") {
-				t.Errorf("%v: does not say %q:\n%s", err, test.want, got)
+				t.Errorf("error %v: the output lacks %q:\n%s", err, test.want, got)
 			}
 		})
 	}
 }
 
-// Everything that a response can say is printed.
+// TestReplayPrints checks that all parts of a response are printed.
 func TestReplayPrints(t *testing.T) {
 	const script = `set EDS ondemand a=1 aliases=x,y ttl=30s
 set EDS b=1
@@ -169,8 +169,8 @@ expect-error > EDS names=ok
 	}
 }
 
-// A transcript that cannot be understood is no transcript.
-func TestReplayRefusesNonsense(t *testing.T) {
+// TestReplayRejectsInvalidTranscripts checks that Replay returns an error for lines that it cannot read.
+func TestReplayRejectsInvalidTranscripts(t *testing.T) {
 	for _, script := range []string{
 		"jump",
 		"set",
@@ -199,13 +199,13 @@ func TestReplayRefusesNonsense(t *testing.T) {
 		"close A",
 	} {
 		if got, err := Replay(script+"\n", opens(faulty{}), Exact); err == nil {
-			t.Errorf("%q is understood:\n%s", script, got)
+			t.Errorf("%q is accepted:\n%s", script, got)
 		}
 	}
 }
 
-// Expected lines are not read: a transcript can be written without them.
-func TestReplayFillsIn(t *testing.T) {
+// TestReplayAddsExpectedLines checks that a transcript can be written without its expected lines.
+func TestReplayAddsExpectedLines(t *testing.T) {
 	bare := ""
 	for s := range strings.Lines(story) {
 		if s[0] != '<' {

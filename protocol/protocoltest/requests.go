@@ -9,7 +9,7 @@ import (
 )
 
 // receive records a request and returns the response that it answers, or nil. stale is set if the session
-// found no such response. "Names of a request apply before its ACK settles."
+// found no such response. The names of a request apply before its ACK.
 func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	t := req.Type
 	if t == nil {

@@ -45,8 +45,8 @@ func (l *ledger) waiting() string {
 				asked = left[len(left)-1]
 			}
 		}
-		// "Full-state types never get body-less resources in SotW": if the full-state response has to wait,
-		// its heartbeat waits with it.
+		// A full-state type has no heartbeats without bodies in SotW (TTL-4): if the full-state response has
+		// to wait, its heartbeat waits with it.
 		if what := l.starving(a); what != "" && (!a.world || !tied) {
 			return what
 		}

@@ -14,7 +14,7 @@ func (l *ledger) begin(a *account, req xds.Request) {
 	}
 	a.implicit = a.implicit && a.wildcard
 	for _, b := range l.accounts {
-		// "DELTA-9 [...] WARM-2 overrides": clusters are in flight.
+		// WARM-2 overrides DELTA-9: clusters are in flight.
 		if a.typ.Is(b.typ.Warms) && len(b.flights) > 0 {
 			for c := range b.table.All() {
 				for _, ref := range c.Refs {
@@ -23,8 +23,8 @@ func (l *ledger) begin(a *account, req xds.Request) {
 			}
 		}
 	}
-	// "The first request of a full-state type or of any wildcard is answered
-	// even when there is nothing to send."
+	// The first request of a full-state type or of any wildcard is answered even when there is nothing to
+	// send.
 	a.answer = a.wildcard || a.world
 	a.lax = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
@@ -126,7 +126,7 @@ func (l *ledger) recall(a *account, version string) {
 		}
 	}
 	whole := a.wildcard && len(a.names) == 0
-	// "After a NACK the client is not on the version it states", nor before it has answered.
+	// After a NACK the client does not have the version that it states, nor before it has answered.
 	doubtful := l.opts.Refused(a.typ) || toldSince(l.sends[a.typ.URL], version)
 	a.version = version
 	if then == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientConfig says which world of a client to simulate.
+// A ClientConfig chooses the world of a client to simulate.
 type ClientConfig struct {
 	Seed    uint64
 	Variant xds.Variant
@@ -18,15 +18,15 @@ type ClientConfig struct {
 	Choices []byte // replaces the seed, as in Config
 }
 
-// SimulateClient lets a [protocol.Client] talk with a server of a personality, over streams that
-// break at any moment, and judges it. It returns a [*Failure] if an obligation was not met, and how
-// many responses the client got.
+// SimulateClient connects a [protocol.Client] to a server with a personality, over streams that break at any
+// moment, and judges the client. It returns the number of responses that the client got, and a [*Failure] if
+// the client broke a rule.
 func SimulateClient(cfg ClientConfig) (responses int, err error) {
 	responses, err = liveServed(cfg, nil)
 	if err != nil {
 		f := &Failure{Config: Config{Seed: cfg.Seed, Variant: cfg.Variant, Choices: cfg.Choices}, Err: err}
 		if _, again := liveServed(cfg, &f.Story); again == nil {
-			f.Err = fmt.Errorf("only once, so it depends on more than the seed: %w", err)
+			f.Err = fmt.Errorf("the failure did not occur again, so it depends on more than the seed: %w", err)
 		}
 		return responses, f
 	}
@@ -44,8 +44,8 @@ func liveServed(cfg ClientConfig, story *[]string) (n int, err error) {
 	return w.got, nil
 }
 
-// A served is the world of one client. The application changes its mind, the server has
-// content that changes, and says of it what its personality lets it say.
+// A served is the world of one client. The application changes its subscriptions. The server has changing
+// content, and sends it as its personality allows.
 type served struct {
 	cfg     ClientConfig
 	dice    dice
@@ -55,18 +55,18 @@ type served struct {
 	judge   *clientJudge
 	server  *faker
 	perType bool
-	sour    byte            // resources whose body begins so cannot be used, as the application has learned; 0: none
+	sour    byte            // resources whose body begins with this byte cannot be used, as the application has learned; 0: none
 	streams map[string]bool // by type URL; "" is the aggregated one
 	up      []xds.Request
 	down    []*xds.Response
 	got     int
 }
 
-// servedKind is a type with what can be asked for.
+// A servedKind is a type with the names that can be subscribed.
 type servedKind struct {
 	typ   *xds.Type
 	names []string // of resources
-	finds []string // other names that can be asked for
+	finds []string // other names that can be subscribed
 }
 
 var servedKinds = []servedKind{
@@ -76,7 +76,7 @@ var servedKinds = []servedKind{
 	{typ: xds.Listener, names: []string{"l", "m"}},
 }
 
-var errBad = errors.New("it is bad")
+var errBad = errors.New("bad content")
 
 func newServed(cfg ClientConfig, story *[]string) *served {
 	w := &served{cfg: cfg, story: story, dice: newDice(cfg.Seed, 10+uint64(cfg.Variant)), now: epoch, streams: map[string]bool{}}
@@ -112,8 +112,7 @@ func (w *served) logf(format string, args ...any) {
 
 func (w *served) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
 
-// run plays, then lets an honest server tell all that there is, and the application lose
-// interest.
+// run plays the random part. Then an honest server sends everything, and the application unsubscribes.
 func (w *served) run() {
 	steps := 60 + w.dice.IntN(100)
 	if b, ok := w.dice.(*bytesDice); ok {
@@ -134,7 +133,7 @@ func (w *served) run() {
 		w.deliverUp()
 	}
 	if len(w.up)+len(w.down) > 0 {
-		w.fail("client and server never rest")
+		w.fail("traffic between client and server does not end")
 	}
 	w.judge.rests()
 	for _, k := range servedKinds {
@@ -177,7 +176,7 @@ func (w *served) step() {
 	}
 }
 
-// whim lets the application ask for a name, or lose interest.
+// whim lets the application subscribe or unsubscribe a name.
 func (w *served) whim(k servedKind) {
 	names := slices.Clone(k.names)
 	if w.cfg.Variant == xds.Delta {
@@ -200,7 +199,7 @@ func (w *served) whim(k servedKind) {
 	w.judge.look()
 }
 
-// adopt lets the client hold something that it has from elsewhere.
+// adopt gives the client a resource from another source.
 func (w *served) adopt(k servedKind) {
 	r := w.server.make(k, k.names[w.dice.IntN(len(k.names))])
 	if w.unfit(r) {
@@ -213,10 +212,11 @@ func (w *served) adopt(k servedKind) {
 	w.judge.look()
 }
 
-// doubt lets the application learn that what it uses is bad, or is not, and have it sent again.
+// doubt lets the application learn that some resources are bad, or not bad any more, and request everything
+// again.
 func (w *served) doubt(k servedKind) {
 	w.sour = []byte{0, '0', '1', '2', '3'}[w.dice.IntN(5)]
-	w.logf("doubts %s, what begins with %q is bad", k.typ, w.sour)
+	w.logf("doubts %s: bodies that begin with %q are bad", k.typ, w.sour)
 	w.client.Doubt(k.typ, append(slices.Clone(k.names), "alien")...)
 	w.judge.doubts(k.typ)
 	w.judge.look()
@@ -263,7 +263,7 @@ func (w *served) disconnect(only *xds.Type) {
 	w.judge.look()
 }
 
-// say lets the client say what it has to say.
+// say lets the client send its requests.
 func (w *served) say() {
 	for r := range w.client.Requests() {
 		w.logf("> %s", describeRequest(r))
@@ -282,7 +282,7 @@ func (w *served) deliverUp() {
 	}
 }
 
-// hear gives the client the next response.
+// hear delivers the next response to the client.
 func (w *served) hear() bool {
 	if len(w.down) == 0 {
 		return false
@@ -296,7 +296,7 @@ func (w *served) hear() bool {
 	return true
 }
 
-// pass lets time pass, and wakes the client when it wants to be.
+// pass lets time pass, and wakes the client at its deadlines.
 func (w *served) pass(d time.Duration) {
 	until := w.now.Add(d)
 	for range 1000 {
@@ -305,7 +305,7 @@ func (w *served) pass(d time.Duration) {
 			next = at
 		}
 		w.now = next
-		w.logf("it is %v", w.now.Sub(epoch))
+		w.logf("the time is %v", w.now.Sub(epoch))
 		w.client.Advance(w.now)
 		w.judge.passed()
 		w.judge.look()
@@ -313,5 +313,5 @@ func (w *served) pass(d time.Duration) {
 			return
 		}
 	}
-	w.fail("deadlines follow each other for ever")
+	w.fail("deadlines follow each other without end")
 }

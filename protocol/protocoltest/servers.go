@@ -12,24 +12,24 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A manner is what a server does that the document does not say, or forbids; each by how many
-// of ten responses.
+// A manner is what a server does although the document does not define it, or forbids it. A number is how many
+// of ten responses are affected.
 type manner struct {
-	silent  bool // it never says anything
-	resends int  // the same again, under another nonce
-	all     int  // named types: also what was not asked for
-	spare   int  // full state: only what was asked for last, and not what was asked for before
+	silent  bool // it never sends anything
+	resends int  // the same content again, with another nonce
+	all     int  // named types: also unsubscribed resources
+	spare   int  // full state: only the names of the last request, and not those of earlier ones
 	empty   int  // a response without resources
 	nonce   int  // the nonce of an earlier response, or none
-	stale   int  // what was sent before
-	resets  bool // versions begin anew with each stream, and mean something else
-	alien   int  // types that nobody asked for
-	broken  int  // names twice, wrong types, no names, and what cannot be read
-	errors  int  // resource_errors, names that are gone, heartbeats
+	stale   int  // a response that was sent before
+	resets  bool // versions begin again with each stream, and mean something else
+	alien   int  // types that were not requested
+	broken  int  // names twice, wrong types, empty names, unreadable resources
+	errors  int  // resource_errors, removals of unknown names, heartbeats
 	bad     int  // resources that the client cannot use
 }
 
-// Servers are the personalities of the servers with which the client is simulated.
+// Servers are the personalities of simulated servers.
 var Servers = []string{"honest", "go-control-plane", "istio", "silent", "stale", "reset", "unasked", "sloppy", "wild"}
 
 var manners = map[string]manner{
@@ -44,21 +44,21 @@ var manners = map[string]manner{
 	"wild":             {resends: 2, all: 4, spare: 2, empty: 1, nonce: 2, stale: 2, alien: 2, broken: 2, errors: 4, bad: 3, resets: true},
 }
 
-// A faker is a server with a manner. Calm, it is a good one, which knows of nothing that it has
-// said before.
+// A faker is a server with a manner. When it is honest, it follows every rule, and knows nothing about its
+// earlier responses.
 type faker struct {
 	*served
 	manner
 	honest  bool
 	content map[string]map[string]*xds.Resource // by type URL and name
 	subs    map[string]map[string]bool          // by type URL: names subscribed on this stream
-	implied map[string]bool                     // SotW: no name was named on this stream
-	sent    map[string]map[string]string        // delta: versions told on this stream
-	last    map[string]*xds.Response            // by type URL: of this stream or an earlier one
+	implied map[string]bool                     // SotW: no request of this stream had names
+	sent    map[string]map[string]string        // delta: versions sent on this stream
+	last    map[string]*xds.Response            // by type URL: last response of any stream
 	current map[string]string                   // SotW: version and names last sent on this stream
 	newest  map[string]string                   // the nonce of the newest response on this stream
 	count   int
-	born    int // when versions began anew
+	born    int // count when versions last began again
 }
 
 func newFaker(w *served) *faker {
@@ -89,7 +89,7 @@ func (f *faker) disconnected(only *xds.Type) {
 
 func (f *faker) odds(of int) bool { return !f.honest && of > 0 && f.dice.IntN(10) < of }
 
-// make makes up a resource.
+// make creates a resource.
 func (f *faker) make(k servedKind, name string) *xds.Resource {
 	f.count++
 	body := fmt.Sprint(f.dice.IntN(4))
@@ -116,7 +116,7 @@ func (f *faker) make(k servedKind, name string) *xds.Resource {
 	return r
 }
 
-// change changes the content.
+// change changes the content of a type.
 func (f *faker) change(k servedKind) {
 	name := k.names[f.dice.IntN(len(k.names))]
 	if f.dice.IntN(3) == 0 {
@@ -126,7 +126,7 @@ func (f *faker) change(k servedKind) {
 	f.content[k.typ.URL][name] = f.make(k, name)
 }
 
-// receive takes what a request subscribes to, and answers what it asks.
+// receive applies the subscriptions of a request, and answers it.
 func (f *faker) receive(r xds.Request) {
 	url := r.Type.URL
 	first := f.subs[url] == nil
@@ -169,14 +169,14 @@ func (f *faker) receive(r xds.Request) {
 	}
 }
 
-// push tells all types what is new.
+// push sends the news of all types.
 func (f *faker) push() {
 	for _, k := range servedKinds {
 		f.answer(k.typ)
 	}
 }
 
-// act says something of a type by itself.
+// act sends something about a type without a request.
 func (f *faker) act(k servedKind) {
 	if f.silent {
 		return
@@ -194,13 +194,13 @@ func (f *faker) act(k servedKind) {
 		f.send(&xds.Response{Type: k.typ, Version: last.Version, TTL: true, Changes: f.trouble(k, &xds.Changes{})})
 	case f.odds(f.alien):
 		t := []*xds.Type{nil, xds.Runtime, xds.TypeOf(unknownURL), k.typ}[f.dice.IntN(4)]
-		f.send(&xds.Response{Type: t, Version: "alien", Changes: &xds.Changes{Upserts: []*xds.Resource{f.make(k, "alien"), f.make(k, k.names[0])}, Removed: []string{"nobody"}, Missing: []string{"nobody"}}})
+		f.send(&xds.Response{Type: t, Version: "alien", Changes: &xds.Changes{Upserts: []*xds.Resource{f.make(k, "alien"), f.make(k, k.names[0])}, Removed: []string{"unnamed"}, Missing: []string{"unnamed"}}})
 	default:
 		f.answer(k.typ)
 	}
 }
 
-// version is that of a type: of its content, or one that begins anew.
+// version returns the version of a type: of its content, or a number that begins again with each stream.
 func (f *faker) version(t *xds.Type) string {
 	if f.resets && !f.honest {
 		return fmt.Sprint((f.count - f.born) / 4)
@@ -213,13 +213,13 @@ func (f *faker) version(t *xds.Type) string {
 	return version.String()
 }
 
-// finds reports whether what is subscribed finds a resource.
+// finds reports whether a subscription matches a resource.
 func (f *faker) finds(t *xds.Type, r *xds.Resource) bool {
 	subs := f.subs[t.URL]
 	return slices.ContainsFunc(slices.Collect(finders(f.cfg.Variant, t, r)), func(s string) bool { return subs[s] })
 }
 
-// finders are the names that find a resource.
+// finders returns the names that match a resource.
 func finders(v xds.Variant, t *xds.Type, r *xds.Resource) iter.Seq[string] {
 	names := []string{xds.Wildcard, xds.CanonicalName(r.Name)}
 	if v == xds.Delta {
@@ -231,7 +231,7 @@ func finders(v xds.Variant, t *xds.Type, r *xds.Resource) iter.Seq[string] {
 	return slices.Values(names)
 }
 
-// answer tells a type, if there is something to tell.
+// answer sends a response about a type, if there is news.
 func (f *faker) answer(t *xds.Type) {
 	url := t.URL
 	if f.silent && !f.honest || f.subs[url] == nil {
@@ -297,7 +297,7 @@ func (f *faker) found(t *xds.Type, name string) bool {
 	return false
 }
 
-// trouble adds what is said of a name instead of a resource.
+// trouble adds a removal, an absence, an error or a heartbeat of a name.
 func (f *faker) trouble(k servedKind, c *xds.Changes) *xds.Changes {
 	names := slices.Concat(k.names, k.finds)
 	name := names[f.dice.IntN(len(names))]
@@ -330,7 +330,7 @@ func (f *faker) spoil(k servedKind, r *xds.Response) {
 		x := xds.NewResource(xds.Runtime, name, []byte("0"))
 		r.Upserts = append(r.Upserts, x)
 	case 2:
-		r.Malformed = append(r.Malformed, errors.New("it cannot be read"))
+		r.Malformed = append(r.Malformed, errors.New("unreadable resource"))
 	case 3:
 		r.Upserts = append(r.Upserts, xds.NewResource(k.typ, "", []byte("0")), nil, &xds.Resource{}, xds.NewResource(k.typ, xds.Wildcard, []byte("0")))
 	case 4:
@@ -346,7 +346,7 @@ func (f *faker) spoil(k servedKind, r *xds.Response) {
 	}
 }
 
-// send gives a response its nonce, and puts it on its way.
+// send gives a response its nonce, and puts it in flight.
 func (f *faker) send(r *xds.Response) {
 	if r.Type == nil && f.perType || r.Type != nil && !f.streams[""] && !f.streams[r.Type.URL] || r.Type == nil && !f.streams[""] {
 		return

@@ -8,37 +8,34 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Config says which world to simulate.
+// A Config chooses the world to simulate.
 type Config struct {
 	Seed    uint64
 	Variant xds.Variant
 
-	// Client is the personality: "generic", "separate" (a stream per type),
-	// "envoy", "grpc" or "wild". Empty: the seed decides.
+	// Client is the kind of client: "generic", "separate" (a stream per type), "envoy", "grpc", "finder" or
+	// "wild". Empty: the seed decides.
 	Client string
 
-	// Whole makes each commit atomic and each reference resolve. Then no client
-	// that answers in time may ever hold a route without its cluster. If not
-	// set, the seed decides.
+	// Whole makes each commit atomic and each reference resolve. Then no client that answers in time may ever
+	// hold a route without its cluster. False: the seed decides.
 	Whole bool
 
-	// Accept lets nobody refuse anything.
+	// Accept makes every client accept every response.
 	Accept bool
 
-	// Without is an excuse that is not to be had: worlds in which it alone turned the
-	// verdict fail.
+	// Without is an excuse that is not accepted: worlds in which it alone changed the verdict fail.
 	Without Excuse
 
-	// Choices, if not nil, replaces the seed: every choice of the world is read
-	// from these bytes, one step for each.
+	// Choices, if not nil, replaces the seed: every choice of the world is read from these bytes.
 	Choices []byte
 }
 
-// A Failure is a world in which an obligation was not met.
+// A Failure is a world in which a rule was broken.
 type Failure struct {
 	Config
 	Err   error
-	Story []string // all messages, commits and whims
+	Story []string // all messages, commits and changes of subscriptions
 }
 
 func (f *Failure) Error() string {
@@ -47,20 +44,19 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// A Result is the end of a world.
+// A Result summarizes a world.
 type Result struct {
 	Messages   int
-	Deliveries int            // responses that reached a client of a whole world
-	Judged     int            // of these, after how many it was judged by "never breaks"
-	Unjudged   map[Excuse]int // and after how many not, for each reason
-	Excused    map[Excuse]int // how often each excuse alone turned a verdict
-	// Held is what each client holds in the end of what exists: "CDS c0" and
-	// its content. Nil for clients that fell silent, and for those of which it
-	// depends on the variant what they ask for.
+	Deliveries int            // responses delivered to a client of a whole world
+	Judged     int            // deliveries after which "never breaks" was judged
+	Unjudged   map[Excuse]int // deliveries after which it was not, by reason
+	Excused    map[Excuse]int // how often each excuse alone changed a verdict
+	// Held is what each client holds at the end of the existing resources: "CDS c0" and its content. It is nil
+	// for clients that stopped answering, and for those whose subscriptions depend on the variant.
 	Held []map[string]string
 }
 
-// Simulate runs a world, and returns a [*Failure] if an obligation was not met.
+// Simulate plays a world, and returns a [*Failure] if a rule was broken.
 func Simulate(open Open, cfg Config) (Result, error) {
 	w, err := live(open, cfg, nil)
 	if err != nil {
@@ -69,7 +65,7 @@ func Simulate(open Open, cfg Config) (Result, error) {
 	return w.result(), nil
 }
 
-// live runs a world.
+// live plays a world.
 func live(open Open, cfg Config, story *[]string) (w *world, err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -88,11 +84,11 @@ func live(open Open, cfg Config, story *[]string) (w *world, err error) {
 	return w, nil
 }
 
-// tell runs the world again to hear its story.
+// tell plays the world again to record its story.
 func tell(open Open, cfg Config, err error) error {
 	f := &Failure{Config: cfg, Err: err}
 	if _, again := live(open, cfg, &f.Story); again != nil && again.Error() != err.Error() {
-		f.Err = errors.Join(err, fmt.Errorf("and the second time, so it depends on more than the seed: %w", again))
+		f.Err = errors.Join(err, fmt.Errorf("the second run failed in another way, so it depends on more than the seed: %w", again))
 	}
 	return f
 }
@@ -106,7 +102,7 @@ func (w *world) result() Result {
 			for _, k := range kinds {
 				t := k.typ()
 				if deltaOnly(t) {
-					continue // nobody has these in SotW
+					continue // not served in SotW
 				}
 				for name, r := range n.client.held(t) {
 					if w.content.view.Table(t).Lookup(name) != nil {

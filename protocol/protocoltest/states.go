@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stater is a session that says how its client stands with types and names.
+// A stater is a session that reports the state of types and names at its client.
 type stater interface {
 	States() []protocol.TypeState
 	NameStates(t *xds.Type) iter.Seq[protocol.NameState]
@@ -18,11 +18,11 @@ type stater interface {
 	Refused(t *xds.Type) []string
 }
 
-// everyState is of how many drains one is looked at.
+// everyState: the states are checked after one batch of this many.
 const everyState = 8
 
-// states compares what a session says of itself with the ledger, and with what the client has,
-// when all has left that may leave.
+// states compares the reported states with the ledger and with what the client holds, after the session has
+// sent everything.
 func (n *lane) states() error {
 	s, ok := n.session.Session.(stater)
 	n.drains++
@@ -31,7 +31,7 @@ func (n *lane) states() error {
 	}
 	all := s.States()
 	if len(all) != len(n.ledger.accounts) {
-		return fmt.Errorf("%d types have states, and %d were opened", len(all), len(n.ledger.accounts))
+		return fmt.Errorf("%d types have states, %d were opened", len(all), len(n.ledger.accounts))
 	}
 	for i, a := range n.ledger.accounts {
 		is := all[i]
@@ -43,7 +43,7 @@ func (n *lane) states() error {
 		var refused []string
 		for st := range s.NameStates(a.typ) {
 			if len(listed) > 0 && st.Name <= last {
-				return fmt.Errorf("%s: the state of %q behind that of %q", a.typ, st.Name, last)
+				return fmt.Errorf("%s: the state of %q follows that of %q", a.typ, st.Name, last)
 			}
 			listed[st.Name], last = st, st.Name
 			if st.RefusedIn != "" {
@@ -51,7 +51,7 @@ func (n *lane) states() error {
 			}
 		}
 		if got := s.Refused(a.typ); !slices.Equal(got, refused) {
-			return fmt.Errorf("%s: refused are %q, and by their states %q", a.typ, got, refused)
+			return fmt.Errorf("%s: Refused lists %q, the states list %q", a.typ, got, refused)
 		}
 		cache := n.cache(a)
 		for _, name := range n.ledger.known(a) {
@@ -65,21 +65,21 @@ func (n *lane) states() error {
 				}
 			}
 			if l, is := listed[name]; is && describeState(l) != describeState(st) {
-				return fmt.Errorf("%s: listed is %s, and asked for by itself %s", a.typ, describeState(l), describeState(st))
+				return fmt.Errorf("%s: NameStates reports %s, NameState reports %s", a.typ, describeState(l), describeState(st))
 			} else if !is && st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName) {
-				return fmt.Errorf("%s: not listed is %s", a.typ, describeState(st))
+				return fmt.Errorf("%s: NameStates does not report %s", a.typ, describeState(st))
 			}
 		}
 	}
 	return nil
 }
 
-// atRest checks what a session says when all is silent, and everybody has answered: nothing is
-// under way, due, or about to leave, unless what was refused keeps it so, or the view.
+// atRest checks the reported states when traffic has ended and every client has answered. Nothing is in
+// flight, due or about to be removed, except because of a refusal or an undecided view.
 func (n *lane) atRest() error {
 	s, ok := n.session.Session.(stater)
 	if !ok || n.release {
-		return nil // it has no view
+		return nil // the session has released its view
 	}
 	refused := false
 	for _, is := range s.States() {
@@ -96,8 +96,8 @@ func (n *lane) atRest() error {
 			case st.State == protocol.StateRefused && refused:
 			case st.State == protocol.StateWaiting && refused && len(st.WaitsFor) > 0:
 			case st.State == protocol.StateSent && n.sloppy: // the answer was lost
-			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && n.ledger.unanswered(is.Type): // the lost one would have said that it has nothing from before
-			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // to what has no name for "gone", for example
+			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && n.ledger.unanswered(is.Type): // the lost answer would have shown that the client holds nothing from an earlier stream
+			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // for a type whose removal cannot be expressed, for example
 			default:
 				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
 			}
@@ -106,8 +106,8 @@ func (n *lane) atRest() error {
 	return nil
 }
 
-// unanswered reports whether the client owes the answer to a response of a type, or to a part of
-// one: in SotW, too, "each nonce is settled by itself, the flight by all" (DELTA-13).
+// unanswered reports whether the client owes an answer to a response of a type, or to a part of one. In SotW,
+// too, each part is settled by its own nonce (DELTA-13).
 func (l *ledger) unanswered(t *xds.Type) bool {
 	return slices.ContainsFunc(l.account(t).flights, func(f *flight) bool { return !f.done })
 }
@@ -117,36 +117,35 @@ func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
 	return has
 }
 
-// cache is what the client has of a type, if nothing is on its way, and all is answered.
+// cache returns what the client holds of a type, if nothing is in flight and everything is answered.
 func (n *lane) cache(a *account) map[string]*xds.Resource {
 	if len(n.up)+len(n.down)+len(n.late) > 0 || n.mute || slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done }) {
 		return nil
 	}
 	if _, plain := n.client.(*generic); !plain {
-		return nil // others let go of what they have by themselves
+		return nil // other clients drop resources by themselves
 	}
 	return n.client.held(a.typ)
 }
 
-// cached compares what the client has with what the session says that it has; tellsGone: it can
-// be told that a name is gone.
+// cached compares what the client holds with the reported state. tellsGone is set if removals can be sent.
 func cached(has *xds.Resource, st protocol.NameState, tellsGone bool) error {
 	switch {
 	case st.State == protocol.StateSynced && st.Finds == 0 && (has == nil || has.Sum != st.View.Sum):
-		return fmt.Errorf("synced, and the client has %s", textOf(has))
+		return fmt.Errorf("reported as synced, but the client holds %s", textOf(has))
 	case st.State == protocol.StateAbsent && tellsGone && has != nil:
-		return fmt.Errorf("absent, and the client has %s", textOf(has))
+		return fmt.Errorf("reported as absent, but the client holds %s", textOf(has))
 	}
 	return nil
 }
 
-// typeState compares what a session says of a type.
+// typeState compares the reported state of a type.
 func (l *ledger) typeState(a *account, is protocol.TypeState) error {
 	switch {
 	case !is.Type.Is(a.typ):
-		return fmt.Errorf("it stands where %s does", a.typ)
+		return fmt.Errorf("its state is at the place of %s", a.typ)
 	case is.Names != len(a.names) || is.Wildcard != (a.wildcard || a.scopes != nil):
-		return fmt.Errorf("subscribed are %d names, wildcard %v", len(a.names), a.wildcard)
+		return fmt.Errorf("%d names are subscribed, wildcard %v", len(a.names), a.wildcard)
 	}
 	open := map[string]bool{}
 	for _, f := range a.flights {
@@ -157,14 +156,14 @@ func (l *ledger) typeState(a *account, is protocol.TypeState) error {
 			return fmt.Errorf("%s is answered", m.Nonce)
 		}
 	}
-	idle := is.Names == 0 && !is.Wildcard // then no answer is owed
+	idle := is.Names == 0 && !is.Wildcard // then no answer is due
 	if f := a.newest; f != nil && !idle && !f.done && !f.excused && !f.superseded && !slices.ContainsFunc(is.Unanswered, func(m protocol.Message) bool { return m.Nonce == f.nonce }) {
 		return fmt.Errorf("%s is unanswered", f.nonce)
 	}
 	return nil
 }
 
-// nameState compares what a session says of a name.
+// nameState compares the reported state of a name.
 func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameState) error {
 	name, shown, told := st.Name, l.shown(a, st.Name), a.told[st.Name]
 	if (st.Why == protocol.ByName) != a.names[name] {
@@ -172,18 +171,18 @@ func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameSt
 	}
 	sent := func(f *flight) bool {
 		_, carries := f.carried[name]
-		_, dropped := f.dropped[name] // and asked for again: it comes all the same
+		_, dropped := f.dropped[name] // subscribed again: the response comes all the same
 		carries = carries || dropped
-		return !f.done && (carries || a.world) // a world has what is not new, too
+		return !f.done && (carries || a.world) // a full-state response also has unchanged names
 	}
 	switch st.State {
 	case protocol.StateSynced:
 		switch {
 		case st.Finds > 0:
 		case shown == nil:
-			return errors.New("it is not shown")
+			return errors.New("the client should not have it")
 		case !told.is(shown):
-			return fmt.Errorf("told is %s", textOf(told.res))
+			return fmt.Errorf("the client was sent %s", textOf(told.res))
 		case !a.world && a.newest != nil && sent(a.newest):
 			return fmt.Errorf("%s is unanswered", a.newest.nonce)
 		case !a.world && a.heldBack(name):
@@ -191,14 +190,14 @@ func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameSt
 		}
 	case protocol.StateAbsent:
 		if shown != nil {
-			return errors.New("it is shown")
+			return errors.New("the client should have it")
 		}
 	case protocol.StateSent:
 		if st.Nonce != "" && !slices.ContainsFunc(a.flights, func(f *flight) bool { return f.nonce == st.Nonce && sent(f) }) {
-			return fmt.Errorf("%s is answered, or has told nothing of it", st.Nonce)
+			return fmt.Errorf("%s is answered, or does not carry the name", st.Nonce)
 		}
 	case protocol.StateRefused:
-		beats := shown != nil && shown.TTL > 0 // it may have been a heartbeat
+		beats := shown != nil && shown.TTL > 0 // the refusal may have been for a heartbeat
 		if st.Nonce != "" && !beats && !a.world && len(a.refused[name])+len(a.doubted[name]) == 0 {
 			return errors.New("it was not refused")
 		}

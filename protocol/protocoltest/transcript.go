@@ -48,7 +48,7 @@ const (
 )
 
 func (h Hints) String() string {
-	return [...]string{"told the names that changed", "told nothing of what changed", "woken by its interests"}[h]
+	return [...]string{"given the changed names", "given no hints", "woken by its interests"}[h]
 }
 
 // RunTranscripts replays the transcripts that match the pattern, each as a subtest named after its file. It
@@ -58,21 +58,21 @@ func (h Hints) String() string {
 //
 // A transcript is a conversation, one step in each line:
 //
-//	# comment: the sentence of the document, the requirement
-//	set CDS a=1 b=2 refs=EDS/x,SDS/y     resources name=version; the version is the content.
-//	                                     refs=- refers to nothing; without refs it is not known
+//	# comment: a sentence of the document, a requirement
+//	set CDS a=1 b=2 refs=EDS/x,SDS/y     resources name=version; the version is the content. refs=- is no
+//	                                     reference; without refs= the references are unknown
 //	set CDS ondemand a=1 aliases=n,m ttl=30s
-//	                                     they have other names, expire, are part of no wildcard
+//	                                     with aliases, a TTL, and outside of the wildcard
 //	remove CDS a b
-//	undecided CDS a b                    it is not known yet whether they exist …
-//	decided CDS a                        … now it is; set decides, too
-//	version CDS r7                       the source supplies the type's version; none: the hash again
-//	begin … commit                       one commit of all changes in between
+//	undecided CDS a b                    the view does not know yet whether they exist …
+//	decided CDS a                        … now it does; set also decides
+//	version CDS r7                       the source supplies the version of the type; none: the hash again
+//	begin … commit                       all changes in between are one commit
 //	stream [A] sotw|delta [only=CDS] [agent=envoy] [features=a,b] [refused=CDS,LDS] [max=1]
 //	           [maxtypes= maxnames= maxnamelen=] [grace=5s] [spread=7] [versions] [forcettl] [bodyless] [errors]
-//	                                     opens a stream (A: its label), in place of the one with that label,
-//	                                     with these options. It may look up all earlier tables of the view.
-//	                                     "versions" prints the version of delta responses too
+//	                                     opens a stream with these options; it replaces the stream with the same
+//	                                     label (A). It may look up all earlier tables of the view.
+//	                                     "versions" also prints the version of delta responses
 //	close [A]                            the stream ends
 //	[A]> CDS names=a,b version=v1 nonce=1 error="text" node=ID agent=envoy features=a,b
 //	[A]> CDS sub=a unsub=b initial=a@1,b@2 nonce=1
@@ -80,22 +80,21 @@ func (h Hints) String() string {
 //	                                     names="" one empty name; error= is a NACK without a message
 //	expect-error [A]> …                  a request that must end the stream as malformed
 //	expect-limit [A]> …                  a request that must end the stream because of a limit
-//	hold … release                       the stream is busy: nothing is sent in between
+//	hold … release                       the stream is busy: no response is sent in between
 //	wait 5s                              time passes; sessions are advanced at their deadlines
 //	events nacked stale …                print events of these kinds from here on
 //	[A]< CDS nonce=1 v=v1 a@1/30s(n,m) b@2 -gone
-//	                                     a response, by name: resources with TTL, if it is told, and aliases
-//	[A]< EDS nonce=1 ~a@1/30s -b ?c !d   heartbeats, removed names, names told absent by a resource without a
-//	                                     body, names missing by resource_errors
+//	                                     a response, sorted by name: resources with the TTL that is sent, and aliases
+//	[A]< EDS nonce=1 ~a@1/30s -b ?c !d   heartbeats, removed names, names reported absent by a resource without
+//	                                     body, names reported missing in resource_errors
 //	[A]! nacked CDS nonce=1 v=v1 in-use=v2 error="text"
 //
-// Names with odd characters are quoted as in Go. Types are written by their
-// short name, unknown ones by URL. Versions of a type that are hashes are
-// written v1, v2, … in the order in which the transcript sees them first, in
-// requests too.
+// Names with special characters are quoted as in Go. Types are written by their short name, unknown types by
+// their URL. Versions that are hashes are written v1, v2, … for each type, in the order in which they first
+// occur, also in requests.
 //
-// Rules that need no expectation are checked on every response; a response
-// that breaks one is followed by a line "error: …".
+// Every response is checked against the rules that need no expectation. A response that breaks one is followed
+// by a line "error: …".
 func RunTranscripts(t *testing.T, pattern string, open Open) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {

@@ -224,7 +224,7 @@ func (l *ledger) toldOnce(a *account, x *xds.Resource) bool {
 }
 
 // bereft reports whether the client was sent a resource that refers to a name, and that the view has removed
-// too or no longer shows to the client. "nothing that a type's ACK depends on may wait for that ACK".
+// too or no longer shows to the client. Nothing that the ACK of a type depends on may wait for that ACK.
 func (l *ledger) bereft(a *account, name string) bool {
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
@@ -358,8 +358,8 @@ func (l *ledger) needed(a *account, r *xds.Response, f *flight) error {
 			}
 		}
 	}
-	// "The server skips only [...] whose version_info equals the current version": the stated version is
-	// older, although nothing changed that the client subscribes to.
+	// An answer may be left out only if the stated version is current. Here it is older, although nothing
+	// changed that the client subscribes to.
 	older := a.newest == nil && a.version != "" && a.version != r.Version
 	if !reason && !a.answer && !older && (!a.world || !l.expires(a)) && !l.lets(func() bool {
 		return a.lax && l.grants(lax) || slices.ContainsFunc(again, func(n string) bool { return l.again(a, n) })
@@ -396,8 +396,8 @@ func (l *ledger) named(a *account, r *xds.Response) error {
 }
 
 // empty reports whether a name is that of an empty collection, which the first answer to a wildcard reports on
-// a stream of its own: "Envoy's first VHDS request names nothing and waits 15 s unless something under route/
-// is answered" (OND-4).
+// a stream of its own: Envoy's first VHDS request has no names, and waits 15 s unless something under route/ is
+// answered (OND-4).
 func (l *ledger) empty(a *account, n string) bool {
 	route, collection := strings.CutSuffix(n, "/*")
 	return l.only != nil && a.typ.Parent != nil && a.wildcard && collection && len(a.told) == 0 && l.view.Table(a.typ.Parent).Lookup(route) != nil && !l.resolves(a, n)

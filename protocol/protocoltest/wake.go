@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// commit tells the streams of the new view.
+// commit gives the new view to the streams.
 func (p *play) commit() {
 	p.remember()
 	for _, s := range p.streams {
@@ -23,7 +23,7 @@ func (p *play) commit() {
 	p.touched = xds.Names{}
 }
 
-// wake tells a session the time, and of the commits that it missed.
+// wake gives a session the time and the commits that it missed.
 func (p *play) wake(s *stream) {
 	s.Advance(p.now)
 	_, idle := s.Session.(idler)
@@ -38,7 +38,7 @@ func (p *play) wake(s *stream) {
 	s.missed, s.awake = nil, true
 }
 
-// release lets an idle session go of its view.
+// release lets an idle session release its view.
 func (p *play) release(s *stream) {
 	if i, ok := s.Session.(idler); ok && p.hints == Idle && !s.over && !p.held {
 		i.Release()
@@ -46,7 +46,7 @@ func (p *play) release(s *stream) {
 	}
 }
 
-// note follows the interests of a session.
+// note records the interests of a session.
 func (p *play) note(s *stream) {
 	i, ok := s.Session.(idler)
 	if !ok {
@@ -81,8 +81,8 @@ func (s *stream) interested(touched xds.Names) bool {
 	return false
 }
 
-// wait lets time pass. Sessions are advanced at their deadlines, as a shell
-// would, and once at the end, where nothing may happen that no deadline told.
+// wait lets time pass. Sessions are advanced at their deadlines, as a server would, and once at the end, when
+// no session may send anything without a deadline.
 func (p *play) wait(d time.Duration) {
 	end := p.now.Add(d)
 	for {
@@ -110,11 +110,11 @@ func (p *play) wait(d time.Duration) {
 	before := p.out.Len()
 	p.advance(func(*stream) bool { return true })
 	if p.out.Len() > before {
-		fmt.Fprintf(&p.out, "error: no deadline told of this\n")
+		fmt.Fprintf(&p.out, "error: the session had no deadline for this\n")
 	}
 }
 
-// advance wakes the streams and sends what is due.
+// advance wakes streams and sends the due responses.
 func (p *play) advance(which func(*stream) bool) {
 	for _, s := range p.streams {
 		if !s.over && which(s) {

@@ -7,9 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Removals are judged by reference (ADS-8): "a name may leave when nothing that the client may hold, and that
-// is not what the view has now, refers to it; what nothing refers to leaves with the next response, also
-// behind a NACK."
+// Removals are judged by reference (ADS-8). A name may be removed when nothing refers to it that the client may
+// hold, except what the view has now. A name without such a reference must be removed in the next response,
+// also after a NACK.
 //
 // Both halves are obligations. Where the rules leave open what a client may hold, the first half counts only
 // what it certainly may hold ([surely]), and the second half everything that is conceivable ([possibly]).
@@ -156,8 +156,8 @@ func because(why *string, format string, args ...any) bool {
 	return true
 }
 
-// unopened reports whether a resuming client may still open a type: "a type that a resuming client has not
-// opened yet holds back what refers to it".
+// unopened reports whether a resuming client may still open a type. Until then, the type keeps every name that
+// its resources may refer to (ADS-9).
 func (l *ledger) unopened(v leaver, d doubt) bool {
 	if d == possibly && l.grants(unopened) {
 		return l.resumes && l.now.Sub(l.began) < max(silence, l.opts.Grace)

@@ -9,90 +9,90 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientOptions of a client. The zero value is ready to use.
+// ClientOptions configures a client. The zero value is ready to use.
 type ClientOptions struct {
-	// Node goes with the first request of each stream: "Only the first request
-	// on a stream is guaranteed to carry the node identifier."
+	// Node is sent with the first request of each stream: "Only the first request on a stream is
+	// guaranteed to carry the node identifier."
 	Node *xds.Node
 
-	// Legacy spells a first subscription to "*" alone as an empty list, which
-	// every server understands, for the types whose row says [xds.Type.Implicit].
+	// Legacy sends a first subscription to "*" alone as an empty list, which every server
+	// understands, for types with an implicit wildcard ([xds.Type.Implicit]).
 	Legacy bool
 
-	// Check says why a resource cannot be used, which is what the NACK says. Nil: all
-	// can. A panic of it is an error of the resource. It is asked only about resources
-	// that are wanted and differ from what is held.
+	// Check returns why a resource cannot be used; the error is the text of the NACK. Nil accepts
+	// all. A panic counts as an error. Check is called only for wanted resources that differ from
+	// those held.
 	Check func(*xds.Resource) error
 
-	// Timeout is how long the server has to send what it was asked for: "If a client
-	// requests a resource, it should wait for 15 seconds before deciding that it does not
-	// exist". Zero: 15 s, or 30 s if Transient; negative: for ever. No wildcard waits.
+	// Timeout is how long the server may take to send a requested name: "If a client requests a
+	// resource, it should wait for 15 seconds before deciding that it does not exist" (CLI-3).
+	// Zero: 15 s, or 30 s if Transient; negative: for ever. A wildcard has no timeout.
 	Timeout time.Duration
 
-	// Transient takes what did not come in time for unavailable, and not for absent
-	// (gRFC A88, resource_timer_is_transient_error).
+	// Transient treats a name that did not come in time as unavailable, not as missing (gRFC A88,
+	// resource_timer_is_transient_error).
 	Transient bool
 
 	// Retain keeps a resource that the server removes (gRFC A53, ignore_resource_deletion).
 	Retain bool
 
-	// DropOnError gives up a resource whose newest state is refused, removed, or reported
-	// as NOT_FOUND or PERMISSION_DENIED (gRFC A88, fail_on_data_errors). It wins over Retain.
+	// DropOnError drops a resource whose newest state is refused, removed, or reported as NOT_FOUND
+	// or PERMISSION_DENIED (gRFC A88, fail_on_data_errors). It overrides Retain.
 	DropOnError bool
 }
 
-// A Client is the client half of the protocol across streams: what it wants
-// and what it holds survive a reconnect, nonces do not. It is pure, like
-// [Session]: subscriptions, responses and time go in, requests and events come
-// out. It is not safe for concurrent use; one goroutine owns it.
+// A Client is the client side of the protocol across streams. Its subscriptions and resources
+// survive a reconnect, nonces do not. It is pure, like [Session]: subscriptions, responses and time
+// are inputs, requests and events are outputs. It is not safe for concurrent use; one goroutine
+// owns it.
 //
-// After each call, whoever owns it drains [Client.Events], and [Client.Requests]
-// before the next [Client.Receive]: a verdict waits there for each response.
+// After each call, the owner drains [Client.Events]. It drains [Client.Requests] before the next
+// [Client.Receive], for each response has a verdict there.
 type Client struct {
 	variant xds.Variant
 	opts    ClientOptions
 	types   []*clientType // in push order, which is the order of requests
-	all     bool          // an aggregated stream is there
-	greeted bool          // which has carried the node
+	all     bool          // an aggregated stream is connected
+	greeted bool          // its node was sent
 	now     time.Time
 	timers  clientTimers
 	events  []ClientEvent
 }
 
-// A clientType is what the client wants and holds of one type.
+// A clientType has the subscriptions and resources of one type.
 type clientType struct {
 	typ   *xds.Type
-	delta bool // names find by aliases and collections, too
+	delta bool // names also match by alias and collection
 
 	names   map[string]*clientName     // asked, told, held, or refused: see clientName
-	all     *clientName                // names["*"]; nil: there is none
-	asks    int                        // how many are asked
-	changed map[string]bool            // names of which asked and told differ
-	found   map[string]map[string]bool // delta: which resources held a name finds besides its own
-	spoiled map[string]map[string]bool // delta: which refused ones; the inverse of fault.by
-	list    []string                   // names asked, sorted; nil: to be made anew
-	strays  int                        // how many names are here only because they were refused
+	all     *clientName                // names["*"]; nil: none
+	asks    int                        // number of names with asked set
+	changed map[string]bool            // names whose asked and told differ
+	found   map[string]map[string]bool // delta: by alias or collection, the held resources that match it
+	spoiled map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.by
+	list    []string                   // the asked names, sorted; nil: not computed
+	strays  int                        // number of names that are here only because they were refused
 	round   uint64                     // of the last response; see clientName.round
 
-	// SotW: the names of the last response in its order, nil for what is unknown, and behind
-	// them others. The next response has mostly the same at the same place.
+	// SotW: the names of the last response in its order, nil for unknown names, followed by others.
+	// The next response has mostly the same names in the same places.
 	rows   []*clientName
-	listed bool // rows has all that can be missing in a full state: see clientName.shows
+	listed bool // rows has all names that a full state may lack: see clientName.shows
 
-	// Of this stream.
-	streams  bool   // it has one of its own
-	greeted  bool   // which has carried the node
+	// State of the current stream.
+	streams  bool   // the type has a stream of its own
+	greeted  bool   // its node was sent
 	opened   bool   // a request was sent
-	nameless bool   // no request named anything: "*" is implied
-	steady   bool   // told is what the first request said
+	nameless bool   // no request has named anything: "*" is implied
+	steady   bool   // told is unchanged since the first request
 	nonce    string // of the newest response
 	verdicts []verdict
 
 	version string // last accepted; SotW only
-	exact   bool   // what is held is all that version means for told
+	exact   bool   // the resources held are all that version means for the told names
 }
 
-// A verdict on a response is due to the server.
+// A verdict is the ACK or NACK of a response that is still to be sent.
 type verdict struct {
 	nonce, version string
 	status         *xds.Status // nil: ACK
@@ -109,8 +109,8 @@ func NewClient(v xds.Variant, opts ClientOptions) *Client {
 	return &Client{variant: v, opts: opts}
 }
 
-// find returns what there is of a type, or nil. A response makes none: the server could name
-// types without end.
+// find returns the state of a type, or nil. A response creates none, for a server could name any
+// number of types.
 func (c *Client) find(t *xds.Type) *clientType {
 	for _, w := range c.types {
 		if w.typ.Is(t) {
@@ -132,8 +132,8 @@ func (c *Client) of(t *xds.Type) *clientType {
 	return w
 }
 
-// Subscribe adds names, one of which may be [xds.Wildcard]. Who asks for what others know to be
-// refused is told so.
+// Subscribe adds names; [xds.Wildcard] is allowed. If a resource with such a name is refused
+// already, the new name gets a Refused event, too.
 func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	w := c.of(t)
 	for _, name := range names {
@@ -148,8 +148,8 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	}
 }
 
-// Unsubscribe drops names. While the server counts on it, the client goes on accepting and
-// holding them: until [Client.Requests] has told it.
+// Unsubscribe removes names. The client accepts and holds their resources until [Client.Requests]
+// has told the server.
 func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	w := c.find(t)
 	if w == nil {
@@ -170,7 +170,7 @@ func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	}
 }
 
-// turn notes that a name is asked now, or no more.
+// turn notes that asked has changed for a name.
 func (w *clientType) turn(name string, n *clientName) {
 	w.list = nil
 	if n.asked != n.told {
@@ -180,7 +180,7 @@ func (w *clientType) turn(name string, n *clientName) {
 	}
 }
 
-// Connected tells that a new stream has begun: of one type, or of all if only is nil. "The
+// Connected notes that a new stream has begun: of one type, or of all types if only is nil. "The
 // nonce is valid only in the context of an individual xDS stream; it does not survive stream
 // restarts."
 func (c *Client) Connected(only *xds.Type) {
@@ -192,8 +192,8 @@ func (c *Client) Connected(only *xds.Type) {
 	}
 }
 
-// Disconnected tells that a stream has ended, of one type or, with nil, all streams. What is
-// held stays. Nobody is asked for what is missing, so no timer of absence runs; TTLs run on.
+// Disconnected notes that a stream has ended: of one type, or all streams if only is nil. Resources
+// stay held. Without a stream there is no timeout for missing names, but TTLs continue.
 func (c *Client) Disconnected(only *xds.Type) {
 	if only == nil {
 		c.all, c.greeted = false, false
@@ -214,9 +214,9 @@ func (c *Client) Disconnected(only *xds.Type) {
 	}
 }
 
-// drop lets go of a name that is not asked any more, when nobody is there to be told.
+// drop forgets a name that is no longer asked, when there is no stream on which to tell the server.
 func (c *Client) drop(w *clientType, name string, n *clientName) {
-	w.exact = w.exact && !n.told // what the version means was more
+	w.exact = w.exact && !n.told // the version means more names
 	w.tell(name, n)
 	c.shed(w, name)
 }

@@ -20,7 +20,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	has := func(rs ...*xds.Resource) *xds.Changes { return &xds.Changes{Upserts: rs} }
 	removed := &xds.Changes{Removed: []string{"x"}}
 	missing := &xds.Changes{Missing: []string{"x"}}
-	const gone = ": the server says that it does not exist"
+	const gone = ": the server reports that it does not exist"
 	for _, c := range []struct {
 		name  string
 		asked []string

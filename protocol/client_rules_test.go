@@ -67,12 +67,12 @@ func TestClientVerdicts(t *testing.T) {
 			xds.NewResource(xds.Endpoint, "", []byte("1")), xds.NewResource(xds.Endpoint, "*", []byte("1")), xds.NewResource(xds.Endpoint, "c", []byte("3")),
 		}}}
 		err := c.Receive(resp)
-		want := "a: it is bad\nb: its type is type.googleapis.com/envoy.config.cluster.v3.Cluster\nresource 2: it has no name\nresource 3: it has no name\nresource 4: no resource is called \"*\"\ncannot be read"
+		want := "a: it is bad\nb: wrong type type.googleapis.com/envoy.config.cluster.v3.Cluster\nresource 2: missing name\nresource 3: missing name\nresource 4: invalid name \"*\"\ncannot be read"
 		if err == nil || err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
 		}
 		c.holds(xds.Endpoint, "c=3")
-		c.told("refused a [a]: it is bad", "refused b [b]: its type is type.googleapis.com/envoy.config.cluster.v3.Cluster", "updated c [c] 3")
+		c.told("refused a [a]: it is bad", "refused b [b]: wrong type type.googleapis.com/envoy.config.cluster.v3.Cluster", "updated c [c] 3")
 	})
 
 	bothVariants(t, "CLI-2 a check that panics is an error of that resource", func(t *testing.T, v xds.Variant) {
@@ -187,7 +187,7 @@ func TestClientAbsence(t *testing.T) {
 		c.at(34.9)
 		c.told()
 		c.at(35)
-		c.told("absent a [a]: the server has sent nothing of it within 15s")
+		c.told("absent a [a]: the server did not send it within 15s")
 		c.at(100)
 		c.told()
 		if s := c.State(xds.Endpoint, "a").Status; s != protocol.DoesNotExist {
@@ -206,17 +206,17 @@ func TestClientAbsence(t *testing.T) {
 		c.at(62)
 		c.told()
 		c.at(63)
-		c.told("absent a [a]: the server has sent nothing of it within 3s")
+		c.told("absent a [a]: the server did not send it within 3s")
 	})
 
 	t.Run("CLI-3 removed_resources, an alias without a body and resource_errors end it at once", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c", "d", "e")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Removed: []string{"a", "x"}, Absent: []string{"b"}, Missing: []string{"c"}},
 			Errors: []xds.ResourceError{{Name: "d", Status: xds.Status{Code: 7, Message: "no"}}, {Name: "x"}}})
-		c.told("absent a [a]", "absent b [b]", "absent c [c]: the server says that it does not exist", "errored d [d]: the server reports code 7: no")
+		c.told("absent a [a]", "absent b [b]", "absent c [c]: the server reports that it does not exist", "errored d [d]: the server reports code 7: no")
 		_ = c.respond(xds.Endpoint, "2", "", "-a")
 		c.at(100)
-		c.told("absent e [e]: the server has sent nothing of it within 15s")
+		c.told("absent e [e]: the server did not send it within 15s")
 	})
 
 	t.Run("CLI-3 a refused resource ends it, too", func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestClientAbsence(t *testing.T) {
 		c.at(29)
 		c.told()
 		c.at(30)
-		c.told("timed out a [a]: the server has sent nothing of it within 30s")
+		c.told("timed out a [a]: the server did not send it within 30s")
 	})
 
 	t.Run("CLI-3 of the full state, only what was seen before is gone", func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestClientAbsence(t *testing.T) {
 		_ = c.respond(xds.Cluster, "2", "w")
 		c.told("updated a [a] 1", "refused c [c]: it is bad", "removed a [a] 1", "absent c [c]")
 		c.at(15)
-		c.told("absent b [b]: the server has sent nothing of it within 15s")
+		c.told("absent b [b]: the server did not send it within 15s")
 	})
 
 	t.Run("CLI-3 what cannot be read may be what is missing", func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestClientTTL(t *testing.T) {
 		c.Disconnected(nil) // a TTL runs on
 		c.told("updated a [a] 1", "updated b [b] 2")
 		c.at(5)
-		c.told("removed a [a] 1: its TTL has ended")
+		c.told("removed a [a] 1: its TTL expired")
 		c.holds(xds.Cluster, "b=2")
 		c.Connected(nil)
 		if v == xds.SotW {
@@ -291,7 +291,7 @@ func TestClientTTL(t *testing.T) {
 		c.at(2)
 		_ = c.Receive(beat("0"))
 		c.at(3)
-		c.told("updated a [a] 1", "removed a [a] 1: its TTL has ended")
+		c.told("updated a [a] 1", "removed a [a] 1: its TTL expired")
 		_ = c.respond(xds.Cluster, "3", "", "a=1") // without a TTL
 		if !c.Client.Deadline().IsZero() {
 			t.Error("a TTL runs that was taken back")
@@ -352,7 +352,7 @@ func TestClientDataErrors(t *testing.T) {
 	}
 	refused := func(c talk) { _ = c.respond(xds.Endpoint, "2", "w", "a=bad") }
 	removed := func(c talk) { _ = c.respond(xds.Endpoint, "2", "w", "-a") }
-	const gone = ": the server says that it does not exist"
+	const gone = ": the server reports that it does not exist"
 	for _, x := range []struct {
 		name  string
 		opts  protocol.ClientOptions
@@ -571,7 +571,7 @@ func TestClientRefusals(t *testing.T) {
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.told("refused x [*]: it is bad")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Missing: []string{"x"}}})
-		c.told("absent x [*]: the server says that it does not exist")
+		c.told("absent x [*]: the server reports that it does not exist")
 	})
 
 	t.Run("CLI-2 CLI-3 who finds all is told that what was refused is gone, also if it is asked for by name and the server does not know it yet", func(t *testing.T) {

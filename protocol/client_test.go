@@ -148,7 +148,7 @@ func TestClient(t *testing.T) {
 		_ = c.respond(xds.Endpoint, "1", "", "a=1", "a=2", "b=1")
 		c.want(`EDS nonce=1 error=a: duplicate resource`)
 		_ = c.respond(xds.Endpoint, "2", "", "a=1", "-a")
-		c.want(`EDS nonce=2 error=a: it is both present and removed`)
+		c.want(`EDS nonce=2 error=a: both present and removed`)
 		c.holds(xds.Endpoint, "b=1")
 	})
 

@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Requests yields the requests that are due on the streams that are there, in push order of
-// their types. What was yielded counts as sent: the wait for new names begins now, at the time
-// of the last [Client.Advance]. Requests must not be changed.
+// Requests yields the requests that are due on the connected streams, in push order of their types.
+// A yielded request counts as sent: the timeouts of new names begin now, at the time of the last
+// [Client.Advance]. Requests must not be changed.
 func (c *Client) Requests() iter.Seq[xds.Request] {
 	return func(yield func(xds.Request) bool) {
 		for _, w := range c.types {
@@ -36,8 +36,8 @@ func (c *Client) Requests() iter.Seq[xds.Request] {
 	}
 }
 
-// due reports whether the server is to be told something. An empty first
-// request would mean "*" and is never made to mean nothing.
+// due reports whether a request is due. A first request is never empty without a subscription,
+// since that would mean "*".
 func (w *clientType) due(connected bool) bool {
 	if !connected {
 		return false
@@ -48,11 +48,10 @@ func (w *clientType) due(connected bool) bool {
 	return len(w.verdicts) > 0 || len(w.changed) > 0
 }
 
-// open prepares the first request on a stream. It reports whether "*" is to be
-// implied by an empty list.
+// open prepares the first request on a stream. It reports whether an empty list is to imply "*".
 func (w *clientType) open(legacy bool) bool {
-	// Whoever states a version is not sent what it has, so a client that has
-	// since changed its mind, or holds but a part, states none.
+	// A server does not send what a stated version contains. So a client states none if its
+	// subscription has changed since, or it holds only a part.
 	if !w.exact || len(w.changed) > 0 {
 		w.version, w.exact = "", false
 	}
@@ -61,15 +60,14 @@ func (w *clientType) open(legacy bool) bool {
 	return w.nameless
 }
 
-// everything reports whether "*" is all that is asked for.
+// everything reports whether "*" is the only subscription.
 func (w *clientType) everything() bool {
 	return w.asks == 1 && w.has(xds.Wildcard, isAsked)
 }
 
-// sotw fills in a DiscoveryRequest. "All subsequent requests from the client
-// must set the response_nonce field to the most recent nonce received from the
-// server on that stream"; responses that came back to back are each answered
-// with their own.
+// sotw fills in a DiscoveryRequest (CLI-14). "All subsequent requests from the client must set the
+// response_nonce field to the most recent nonce received from the server on that stream". Responses
+// that arrive together are each answered with their own nonce.
 func (c *Client) sotw(w *clientType, req *xds.Request) {
 	first := !w.opened
 	if first {
@@ -82,8 +80,8 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 		req.Nonce, req.Version, req.Error = v.nonce, v.version, v.status
 	}
 	if w.nameless && w.asks == 0 {
-		// An empty list still implies "*". Naming it ends that, and then an
-		// empty list means nothing at all: it is still due, as nothing was told.
+		// An empty list still implies "*". This request names "*" to end that. The next one is empty,
+		// which then means no subscription; it is still due, as changed is not cleared.
 		req.Names, w.nameless = []string{xds.Wildcard}, false
 		return
 	}
@@ -94,9 +92,9 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 	c.tellAll(w, first)
 }
 
-// incremental fills in a DeltaDiscoveryRequest. It has a nonce only if it answers a
-// response: "The nonce field is required and used to pair a
-// DeltaDiscoveryResponse to a DeltaDiscoveryRequest ACK or NACK."
+// incremental fills in a DeltaDiscoveryRequest (CLI-14). It has a nonce only if it answers a
+// response: "The nonce field is required and used to pair a DeltaDiscoveryResponse to a
+// DeltaDiscoveryRequest ACK or NACK."
 func (c *Client) incremental(w *clientType, req *xds.Request) {
 	first := !w.opened
 	if first {
@@ -121,8 +119,8 @@ func (c *Client) incremental(w *clientType, req *xds.Request) {
 	}
 }
 
-// initial are the versions of what is held. Of what the server does not know to be held it says
-// none: so it is told if that is gone, and what it is now.
+// initial returns the versions of the resources held (CLI-4). The version is empty if the server
+// does not know that the client holds the resource. So the server sends its state or its removal.
 func (w *clientType) initial() (list []xds.Version) {
 	for _, name := range slices.Sorted(maps.Keys(w.names)) {
 		if n := w.names[name]; n.res != nil {
@@ -145,7 +143,7 @@ func (w *clientType) verdict() (v verdict, ok bool) {
 	return v, true
 }
 
-// asking are the names asked, sorted; nil if there are none.
+// asking returns the asked names, sorted; nil if there are none.
 func (w *clientType) asking() []string {
 	if w.list == nil && w.asks > 0 {
 		w.list = make([]string, 0, w.asks)
@@ -159,8 +157,8 @@ func (w *clientType) asking() []string {
 	return slices.Clip(w.list)
 }
 
-// tellAll notes that the server knows all that is asked, lets go of what that does not cover,
-// and lets the wait begin: on a new stream for all names, since none ran while there was none.
+// tellAll notes that a request with all asked names is sent. It drops resources that these names do
+// not cover, and starts timeouts: on a new stream for all names, as none ran without a stream.
 func (c *Client) tellAll(w *clientType, first bool) {
 	var dropped []string
 	names := slices.Sorted(maps.Keys(w.changed))

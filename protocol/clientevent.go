@@ -8,28 +8,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientEventKind says what became of a name.
+// ClientEventKind is the kind of a [ClientEvent].
 type ClientEventKind uint8
 
 const (
-	// Updated: the resource is new, or differs from before, or is good again.
+	// Updated: the resource is new, has changed, or is good again.
 	Updated ClientEventKind = iota + 1
-	// Removed: what was held is gone: the server removed it, or its TTL has ended
-	// ([ErrExpired]).
+	// Removed: the resource was dropped: the server removed it, or its TTL expired ([ErrExpired]).
 	Removed
-	// Absent: there is nothing of that name, and was not: the server says so, or has sent
-	// nothing in time ([ErrSilent]). Or what was refused is gone, or is not found any more by
-	// who was told so; Resource is the first that the name finds all the same.
+	// Absent: the name has no resource and had none. The server reported that, or sent nothing in
+	// time ([ErrSilent]). Or a refused resource is gone, or no longer matches a name that got its
+	// Refused event; then Resource is the first other resource that the name finds.
 	Absent
-	// TimedOut: the server has sent nothing in time ([ErrSilent]), which says nothing about
-	// the resource; with [ClientOptions.Transient] only.
+	// TimedOut: the server sent nothing in time ([ErrSilent]), which does not mean that the
+	// resource is missing; only with [ClientOptions.Transient].
 	TimedOut
-	// Refused: the client cannot use what the server sent. What was held stays in use,
-	// except with [ClientOptions.DropOnError]. Each name that finds it is told once, and is told
-	// what becomes of it, whatever else it finds: Updated, Removed or Absent of the same Name.
+	// Refused: the client cannot use the resource that the server sent. The resource held stays in
+	// use, except with [ClientOptions.DropOnError]. Each name that finds it gets this once, and
+	// later Updated, Removed or Absent with the same Name, whatever else it finds.
 	Refused
-	// Errored: the server reports an error of the resource ([ReportedError]), or that it is
-	// gone though it stays in use ([ErrGone]).
+	// Errored: the server reports an error of the resource ([ReportedError]), or that it does not
+	// exist though it stays in use ([ErrGone]).
 	Errored
 )
 
@@ -37,37 +36,37 @@ var clientKinds = [...]string{"", "updated", "removed", "absent", "timed out", "
 
 func (k ClientEventKind) String() string { return clientKinds[k] }
 
-// A ClientEvent tells one step of one name. Each change of what is held, and of what is known
-// of a name that holds nothing, is told once, in order. What nobody asks for any more is not
-// told.
+// A ClientEvent is a change of one name: of its resource or, without one, of the reason for that.
+// Each change is reported once, in order, but only for names that are still subscribed.
 type ClientEvent struct {
 	Kind ClientEventKind
 	Type *xds.Type
 
-	// Name is the resource's, in its canonical form ([xds.CanonicalName]); where there is
-	// none, the name that was asked for.
+	// Name is the name of the resource in its canonical form ([xds.CanonicalName]). Without a
+	// resource, it is the subscribed name.
 	Name string
 
-	// Asked are the names subscribed to that find the resource: its own, "*", with delta its
-	// aliases and its collection. It must not be changed. A name may find several: if one is
-	// removed, others may be left ([Client.Found]).
+	// Asked are the subscribed names that find the resource: its own, "*" and, with delta, its
+	// aliases and its collection. It must not be changed. A name may find several resources; after
+	// a removal others may be left ([Client.Found]).
 	Asked []string
 
-	Resource *xds.Resource // in use after the step; Removed: the one that is gone
-	Err      error         // why; nil if Updated, or Removed by the server
+	Resource *xds.Resource // in use after the change; Removed: the one that was dropped
+	Err      error         // the reason; nil if Updated, or Removed by the server
 }
 
 var (
-	// ErrExpired is why a resource was removed by its TTL.
-	ErrExpired = errors.New("its TTL has ended")
-	// ErrSilent is wrapped by the error of what did not come in time.
-	ErrSilent = errors.New("the server has sent nothing of it")
-	// ErrGone is why a resource that the server removed may be out of date
+	// ErrExpired is the reason of a removal by TTL.
+	ErrExpired = errors.New("its TTL expired")
+	// ErrSilent is wrapped by the error of a name that did not come in time.
+	ErrSilent = errors.New("the server did not send it")
+	// ErrGone is the reason why a resource in use may be out of date: the server removed it
 	// ([ClientOptions.Retain], and gRFC A88).
-	ErrGone = errors.New("the server says that it does not exist")
+	ErrGone = errors.New("the server reports that it does not exist")
 )
 
-// A ReportedError is what a server says of a resource instead of sending it ("resource_errors").
+// A ReportedError is an error that a server reports for a resource instead of sending it
+// ("resource_errors").
 type ReportedError struct{ xds.Status }
 
 // Error implements error.
@@ -75,7 +74,7 @@ func (e *ReportedError) Error() string {
 	return fmt.Sprintf("the server reports code %d: %s", e.Code, e.Message)
 }
 
-// Events yields what happened since it was last called, in order.
+// Events yields the events since the last call, in order.
 func (c *Client) Events() iter.Seq[ClientEvent] {
 	return func(yield func(ClientEvent) bool) {
 		for len(c.events) > 0 {
@@ -90,7 +89,7 @@ func (c *Client) Events() iter.Seq[ClientEvent] {
 	}
 }
 
-// tellOf tells of a step of a name. A resource is told to all who find it.
+// tellOf adds an event. Without a list of asked names, it is for all names that find the resource.
 func (c *Client) tellOf(w *clientType, e ClientEvent) {
 	e.Type = w.typ
 	if e.Asked == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What becomes of a name: it is held, refused, lost, absent, or the server reports an error.
+// This file changes the state of a name: held, refused, removed, absent, or in error.
 
-// hold takes a resource in. The newest is kept also if it is the same: it may lie in the memory
-// of its response, which the old one would keep alive.
+// hold puts a resource in use. An equal one is replaced, too: the old one may keep the memory of
+// its response alive.
 func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource, version string) {
 	old, f := n.res, n.fault
 	same := old != nil && !n.foreign && alike(old, r)
@@ -38,17 +38,17 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	c.over(w, name, n, nil, r, old)
 }
 
-// alike reports whether whoever watches would see no difference. The version is none: a server
-// that begins anew may give another one to the same content.
+// alike reports whether two resources are equal for the application. Versions do not count: a
+// restarted server may give the same content another one.
 func alike(a, b *xds.Resource) bool {
 	return a == b || bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
 
-// found ends the wait for the other names that find a resource. It returns those of which
-// something bad was said, which is over.
+// found ends the timeouts of the other names that find a resource. It returns the names whose error
+// is over by that.
 func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []string) {
 	if w.all != nil {
-		w.all.fault = nil // who is told of a resource knows that it is over
+		w.all.fault = nil // the Updated event shows that it is over
 	}
 	if !w.delta {
 		return nil
@@ -57,7 +57,7 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []str
 		if n := w.names[s]; n != nil && n.res == nil {
 			c.stop(n)
 			n.gone = unheard
-			if n.fault != nil && n.fault.of == "" { // what was refused stays so, whatever else is found
+			if n.fault != nil && n.fault.of == "" { // a refused resource stays refused
 				n.fault, ended = nil, append(ended, s)
 			}
 		}
@@ -65,8 +65,8 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []str
 	return ended
 }
 
-// abandon looks at the names that found an old resource. Those that do not find its new state,
-// r, are told that it is gone; r is nil if it is gone for all, who are told together.
+// abandon handles the names that found an old resource. Those that do not find its new state r are
+// told that it is gone. r is nil if it is gone for all; then one event tells all.
 func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	if !w.delta {
 		return
@@ -90,15 +90,15 @@ func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	}
 }
 
-// lacking notes that a name does not exist, unless it finds something all the same.
+// lacking notes that a name does not exist, unless it finds something else.
 func (w *clientType) lacking(name string, n *clientName) {
 	if n.res == nil && !w.finds(name) && name != xds.Wildcard {
 		n.gone = absence
 	}
 }
 
-// over ends what is wrong with the newest of a name. Who was told that it was refused, and finds none
-// of those told hears that it is gone.
+// over ends the fault of a name. Names that got its Refused event and find none of the told
+// resources get an Absent event.
 func (c *Client) over(w *clientType, name string, n *clientName, why error, told ...*xds.Resource) {
 	f := n.fault
 	n.fault = nil
@@ -129,19 +129,20 @@ func (c *Client) over(w *clientType, name string, n *clientName, why error, told
 	c.gone(w, name, asked, why)
 }
 
-// gone tells that what was refused is gone.
+// gone adds an event that a refused resource is gone.
 func (c *Client) gone(w *clientType, name string, asked []string, why error) {
 	if len(asked) == 0 {
 		return
 	}
-	var stays *xds.Resource // that the name finds all the same
+	var stays *xds.Resource // which the name still finds
 	if others := w.finding(name); len(others) > 0 {
 		stays = w.names[others[0]].res
 	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
 }
 
-// repeat tells names that have heard that a resource is gone that what was sent of it is no less bad.
+// repeat tells names, after a Removed event, that the newest state of the resource is still
+// refused.
 func (c *Client) repeat(w *clientType, name string, n *clientName, asked []string) {
 	if len(asked) == 0 {
 		return
@@ -149,7 +150,7 @@ func (c *Client) repeat(w *clientType, name string, n *clientName, asked []strin
 	c.tellOf(w, ClientEvent{Kind: n.fault.kind(), Name: name, Err: n.fault.err, Asked: asked})
 }
 
-// inform tells who asks for what others know to be refused that it is.
+// inform tells a new subscription that the resource it finds is refused.
 func (c *Client) inform(w *clientType, name string, n *clientName) {
 	f := n.fault
 	if f == nil || f.of == "" || w.knows(name, f) {
@@ -159,7 +160,7 @@ func (c *Client) inform(w *clientType, name string, n *clientName) {
 	c.tellOf(w, ClientEvent{Kind: f.kind(), Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
 }
 
-// asker lists a name if it is asked.
+// asker returns a list of the name if it is asked.
 func asker(name string, n *clientName) []string {
 	if !n.asked {
 		return []string{}
@@ -167,7 +168,7 @@ func asker(name string, n *clientName) []string {
 	return []string{name}
 }
 
-// lose lets go of a resource, and of what was refused in its place, and tells why.
+// lose drops a resource and any refused state of it, and adds an event with the reason.
 func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.release(w, name, n, why)
@@ -175,8 +176,8 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 	w.tidy(name, n)
 }
 
-// release lets go of a resource, and tells why. What was refused in its place is no less there; an error
-// was of it.
+// release drops a resource and adds an event with the reason. A refused newer state stays refused;
+// an error of the dropped resource ends.
 func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.let(w, name, n)
@@ -187,7 +188,7 @@ func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
 }
 
-// let lets go of a resource.
+// let drops a resource without an event.
 func (c *Client) let(w *clientType, name string, n *clientName) {
 	old := n.res
 	w.unindex(name, old)
@@ -196,12 +197,12 @@ func (c *Client) let(w *clientType, name string, n *clientName) {
 	c.abandon(w, name, old, nil)
 }
 
-// remove is what the server says of a name that does not exist. "removed_resources" ends the
-// wait for it at once.
+// remove handles a name that the server reports as not existing. "removed_resources" ends its
+// timeout at once (CLI-3).
 func (c *Client) remove(w *clientType, name string, why error) {
 	n := w.names[name]
 	switch {
-	case n == nil || name == xds.Wildcard: // there may always be something
+	case n == nil || name == xds.Wildcard: // a wildcard has no absence
 	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
 		c.retain(w, name, n)
 	case n.res != nil:
@@ -214,8 +215,8 @@ func (c *Client) remove(w *clientType, name string, why error) {
 	}
 }
 
-// unfind lets go of what a name that does not exist has found, as far as it was asked for by it alone.
-// The server said nothing of these names: what it has sent of them, and was refused, is no less there.
+// unfind drops the resources that only a name found that does not exist. The server did not mention
+// their own names: a refused state of them stays refused.
 func (c *Client) unfind(w *clientType, name string, why error) {
 	for _, s := range w.finding(name) {
 		n := w.names[s]
@@ -224,7 +225,7 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 		case c.opts.Retain && !c.opts.DropOnError:
 			c.retain(w, s, n)
 		default:
-			w.part(name, s) // it hears that once
+			w.part(name, s) // the name gets one event for it
 			still := slices.DeleteFunc(slices.Clone(w.askers(s, n.res)), func(x string) bool { return n.fault == nil || !slices.Contains(n.fault.by, x) })
 			c.release(w, s, n, why)
 			c.repeat(w, s, n, still)
@@ -233,13 +234,13 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 	}
 }
 
-// retain notes that what is held stays though the server has removed it.
+// retain keeps a resource although the server has removed it.
 func (c *Client) retain(w *clientType, name string, n *clientName) {
 	n.foreign = true
 	c.blame(w, name, n, nil, ErrGone)
 }
 
-// nothing is what the server says of a name under which nothing is held.
+// nothing handles a removed name under which no resource is held.
 func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 	if n.told {
 		for _, s := range w.spoils(name) {
@@ -257,7 +258,7 @@ func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 	}
 }
 
-// absent notes that a name finds nothing, and tells it once.
+// absent notes that a name finds nothing, and adds an event once.
 func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 	if n.gone == absence && n.fault == nil {
 		return
@@ -268,9 +269,9 @@ func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 	w.tidy(name, n)
 }
 
-// missing is what resource_errors say of a name that does not exist. What is held stays:
-// "By default, we will ignore the error and continue using the cached version of the
-// resource" (gRFC A88).
+// missing handles a name that resource_errors reports as not existing. A resource held stays: "By
+// default, we will ignore the error and continue using the cached version of the resource" (gRFC
+// A88).
 func (c *Client) missing(w *clientType, name string) {
 	n := w.names[name]
 	switch {
@@ -284,7 +285,7 @@ func (c *Client) missing(w *clientType, name string) {
 	}
 }
 
-// report is what else resource_errors say of a name.
+// report handles the other errors in resource_errors.
 func (c *Client) report(w *clientType, e xds.ResourceError) {
 	name := xds.CanonicalName(e.Name)
 	n := w.names[name]
@@ -304,8 +305,9 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 	w.tidy(name, n)
 }
 
-// blame notes an error that the server reports, and tells it once: to those who are asked, if
-// the resource was given up for it, and else to all who find it, and to who was told that it was refused.
+// blame records an error that the server reports, and adds an event once. It is for asked, if the
+// resource was dropped because of it. Otherwise it is for all names that find the resource and all
+// that got the Refused event.
 func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
 	f := &fault{err: err, text: err.Error(), last: err.Error(), at: c.now}
 	if old := n.fault; old != nil {
@@ -331,8 +333,9 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
-// refuse notes that a resource cannot be used, and tells it once to each name that finds it, and if the
-// error is another one also to who found what was refused before: that it has an alias no more ends nothing.
+// refuse records that a resource cannot be used, and adds an event once for each name that finds
+// it. A different error is also reported to names that found the refused state before: the loss of
+// an alias does not end that.
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
 	n := w.name(name)
 	n.round = max(n.round, w.round)
@@ -369,11 +372,12 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	}
 }
 
-// Adopt lets the client hold what is known of resources that are subscribed to, and of which it
-// holds none: from the disk, or from another server. They are used, and leave as others do. No
-// event tells of them; what the server sends of them is told, also if it is the same. Own says
-// that this server has sent them, so that with delta the client states their versions, and not
-// just their names. In SotW it states none: nobody knows that they are all.
+// Adopt puts known resources in use for subscribed names that hold none: from a disk cache, or from
+// another server. They can be removed like others. Adopt adds no events; the next state from the
+// server is an event even if it is equal.
+//
+// own tells that this server has sent them. Then a delta client states their versions, otherwise
+// only their names. A SotW client states no version, for they may not be complete.
 func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 	w := c.find(t)
 	if w == nil {
@@ -399,10 +403,10 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 	}
 }
 
-// Doubt has the server send once more, on the next stream, what is held under names of resources, and
-// Check asked about it though it is the same: for who learns later whether it can be used. It
-// stays in use meanwhile, and also if it is refused then. Each stream begins so until it is accepted. Any says
-// whether there is any.
+// Doubt marks held resources as doubted: the application can no longer be sure that it can use
+// them. The server sends them again on the next stream, and Check is called again even for equal
+// ones. They stay in use, also if they are then refused. Each new stream does this until they are
+// accepted. any reports whether one of the names holds a resource.
 func (c *Client) Doubt(t *xds.Type, names ...string) (any bool) {
 	w := c.find(t)
 	if w == nil {

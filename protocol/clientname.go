@@ -8,27 +8,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientName is what a client knows of one name of a type. There is one for each name that
-// is asked for, or that the server was told to be, for each resource held, and for some that
-// were refused.
+// A clientName is the state of one name of a type. There is one for each subscribed name, each name
+// that the server still counts as subscribed, each resource held, and some refused resources.
 type clientName struct {
-	asked bool // it is subscribed to
-	told  bool // and the server was told so
+	asked bool // subscribed
+	told  bool // the server was told so
 
-	foreign bool          // the server does not know that it is held
-	doubted bool          // the client is not sure any more that it can use what is held: see Client.Doubt
-	stray   bool          // it is here for its fault alone
-	gone    goneness      // why there is nothing
-	place   int32         // in clientType.rows, if it was in the last response
-	timer   int32         // its place in Client.timers, from 1. Held: of its TTL; else of its absence; 0: none runs
-	round   uint64        // of the last response that had it, and how: see intake.seen
-	res     *xds.Resource // held under this very name; nil: none
-	version string        // SotW: version_info of the response that it came in
-	fault   *fault        // what is wrong with the server's newest word; nil: nothing
-	since   moment        // when it came
+	foreign bool          // the server does not know that the resource is held
+	doubted bool          // the application may not be able to use the resource held: see Client.Doubt
+	stray   bool          // kept for its fault alone
+	gone    goneness      // why the name finds nothing
+	place   int32         // in clientType.rows, if the last response had it
+	timer   int32         // place in Client.timers, from 1; of the TTL if held, else of the timeout; 0: none
+	round   uint64        // last response with the name, and how often: see intake.seen
+	res     *xds.Resource // held under this name; nil: none
+	version string        // SotW: version_info of its response
+	fault   *fault        // why the newest state from the server cannot be used; nil: it can
+	since   moment        // when the resource changed
 }
 
-// A moment is a time in a third of the room, in ns since 1970; 0: none.
+// A moment is a time in ns since 1970; 0: none. It has a third of the size of time.Time.
 type moment int64
 
 func momentOf(t time.Time) moment {
@@ -45,29 +44,29 @@ func (m moment) time() time.Time {
 	return time.Unix(0, int64(m))
 }
 
-// A goneness says why a name finds nothing.
+// A goneness is the reason why a name finds nothing.
 type goneness uint8
 
 const (
-	unheard goneness = iota // nothing was heard of it
+	unheard goneness = iota // the server sent nothing about it
 	absence                 // it does not exist
-	overdue                 // nothing was heard in time; with ClientOptions.Transient
+	overdue                 // timeout; with ClientOptions.Transient
 )
 
-// A fault is why the newest that the server said of a name cannot be used.
+// A fault is the reason why the newest state of a name cannot be used.
 type fault struct {
-	refused bool     // by the client; else the server reports it
-	of      string   // the resource that was refused, then or before: the name; "": none was
-	by      []string // the names asked or told that find it, who hear what becomes of it
+	refused bool     // by the client; otherwise reported by the server
+	of      string   // name of the refused resource, now or before an error; "": none
+	by      []string // the names that find it and get its events
 	err     error
 	text    string   // of err
-	last    string   // text of the last error that the server reported of it; "": none
-	heard   []string // who was told of that
-	version string   // that was refused
+	last    string   // text of the last error reported by the server; "": none
+	heard   []string // names that got the event of that error
+	version string   // the refused version
 	at      time.Time
 }
 
-// kind is that of the event that tells of it.
+// kind is the kind of its event.
 func (f *fault) kind() ClientEventKind {
 	if f.refused {
 		return Refused
@@ -75,11 +74,11 @@ func (f *fault) kind() ClientEventKind {
 	return Errored
 }
 
-// maxStrays is of how many resources of a type it is remembered that they were refused though
-// nobody asks for them by their own name. A server could invent bad ones without end.
+// maxStrays limits the refused resources of a type that are remembered without a subscription to
+// their own name. A server could send any number of bad ones.
 const maxStrays = 1000
 
-// name returns what is known of a name, and makes room for it.
+// name returns the state of a name, and creates it if needed.
 func (w *clientType) name(name string) *clientName {
 	n := w.names[name]
 	if n == nil {
@@ -92,7 +91,7 @@ func (w *clientType) name(name string) *clientName {
 	return n
 }
 
-// tidy forgets a name of which there is nothing to know.
+// tidy forgets a name that has nothing to record.
 func (w *clientType) tidy(name string, n *clientName) {
 	nobodys := !n.asked && !n.told && n.res == nil
 	stray := nobodys && n.fault != nil && len(n.fault.by) > 0
@@ -117,13 +116,13 @@ func (w *clientType) tidy(name string, n *clientName) {
 	}
 }
 
-// shows reports whether there is something that a full state may lack: what is held, or was refused.
+// shows reports whether a full state may lack the name: a resource is held, or was refused.
 func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.of != "" }
 
-// lacks reports whether a response that tells the full state lacks it.
+// lacks reports whether the last full state lacks the name.
 func (n *clientName) lacks(round uint64) bool { return n.round < round && n.shows() }
 
-// called returns the name of one that shows, in SotW.
+// called returns the name of a state that shows (SotW).
 func (n *clientName) called() string {
 	if n.res != nil {
 		return xds.CanonicalName(n.res.Name)
@@ -131,24 +130,24 @@ func (n *clientName) called() string {
 	return n.fault.of
 }
 
-// holds reports whether a resource that is called like r is held under the name; n may be nil.
+// holds reports whether a resource with the name of r is held; n may be nil.
 func (n *clientName) holds(r *xds.Resource) bool {
 	return n != nil && n.res != nil && (n.res == r || n.res.Name == r.Name)
 }
 
-// has reports whether is holds for a name.
+// has reports whether a name is known and is returns true for it.
 func (w *clientType) has(name string, is func(*clientName) bool) bool {
 	n := w.names[name]
 	return n != nil && is(n)
 }
 
-// What the client wants, and what it may be sent.
+// Filters: subscribed by the application, subscribed at the server, or either.
 func isAsked(n *clientName) bool  { return n.asked }
 func isTold(n *clientName) bool   { return n.told }
 func isEither(n *clientName) bool { return n.asked || n.told }
 
-// finders yields the names that find a resource called name, of those that are known: "*",
-// its own, and with delta its aliases and its collection.
+// finders yields the known names that find a resource with this name: "*", its own and, with delta,
+// its aliases and its collection.
 func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *clientName) bool) {
 	find := func(s string) bool {
 		n := w.names[s]
@@ -164,11 +163,11 @@ func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *c
 	}
 }
 
-// others yields the names besides its own and "*" that find a resource; delta only. "An alias
-// is as good as the name."
+// others yields the names other than its own and "*" that find a resource; delta only. "An alias is
+// as good as the name" (CLI-12).
 func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool) {
 	return func(yield func(string) bool) {
-		var met map[string]bool // nil: they are few
+		var met map[string]bool // nil: there are few
 		if len(r.Aliases) > 8 {
 			met = make(map[string]bool, len(r.Aliases))
 		}
@@ -189,8 +188,7 @@ func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool
 	}
 }
 
-// covers reports whether one of the names for which is holds finds a resource, other than
-// except.
+// covers reports whether a name for which is returns true finds a resource; except does not count.
 func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) bool, except string) (covers bool) {
 	w.finders(name, r, func(s string, n *clientName) bool {
 		covers = is(n) && s != except
@@ -199,7 +197,7 @@ func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) b
 	return covers
 }
 
-// askers lists the names asked that find a resource.
+// askers returns the asked names that find a resource.
 func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
 	w.finders(name, r, func(s string, n *clientName) bool {
 		switch {
@@ -214,10 +212,10 @@ func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
 	return list
 }
 
-// everything is shared: nothing is appended in place.
+// everything is shared; its capacity prevents appending in place.
 var everything = []string{xds.Wildcard}[:1:1]
 
-// index notes a resource for the names that find it besides its own.
+// index adds a resource to found.
 func (w *clientType) index(name string, r *xds.Resource) {
 	if !w.delta {
 		return
@@ -241,7 +239,7 @@ func take(m map[string]map[string]bool, s, name string) {
 	}
 }
 
-// unindex undoes that.
+// unindex removes a resource from found.
 func (w *clientType) unindex(name string, r *xds.Resource) {
 	if !w.delta {
 		return
@@ -251,22 +249,22 @@ func (w *clientType) unindex(name string, r *xds.Resource) {
 	}
 }
 
-// spoil notes that a name finds what was refused, called so.
+// spoil notes that the name s finds the refused resource name.
 func (w *clientType) spoil(s, name string) {
 	if s != name && s != xds.Wildcard {
 		put(w.spoiled, s, name)
 	}
 }
 
-// unspoil undoes that.
+// unspoil undoes spoil.
 func (w *clientType) unspoil(s, name string) { take(w.spoiled, s, name) }
 
-// reached reports whether a name was told of a fault, now or before; f may be nil.
+// reached reports whether a name got an event of a fault, now or before; f may be nil.
 func (f *fault) reached(s string) bool {
 	return f != nil && (slices.Contains(f.by, s) || slices.Contains(f.heard, s))
 }
 
-// knows reports whether a name was told of a fault.
+// knows reports whether a name is among those that get the events of a fault.
 func (w *clientType) knows(s string, f *fault) bool {
 	if s == f.of || s == xds.Wildcard {
 		return slices.Contains(f.by, s)
@@ -274,12 +272,12 @@ func (w *clientType) knows(s string, f *fault) bool {
 	return w.spoiled[s][f.of]
 }
 
-// told lists the names asked that were told of a fault.
+// told returns the asked names among those that get the events of a fault.
 func (w *clientType) told(f *fault) []string {
 	return slices.DeleteFunc(slices.Clone(f.by), func(s string) bool { return !w.has(s, isAsked) })
 }
 
-// part lets a name find no more what was refused, called x.
+// part notes that the name s no longer finds the refused resource x.
 func (w *clientType) part(s, x string) {
 	if f := w.names[x].fault; f != nil {
 		f.by, f.heard = without(f.by, s), without(f.heard, s)
@@ -287,31 +285,32 @@ func (w *clientType) part(s, x string) {
 	}
 }
 
-// without lists others than names.
+// without returns the list without names.
 func without(list []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
 }
 
-// finds reports whether a name finds others, be it that they are refused.
+// finds reports whether a name finds other resources, held or refused.
 func (w *clientType) finds(name string) bool { return len(w.found[name])+len(w.spoiled[name]) > 0 }
 
-// finding lists the names of resources held that a name finds besides the one called so.
+// finding returns the names of held resources that a name finds as an alias or a collection,
+// sorted.
 func (w *clientType) finding(name string) []string {
 	return slices.Sorted(maps.Keys(w.found[name]))
 }
 
-// spoils lists the names of resources refused that it finds, the same way.
+// spoils returns the names of refused resources that it finds in this way, sorted.
 func (w *clientType) spoils(name string) []string {
 	return slices.Sorted(maps.Keys(w.spoiled[name]))
 }
 
-// tell notes what the server knows of a name from now on.
+// tell notes that the server was sent the current subscription to a name.
 func (w *clientType) tell(name string, n *clientName) {
 	n.told = n.asked
 	delete(w.changed, name)
 }
 
-// shed lets go of what a name found that is not asked any more, and of the name.
+// shed drops a name that is no longer asked, and the resources that only it found.
 func (c *Client) shed(w *clientType, name string) {
 	lets := func(s string) {
 		n := w.names[s]

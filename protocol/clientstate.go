@@ -7,37 +7,38 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientStatus is how a name stands, as the client status discovery service says it.
+// A ClientStatus is the state of a name, as in the client status discovery service.
 type ClientStatus uint8
 
 const (
-	Requested     ClientStatus = iota // nothing was heard of it
-	DoesNotExist                      // the server says so, or sent nothing in time
-	Accepted                          // ACKED: the newest is in use, or what it finds is
-	Rejected                          // NACKED: the newest is refused, or all that it finds is
+	Requested     ClientStatus = iota // nothing was received
+	DoesNotExist                      // reported by the server, or nothing was received in time
+	Accepted                          // ACKED: the newest state is in use, or the name finds other resources
+	Rejected                          // NACKED: the newest state is refused, or all resources that the name finds are
 	ReceivedError                     // RECEIVED_ERROR: the server reports an error
-	Overdue                           // TIMEOUT: nothing came in time; with ClientOptions.Transient
+	Overdue                           // TIMEOUT: nothing was received in time; with ClientOptions.Transient
 )
 
 var clientStatuses = [...]string{"requested", "does not exist", "acked", "nacked", "received error", "timeout"}
 
 func (s ClientStatus) String() string { return clientStatuses[s] }
 
-// A ClientState is what a client knows of one name.
+// A ClientState is the state of one name at a client.
 type ClientState struct {
 	Name   string
 	Status ClientStatus
 
 	Resource *xds.Resource // in use; nil: none, or found by an alias or a collection
-	Version  string        // of that, as the server told it: SotW: version_info
-	Updated  time.Time     // when it changed
+	Version  string        // of that resource; SotW: version_info of its response
+	Updated  time.Time     // when the resource changed
 
-	Err     error     // Rejected, ReceivedError: why
-	Refused string    // Rejected: the version
-	Failed  time.Time // when
+	Err     error     // Rejected, ReceivedError: the reason
+	Refused string    // Rejected: the refused version
+	Failed  time.Time // time of the error
 }
 
-// wrong is the fault of a name, or of what it finds if it finds nothing else; nil: none.
+// wrong returns the fault of a name or, if all resources that it finds are refused, the first of
+// theirs; nil: none.
 func (n *clientName) wrong(w *clientType, name string) *fault {
 	if n.fault == nil && n.res == nil && len(w.found[name]) == 0 && len(w.spoiled[name]) > 0 {
 		return w.names[w.spoils(name)[0]].fault
@@ -76,8 +77,7 @@ func (n *clientName) state(w *clientType, name string) ClientState {
 	return s
 }
 
-// State returns what is known of a name. Of one that is neither asked for nor held that is
-// nothing: [Requested].
+// State returns the state of a name. A name without subscription or resource is [Requested].
 func (c *Client) State(t *xds.Type, name string) ClientState {
 	name = xds.CanonicalName(name)
 	if w := c.find(t); w != nil && w.names[name] != nil {
@@ -86,8 +86,8 @@ func (c *Client) State(t *xds.Type, name string) ClientState {
 	return ClientState{Name: name}
 }
 
-// States yields what is known of the names of a type that are subscribed to, held, or refused,
-// except "*", in no particular order.
+// States yields the states of the names of a type that are subscribed, held, or refused, except
+// "*", in no particular order.
 func (c *Client) States(t *xds.Type) iter.Seq[ClientState] {
 	return func(yield func(ClientState) bool) {
 		w := c.find(t)
@@ -102,7 +102,7 @@ func (c *Client) States(t *xds.Type) iter.Seq[ClientState] {
 	}
 }
 
-// Types returns the types of which something was asked for, in push order.
+// Types returns the types that were ever subscribed to, in push order.
 func (c *Client) Types() (types []*xds.Type) {
 	for _, w := range c.types {
 		types = append(types, w.typ)
@@ -110,7 +110,7 @@ func (c *Client) Types() (types []*xds.Type) {
 	return types
 }
 
-// Wants returns the names subscribed to, sorted. The list must not be changed.
+// Wants returns the subscribed names, sorted. The list must not be changed.
 func (c *Client) Wants(t *xds.Type) []string {
 	if w := c.find(t); w != nil {
 		return w.asking()
@@ -123,9 +123,9 @@ func (c *Client) Held(t *xds.Type) iter.Seq[*xds.Resource] {
 	return c.Found(t, xds.Wildcard)
 }
 
-// Found yields the resources held that a name finds: one called so, with delta those that have
-// it as an alias or belong to the collection of that name, or all for "*". It costs nothing to
-// ask for a name that finds only the one called so.
+// Found yields the resources held that a name finds: the one with that name and, with delta, those
+// that have it as an alias or belong to the collection with that name. "*" finds all. For a name
+// that finds only its own resource, the cost is one lookup.
 func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		w := c.find(t)
@@ -152,8 +152,8 @@ func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 	}
 }
 
-// Lookup returns the resource held that a name finds, or nil: the one called so, or else the
-// first that it finds in another way.
+// Lookup returns the resource held with a name or, without one, the first that the name finds as an
+// alias or a collection; nil: none.
 func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 	for r := range c.Found(t, name) {
 		return r
@@ -161,8 +161,7 @@ func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 	return nil
 }
 
-// Version returns the last version_info that was accepted and still holds;
-// SotW only.
+// Version returns the last accepted version_info that is still valid; SotW only.
 func (c *Client) Version(t *xds.Type) string {
 	if w := c.find(t); w != nil {
 		return w.version

@@ -8,12 +8,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Receive applies a response and makes its ACK or NACK due. It uses the resources that are good,
-// also those of a response with others, and returns what is wrong with the others, which is what
-// the NACK says: it names all of them, as far as [maxComplaint] bytes go.
+// Receive applies a response, which makes its ACK or NACK due. Good resources are used, also those
+// of a response with bad ones (CLI-2). The returned error is the text of the NACK: it names all bad
+// resources, up to 64 KiB of text.
 //
-// A response of a type that was not asked for on the stream, or of none, changes nothing: there
-// is no request to answer it with.
+// A response of a type without a request on this stream changes nothing: it has no request to
+// answer.
 func (c *Client) Receive(resp *xds.Response) error {
 	w := c.find(resp.Type)
 	if w == nil || !w.opened {
@@ -23,15 +23,15 @@ func (c *Client) Receive(resp *xds.Response) error {
 	v := verdict{nonce: resp.Nonce}
 	if err != nil {
 		v.status = &xds.Status{Code: 3, Message: err.Error()}  // INVALID_ARGUMENT
-		w.exact, w.steady = false, w.steady && w.typ.FullState // others may be sent no more on this stream
+		w.exact, w.steady = false, w.steady && w.typ.FullState // the rest may not be sent again on this stream
 	} else {
-		// A heartbeat is no state, and what has the version of before may be a part: what was
-		// refused, was given up, or never came is missing still.
+		// A heartbeat has no content. A response with the version of the last one may have only a part:
+		// names that were refused or dropped, or never came, may still be missing.
 		again := w.version == resp.Version
 		w.exact = w.steady && (again && w.exact || !beats(resp) && (!again || w.typ.FullState))
 		w.version = resp.Version
 		if c.opts.DropOnError && (len(resp.Errors) > 0 || resp.Changes != nil && len(resp.Missing) > 0) {
-			w.exact = false // something was given up
+			w.exact = false // a resource was dropped
 		}
 	}
 	// "The version_info indicates the most recent version that the client is using."
@@ -40,20 +40,20 @@ func (c *Client) Receive(resp *xds.Response) error {
 	return err
 }
 
-// beats reports whether a response only keeps alive what is held.
+// beats reports whether a response is only a heartbeat.
 func beats(r *xds.Response) bool {
 	return r.Changes != nil && len(r.Beats) > 0 && len(r.Upserts) == 0
 }
 
-// An intake is one response on its way in.
+// An intake is one response while it is applied.
 type intake struct {
 	*Client
 	w       *clientType
 	version string
 	wrong   complaint
-	fresh   map[string]uint64 // how often it has names that were not known before
+	fresh   map[string]uint64 // how often the response has names that were unknown before
 	rows    []*clientName     // becomes clientType.rows
-	at      int               // the place in that where the next resource should be
+	at      int               // the expected place of the next resource in clientType.rows
 }
 
 func (c *Client) apply(w *clientType, resp *xds.Response) error {
@@ -74,28 +74,27 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 		for _, name := range names {
 			name = xds.CanonicalName(name)
 			if in.seen(name) == seenNever {
-				in.see(name, seenOnce) // it may be there many times
+				in.see(name, seenOnce) // the response may have it many times
 				c.remove(w, name, nil)
 			}
 		}
 	}
 	for _, e := range resp.Errors {
 		if n := w.names[xds.CanonicalName(e.Name)]; n != nil && n.round < w.round {
-			n.round = w.round // that there is an error is not that it is gone
+			n.round = w.round // an error is not a removal
 		}
 	}
 	for _, err := range resp.Malformed {
 		in.wrong.add("", err)
 		in.unread(err)
 	}
-	// A response that only keeps alive has no state. And any name that is missing may be that
-	// of a resource which cannot be read.
+	// A heartbeat is not a full state. With malformed resources, a missing name may be one of them.
 	full := c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp)
 	if full {
 		in.sweep()
 	}
 	if c.variant == xds.SotW && !beats(resp) {
-		// What stays though it is said in another way is in no row.
+		// Names that stay held because of heartbeats, removals or errors are in no row.
 		w.rows, w.listed = in.rows, full && len(changes.Beats)+len(changes.Removed)+len(changes.Absent)+len(resp.Errors) == 0
 	} else if len(resp.Malformed) > 0 {
 		w.listed = false
@@ -114,8 +113,8 @@ const (
 	seenNever = iota
 	seenOnce
 	seenTwice
-	seenClash // and says that it is removed
-	seenTold  // it has it in a way that was already told to be wrong
+	seenClash // it is also removed
+	seenTold  // its error is already in the NACK
 )
 
 // seen returns how often the response has a name.
@@ -129,7 +128,7 @@ func (in *intake) seen(name string) uint64 {
 	return seenNever
 }
 
-// times is seen of a name that was known before.
+// times is seen for a name that was known before.
 func (in *intake) times(n *clientName) uint64 {
 	if n.round < in.w.round {
 		return seenNever
@@ -143,7 +142,7 @@ func (in *intake) see(name string, times uint64) {
 		if n != nil {
 			n.round = in.w.round + times - seenOnce
 		}
-		if n != nil && times != seenTold { // else it may be forgotten before it comes again
+		if n != nil && times != seenTold { // else n may be forgotten before the name comes again
 			return
 		}
 		if in.fresh == nil {
@@ -153,8 +152,8 @@ func (in *intake) see(name string, times uint64) {
 	in.fresh[name] = times
 }
 
-// find returns what is known of a resource's name, nil if nothing is. To look at the place where
-// it should be costs less than to look for its name.
+// find returns the state of a resource's name, nil if it is unknown. Looking at the expected place
+// is cheaper than looking up the name.
 func (in *intake) find(r *xds.Resource) (n *clientName) {
 	if rows := in.w.rows; in.at < len(rows) && rows[in.at].holds(r) {
 		in.at++
@@ -162,12 +161,12 @@ func (in *intake) find(r *xds.Resource) (n *clientName) {
 	}
 	n = in.w.names[xds.CanonicalName(r.Name)]
 	if n != nil {
-		in.at = int(n.place) + 1 // others went or came before it
+		in.at = int(n.place) + 1 // names before it were added or removed
 	}
 	return n
 }
 
-// count finds names that come twice, or are present and removed.
+// count counts the names of the response, so that duplicates and contradictions are found.
 func (in *intake) count(c *xds.Changes) {
 	in.rows = make([]*clientName, len(c.Upserts))
 	for i, r := range c.Upserts {
@@ -191,15 +190,15 @@ func (in *intake) count(c *xds.Changes) {
 }
 
 var (
-	errNameless = errors.New("it has no name")
-	errWildcard = errors.New(`no resource is called "*"`)
-	// "Clients should NACK responses that contain multiple instances of the same resource
-	// name." Nobody can say which is meant: none is used.
+	errNameless = errors.New("missing name")
+	errWildcard = errors.New(`invalid name "*"`)
+	// "Clients should NACK responses that contain multiple instances of the same resource name."
+	// None of them is used, for any could be meant (CLI-5).
 	errTwice = errors.New("duplicate resource")
-	errClash = errors.New("it is both present and removed")
+	errClash = errors.New("both present and removed")
 )
 
-// take uses a resource, or says why it does not.
+// take uses a resource, or records why it cannot.
 func (in *intake) take(i int, r *xds.Resource) {
 	switch {
 	case r == nil || r.Stamp == nil || r.Name == "":
@@ -214,20 +213,20 @@ func (in *intake) take(i int, r *xds.Resource) {
 	if times == seenTold {
 		return
 	}
-	// "The client will silently ignore any supplied resources that were not explicitly
-	// requested."
+	// "The client will silently ignore any supplied resources that were not explicitly requested."
+	// (CLI-6)
 	asked := w.all != nil && w.all.told || n != nil && n.told || w.covers(name, r, isTold, "")
 	var err error
 	switch {
 	case r.Type != nil && !r.Type.Is(w.typ):
-		err = fmt.Errorf("its type is %s", cut(r.Type.URL, maxName))
+		err = fmt.Errorf("wrong type %s", cut(r.Type.URL, maxName))
 	case times == seenTwice:
 		err = errTwice
 	case times == seenClash:
 		err = errClash
 	case !asked:
 		if n != nil && n.res != nil {
-			in.lose(w, name, n, nil) // what was asked for does not find it any more
+			in.lose(w, name, n, nil) // no subscription finds it any more
 		}
 		return
 	case r.Body == nil:
@@ -252,9 +251,9 @@ func (in *intake) take(i int, r *xds.Resource) {
 	in.hold(w, name, n, r, in.version)
 }
 
-// row returns what is known of the name of resource i, and how often the response has it.
+// row returns the state of the name of resource i, and how often the response has it.
 func (in *intake) row(i int, name string) (*clientName, uint64) {
-	if n := in.rows[i]; n != nil && n.res != nil { // else it may be forgotten, or have just come
+	if n := in.rows[i]; n != nil && n.res != nil { // else it may be forgotten, or be new
 		in.put(i, n)
 		return n, in.times(n)
 	}
@@ -270,7 +269,8 @@ func (in *intake) put(i int, n *clientName) {
 	}
 }
 
-// check asks whether the client can use a resource. What it uses already it can, unless it is in doubt.
+// check returns why the client cannot use a resource. It skips a resource that is in use already,
+// unless that is doubted.
 func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
 	if in.opts.Check == nil || n != nil && n.res != nil && !n.doubted && alike(n.res, r) {
 		return nil
@@ -283,7 +283,7 @@ func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
 	return brief(in.opts.Check(r))
 }
 
-// unread refuses a resource that cannot be read, if its name can.
+// unread refuses a malformed resource, if its name is known.
 func (in *intake) unread(err error) {
 	name := xds.CanonicalName(xds.MalformedName(err))
 	if name == "" {
@@ -296,8 +296,8 @@ func (in *intake) unread(err error) {
 	}
 }
 
-// beat lets the TTL of what is held begin anew: a resource without a body only says that it
-// still is what it was. In SotW its version is the response's.
+// beat restarts the TTL of a resource held: a resource without a body is a heartbeat (CLI-8). In
+// SotW its version is that of the response.
 func (in *intake) beat(r *xds.Resource) {
 	if r == nil || r.Stamp == nil {
 		return
@@ -307,7 +307,7 @@ func (in *intake) beat(r *xds.Resource) {
 	if n == nil || n.res == nil {
 		return
 	}
-	if !in.w.delta { // there a removal may follow
+	if !in.w.delta { // in delta a removal may follow
 		n.round = max(n.round, in.w.round)
 	}
 	if r.TTL > 0 && (!in.w.delta || r.Version == n.res.Version) {
@@ -315,9 +315,9 @@ func (in *intake) beat(r *xds.Resource) {
 	}
 }
 
-// sweep finds what a response that tells the full state lacks: "If a previously seen resource
-// is not present in a new response, that indicates that the resource has been removed". Of what
-// was never seen it says nothing.
+// sweep removes the names that a full state lacks: "If a previously seen resource is not present in
+// a new response, that indicates that the resource has been removed" (CLI-3). Names never seen stay
+// unknown.
 func (in *intake) sweep() {
 	w := in.w
 	var gone []string
@@ -335,9 +335,9 @@ func (in *intake) sweep() {
 		}
 	}
 	slices.Sort(gone)
-	for _, name := range slices.Compact(gone) { // a response that had it twice was refused
+	for _, name := range slices.Compact(gone) { // a duplicate is refused and listed twice
 		n := w.names[name]
 		in.remove(w, name, nil)
-		in.rows = append(in.rows, n) // it may stay
+		in.rows = append(in.rows, n) // it may stay held
 	}
 }

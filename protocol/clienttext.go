@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// What a server sends may be of any length. It is cut, in bytes, where it would be kept, or
-// sent back.
+// Limits in bytes of texts from a server, which may have any length. Longer ones are cut before
+// they are kept or sent back.
 const (
 	maxName      = 256
 	maxCause     = 1 << 10
 	maxComplaint = 64 << 10
 )
 
-// cut returns at most so many bytes of a text, and more only to say that it goes on.
+// cut returns at most most bytes of a text, and "…" if it is longer.
 func cut(s string, most int) string {
 	if len(s) > most {
 		for most > 0 && !utf8.RuneStart(s[most]) {
@@ -23,10 +23,10 @@ func cut(s string, most int) string {
 		}
 		s = s[:most] + "…"
 	}
-	return strings.ToValidUTF8(s, "\uFFFD") // protobuf allows nothing else
+	return strings.ToValidUTF8(s, "\uFFFD") // protobuf strings must be valid
 }
 
-// brief returns an error, or one that is cut: it is kept for as long as a resource is refused.
+// brief returns an error with its text cut, as it is kept while a resource is refused.
 func brief(err error) error {
 	if err == nil || len(err.Error()) <= maxCause {
 		return err
@@ -34,10 +34,10 @@ func brief(err error) error {
 	return errors.New(cut(err.Error(), maxCause))
 }
 
-// A complaint is what a NACK says: a line for each bad resource.
+// A complaint is the text of a NACK: a line for each bad resource.
 type complaint struct {
 	text strings.Builder
-	more int // resources for which there was no room
+	more int // resources that did not fit
 }
 
 func (c *complaint) add(name string, err error) {
@@ -55,7 +55,7 @@ func (c *complaint) add(name string, err error) {
 	c.text.WriteString(line)
 }
 
-// err returns nil if there is nothing to complain about.
+// err returns nil if there is no bad resource.
 func (c *complaint) err() error {
 	switch {
 	case c.text.Len() == 0:

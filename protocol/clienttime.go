@@ -10,16 +10,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientTimer of a name runs until the resource expires, or is taken to be absent.
+// A clientTimer of a name runs until the TTL of its resource or the timeout of its request.
 type clientTimer struct {
 	at   time.Time
 	typ  *clientType
 	name string
-	of   *clientName // whose timer is the place in the heap
+	of   *clientName // its timer field is the place in the heap
 }
 
-// clientTimers is a heap: the next to end comes first, and of several the one that is first
-// in push order.
+// clientTimers is a heap: the next to end is first; of several, the first in push order.
 type clientTimers []*clientTimer
 
 func (h clientTimers) Len() int { return len(h) }
@@ -45,9 +44,8 @@ func (h *clientTimers) Pop() any {
 	return t
 }
 
-// Advance tells the time, and lets what has ended by then end: TTLs, and the wait for what the
-// server was asked for. Timers that later calls start begin at this time, so that it must be
-// called before all else.
+// Advance sets the current time and ends all TTLs and timeouts that are over. Later calls start
+// their timers at this time, so call it first.
 func (c *Client) Advance(now time.Time) {
 	c.now = now
 	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
@@ -55,7 +53,7 @@ func (c *Client) Advance(now time.Time) {
 		n := t.of
 		c.stop(n)
 		if n.res != nil {
-			t.typ.exact = false // it is no more all that the version means
+			t.typ.exact = false // the resources held are no longer all that the version means
 			c.lose(t.typ, t.name, n, ErrExpired)
 			continue
 		}
@@ -69,7 +67,7 @@ func (c *Client) Advance(now time.Time) {
 	}
 }
 
-// Deadline is when [Client.Advance] must be called next. Zero: there is no need to.
+// Deadline returns when [Client.Advance] must be called next; the zero time: never.
 func (c *Client) Deadline() time.Time {
 	if len(c.timers) == 0 {
 		return time.Time{}
@@ -77,8 +75,8 @@ func (c *Client) Deadline() time.Time {
 	return c.timers[0].at
 }
 
-// expire lets the TTL of a resource begin, or begin anew: "If the TTL expires without the
-// resource having been refreshed, the resource is removed." Zero ends it.
+// expire starts the TTL of a resource, again if it runs: "If the TTL expires without the resource
+// having been refreshed, the resource is removed." (CLI-8) Zero stops it.
 func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Duration) {
 	if ttl <= 0 {
 		c.stop(n)
@@ -87,8 +85,8 @@ func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Dura
 	c.start(w, name, n, ttl)
 }
 
-// await lets the wait for a name begin, when the request for it leaves (gRFC A57). Nobody
-// waits for what was heard of: neither a resource nor its absence comes twice.
+// await starts the timeout of a name when its request is sent (CLI-3, gRFC A57). A name with a
+// known resource or absence has no timeout, for the server does not send either again.
 func (c *Client) await(w *clientType, name string, n *clientName) {
 	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(w, name) == Requested {
 		c.start(w, name, n, c.opts.Timeout)

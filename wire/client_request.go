@@ -8,10 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// EncodeRequest encodes a DiscoveryRequest or a DeltaDiscoveryRequest, as a client sends it. It
-// takes what the variant has: a SotW request no Subscribe, a delta one no Names. Names are
-// written as they are, and must be UTF-8; of the error, what is not is replaced. A request that
-// is Same must not come here: its names are not in it. R must not be nil.
+// EncodeRequest encodes a DiscoveryRequest or a DeltaDiscoveryRequest of a client. It encodes only the fields of
+// the variant: Subscribe is ignored for SotW, and Names for delta. Names must be UTF-8. Invalid UTF-8 in
+// the error message is replaced. SameNames must be false, because such a request has no names. R must
+// not be nil.
 func EncodeRequest(v xds.Variant, r *xds.Request) []byte {
 	if v == xds.Delta {
 		return appendDeltaRequest(make([]byte, 0, requestSize(r)), r)
@@ -32,7 +32,7 @@ func appendDeltaRequest(b []byte, r *xds.Request) []byte {
 	b = appendStrings(b, l.subscribe, r.Subscribe)
 	b = appendStrings(b, l.unsubscribe, r.Unsubscribe)
 	for _, i := range r.Initial {
-		// An entry of a map always has both: other implementations rely on it.
+		// A map entry always has both fields: other implementations rely on it.
 		n := 1 + protowire.SizeBytes(len(i.Name)) + 1 + protowire.SizeBytes(len(i.Version))
 		b = protowire.AppendTag(b, l.initial, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(n))
@@ -43,7 +43,7 @@ func appendDeltaRequest(b []byte, r *xds.Request) []byte {
 	return appendStatus(b, l.failure, r.Error)
 }
 
-// requestSize is about the size of what may be long in a request.
+// requestSize estimates the encoded size from the fields that may be long.
 func requestSize(r *xds.Request) int {
 	const each = 6 // tag and length
 	n := 256
@@ -61,7 +61,7 @@ func requestSize(r *xds.Request) int {
 	return n
 }
 
-// appendNode appends a field with an encoded envoy.config.core.v3.Node; nil: none.
+// appendNode appends a field with an encoded envoy.config.core.v3.Node, or nothing if n is nil.
 func appendNode(b []byte, num protowire.Number, n *xds.Node) []byte {
 	if n == nil {
 		return b
@@ -88,8 +88,8 @@ func appendNode(b []byte, num protowire.Number, n *xds.Node) []byte {
 	return protowire.AppendBytes(b, m)
 }
 
-// appendStatus appends a field with an encoded google.rpc.Status. "Presence of error_detail"
-// makes a NACK: one that says nothing is there, too.
+// appendStatus appends a field with an encoded google.rpc.Status. An empty status is encoded too, because
+// "presence of error_detail" makes a NACK.
 func appendStatus(b []byte, num protowire.Number, s *xds.Status) []byte {
 	if s == nil {
 		return b
@@ -107,7 +107,7 @@ func appendTypeURL(b []byte, num protowire.Number, t *xds.Type) []byte {
 	return appendString(b, num, t.URL)
 }
 
-// appendStrings appends a repeated field, also its empty strings.
+// appendStrings appends a repeated field. It keeps empty strings.
 func appendStrings(b []byte, num protowire.Number, list []string) []byte {
 	for _, s := range list {
 		b = protowire.AppendTag(b, num, protowire.BytesType)

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A request that a client may send, with everything that it can have.
+// clientRequest returns a request with every field that a client may set.
 func clientRequest(t testing.TB, v xds.Variant, typ *xds.Type, rnd *rand.Rand) *xds.Request {
 	some := func() bool { return rnd.IntN(2) == 0 }
 	word := func() string {
@@ -44,7 +44,7 @@ func clientRequest(t testing.TB, v xds.Variant, typ *xds.Type, rnd *rand.Rand) *
 	return r
 }
 
-// allTypes are all that a client may ask for: those of the table, those of v2, one of its own, none.
+// allTypes are the types to which a client may subscribe: those of the table, those of v2, an unlisted one, none.
 func allTypes() []*xds.Type {
 	types := xds.Types()
 	for _, t := range xds.Types() {

@@ -28,23 +28,23 @@ func orNoName(err error) error {
 	return err
 }
 
-// A wrapper is what a response has for a resource: the protocol's Resource, or an Any alone.
+// A wrapper is an entry of the field resources: the protocol's Resource message, or an Any without it.
 type wrapper struct {
 	name    string
 	version string
 	aliases []string
 	ttl     time.Duration
-	any     *anyMessage // nil: there is no resource
-	bare    bool        // it is the Any alone
+	any     *anyMessage // nil: it has no resource
+	bare    bool        // it is an Any without the Resource message
 }
 
-// maxAliases is how many aliases a resource may have. Each costs the client more than the server.
+// maxAliases is how many aliases a resource may have. An alias costs the client more memory than the server.
 const maxAliases = 10_000
 
-// An anyMessage is a google.protobuf.Any; its bytes are a part of the message.
+// An anyMessage is a google.protobuf.Any. Its bytes are part of the message.
 type anyMessage struct{ url, value []byte }
 
-// unwrap reads an entry of the field resources; with an error, as far as it came.
+// unwrap decodes an entry of the field resources. With an error it returns the part that it decoded.
 func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
 	if d.v == xds.Delta {
 		err = w.merge(b)
@@ -62,16 +62,17 @@ func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
 	return w, err
 }
 
-// merge reads an encoded Resource.
+// merge decodes a Resource message into w.
 func (w *wrapper) merge(b []byte) error {
-	var name, own string // of resource_name and name, of which there should be one
+	var name, own string // from resource_name and name; only one of them should be set
 	var ttl struct {
 		told           bool
 		seconds, nanos int64
 	}
-	var met map[string]bool // aliases
-	defer func() {          // what was read tells whose error it is
-		if w.name = own; own == "" {
+	var met map[string]bool // aliases so far
+	defer func() {          // an error is reported under the name that was decoded before it
+		w.name = own
+		if own == "" {
 			w.name = name
 		}
 	}()
@@ -80,7 +81,8 @@ func (w *wrapper) merge(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if b = rest; f.typ != protowire.BytesType {
+		b = rest
+		if f.typ != protowire.BytesType {
 			continue
 		}
 		switch f.num {
@@ -88,7 +90,8 @@ func (w *wrapper) merge(b []byte) error {
 			own, err = text(f.data)
 		case resourceNameMessage:
 			var n []byte
-			if n, err = located(f.data); len(n) > 0 {
+			n, err = locatorName(f.data)
+			if len(n) > 0 {
 				name = string(n)
 			}
 		case resourceVersion:
@@ -96,7 +99,7 @@ func (w *wrapper) merge(b []byte) error {
 		case resourceAliases:
 			var alias string
 			alias, err = text(f.data)
-			// The empty name and the wildcard find no resource, whoever says so.
+			// The empty name and the wildcard cannot be aliases.
 			switch alias = xds.CanonicalName(alias); {
 			case err != nil || alias == "" || alias == xds.Wildcard || met[alias]:
 			case len(w.aliases) == maxAliases:
@@ -141,10 +144,10 @@ func (w *wrapper) merge(b []byte) error {
 	return nil
 }
 
-// resourceNameMessage is the field of a Resource with a name that has parameters.
+// resourceNameMessage is the field of a Resource for a name with parameters.
 const resourceNameMessage = 8
 
-// merge reads an encoded Any.
+// merge decodes an Any message into a.
 func (a *anyMessage) merge(b []byte) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -162,8 +165,8 @@ func (a *anyMessage) merge(b []byte) error {
 	return nil
 }
 
-// says reports whether a resource would be made of w like r.
-func (w *wrapper) says(r *xds.Resource) bool {
+// describes reports whether r is equal to the resource that w describes.
+func (w *wrapper) describes(r *xds.Resource) bool {
 	if r == nil || r.TTL != w.ttl || !bytes.Equal(r.Body, w.any.value) || !slices.Equal(r.Aliases, w.aliases) {
 		return false
 	}
@@ -173,17 +176,18 @@ func (w *wrapper) says(r *xds.Resource) bool {
 	return r.Version == w.version
 }
 
-// bodyName returns the name in a message, "" where only what is around it says the name. An
-// error says that it is no message. It looks no deeper.
+// bodyName returns the name inside an encoded message, or "" if messages of the type have no name field. It
+// returns an error if the bytes are not a message. It does not decode nested messages.
 func bodyName(t *xds.Type, body []byte) (string, error) {
-	const nameField = 1 // whatever it is called ([xds.Type.Name])
+	const nameField = 1 // in all types with a name field ([xds.Type.Name])
 	var name []byte
 	for len(body) > 0 {
 		f, rest, err := next(body)
 		if err != nil {
 			return "", err
 		}
-		if body = rest; f.num == nameField && f.typ == protowire.BytesType {
+		body = rest
+		if f.num == nameField && f.typ == protowire.BytesType {
 			name = f.data
 		}
 	}
@@ -196,14 +200,15 @@ func bodyName(t *xds.Type, body []byte) (string, error) {
 	return string(name), nil
 }
 
-// eachVarint calls look with each number in a message.
+// eachVarint calls look for each varint field of a message.
 func eachVarint(b []byte, look func(protowire.Number, uint64)) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
 		if err != nil {
 			return err
 		}
-		if b = rest; f.typ == protowire.VarintType {
+		b = rest
+		if f.typ == protowire.VarintType {
 			look(f.num, f.varint)
 		}
 	}

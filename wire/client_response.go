@@ -11,46 +11,47 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ResponseOptions of [DecodeResponse]. The zero value is ready to use.
+// ResponseOptions are the options of [DecodeResponse]. The zero value is ready to use.
 type ResponseOptions struct {
-	// Only is the type of a stream that is not aggregated: responses that name none have it, and
-	// one of another type is malformed. Nil: the stream is aggregated.
+	// Only is the type of a stream that serves one type. A response without a type then has this type,
+	// and a response of another type is malformed. Nil: the stream is aggregated.
 	Only *xds.Type
 
-	// Name returns the name that is in the message of a resource, "" if there is none. It is
-	// asked for types that the table does not list ([xds.Type.Known]), where nothing around the
-	// message says the name. Nil: such resources are malformed.
+	// Name returns the name inside the message of a resource, or "" if it has none. It is called for
+	// types that the table does not list ([xds.Type.Known]), if the response has no name outside the
+	// message. Nil: such resources are malformed.
 	Name func(t *xds.Type, body []byte) string
 
-	// Place says where an entry of the field resources is from, for errors: "clusters.yaml:3:5".
-	// Nil: they say "resources[0]" of what has no name.
+	// Place returns the origin of an entry of the field resources, for errors: "clusters.yaml:3:5". If it
+	// is nil, errors have the name of the resource, or "resources[0]" if it has no name.
 	Place func(at int) string
 
-	// Memory is of the stream. A SotW response has mostly the same resources as the one before:
-	// these are given again and not copied, which costs little. Nil: all is made anew.
+	// Memory is the memory of the stream. It makes repeated SotW responses cheap. Nil: all resources are
+	// copied.
 	Memory *Memory
 }
 
-// maxMalformed is how many resources of one response are said to be malformed, each by itself. A
-// response of nothing but such resources would be many times as large as its message.
+// maxMalformed is the number of malformed resources of a response that are reported one by one. Without a
+// limit, a malicious response would cost many times its size.
 const maxMalformed = 100
 
-// removedNames is the field of a delta response with names that have parameters.
+// removedNames is the field of a delta response for removed names with parameters.
 const removedNames = 8
 
-// DecodeResponse decodes a DiscoveryResponse or a DeltaDiscoveryResponse, as a client gets it. It
-// keeps no reference to b. What it returns is in the message's order, and what is told twice is
-// there twice.
+// DecodeResponse decodes a DiscoveryResponse or a DeltaDiscoveryResponse for a client. It keeps no reference to
+// b. The result has the order of the message and keeps duplicates.
 //
-// An error says that the message is none. A resource in it that cannot be read, has another type
-// than the response, or no name is an [xds.MalformedError] in Malformed, and the others are there.
+// It returns an error if the message cannot be decoded. A resource that cannot be decoded, has another type
+// than the response or has no name becomes an [xds.MalformedError] in Malformed. The result still has
+// the other resources.
 //
-// A resource has its version from the protocol's Resource around it, else the hash of its content.
-// A Resource without a body is a beat, if it has a version or a TTL: that version is "" where the
-// server does not repeat it, as go-control-plane over SotW. If it has neither, it tells that the
-// name does not exist. Names are canonical ([xds.CanonicalName]); an alias is there once, and a
-// resource with more than 10,000 is malformed. A response without a type has
-// Only, and without that a type of URL "", which no client asks for.
+// The version of a resource is that of the protocol's Resource message, or else the hash of its content. A
+// Resource without a body is a heartbeat if it has a version or a TTL. Its version may be "", because some
+// servers, such as go-control-plane over SotW, do not repeat it. With neither version nor TTL, it means
+// that the name does not exist.
+//
+// Names are canonical ([xds.CanonicalName]). Duplicate aliases are dropped, and a resource with more than 10,000
+// aliases is malformed. A response without a type has the type of Only, or else a type with the URL "".
 func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, error) {
 	message := "DiscoveryResponse"
 	if v == xds.Delta {
@@ -73,31 +74,31 @@ func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, 
 	if remembers {
 		o.Memory.keep(d.r, d.memos)
 	}
-	if d.more > 0 {
-		d.r.Malformed = append(d.r.Malformed, &xds.MalformedError{Err: fmt.Errorf("and %d more", d.more)})
+	if d.unlisted > 0 {
+		d.r.Malformed = append(d.r.Malformed, &xds.MalformedError{Err: fmt.Errorf("and %d more", d.unlisted)})
 	}
-	d.r.TTL = tellsTTL(d.r.Changes)
+	d.r.TTL = hasTTL(d.r.Changes)
 	return d.r, nil
 }
 
-// A responseDecoder is at work on one response.
+// A responseDecoder decodes one response.
 type responseDecoder struct {
-	v    xds.Variant
-	o    ResponseOptions
-	r    *xds.Response
-	more int // malformed resources that are not listed
+	v        xds.Variant
+	o        ResponseOptions
+	r        *xds.Response
+	unlisted int // malformed resources that are not reported one by one
 	recall
 }
 
 func (d *responseDecoder) malformed(name string, err error) {
 	if len(d.r.Malformed) == maxMalformed {
-		d.more++
+		d.unlisted++
 		return
 	}
 	d.r.Malformed = append(d.r.Malformed, &xds.MalformedError{Name: name, Err: err})
 }
 
-// head reads what is said of the whole response, which may stand behind the resources.
+// head decodes the fields of the whole response, which may come after the resources.
 func (d *responseDecoder) head(b []byte) error {
 	var version, url, nonce []byte
 	var resources, removed int
@@ -106,7 +107,8 @@ func (d *responseDecoder) head(b []byte) error {
 		if err != nil {
 			return err
 		}
-		if b = rest; f.typ != protowire.BytesType {
+		b = rest
+		if f.typ != protowire.BytesType {
 			continue
 		}
 		switch f.num {
@@ -130,26 +132,28 @@ func (d *responseDecoder) head(b []byte) error {
 		}
 	}
 	d.r.Version, d.r.Nonce = string(version), string(nonce)
-	if d.r.Type = typeOf(url); d.r.Type == nil {
-		if d.r.Type = d.o.Only; d.r.Type == nil {
+	d.r.Type = typeOf(url)
+	if d.r.Type == nil {
+		d.r.Type = d.o.Only
+		if d.r.Type == nil {
 			d.r.Type = xds.TypeOf("")
 		}
 	}
-	d.r.Upserts = grown[*xds.Resource](resources)
+	d.r.Upserts = withCapacity[*xds.Resource](resources)
 	if d.v == xds.Delta {
-		d.r.Removed = grown[string](removed)
+		d.r.Removed = withCapacity[string](removed)
 	}
 	return nil
 }
 
-// content reads the resources, and what is said of others.
+// content decodes the resources, the removed names and the errors.
 func (d *responseDecoder) content(b []byte) {
 	delta := d.v == xds.Delta
 	errors := fieldErrors + 2*protowire.Number(d.v)
 	var at, removed, failed int
 	for len(b) > 0 {
 		var f field
-		f, b, _ = next(b) // head has seen it
+		f, b, _ = next(b) // head has checked it
 		switch {
 		case f.typ != protowire.BytesType:
 		case f.num == fieldResources:
@@ -159,11 +163,11 @@ func (d *responseDecoder) content(b []byte) {
 			d.remove(removed, f.data, nil)
 			removed++
 		case delta && f.num == removedNames:
-			name, err := located(f.data) // a ResourceName has it where a ResourceLocator does
+			name, err := locatorName(f.data) // a ResourceName has its name in the same field as a ResourceLocator
 			d.remove(removed, name, err)
 			removed++
 		case f.num == errors:
-			d.failure(failed, f.data)
+			d.resourceError(failed, f.data)
 			failed++
 		}
 	}
@@ -183,21 +187,23 @@ func (d *responseDecoder) remove(at int, name []byte, err error) {
 	d.r.Removed = append(d.r.Removed, xds.CanonicalName(string(name)))
 }
 
-// failure reads a ResourceError: "a resource in this field with a status of NOT_FOUND should be
-// treated the same as a resource listed in the removed_resources".
-func (d *responseDecoder) failure(at int, b []byte) {
+// resourceError decodes a ResourceError: "a resource in this field with a status of NOT_FOUND should be treated the
+// same as a resource listed in the removed_resources".
+func (d *responseDecoder) resourceError(at int, b []byte) {
 	const notFound = 5
 	var e xds.ResourceError
 	var err error
 	for len(b) > 0 && err == nil {
 		var f field
-		if f, b, err = next(b); err != nil || f.typ != protowire.BytesType {
+		f, b, err = next(b)
+		if err != nil || f.typ != protowire.BytesType {
 			continue
 		}
 		switch f.num {
 		case errorResource:
 			var name []byte
-			if name, err = located(f.data); len(name) > 0 {
+			name, err = locatorName(f.data)
+			if len(name) > 0 {
 				e.Name = xds.CanonicalName(string(name))
 			}
 		case errorDetail:
@@ -214,7 +220,7 @@ func (d *responseDecoder) failure(at int, b []byte) {
 	}
 }
 
-// resource reads an entry of the field resources.
+// resource decodes an entry of the field resources.
 func (d *responseDecoder) resource(at int, b []byte) {
 	if r := d.same(b); r != nil {
 		d.r.Upserts = append(d.r.Upserts, r)
@@ -238,8 +244,8 @@ func (d *responseDecoder) resource(at int, b []byte) {
 	switch {
 	case err == nil:
 		return
-	case len(d.r.Malformed) == maxMalformed: // and no place is looked for
-		d.more++
+	case len(d.r.Malformed) == maxMalformed: // Place is not called for these
+		d.unlisted++
 		return
 	}
 	place := fmt.Sprintf("resources[%d]", at)
@@ -254,11 +260,11 @@ func (d *responseDecoder) resource(at int, b []byte) {
 	d.malformed(name, fmt.Errorf("%s: %w", place, err))
 }
 
-// upsert adds a resource, and returns its name as far as it is known.
+// upsert adds a resource. It returns its name, if known, also with an error.
 func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	t := d.r.Type
 	if string(w.any.url) != t.URL {
-		return name, w.any.otherThan(t)
+		return name, w.any.typeError(t)
 	}
 	own, err := bodyName(t, w.any.value)
 	if err != nil {
@@ -279,19 +285,19 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 		return name, errCollection
 	}
 	r := d.named(name)
-	if !w.says(r) {
+	if !w.describes(r) {
 		r = &xds.Resource{Stamp: &xds.Stamp{Name: name}, Type: t, Body: slices.Clone(w.any.value), Aliases: w.aliases, TTL: w.ttl}
 		r.Seal(w.version)
 	}
 	d.r.Upserts = append(d.r.Upserts, r)
 	if d.memos != nil {
-		d.memos = append(d.memos, memo{r, w.bare})
+		d.memos = append(d.memos, remembered{r, w.bare})
 	}
 	return name, nil
 }
 
-// otherThan is the error of a resource of another type, and says its name if it has one.
-func (a *anyMessage) otherThan(t *xds.Type) error {
+// typeError is the error of a resource of another type than t. It includes the name, if the resource has one.
+func (a *anyMessage) typeError(t *xds.Type) error {
 	is := typeOf(a.url)
 	if is == nil {
 		return fmt.Errorf("has no type, want %s", t.URL)

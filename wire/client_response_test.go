@@ -25,7 +25,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A heard is a response in a form that can be compared.
+// A heard is a decoded response in a form that can be compared.
 type heard struct {
 	Type, Version, Nonce string
 	Upserts, Beats       []heardResource
@@ -61,7 +61,7 @@ func hear(r *xds.Response) (h heard) {
 
 func differ(want, got heard) string { return cmp.Diff(want, got, cmpopts.EquateEmpty()) }
 
-// named returns an encoded message whose field 1 is the name, with n bytes more.
+// named returns an encoded message with the name in field 1 and n more bytes.
 func named(rnd *rand.Rand, name string, n int) []byte {
 	b := appendString(nil, 1, name)
 	if n > 0 {
@@ -75,7 +75,7 @@ func named(rnd *rand.Rand, name string, n int) []byte {
 	return b
 }
 
-// What Encode says, DecodeResponse hears: all types, both variants.
+// DecodeResponse decodes the responses of Encode: all types, both variants.
 func TestDecodeResponse(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -103,7 +103,7 @@ func TestDecodeResponse(t *testing.T) {
 	}
 }
 
-// serverResponse returns a response, and what a client hears of it.
+// serverResponse returns a response, and what a client decodes from it.
 func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response, heard) {
 	c := &xds.Changes{}
 	r := &xds.Response{Type: typ, Version: fmt.Sprint("v", rnd.IntN(100)), Nonce: fmt.Sprint(rnd.IntN(100)), TTL: rnd.IntN(2) == 0, Changes: c}
@@ -111,7 +111,7 @@ func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response
 	for i := range rnd.IntN(6) {
 		name := []string{"r", "xdstp://a/t/", strings.Repeat("long", 40)}[rnd.IntN(3)] + fmt.Sprint(i)
 		u := resource(rnd, name, 0)
-		u.Type, u.Body = typ, named(rnd, name, []int{0, 1, 100, inline, 40_000}[rnd.IntN(5)])
+		u.Type, u.Body = typ, named(rnd, name, []int{0, 1, 100, maxInline, 40_000}[rnd.IntN(5)])
 		u.Seal([]string{"", "mine"}[rnd.IntN(2)])
 		c.Upserts = append(c.Upserts, u)
 		is := heardResource{name, u.Version, string(u.Body), u.Aliases, u.TTL}
@@ -153,8 +153,8 @@ func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response
 	return r, h
 }
 
-// fromGenerated is what a client hears of a message, by the generated code.
-// False: the generated code looks deeper.
+// fromGenerated is what a client decodes from a message, according to the generated code. It returns false if
+// the generated code cannot decode the message because it looks deeper.
 func fromGenerated(m proto.Message) (h heard, ok bool) {
 	one := func(w *discovery.Resource) {
 		name := w.GetName()
@@ -253,7 +253,7 @@ func names(list []*discovery.ResourceName) (s []string) {
 	return s
 }
 
-// checkResponse compares one decoding with the generated code's.
+// checkResponse compares a decoded response with that of the generated code.
 func checkResponse(t *testing.T, v xds.Variant, b []byte) {
 	t.Helper()
 	var m proto.Message = &discovery.DiscoveryResponse{}
@@ -395,8 +395,8 @@ func TestDecodeResponseMalformed(t *testing.T) {
 	})
 }
 
-// SAFE-9: of a response of nothing but mistakes a hundred are told, and how many more there are.
-func TestDecodeResponseOfMistakes(t *testing.T) {
+// SAFE-9: a response with only malformed resources reports a hundred of them, and the number of the others.
+func TestDecodeResponseManyMalformed(t *testing.T) {
 	bad := &discovery.Resource{Resource: &anypb.Any{TypeUrl: xds.Endpoint.URL}} // no name
 	for _, r := range []*discovery.DeltaDiscoveryResponse{
 		{Resources: slices.Repeat([]*discovery.Resource{bad}, 150)},
@@ -506,7 +506,7 @@ func TestDecodeResponseForms(t *testing.T) {
 	})
 }
 
-// No message makes the decoder allocate much more than it has bytes.
+// The decoder does not allocate much more than the size of the message, for any message.
 func TestDecodeResponseMemory(t *testing.T) {
 	field := func(num protowire.Number, b []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), b)

@@ -18,13 +18,13 @@ type field struct {
 	data   []byte // of BytesType; a part of the message
 }
 
-// next splits the first field off a message.
+// next returns the first field of a message and the rest of the message.
 func next(b []byte) (f field, rest []byte, err error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 {
 		return f, nil, protowire.ParseError(n)
 	}
-	if num > protowire.MaxValidNumber { // which ConsumeTag lets pass
+	if num > protowire.MaxValidNumber { // ConsumeTag accepts these
 		return f, nil, fmt.Errorf("invalid field number %d", num)
 	}
 	f.num, f.typ, b = num, typ, b[n:]
@@ -42,7 +42,7 @@ func next(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// An arena holds the bytes of many strings in one allocation.
+// An arena stores many strings in one allocation.
 type arena struct{ b strings.Builder }
 
 // newArena returns an arena with room for n bytes.
@@ -52,16 +52,15 @@ func newArena(n int) *arena {
 	return &a
 }
 
-// add returns b as a string. The arena must have room for it: then the string
-// stays where it is.
+// add returns b as a string. The arena must have room for b, so that earlier strings do not move.
 func (a *arena) add(b []byte) string {
 	n := a.b.Len()
 	a.b.Write(b)
 	return a.b.String()[n:]
 }
 
-// grown returns an empty slice with room for n, nil if n is zero.
-func grown[T any](n int) []T {
+// withCapacity returns an empty slice with capacity n, or nil if n is zero.
+func withCapacity[T any](n int) []T {
 	if n == 0 {
 		return nil
 	}

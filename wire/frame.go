@@ -9,34 +9,33 @@ import (
 )
 
 const (
-	// inline is the size up to which a resource's body is copied into its
-	// frame. A bigger one follows its frame as a piece of its own, so that no
-	// variant doubles its memory.
-	inline = 1 << 10
+	// maxInline is the largest body that is copied into the frame of its resource. A larger body follows its
+	// frame as a separate piece, so that the encodings of both variants share its memory.
+	maxInline = 1 << 10
 
-	// big is the size above which concatenation copies nothing.
+	// big is the size above which concat does not copy a piece.
 	big = 16 << 10
 )
 
-// A form is how a response tells of a resource.
+// A form describes how a response encodes a resource.
 type form struct {
 	variant xds.Variant
-	ttl     bool   // with its TTL
-	beat    bool   // without the resource
-	version string // SotW: of the response
+	ttl     bool   // with the TTL
+	beat    bool   // a heartbeat: without the body
+	version string // SotW: the version of the response
 }
 
-// wrapped reports whether a SotW response has the resource in the protocol's
-// Resource: "the relevant resources must be wrapped in a Resource".
+// wrapped reports whether a SotW response encodes the resource inside the protocol's Resource message: "the
+// relevant resources must be wrapped in a Resource".
 func (f form) wrapped(r *xds.Resource) bool {
 	return f.variant == xds.SotW && (f.beat || f.ttl && r.TTL > 0)
 }
 
-// size is the size of an entry of the response's field resources.
+// size is the size of an entry of the field resources.
 func (f form) size(t *xds.Type, r *xds.Resource) int { return 1 + protowire.SizeBytes(f.payload(t, r)) }
 
-// payload is the size of an entry without tag and length: an Any, a Resource
-// with an Any in it, or an Any with such a Resource in it.
+// payload is the size of an entry without its tag and length. The entry is an Any, a Resource that contains an
+// Any, or an Any that contains such a Resource.
 func (f form) payload(t *xds.Type, r *xds.Resource) int {
 	switch {
 	case f.variant == xds.Delta:
@@ -47,7 +46,7 @@ func (f form) payload(t *xds.Type, r *xds.Resource) int {
 	return sizeAny(t, r)
 }
 
-// resource is the size of the protocol's Resource.
+// resource is the size of the protocol's Resource message.
 func (f form) resource(t *xds.Type, r *xds.Resource) int {
 	n := sizeString(r.Name)
 	if f.variant == xds.SotW {
@@ -75,11 +74,10 @@ func sizeAny(t *xds.Type, r *xds.Resource) int {
 	return n
 }
 
-// cached returns the frame of a resource without TTL, which is kept with it.
+// cached returns the frame of a resource without its TTL. The frame is stored in the resource.
 //
-// "[type_url] must be consistent with the type_url in the 'resources' repeated
-// Any". A resource that is served under two types has a frame of the one that
-// came first; for the other it is made anew.
+// "[type_url] must be consistent with the type_url in the 'resources' repeated Any". If a resource is served
+// under two types, the stored frame is that of the first type. For the other type a new frame is made.
 func cached(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
 	f := form{variant: v}
 	b := r.Frame(v, func(r *xds.Resource) []byte { return f.frame(t, r) })
@@ -89,10 +87,10 @@ func cached(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
 	return b
 }
 
-// framesType reports whether b was made for the type.
+// framesType reports whether the frame b has the type t.
 func framesType(b []byte, t *xds.Type, r *xds.Resource) bool {
 	if n := len(r.Body); n > 0 {
-		if n <= inline {
+		if n <= maxInline {
 			b = b[:len(b)-n]
 		}
 		b = b[:len(b)-1-protowire.SizeVarint(uint64(n))]
@@ -101,12 +99,11 @@ func framesType(b []byte, t *xds.Type, r *xds.Resource) bool {
 	return url > 0 && string(b[url:]) == t.URL
 }
 
-// frame encodes a resource as an entry of the response's field resources. It
-// ends with the type URL and the body, if these are told; a body larger than
-// inline is missing and has to follow.
+// frame encodes a resource as an entry of the field resources. The frame ends with the type URL and the body,
+// unless it is a heartbeat. A body larger than maxInline is left out and must follow the frame.
 func (f form) frame(t *xds.Type, r *xds.Resource) []byte {
 	size := f.size(t, r)
-	if len(r.Body) > inline {
+	if len(r.Body) > maxInline {
 		size -= len(r.Body)
 	}
 	return f.append(make([]byte, 0, size), t, r)
@@ -122,7 +119,8 @@ func (f form) append(b []byte, t *xds.Type, r *xds.Resource) []byte {
 		b = protowire.AppendVarint(b, uint64(f.resource(t, r)))
 	}
 	if f.variant == xds.Delta || f.wrapped(r) {
-		if b = f.appendOwn(b, r); f.beat {
+		b = f.appendHeader(b, r)
+		if f.beat {
 			return b
 		}
 		b = protowire.AppendTag(b, resourceAny, protowire.BytesType)
@@ -133,14 +131,14 @@ func (f form) append(b []byte, t *xds.Type, r *xds.Resource) []byte {
 		b = protowire.AppendTag(b, anyValue, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(len(r.Body)))
 	}
-	if len(r.Body) <= inline {
+	if len(r.Body) <= maxInline {
 		b = append(b, r.Body...)
 	}
 	return b
 }
 
-// appendOwn appends what the protocol's Resource says itself of a resource.
-func (f form) appendOwn(b []byte, r *xds.Resource) []byte {
+// appendHeader appends the fields of the protocol's Resource message, except the resource.
+func (f form) appendHeader(b []byte, r *xds.Resource) []byte {
 	b = appendString(b, resourceName, r.Name)
 	if f.variant == xds.SotW {
 		b = appendString(b, resourceVersion, f.version)
@@ -175,7 +173,7 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return appendVarint(b, durationNanos, uint64(d%time.Second))
 }
 
-// sizeVarint is the size of a number in a field with a number below 16.
+// sizeVarint is the size of a varint field with a field number below 16.
 func sizeVarint(n uint64) int {
 	if n == 0 {
 		return 0
@@ -191,7 +189,7 @@ func appendVarint(b []byte, num protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(b, n)
 }
 
-// sizeString is the size of a string field with a number below 16.
+// sizeString is the size of a string field with a field number below 16.
 func sizeString(s string) int {
 	if s == "" {
 		return 0

@@ -8,58 +8,56 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Memory is what the newest response of each type had, in its order, on one SotW stream: most of
-// it is in the next one, too, and at the same place. [DecodeResponse] gives the same
-// [xds.Resource] again for what it finds in it. The zero value is empty. It is not safe for
-// concurrent use.
+// A Memory remembers the resources of the newest response of each type on one SotW stream. The next response
+// usually has most of them again, in the same order. [DecodeResponse] then returns the same [xds.Resource]
+// instead of a copy. The zero value is empty. It is not safe for concurrent use.
 //
-// It keeps the resources of the newest responses, and no others, alive. It remembers at most 64
-// types, whatever a server makes up.
+// It keeps only the resources of the newest responses in memory, of at most 64 types.
 type Memory struct {
-	types map[string][]memo // by URL
+	types map[string][]remembered // by type URL
 }
 
-// A memo is a resource in a response.
-type memo struct {
+// A remembered is a resource in a response.
+type remembered struct {
 	*xds.Resource
-	bare bool // nothing was around its Any, so that this has all that was said
+	bare bool // it came as an Any without a Resource message, so the Any is all of its data
 }
 
 const maxRemembered = 64
 
-// keep remembers the resources of a response. One that only lets TTLs begin anew has no news.
-func (m *Memory) keep(r *xds.Response, memos []memo) {
+// keep remembers the resources of a response. A response with heartbeats only is ignored.
+func (m *Memory) keep(r *xds.Response, memos []remembered) {
 	_, has := m.types[r.Type.URL]
 	switch {
 	case len(memos) == 0 && (!has || len(r.Beats) > 0) || !has && len(m.types) == maxRemembered:
 		return
 	case m.types == nil:
-		m.types = map[string][]memo{}
+		m.types = map[string][]remembered{}
 	}
 	m.types[r.Type.URL] = memos
 }
 
-// A recall finds in a new response what was in the last one. What it misses is made anew, which
-// takes longer and comes to the same.
+// A recall finds resources of the last response in a new one. Resources that it does not find are made again,
+// which is slower but has the same result.
 type recall struct {
-	last  []memo
-	at    int            // the place in last of what should come next
-	names map[string]int // the places; nil: all was in order until now
-	bare  []byte         // how an Any of the type begins, up to the length of its value
-	memos []memo         // of the new response
+	last  []remembered
+	at    int            // expected position in last of the next resource
+	names map[string]int // positions by name; nil: the order was the same so far
+	bare  []byte         // the start of an Any of the type, up to the length of its value
+	memos []remembered   // of the new response
 }
 
-// begin looks at the newest response of a type. The new one has about as many resources: what it
-// has besides is no reason to keep room.
+// begin prepares to decode a new response of a type. It reserves room for about as many resources as the last
+// response had.
 func (c *recall) begin(m *Memory, t *xds.Type) {
 	c.last = m.types[t.URL]
-	c.memos = make([]memo, 0, len(c.last)+1)
+	c.memos = make([]remembered, 0, len(c.last)+1)
 	c.bare = protowire.AppendString(protowire.AppendTag(nil, anyTypeURL, protowire.BytesType), t.URL)
 	c.bare = protowire.AppendTag(c.bare, anyValue, protowire.BytesType)
 }
 
-// same returns what is at the next place, if b is the same Any again: then there is nothing to
-// parse. Else it returns nil.
+// same returns the resource at the expected position, if b is an equal Any. Then b need not be decoded.
+// Otherwise it returns nil.
 func (c *recall) same(b []byte) *xds.Resource {
 	if c.at >= len(c.last) || !c.last[c.at].bare {
 		return nil
@@ -77,14 +75,14 @@ func (c *recall) same(b []byte) *xds.Resource {
 	return m.Resource
 }
 
-// named returns what was there under a name, or nil, and goes on behind it.
+// named returns the remembered resource with the name, or nil. It then expects the resource after it.
 func (c *recall) named(name string) *xds.Resource {
 	if len(c.last) == 0 {
 		return nil
 	}
 	near := 1
 	if c.names == nil {
-		near = 4 // the next few may be gone
+		near = 4 // a few resources may have been removed
 	}
 	for i := c.at; i < min(c.at+near, len(c.last)); i++ {
 		if c.last[i].Name == name {

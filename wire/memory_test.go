@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A conversation of random responses is the same with a memory and without one, and a resource
-// that is in two responses, one after the other, is made once.
+// Random responses decode to the same result with and without a memory. A resource that is in two responses, one
+// after the other, is made once.
 func TestMemory(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint("CLI-6 seed ", seed), func(t *testing.T) {
@@ -60,7 +60,7 @@ func count(rs []*xds.Resource, is func(*xds.Resource) bool) (n int) {
 	return n
 }
 
-// edited returns entries of the field resources, as they are or otherwise.
+// edited returns entries of the field resources, some of them changed.
 func edited(rnd *rand.Rand, was [][]byte) [][]byte {
 	at := func() int { return rnd.IntN(len(was) + 1) }
 	is := slices.Clone(was)
@@ -90,7 +90,7 @@ func edited(rnd *rand.Rand, was [][]byte) [][]byte {
 	return is
 }
 
-// randomEntry has one of a few names, and says it in one of many ways.
+// randomEntry has one of a few names, encoded in one of many ways.
 func randomEntry(rnd *rand.Rand) []byte {
 	name := fmt.Sprint(rnd.IntN(12))
 	body := named(rand.New(rand.NewPCG(rnd.Uint64N(2), 2)), name, rnd.IntN(3))
@@ -135,7 +135,7 @@ func wrappedEntry(name, version string, ttl time.Duration, bare []byte, aliases 
 	return sotwEntry(resourceURL, protowire.AppendBytes(protowire.AppendTag(b, resourceAny, protowire.BytesType), bare))
 }
 
-// A server that invents types makes nobody remember them all, and what is gone is forgotten.
+// A server that invents types cannot fill the memory, and removed resources are dropped from it.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Run("CLI-6", func(t *testing.T) {
 		var m Memory
@@ -197,8 +197,8 @@ func BenchmarkDecodeResponse(b *testing.B) {
 	}
 }
 
-// "If the same non-repeated field appears more than once, the last one counts", also where the first is
-// what was there before.
+// "If the same non-repeated field appears more than once, the last one counts", even if the first one equals the
+// remembered resource.
 func TestMemoryOfAnAnyWithTwoValues(t *testing.T) {
 	var m Memory
 	was, is := []byte("\x0a\x01a"), []byte("\x0a\x01b")

@@ -2,9 +2,8 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Metadata returns the string that an encoded google.protobuf.Struct has under a
-// key, as a node has it in its metadata. It is "" if there is none, if the value
-// is something else, or if the bytes are no Struct.
+// Metadata returns the string value of a key in an encoded google.protobuf.Struct, such as [xds.Node.Metadata]. It
+// returns "" if the key does not exist, has another kind of value, or the bytes are not a Struct.
 func Metadata(b []byte, key string) (s string) {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -15,12 +14,13 @@ func Metadata(b []byte, key string) (s string) {
 		if f.num != 1 || f.typ != protowire.BytesType { // fields, a map<string, Value>
 			continue
 		}
-		// An entry may have its parts in any order, and the later one of two
-		// with the same key holds.
+		// An entry may have its fields in any order. Of two entries with the same key, the later one
+		// counts.
 		var name string
 		var value []byte
 		for e := f.data; len(e) > 0; {
-			if f, e, err = next(e); err != nil {
+			f, e, err = next(e)
+			if err != nil {
 				return ""
 			}
 			switch {
@@ -28,7 +28,7 @@ func Metadata(b []byte, key string) (s string) {
 			case f.num == 1:
 				name = string(f.data)
 			case f.num == 2:
-				value = append(value, f.data...) // merging is concatenating
+				value = append(value, f.data...) // concatenation merges messages
 			}
 		}
 		if name == key {
@@ -38,15 +38,13 @@ func Metadata(b []byte, key string) (s string) {
 	return s
 }
 
-// valueFields are the fields of a google.protobuf.Value: null, number, string,
-// bool, struct, list.
+// valueFields are the fields of a google.protobuf.Value: null, number, string, bool, struct and list.
 var valueFields = map[protowire.Number]protowire.Type{
 	1: protowire.VarintType, 2: protowire.Fixed64Type, 3: protowire.BytesType,
 	4: protowire.VarintType, 5: protowire.BytesType, 6: protowire.BytesType,
 }
 
-// stringOf returns the string in an encoded google.protobuf.Value, "" if it is
-// something else.
+// stringOf returns the string in an encoded google.protobuf.Value, or "" for another kind of value.
 func stringOf(b []byte) (s string) {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -54,11 +52,12 @@ func stringOf(b []byte) (s string) {
 			return ""
 		}
 		b = rest
-		// The last one of a oneof holds. A field of the wrong wire type is none.
+		// The last field of a oneof counts. A field with the wrong wire type is ignored.
 		if typ, ok := valueFields[f.num]; !ok || typ != f.typ {
 			continue
 		}
-		if s = ""; f.num == 3 {
+		s = ""
+		if f.num == 3 {
 			s = string(f.data)
 		}
 	}

@@ -52,7 +52,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzMetadata holds it against the protobuf library.
+// FuzzMetadata compares Metadata with the protobuf library.
 func FuzzMetadata(f *testing.F) {
 	field := func(num protowire.Number, b []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), b)

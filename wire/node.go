@@ -16,25 +16,25 @@ const (
 	nodeMetadata       = 3
 	nodeLocality       = 4
 	nodeAgentName      = 6
-	nodeAgentVersion   = 7 // one of these two
+	nodeAgentVersion   = 7 // a node has this field or the next
 	nodeAgentBuild     = 8
 	nodeClientFeatures = 10
 )
 
-// A build is a user agent's version in numbers, as Envoy sends it.
+// A build is the version of a user agent as numbers, as Envoy sends it.
 type build struct {
-	told bool // has a SemanticVersion
-	part [3]uint32
+	isSet bool // the message has a SemanticVersion
+	part  [3]uint32
 }
 
 func (v build) String() string {
-	if !v.told {
+	if !v.isSet {
 		return ""
 	}
 	return fmt.Sprintf("%d.%d.%d", v.part[0], v.part[1], v.part[2])
 }
 
-// decodeNode merges an encoded Node into n; v is the build version so far.
+// decodeNode merges an encoded Node into n. V is the build version decoded so far.
 func decodeNode(b []byte, n *xds.Node, v *build) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -51,7 +51,7 @@ func decodeNode(b []byte, n *xds.Node, v *build) error {
 		case nodeCluster:
 			n.Cluster, err = text(f.data)
 		case nodeMetadata:
-			// Merging messages is concatenating their encodings.
+			// Concatenation of encodings merges messages.
 			n.Metadata = append(n.Metadata, f.data...)
 		case nodeLocality:
 			err = decodeLocality(f.data, n)
@@ -75,8 +75,8 @@ func decodeNode(b []byte, n *xds.Node, v *build) error {
 	return nil
 }
 
-// nodeID returns the id of an encoded Node as decodeNode finds it, id if there is
-// none; it looks at nothing else.
+// nodeID returns the id of an encoded Node, as decodeNode would. It returns the given id if the Node has
+// none. It skips all other fields.
 func nodeID(b, id []byte) []byte {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -102,7 +102,8 @@ func decodeLocality(b []byte, n *xds.Node) error {
 		if f.typ != protowire.BytesType || int(f.num) >= len(parts) {
 			continue
 		}
-		if *parts[f.num], err = text(f.data); err != nil {
+		*parts[f.num], err = text(f.data)
+		if err != nil {
 			return err
 		}
 	}
@@ -120,9 +121,10 @@ func decodeBuild(b []byte, v *build) error {
 		if f.num != 1 || f.typ != protowire.BytesType {
 			continue
 		}
-		v.told = true
+		v.isSet = true
 		for s := f.data; len(s) > 0; { // a SemanticVersion
-			if f, s, err = next(s); err != nil {
+			f, s, err = next(s)
+			if err != nil {
 				return err
 			}
 			if f.typ == protowire.VarintType && 1 <= f.num && f.num <= 3 {

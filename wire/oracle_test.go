@@ -17,8 +17,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The oracle is the protobuf library with a schema that has only what the
-// decoder reads: metadata is opaque, an error's message may be any bytes.
+// The oracle is the protobuf library with a schema that has only the fields of the decoder: metadata is opaque,
+// and the message of an error may be any bytes.
 const oracleSchema = `
 name: "oracle.proto" syntax: "proto3" package: "oracle"
 message_type { name: "DiscoveryRequest"
@@ -94,8 +94,7 @@ func oracle(v xds.Variant, b []byte) (xds.Request, error) {
 	return fromMessage(m), nil
 }
 
-// fromMessage reads a request out of a message of the oracle's schema or of
-// the generated one.
+// fromMessage returns the request in a message of the oracle's schema or of the generated one.
 func fromMessage(m protoreflect.Message) (r xds.Request) {
 	field := func(m protoreflect.Message, name string) (protoreflect.Value, bool) {
 		f := m.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -184,7 +183,7 @@ func fromMessage(m protoreflect.Message) (r xds.Request) {
 	return r
 }
 
-// generated decodes with the generated code.
+// generated decodes a request with the generated code.
 func generated(v xds.Variant, b []byte) (xds.Request, error) {
 	var m proto.Message = &discovery.DiscoveryRequest{}
 	if v == xds.Delta {
@@ -196,7 +195,7 @@ func generated(v xds.Variant, b []byte) (xds.Request, error) {
 	return fromMessage(m.ProtoReflect()), nil
 }
 
-// The oracle's field numbers are those of the generated code.
+// The oracle has the field numbers of the generated code.
 func TestOracleSchema(t *testing.T) {
 	real := map[string]protoreflect.MessageDescriptor{
 		"DiscoveryRequest":      (&discovery.DiscoveryRequest{}).ProtoReflect().Descriptor(),

@@ -8,11 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Refs returns the resources an encoded resource refers to, as far as they can
-// be read without generated code: the assignment of a Cluster, the collections
-// of endpoints of a ClusterLoadAssignment. What stands in other fields may refer
-// to anything ([xds.Wildcard]), but for those that cannot. For other types, and
-// for a body that cannot be read and a nil type, it returns nil: not known.
+// Refs returns the references of an encoded resource, as far as they can be decoded without generated code. It
+// finds the assignment of a Cluster and the endpoint collections of a ClusterLoadAssignment. A Cluster with
+// other fields that may contain references gets a reference to [xds.Wildcard]. Refs returns nil, which
+// means not known, for other types, for a nil type, and for a body that cannot be decoded. For other
+// types see package refs.
 func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
 	read := clusterRefs
 	switch {
@@ -28,7 +28,7 @@ func Refs(t *xds.Type, name string, body []byte) []xds.Ref {
 	return list.refs
 }
 
-// refList is a list of references without doubles.
+// refList is a list of references without duplicates.
 type refList struct{ refs []xds.Ref }
 
 func (l *refList) add(t *xds.Type, name string) {
@@ -40,21 +40,20 @@ func (l *refList) add(t *xds.Type, name string) {
 	l.refs = append(l.refs, xds.Ref{Type: t, Name: name})
 }
 
-// plain are the fields of envoy.config.cluster.v3.Cluster, and of
-// envoy.api.v2.Cluster, in which no message names a resource or holds a
-// google.protobuf.Any: name, timeouts, limits, policies of balancing without
-// extensions, DNS, the options of protocols. And these with a reason:
-// load_assignment (33), whose endpoints are static, and metadata (25), which is
-// read when a cluster was chosen. Other fields are not looked into.
-const plain = 1<<1 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<10 | 1<<14 |
+// fieldsWithoutRefs are the fields of envoy.config.cluster.v3.Cluster and envoy.api.v2.Cluster that contain neither the name
+// of a resource nor a google.protobuf.Any: name, timeouts, limits, load balancing without extensions, DNS
+// and protocol options. It also has load_assignment (33), because its endpoints are static, and metadata
+// (25), because it is read after a cluster was chosen. Fields outside this set are treated as unknown
+// references.
+const fieldsWithoutRefs = 1<<1 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<10 | 1<<14 |
 	1<<16 | 1<<17 | 1<<18 | 1<<20 | 1<<22 | 1<<23 | 1<<25 | 1<<26 | 1<<27 | 1<<28 |
 	1<<29 | 1<<30 | 1<<31 | 1<<32 | 1<<33 | 1<<34 | 1<<37 | 1<<39 | 1<<44 | 1<<45 | 1<<46 | 1<<47 | 1<<49 |
 	1<<51 | 1<<52 | 1<<53 | 1<<54 | 1<<56 | 1<<57 | 1<<58 | 1<<60
 
 func clusterRefs(list *refList, t *xds.Type, name string, body []byte) error {
 	const (
-		discoveryType = 2  // enum, oneof with …
-		clusterType   = 38 // … a message
+		discoveryType = 2  // an enum, in a oneof with clusterType
+		clusterType   = 38 // a message
 		edsConfig     = 3
 		loadReports   = 42
 
@@ -84,7 +83,8 @@ func clusterRefs(list *refList, t *xds.Type, name string, body []byte) error {
 		case f.num == edsConfig && f.typ == protowire.BytesType:
 			eds = true
 			for b := f.data; len(b) > 0; {
-				if f, b, err = next(b); err != nil {
+				f, b, err = next(b)
+				if err != nil {
 					return err
 				}
 				switch {
@@ -97,7 +97,7 @@ func clusterRefs(list *refList, t *xds.Type, name string, body []byte) error {
 			}
 		case f.num == loadReports && f.typ == protowire.BytesType:
 			opaque = opaque || !ownSource(f.data)
-		case f.num > 63 || plain>>f.num&1 == 0:
+		case f.num > 63 || fieldsWithoutRefs>>f.num&1 == 0:
 			opaque = true
 		}
 	}
@@ -108,17 +108,17 @@ func clusterRefs(list *refList, t *xds.Type, name string, body []byte) error {
 		list.add(t.Warms, xds.CanonicalName(assignment))
 	}
 	if opaque {
-		list.any(t)
+		list.addAny(t)
 	}
 	return nil
 }
 
-// knownCluster reports whether a CustomClusterType is one of Envoy's, which have
-// no assignments.
+// knownCluster reports whether a CustomClusterType is one of Envoy's own. These do not use assignments, unless
+// they have an eds_cluster_config.
 func knownCluster(b []byte) (known bool, err error) {
 	const typedConfig, typeURL = 2, 1
-	err = within(b, typedConfig, func(b []byte) error {
-		return within(b, typeURL, func(b []byte) error {
+	err = eachField(b, typedConfig, func(b []byte) error {
+		return eachField(b, typeURL, func(b []byte) error {
 			url := string(b)
 			known = strings.HasPrefix(url, "type.googleapis.com/envoy.extensions.clusters.") && !strings.Contains(url, ".dynamic_modules.")
 			return nil
@@ -127,9 +127,9 @@ func knownCluster(b []byte) (known bool, err error) {
 	return known, err
 }
 
-// any adds what an extension in a cluster of type t may refer to: secrets,
-// clusters such as those of an aggregate one, filters.
-func (l *refList) any(t *xds.Type) {
+// addAny adds the resources to which an extension in a cluster of type t may refer: clusters, for example of an
+// aggregate cluster, secrets and filters.
+func (l *refList) addAny(t *xds.Type) {
 	for _, u := range []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig} {
 		if t.V2 {
 			u = u.Legacy()
@@ -140,9 +140,8 @@ func (l *refList) any(t *xds.Type) {
 	}
 }
 
-// ownSource reports whether a ConfigSource leads to the server that the
-// resource around it is from, over the same stream: not to a file, nor to a
-// server that is a cluster.
+// ownSource reports whether a ConfigSource means the same server and stream from which the cluster came. A file
+// or a server that is a cluster is another source.
 func ownSource(b []byte) bool {
 	const file, server, watchedFile = 1, 2, 8
 	for len(b) > 0 {
@@ -157,11 +156,11 @@ func ownSource(b []byte) bool {
 
 func assignmentRefs(list *refList, t *xds.Type, _ string, body []byte) error {
 	const endpoints, collection, collectionName = 2, 8, 2
-	return within(body, endpoints, func(b []byte) error {
-		return within(b, collection, func(b []byte) error {
-			// Not the name of one resource, but of all that it has.
+	return eachField(body, endpoints, func(b []byte) error {
+		return eachField(b, collection, func(b []byte) error {
+			// The collection refers to all its resources, not to one name.
 			list.add(t.Warms, xds.Wildcard)
-			return within(b, collectionName, func(b []byte) error {
+			return eachField(b, collectionName, func(b []byte) error {
 				list.add(t.Warms, xds.CanonicalName(string(b)))
 				return nil
 			})
@@ -169,14 +168,15 @@ func assignmentRefs(list *refList, t *xds.Type, _ string, body []byte) error {
 	})
 }
 
-// within calls look with each value of a field of bytes.
-func within(b []byte, num protowire.Number, look func([]byte) error) error {
+// eachField calls look for each bytes field with the given number.
+func eachField(b []byte, num protowire.Number, look func([]byte) error) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
 		if err != nil {
 			return err
 		}
-		if b = rest; f.num == num && f.typ == protowire.BytesType {
+		b = rest
+		if f.num == num && f.typ == protowire.BytesType {
 			if err := look(f.data); err != nil {
 				return err
 			}

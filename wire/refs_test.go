@@ -28,8 +28,8 @@ func showRefs(refs []xds.Ref) string {
 	return strings.Join(s, ", ")
 }
 
-// Of the two ways to say what type a cluster is the last one counts, as of any oneof; and a
-// field that Envoy gets later may refer to anything.
+// The last of several types of a cluster counts, as in any oneof. A field that Envoy may add later may refer to
+// anything.
 func TestRefsField(t *testing.T) {
 	const typeURL = "type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig"
 	encode := func(c *clusterv3.Cluster) string {
@@ -151,8 +151,8 @@ func TestRefs(t *testing.T) {
 	})
 }
 
-// The oracle of the fields that are not looked into are the descriptors.
-func TestPlain(t *testing.T) {
+// The descriptors of Envoy prove that the skipped fields contain no references.
+func TestFieldsWithoutRefs(t *testing.T) {
 	reasons := map[protoreflect.Name]string{"load_assignment": "its endpoints are static", "metadata": "read when a cluster was chosen"}
 	handled := []protoreflect.Name{"type", "cluster_type", "eds_cluster_config", "lrs_server"}
 	fields := (&clusterv3.Cluster{}).ProtoReflect().Descriptor().Fields()
@@ -163,7 +163,7 @@ func TestPlain(t *testing.T) {
 			continue
 		}
 		t.Run("ADS-8 "+string(f.Name()), func(t *testing.T) {
-			is := f.Number() <= 63 && uint64(plain)>>f.Number()&1 == 1
+			is := f.Number() <= 63 && uint64(fieldsWithoutRefs)>>f.Number()&1 == 1
 			seen |= 1 << f.Number()
 			why := carries(f, map[protoreflect.FullName]bool{})
 			if is && why != "" && reasons[f.Name()] == "" {
@@ -193,7 +193,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// carries says what a field may have in it that refers to something, or "".
+// carries returns the kind of reference that a field may contain, or "".
 func carries(f protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) string {
 	m := f.Message()
 	if m == nil {
@@ -220,8 +220,7 @@ func carries(f protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool
 	return ""
 }
 
-// WARM-2: a service name that is there and empty, also after another, leaves the
-// cluster's name.
+// WARM-2: an empty service name, also after another one, leaves the name of the cluster.
 func TestRefsEmptyServiceName(t *testing.T) {
 	config := func(b []byte, service string) []byte {
 		b = protowire.AppendTag(b, 3, protowire.BytesType)

@@ -1,7 +1,17 @@
-// Package wire translates between the protocol's protobuf encoding and the
-// vocabulary of package xds. It never looks inside a resource beyond the few
-// fields that ordering needs, links no generated Envoy code, performs no I/O
-// and starts no goroutine.
+// Package wire makes resources from protobuf messages, and encodes and decodes the messages of the xDS protocol.
+// It does not link the generated messages of Envoy, performs no I/O and starts no goroutine.
+//
+// # For every program
+//
+// [FromMessage] makes an [xds.Resource] from a message, and [NewResource] makes one with a given type or name.
+// [TypeOf] returns the [xds.Type] of a message. [Metadata] reads a node's metadata, for example in a
+// selector of groups.
+//
+// # For transports
+//
+// [Decoder], [Encode], [EncodeRequest] and [DecodeResponse] translate between the protocol's messages and the types
+// of package xds. Package server uses them. They do not decode resources, except for the few fields that
+// names and references need ([Refs]).
 package wire
 
 import (
@@ -18,95 +28,88 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ErrLimit is wrapped by errors that tell of a request that is well-formed but
-// larger than the server takes, which are each an [xds.LimitError].
+// ErrLimit is wrapped by the errors of valid requests that exceed a limit of the [Decoder]. Each such error is
+// also an [xds.LimitError].
 var ErrLimit = errors.New("limit exceeded")
 
-// exceeds returns the error of a request that is beyond a limit.
-func exceeds(limit xds.Limit, format string, args ...any) error {
+// limitError returns the error of a request that exceeds a limit.
+func limitError(limit xds.Limit, format string, args ...any) error {
 	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrLimit)}
 }
 
-// A Decoder decodes the requests of one stream, in their order. It is not safe
-// for concurrent use; the zero value decodes SotW requests without a limit.
+// A Decoder decodes the requests of one stream, in order. It is not safe for concurrent use. The zero value
+// decodes SotW requests without limits.
 //
-// The names of a request, and the versions listed with them, share one copy of
-// their bytes, so that a request with 1,000 names costs two allocations. Whoever
-// keeps one of them must clone it, or keeps all.
+// The names and versions of a request share one copy of their bytes, so that a request with 1,000 names costs
+// two allocations. Clone a name before you keep it. Otherwise it keeps all of them in memory.
 type Decoder struct {
 	Variant xds.Variant
 
-	// MaxNames is how many entries each list of names in one request may have;
-	// more is ErrLimit. Zero: no limit but the message's size.
+	// MaxNames is the largest length of each list of names in a request. A longer list is ErrLimit. Zero
+	// means no limit.
 	MaxNames int
 
-	// MaxNode is how many bytes a node may have; more is ErrLimit. Zero: no
-	// limit but the message's size.
+	// MaxNode is the largest size of a node in bytes. A larger one is ErrLimit. Zero means no limit.
 	MaxNode int
 
-	// MaxTypeURL is how many bytes a type URL may have; more is ErrLimit. Zero:
-	// no limit but the message's size.
+	// MaxTypeURL is the largest length of a type URL in bytes. A longer one is ErrLimit. Zero means no limit.
 	MaxTypeURL int
 
-	node *xds.Node // of the first request; nil until then
-	said []saying  // SotW: the names of the last request of a type, the newest last
+	node      *xds.Node  // of the first request; nil before it
+	lastLists []nameList // SotW: the names of the last request of each type, the newest request last
 }
 
-// A saying is how a client listed names, which nearly every ACK repeats.
-type saying struct {
+// A nameList is a hash of the list of names in a request. Nearly every ACK repeats the list.
+type nameList struct {
 	typ  *xds.Type
 	size int
 	hash uint64
 }
 
-// maxSaid is of how many types the names of the last request are remembered.
-const maxSaid = 64
+// maxLists is the number of types for which the last list of names is remembered.
+const maxLists = 64
 
 var seed = maphash.MakeSeed()
 
-// repeats reports whether the last request of the type listed its names by the same
-// bytes, and remembers those of this one; nil: there are none, or they are scattered.
-func (d *Decoder) repeats(t *xds.Type, names []byte) bool {
-	if t == nil { // it is a type that others may name
-		d.said = nil
+// repeatsNames reports whether the last request of the type had the same bytes of names. It remembers those of this
+// request. Names is empty if the request has no names, or has other fields between them.
+func (d *Decoder) repeatsNames(t *xds.Type, names []byte) bool {
+	if t == nil { // the request may belong to any type, so all remembered lists may be old
+		d.lastLists = nil
 		return false
 	}
-	var was saying
-	if at := slices.IndexFunc(d.said, func(s saying) bool { return s.typ.Is(t) }); at >= 0 {
-		was = d.said[at]
-		d.said = slices.Delete(d.said, at, at+1)
+	var was nameList
+	if at := slices.IndexFunc(d.lastLists, func(s nameList) bool { return s.typ.Is(t) }); at >= 0 {
+		was = d.lastLists[at]
+		d.lastLists = slices.Delete(d.lastLists, at, at+1)
 	}
 	if len(names) == 0 {
 		return false
 	}
-	is := saying{t, len(names), maphash.Bytes(seed, names)}
-	if len(d.said) == maxSaid {
-		d.said = slices.Delete(d.said, 0, 1)
+	is := nameList{t, len(names), maphash.Bytes(seed, names)}
+	if len(d.lastLists) == maxLists {
+		d.lastLists = slices.Delete(d.lastLists, 0, 1)
 	}
-	d.said = append(d.said, is)
+	d.lastLists = append(d.lastLists, is)
 	return is.size == was.size && is.hash == was.hash
 }
 
-// Decode decodes a DiscoveryRequest or a DeltaDiscoveryRequest. It keeps no
-// reference to b.
+// Decode decodes a DiscoveryRequest or a DeltaDiscoveryRequest. It keeps no reference to b.
 //
-// "Only the first message on a stream is guaranteed to carry the node
-// identifier." The node of later messages, which Envoy repeats in each (61 KB),
-// is not decoded: their Node is nil, unless its id is another than that of the
-// first; then Node has the id alone.
+// Node: "Only the first message on a stream is guaranteed to carry the node identifier." Envoy repeats the node in
+// each request (61 KB). In later requests Decode does not decode it, and Node is nil. If the id differs
+// from that of the first request, Node has only the new id.
 //
-// Names in resource locators ("alternative to resource_names") count as names,
-// or a request that has its names there would subscribe to everything. Their
-// dynamic parameters choose "between multiple variants of the same resource";
-// ours have one, which has no constraints and so goes with any parameters.
+// Names: names in resource locators ("alternative to resource_names") are added to the names. Otherwise a request
+// that uses locators would subscribe to everything. The dynamic parameters of locators choose "between
+// multiple variants of the same resource". This server has one variant without constraints, which matches
+// all parameters. Names are canonical ([xds.CanonicalName]).
 //
-// Names that a SotW request lists byte by byte as the last one of its type did are left
-// out (xds.Request.SameNames), for they are in every ACK, and there may be 100,000. Of those
-// a hash is remembered.
+// SameNames: if a SotW request repeats the names of the last request of its type byte by byte, Names is empty. Each
+// ACK repeats them, and there may be 100,000. The Decoder remembers only a hash of the names.
 //
-// Names are canonical ([xds.CanonicalName]), so that a name is one however the
-// client writes it. A type that is not set is nil. A key that initial_resource_versions has twice
-// is listed twice; the later holds.
+// A type that is not set is nil. A key that initial_resource_versions has twice is in the result twice; the later
+// one counts.
 func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	l := &layouts[d.Variant]
 	c, err := scan(l, b)
@@ -114,17 +117,17 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 		return req, fmt.Errorf("malformed %s: %w", l.message, err)
 	}
 	if n := max(c.names, c.subscribe, c.unsubscribe, c.initial); d.MaxNames > 0 && n > d.MaxNames {
-		return req, exceeds(xds.LimitNames, "%s with %d names, more than %d", l.message, n, d.MaxNames)
+		return req, limitError(xds.LimitNames, "%s with %d names, more than %d", l.message, n, d.MaxNames)
 	}
 	if d.MaxNode > 0 && c.node > d.MaxNode {
-		return req, exceeds(xds.LimitNode, "%s with a node of %d bytes, more than %d", l.message, c.node, d.MaxNode)
+		return req, limitError(xds.LimitNode, "%s with a node of %d bytes, more than %d", l.message, c.node, d.MaxNode)
 	}
 	if d.MaxTypeURL > 0 && len(c.url) > d.MaxTypeURL {
-		return req, exceeds(xds.LimitTypeURL, "%s with a type_url of %d bytes, more than %d", l.message, len(c.url), d.MaxTypeURL)
+		return req, limitError(xds.LimitTypeURL, "%s with a type_url of %d bytes, more than %d", l.message, len(c.url), d.MaxTypeURL)
 	}
 	req.Type = typeOf(c.url)
 	var rest []byte
-	if d.Variant == xds.SotW && d.repeats(req.Type, c.row(b)) {
+	if d.Variant == xds.SotW && d.repeatsNames(req.Type, c.namesRange(b)) {
 		req.SameNames = true
 		b, rest = b[:c.from], b[c.to:]
 		c.names, c.listed = 0, 0
@@ -134,21 +137,21 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	if first {
 		d.node = &xds.Node{}
 	}
-	req.Names = grown[string](c.names)
-	req.Subscribe = grown[string](c.subscribe)
-	req.Unsubscribe = grown[string](c.unsubscribe)
-	req.Initial = grown[xds.Version](c.initial)
+	req.Names = withCapacity[string](c.names)
+	req.Subscribe = withCapacity[string](c.subscribe)
+	req.Unsubscribe = withCapacity[string](c.unsubscribe)
+	req.Initial = withCapacity[xds.Version](c.initial)
 	a, own := newArena(c.listed), newArena(c.own)
 	var version build
-	var id []byte // in a later message; nil: none
+	var id []byte // of the node in a later request; nil: none
 	for len(b)+len(rest) > 0 {
 		if len(b) == 0 {
 			b, rest = rest, nil
 		}
 		var f field
-		f, b, _ = next(b) // scan has seen it
+		f, b, _ = next(b) // scan has checked it
 		if f.typ != protowire.BytesType {
-			continue // "wrong" wire types are unknown fields
+			continue // fields with a wrong wire type are unknown fields
 		}
 		switch f.num {
 		case l.version:
@@ -162,16 +165,16 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 		case l.unsubscribe:
 			req.Unsubscribe = append(req.Unsubscribe, a.name(f.data))
 		case l.locators:
-			req.Names = a.addLocated(req.Names, f.data)
+			req.Names = a.addLocator(req.Names, f.data)
 		case l.locate:
-			req.Subscribe = a.addLocated(req.Subscribe, f.data)
+			req.Subscribe = a.addLocator(req.Subscribe, f.data)
 		case l.unlocate:
-			req.Unsubscribe = a.addLocated(req.Unsubscribe, f.data)
+			req.Unsubscribe = a.addLocator(req.Unsubscribe, f.data)
 		case l.initial:
 			key, value, _ := entry(f.data)
 			req.Initial = append(req.Initial, xds.Version{Name: a.name(key), Version: a.add(value)})
 		case l.failure:
-			// "Presence of error_detail" makes it a NACK, even if empty.
+			// "Presence of error_detail" makes it a NACK, even if it is empty.
 			if req.Error == nil {
 				req.Error = &xds.Status{}
 			}
@@ -194,7 +197,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	return req, nil
 }
 
-// A layout gives the field numbers of a request message; zero: no such field.
+// A layout has the field numbers of a request message. Zero means that it has no such field.
 type layout struct {
 	message                         string
 	node, typeURL, nonce, failure   protowire.Number
@@ -208,27 +211,26 @@ var layouts = [...]layout{
 	xds.Delta: {message: "DeltaDiscoveryRequest", node: 1, typeURL: 2, nonce: 6, failure: 7, subscribe: 3, unsubscribe: 4, initial: 5, locate: 8, unlocate: 9},
 }
 
-// counts says how much room the strings of a request need.
+// counts has the number and the total size of the strings in a request.
 type counts struct {
-	own, listed, node                      int // bytes of version and nonce, of all lists, of node
+	own, listed, node                      int // bytes of version and nonce, of all lists of names, of the node
 	names, subscribe, unsubscribe, initial int
 	url                                    []byte
 
-	from, to  int  // where the names stand
-	scattered bool // they do not stand in a row
+	from, to  int  // the range of the names in the message
+	scattered bool // other fields are between the names
 }
 
-// row returns the part of the message that has the names and nothing else, nil if
-// there is none.
-func (c *counts) row(b []byte) []byte {
+// namesRange returns the part of the message that has all names and nothing else, or nil if there is no such part.
+func (c *counts) namesRange(b []byte) []byte {
 	if c.scattered {
 		return nil
 	}
 	return b[c.from:c.to]
 }
 
-// listedAt notes where names stand.
-func (c *counts) listedAt(from, to int) {
+// noteNames records the position of names.
+func (c *counts) noteNames(from, to int) {
 	if c.to == 0 {
 		c.from, c.to = from, from
 	}
@@ -236,10 +238,9 @@ func (c *counts) listedAt(from, to int) {
 	c.to = to
 }
 
-// short splits off b what it begins with of fields of a number below 16 with less
-// than 128 bytes each, and tells how many there are. They are read once for each
-// response, and there may be 100,000.
-func short(b []byte, num protowire.Number) (n, size int) {
+// countShort counts how many fields with this number and less than 128 bytes are at the start of b, and returns their
+// total size. The number must be below 16. It makes long lists of names cheap, which every ACK repeats.
+func countShort(b []byte, num protowire.Number) (n, size int) {
 	tag := byte(num)<<3 | byte(protowire.BytesType)
 	for size+2 <= len(b) && b[size] == tag && b[size+1] < 128 && size+2+int(b[size+1]) <= len(b) {
 		size += 2 + int(b[size+1])
@@ -248,22 +249,23 @@ func short(b []byte, num protowire.Number) (n, size int) {
 	return n, size
 }
 
-// scan checks the top level of a request and measures it.
+// scan checks and measures the top-level fields of a request.
 func scan(l *layout, b []byte) (c counts, err error) {
 	for all := len(b); len(b) > 0; {
 		at := all - len(b)
-		if n, size := short(b, l.names); n > 0 && l.names > 0 {
-			c.listedAt(at, at+size)
+		if n, size := countShort(b, l.names); n > 0 && l.names > 0 {
+			c.noteNames(at, at+size)
 			c.names += n
 			c.listed += size - 2*n
-			if !utf8.Valid(b[:size]) { // what is between the names is ASCII
+			if !utf8.Valid(b[:size]) { // tags and lengths are ASCII, so this checks all names
 				return c, fmt.Errorf("field %d: %w", l.names, errUTF8)
 			}
 			b = b[size:]
 			continue
 		}
 		var f field
-		if f, b, err = next(b); err != nil {
+		f, b, err = next(b)
+		if err != nil {
 			return c, err
 		}
 		if f.typ != protowire.BytesType {
@@ -281,7 +283,7 @@ func scan(l *layout, b []byte) (c counts, err error) {
 		case l.names:
 			c.names++
 			c.listed += len(text)
-			c.listedAt(at, all-len(b))
+			c.noteNames(at, all-len(b))
 		case l.subscribe:
 			c.subscribe++
 			c.listed += len(text)
@@ -289,12 +291,12 @@ func scan(l *layout, b []byte) (c counts, err error) {
 			c.unsubscribe++
 			c.listed += len(text)
 		case l.locators:
-			text, err = c.located(&c.names, text)
+			text, err = c.countLocator(&c.names, text)
 			c.scattered = true
 		case l.locate:
-			text, err = c.located(&c.subscribe, text)
+			text, err = c.countLocator(&c.subscribe, text)
 		case l.unlocate:
-			text, err = c.located(&c.unsubscribe, text)
+			text, err = c.countLocator(&c.unsubscribe, text)
 		case l.initial:
 			c.initial++
 			var key, value []byte
@@ -314,56 +316,59 @@ func scan(l *layout, b []byte) (c counts, err error) {
 	return c, nil
 }
 
-// located counts the name of a resource locator.
-func (c *counts) located(names *int, locator []byte) (name []byte, err error) {
-	if name, err = located(locator); len(name) > 0 {
+// countLocator counts the name of a resource locator and returns it.
+func (c *counts) countLocator(names *int, locator []byte) (name []byte, err error) {
+	name, err = locatorName(locator)
+	if len(name) > 0 {
 		*names++
 		c.listed += len(name)
 	}
 	return name, err
 }
 
-// located returns the name of a resource locator. Those of old clients, of type
-// udpa.core.v1.ResourceLocator, have a number in its place, and so no name.
-func located(b []byte) (name []byte, err error) {
+// locatorName returns the name of a resource locator. A locator of the older type udpa.core.v1.ResourceLocator has a
+// number in this field, and so no name.
+func locatorName(b []byte) (name []byte, err error) {
 	for len(b) > 0 {
 		var f field
-		if f, b, err = next(b); err != nil {
+		f, b, err = next(b)
+		if err != nil {
 			return nil, err
 		}
 		if f.num != 1 || f.typ != protowire.BytesType {
 			continue
 		}
-		if name = f.data; !utf8.Valid(name) {
+		name = f.data
+		if !utf8.Valid(name) {
 			return nil, errUTF8
 		}
 	}
 	return name, nil
 }
 
-// addLocated appends the name of a resource locator, if it has one.
-func (a *arena) addLocated(names []string, locator []byte) []string {
-	if name, _ := located(locator); len(name) > 0 {
+// addLocator appends the name of a resource locator, if it is not empty.
+func (a *arena) addLocator(names []string, locator []byte) []string {
+	if name, _ := locatorName(locator); len(name) > 0 {
 		names = append(names, a.name(name))
 	}
 	return names
 }
 
-// name returns a name in the form in which names are compared: "context
-// parameters compare in any order", however a client writes them.
+// name returns a name in canonical form, because "context parameters compare in any order".
 func (a *arena) name(b []byte) string {
 	name := a.add(b)
-	if bytes.IndexByte(b, '&') < 0 { // nothing to put in order, which is to cost nothing
+	if bytes.IndexByte(b, '&') < 0 { // a cheap test: without "&" there are no parameters to sort
 		return name
 	}
 	return xds.CanonicalName(name)
 }
 
-// entry returns the key and the value of an entry of a map<string, string>.
+// entry returns the key and the value of a map<string, string> entry.
 func entry(b []byte) (key, value []byte, err error) {
 	for len(b) > 0 {
 		var f field
-		if f, b, err = next(b); err != nil {
+		f, b, err = next(b)
+		if err != nil {
 			return nil, nil, err
 		}
 		if f.typ != protowire.BytesType || f.num > 2 {
@@ -393,8 +398,8 @@ func decodeStatus(b []byte, s *xds.Status) error {
 		case f.num == 1 && f.typ == protowire.VarintType:
 			s.Code = int32(f.varint)
 		case f.num == 2 && f.typ == protowire.BytesType:
-			// Envoy cuts its message after 4,096 bytes, if need be within a
-			// character. Breaking the stream for that would repeat for ever.
+			// Envoy cuts its message after 4,096 bytes, possibly within a character. An error would
+			// end the stream, and the client would send the same message again.
 			s.Message = strings.ToValidUTF8(string(f.data), "\uFFFD")
 		}
 	}
@@ -409,7 +414,7 @@ var types = func() map[string]*xds.Type {
 	return m
 }()
 
-// typeOf is xds.TypeOf without an allocation for the types of the table.
+// typeOf is [xds.TypeOf] without an allocation for the types of the table.
 func typeOf(url []byte) *xds.Type {
 	if t := types[string(url)]; t != nil || len(url) == 0 {
 		return t

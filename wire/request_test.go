@@ -31,7 +31,7 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// canonical brings requests into a form in which equal ones are equal.
+// canonical changes requests into a form in which equal requests compare equal.
 func canonical(r xds.Request) xds.Request {
 	initial := map[string]string{}
 	for _, v := range r.Initial {
@@ -57,7 +57,7 @@ func diff(want, got xds.Request) string {
 		cmp.Comparer(func(a, b *xds.Type) bool { return a.Is(b) }))
 }
 
-// check compares one decoding with the protobuf library's.
+// check compares a decoded request with that of the protobuf library.
 func check(t *testing.T, v xds.Variant, b []byte) {
 	t.Helper()
 	got, err := (&Decoder{Variant: v}).Decode(slices.Clone(b))
@@ -87,7 +87,7 @@ func check(t *testing.T, v xds.Variant, b []byte) {
 	}
 }
 
-// random returns requests with everything a request can have.
+// random returns requests with every field that a request can have.
 func random(t testing.TB, v xds.Variant, rnd *rand.Rand) []byte {
 	word := func() string {
 		return []string{"", "a", "b", "*", "héllo", "xdstp://x/y?z=1", strings.Repeat("n", rnd.IntN(300))}[rnd.IntN(7)]
@@ -423,9 +423,9 @@ func TestDecodeNodeOnce(t *testing.T) {
 	})
 }
 
-// Names that are said again are left out, and only these: whoever fills in those of
-// the type's last request has what a decoder that remembers nothing finds.
-func TestDecodeSame(t *testing.T) {
+// Repeated names are left out, and only these. With the names of the last request of the type filled in, the result is
+// that of a decoder without memory.
+func TestDecodeRepeatedNames(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	same, differ := 0, 0
 	for range 300 {
@@ -481,8 +481,8 @@ func TestDecodeSame(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(d.said) > maxSaid {
-		t.Errorf("%d types are remembered", len(d.said))
+	if len(d.lastLists) > maxLists {
+		t.Errorf("%d types are remembered", len(d.lastLists))
 	}
 }
 
@@ -507,8 +507,7 @@ func BenchmarkDecodeACK(b *testing.B) {
 	}
 }
 
-// SUB-5: of fields of which a message has one the last counts, and nothing remains of
-// those before.
+// SUB-5: of two fields of a oneof the last one counts, and the first one leaves nothing.
 func TestNodeAgentVersion(t *testing.T) {
 	numbers := func(part ...byte) []byte {
 		var version []byte

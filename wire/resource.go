@@ -10,24 +10,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// NewResource returns m as a resource of type t, and of no other. It is marshalled here, once
-// and for all: the version is the hash of these bytes. An *[anypb.Any] stands
-// for the message in it; its bytes are taken as they are and must not be
-// changed afterwards.
+// NewResource encodes a message as a resource of type t. The version is the hash of the encoded bytes. An
+// *[anypb.Any] is encoded as the message in it: its bytes are used without a copy and must not change afterwards.
 //
-// An empty name means the one in the message, where the type has such a field
-// ([xds.Type.Name]); taking it out of an Any needs the generated code of its
-// message to be linked. An xdstp name becomes canonical ([xds.CanonicalName]).
-// A name that is given must be the one in the message, where the message is of a type of the
-// table ([xds.Type.Known]) and has one in that field: it is what delta clients are told, while
-// SotW clients, and Envoy over delta too, know the resource by its message. Other names that
-// are to find it are aliases ([xds.Resource]).
-// The references of a Cluster and of a ClusterLoadAssignment are set ([Refs]),
-// those of other types are not known.
+// If name is empty, the name is taken from the message, if the type has a name field ([xds.Type.Name]). For an Any
+// this needs the generated code of its message to be linked. An xdstp name becomes canonical
+// ([xds.CanonicalName]).
 //
-// A nil type or message, also a nil pointer to one, a message of another type than t, a name
-// that is neither given nor in the message, one that is not that in the message, and what
-// cannot be marshalled are errors, and then the resource is nil.
+// If name is not empty, it must equal the name in the message, for types of the table that have a name field.
+// SotW clients, and Envoy also over delta, know the resource by the name in its message. Use aliases for
+// other names ([xds.Resource]).
+//
+// NewResource sets the references of a Cluster and of a ClusterLoadAssignment ([Refs]). The references of other types
+// are not known; set them with package refs.
+//
+// It returns an error if the type or message is nil, the message is of another type, the resource has no name or a
+// name that differs from that in the message, or the message cannot be encoded.
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
 	switch {
 	case t == nil:
@@ -36,10 +34,7 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 		return nil, fmt.Errorf("%s resource %q: the message is nil", t, name)
 	}
 	a, packed := m.(*anypb.Any)
-	url := a.GetTypeUrl()
-	if !packed {
-		url = "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
-	}
+	url := typeURL(m)
 	if url == "" {
 		return nil, fmt.Errorf("%s resource %q: the message is an Any without a type URL", t, name)
 	}
@@ -53,11 +48,13 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 	if !given {
 		var err error
 		if packed {
-			if m, err = a.UnmarshalNew(); err != nil {
+			m, err = a.UnmarshalNew()
+			if err != nil {
 				return nil, fmt.Errorf("%s resource: %w", t, err)
 			}
 		}
-		if name = nameOf(t, m.ProtoReflect()); name == "" {
+		name = nameOf(t, m.ProtoReflect())
+		if name == "" {
 			return nil, fmt.Errorf("%s resource without a name", t)
 		}
 	}
@@ -65,12 +62,13 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 	body := a.GetValue()
 	if !packed {
 		var err error
-		if body, err = (proto.MarshalOptions{Deterministic: true}).Marshal(m); err != nil {
+		body, err = (proto.MarshalOptions{Deterministic: true}).Marshal(m)
+		if err != nil {
 			return nil, fmt.Errorf("%s resource %q: %w", t, name, err)
 		}
 	}
 	if own := xds.CanonicalName(ownName(t, body)); given && own != "" && own != name {
-		return nil, fmt.Errorf("%s resource %q: the name in the message is %q, by which clients know it: give no other; names that are to find it, too, are aliases", t, name, own)
+		return nil, fmt.Errorf("%s resource %q: the name in the message is %q: use that name, and Aliases for other names", t, name, own)
 	}
 	r := xds.NewResource(t, name, body)
 	r.Refs = Refs(t, name, body)
@@ -89,15 +87,15 @@ func nameOf(t *xds.Type, m protoreflect.Message) string {
 	return m.Get(f).String()
 }
 
-// ownName returns the name that is in an encoded message; "" if the type has none there, is
-// not in the table, or the message cannot be read. Of other types nobody knows whether what a
-// field of theirs says is the name of the resource.
+// ownName returns the name inside an encoded message. It returns "" if the message cannot be decoded or its type has
+// no name field. For types that the table does not list it returns "", because the meaning of their fields
+// is not known.
 func ownName(t *xds.Type, body []byte) (name string) {
-	const nameField = 1 // whatever it is called ([xds.Type.Name])
+	const nameField = 1 // in all types with a name field ([xds.Type.Name])
 	if t.Name == "" || !t.Known() {
 		return ""
 	}
-	if within(body, nameField, func(b []byte) error { name = string(b); return nil }) != nil {
+	if eachField(body, nameField, func(b []byte) error { name = string(b); return nil }) != nil {
 		return ""
 	}
 	return name

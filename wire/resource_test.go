@@ -89,7 +89,7 @@ func TestNewResource(t *testing.T) {
 	}
 }
 
-// The name is the first field of each message of the table that has one.
+// The name is the first field of every message of the table that has a name.
 func TestOwnName(t *testing.T) {
 	for _, typ := range xds.Types() {
 		m, err := envoy.Envoy().FindMessageByURL(typ.URL)
@@ -110,7 +110,7 @@ func TestOwnName(t *testing.T) {
 	}
 }
 
-// BenchmarkNewResource is what a resource costs before it is set.
+// BenchmarkNewResource measures the cost of making a resource.
 func BenchmarkNewResource(b *testing.B) {
 	cla := &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}
 	for range 100 {
@@ -134,8 +134,7 @@ func BenchmarkNewResource(b *testing.B) {
 	}
 }
 
-// What is served is the operator's: the validation rules of Envoy's messages are
-// the client's to apply.
+// The server does not check the validation rules of Envoy's messages: the operator decides, and clients check.
 func TestNotValidated(t *testing.T) {
 	t.Run("SAFE-3 what the rules of a message refuse is served as it is", func(t *testing.T) {
 		m := &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{}}}

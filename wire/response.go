@@ -11,14 +11,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. identifier
-// says which control plane answered; empty: it is not sent. A response that
-// tells no TTLs has no beats either, and a SotW one no absent names.
+// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. Identifier is the control_plane of the response; it
+// is left out if empty. Without r.TTL, heartbeats are not encoded. In SotW, absent names are not encoded.
 //
-// The resources are encoded once for all streams; what each stream has of its
-// own is the tail with version, type, nonce and identifier. The result is
-// read-only and needs no Free. A response with nil Changes changes nothing; r and its type must
-// not be nil.
+// The resources are encoded once for all streams. The tail with version, type, nonce and identifier is encoded for
+// each stream. The result is read-only and needs no Free. A response with nil Changes has no resources. R
+// and its type must not be nil.
 func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
 	if r.Changes == nil {
 		same := *r
@@ -26,13 +24,13 @@ func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
 		r = &same
 	}
 	b := r.Encoded(v, r.TTL, func(c *xds.Changes) any {
-		if r.TTL && !tellsTTL(c) {
+		if r.TTL && !hasTTL(c) {
 			return c.Encoded(v, false, func(c *xds.Changes) any { return newBody(v, r, c) })
 		}
 		return newBody(v, r, c)
 	}).(*body)
 	if b.version != "" && b.version != r.Version {
-		b = newBody(v, r, r.Changes) // of a stream at another version
+		b = newBody(v, r, r.Changes) // the shared encoding is for another version
 	}
 	tail := mem.SliceBuffer(appendTail(v, r, identifier))
 	parts := b.parts()
@@ -40,8 +38,8 @@ func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
 	return append(append(s, parts...), tail)
 }
 
-// tellsTTL reports whether a response with TTLs differs from one without.
-func tellsTTL(c *xds.Changes) bool {
+// hasTTL reports whether the changes have heartbeats or TTLs, so that their encoding depends on r.TTL.
+func hasTTL(c *xds.Changes) bool {
 	return len(c.Beats) > 0 || slices.ContainsFunc(c.Upserts, func(r *xds.Resource) bool { return r.TTL > 0 })
 }
 
@@ -82,10 +80,9 @@ func appendTail(v xds.Variant, r *xds.Response, identifier string) []byte {
 	return b
 }
 
-// A body is the encoding of Changes: everything in a response that is the same
-// for all streams.
+// A body is the encoding of Changes: the part of a response that is the same for all streams.
 type body struct {
-	version string // of the response that it is for; "": of any
+	version string // the version of the response for which it was made; "": it fits any version
 	uses    atomic.Int32
 	pieces  mem.BufferSlice // frames, shared with other bodies
 	pack    sync.Once
@@ -101,7 +98,7 @@ func newBody(v xds.Variant, r *xds.Response, c *xds.Changes) *body {
 		} else {
 			b.add(cached(v, t, u))
 		}
-		if len(u.Body) > inline {
+		if len(u.Body) > maxInline {
 			b.add(u.Body)
 		}
 		if f.wrapped(u) {
@@ -128,10 +125,9 @@ func (b *body) add(piece []byte) {
 	}
 }
 
-// parts returns the body for one response. For the first it is a list of
-// frames, which copies no resource. A body that a second response wants is
-// shared by many streams: then it pays to concatenate it once, so that none of
-// them handles thousands of small pieces.
+// parts returns the body for one response. For the first response it is a list of frames, without a copy of the
+// resources. A second use means that many streams share the body. Then it is concatenated once, so
+// that none of them handles thousands of small pieces.
 func (b *body) parts() mem.BufferSlice {
 	const few = 16
 	if len(b.pieces) <= few || b.uses.Add(1) == 1 {
@@ -141,7 +137,7 @@ func (b *body) parts() mem.BufferSlice {
 	return b.packed
 }
 
-// concat joins neighbouring pieces, save those that are big by themselves.
+// concat joins neighbouring pieces, except pieces that are big.
 func concat(pieces mem.BufferSlice) (out mem.BufferSlice) {
 	for len(pieces) > 0 {
 		n, size := 0, 0

@@ -20,8 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// resource returns a resource with a body of n bytes, with aliases and a TTL
-// sometimes.
+// resource returns a resource with a body of n bytes, sometimes with aliases and a TTL.
 func resource(rnd *rand.Rand, name string, n int) *xds.Resource {
 	body := make([]byte, n)
 	for i := range body {
@@ -38,7 +37,7 @@ func resource(rnd *rand.Rand, name string, n int) *xds.Resource {
 	return r
 }
 
-// expected is the response as the generated code would have it.
+// expected is the response according to the generated code.
 func expected(t *testing.T, v xds.Variant, r *xds.Response, identifier string) proto.Message {
 	var cp *corev3.ControlPlane
 	if identifier != "" {
@@ -94,8 +93,7 @@ func expected(t *testing.T, v xds.Variant, r *xds.Response, identifier string) p
 	return m
 }
 
-// unwrapped brings the Resources in the Anys of a SotW response into one form:
-// the order of their fields is not ours to choose.
+// unwrapped sorts the fields of the Resources in a SotW response, because their order is not fixed.
 func unwrapped(t *testing.T, m proto.Message) proto.Message {
 	if m, ok := m.(*discovery.DiscoveryResponse); ok {
 		for _, a := range m.Resources {
@@ -132,7 +130,7 @@ func checkEncode(t *testing.T, v xds.Variant, r *xds.Response, identifier string
 
 func TestEncode(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	sizes := []int{0, 1, 50, 127, 128, 200, inline - 1, inline, inline + 1, 5000, big, big + 1, 40_000}
+	sizes := []int{0, 1, 50, 127, 128, 200, maxInline - 1, maxInline, maxInline + 1, 5000, big, big + 1, 40_000}
 	for range 300 {
 		c := &xds.Changes{}
 		n := rnd.IntN(6)
@@ -176,7 +174,7 @@ func TestEncode(t *testing.T) {
 
 func TestEncodeTypes(t *testing.T) {
 	t.Run("TYP-7 a resource under two types", func(t *testing.T) {
-		for _, n := range []int{0, 10, inline + 1} {
+		for _, n := range []int{0, 10, maxInline + 1} {
 			r := resource(rand.New(rand.NewPCG(1, 1)), "a", n)
 			for _, typ := range []*xds.Type{xds.Cluster, xds.Listener, xds.TypeOf("type.googleapis.com/X"), xds.Cluster} {
 				for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -187,8 +185,8 @@ func TestEncodeTypes(t *testing.T) {
 	})
 }
 
-// Streams that get the same changes may be at versions of their own: "The
-// version field of the Resource wrapper" is that of the response.
+// Streams with the same changes may have different versions: "The version field of the Resource wrapper" is that
+// of the response.
 func TestEncodeVersions(t *testing.T) {
 	t.Run("TTL-4 one change, told at several versions", func(t *testing.T) {
 		r := resource(rand.New(rand.NewPCG(2, 2)), "a", 10)
@@ -205,7 +203,7 @@ func TestEncodeVersions(t *testing.T) {
 	})
 }
 
-// No stream copies what is the same for all.
+// Streams share the bytes that are the same for all.
 func TestEncodeShares(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, n := range []int{1, 10, 1000} {
@@ -263,7 +261,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Nil changes change nothing.
+// A response with nil Changes is empty.
 func TestEncodeNil(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		with := Encode(v, &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{}}, "").Materialize()

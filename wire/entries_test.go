@@ -23,7 +23,7 @@ func expiring(name, body string, ttl time.Duration) *xds.Resource {
 	return r
 }
 
-// says compares a response with the messages that it should have.
+// says compares a response with the expected messages.
 func says(t *testing.T, v xds.Variant, r *xds.Response, want ...proto.Message) {
 	t.Helper()
 	b := Encode(v, r, "").Materialize()
@@ -124,7 +124,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-func TestSayAbsence(t *testing.T) {
+func TestEncodeAbsence(t *testing.T) {
 	t.Run("DELTA-7 a body-less resource whose name and alias are the asked name", func(t *testing.T) {
 		c := &xds.Changes{Absent: []string{"route/a", "route/b"}}
 		says(t, xds.Delta, &xds.Response{Type: xds.VirtualHost, Version: "v", Nonce: "1", Changes: c},
@@ -143,7 +143,7 @@ func TestSayAbsence(t *testing.T) {
 	})
 }
 
-// A fleet's heartbeat and its resources with TTL are encoded once.
+// A heartbeat of a fleet, and resources with a TTL, are encoded once.
 func TestEncodeTTLShares(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 9))
 	c := &xds.Changes{}

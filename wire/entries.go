@@ -16,9 +16,8 @@ func (f form) beats(t *xds.Type, beats []*xds.Resource) (b []byte) {
 	return b
 }
 
-// absent encodes that names do not exist, for those who take a Resource with
-// neither body nor version for that. It must have the name as an alias, too:
-// Envoy refuses it without.
+// absent encodes that names do not exist, for clients that read this from a Resource without body and
+// version. The name is also an alias: Envoy refuses the Resource without it.
 func (f form) absent(t *xds.Type, names []string) (b []byte) {
 	f.beat = true
 	for _, name := range names {
@@ -41,8 +40,7 @@ func removed(names []string) []byte {
 	return b
 }
 
-// Fields of envoy.service.discovery.v3.ResourceError, its ResourceName, and
-// google.rpc.Status.
+// Fields of envoy.service.discovery.v3.ResourceError, of its ResourceName and of google.rpc.Status.
 const (
 	errorResource = 1
 	errorDetail   = 2
@@ -53,8 +51,8 @@ const (
 	statusMessage = 2
 )
 
-// notFound is the google.rpc.Status of a name that does not exist. Whoever may
-// not see a name is not to learn that it exists.
+// notFound is the google.rpc.Status of a name that does not exist. It is the same for a name that the node may
+// not see, so that a client cannot find out which names exist.
 var notFound = appendString(appendVarint(nil, statusCode, 5), statusMessage, "does not exist, or this node may not see it")
 
 // missing encodes the field resource_errors: "a resource in this field with a

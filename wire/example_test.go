@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A message becomes a resource of its type, under the name that is in it. A message of another
-// type is an error.
+// NewResource takes the name from the message. A message of another type than the given one is an error.
 func ExampleNewResource() {
 	message := &clusterv3.Cluster{Name: "backend"}
 	cluster, err := wire.NewResource(xds.Cluster, "", message)
@@ -25,4 +26,28 @@ func ExampleNewResource() {
 	// Output:
 	// CDS backend
 	// EDS resource "backend": the message is a type.googleapis.com/envoy.config.cluster.v3.Cluster, not a type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+}
+
+// A program that gets messages of any type makes resources of them without naming their types.
+func ExampleFromMessage() {
+	messages := []proto.Message{
+		&clusterv3.Cluster{Name: "backend"},
+		&endpointv3.ClusterLoadAssignment{ClusterName: "backend"},
+	}
+	for _, m := range messages {
+		r, err := wire.FromMessage(m)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(r.Type, r.Name, r.Refs)
+	}
+	// Output:
+	// CDS backend []
+	// EDS backend []
+}
+
+func ExampleTypeOf() {
+	fmt.Println(wire.TypeOf(&clusterv3.Cluster{}))
+	// Output: CDS
 }

@@ -68,7 +68,7 @@ func wrap(s string) string {
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// The page says what the program says.
+// The page agrees with the table.
 func TestPageIsCurrent(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(page, []byte(pageText()), 0o644); err != nil {
@@ -104,7 +104,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Each constant has a row.
+// Each constant has a row in the table.
 func TestConstants(t *testing.T) {
 	src, err := os.ReadFile("findings.go")
 	if err != nil {
@@ -140,7 +140,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What Envoy refuses and a server can serve is in the families 03 and 04, and in no other.
+// Only the families 03 and 04 are about values that Envoy refuses and a server can serve.
 func TestOfEnvoy(t *testing.T) {
 	for _, k := range table {
 		if family := k.Code[:5]; k.Code.OfEnvoy() != (family == "XDS03" || family == "XDS04") {

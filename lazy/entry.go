@@ -13,27 +13,26 @@ import (
 // A key is a name of a type in a group.
 type key struct{ group, url, name string }
 
-// An entry is a name that somebody asked for and that the store does not have
-// by itself.
+// An entry is a subscribed name that the store has only if the resolver finds it.
 type entry struct {
 	key
 	typ *xds.Type
 
 	status  status
 	phase   phase
-	again   bool     // look again after this time
-	holding *holding // if found
+	refresh bool            // resolve again after the present resolver returns
+	stored  *storedResource // if status is found
 
-	asked  time.Time // undecided: since when
-	next   time.Time // when to look again; zero: not by itself
-	failed int       // times in a row
+	waitingSince time.Time // since when streams wait, if status is undecided
+	nextTry      time.Time // when to resolve again; zero: not scheduled
+	failures     int       // consecutive failures of the resolver
 
-	users int           // watches that are subscribed to it
-	idle  *list.Element // in Source.idle, if there are none
-	slot  int           // in Source.due; -1: none
+	users       int           // number of watches that are subscribed to it
+	idleElement *list.Element // in Source.idle, if users is 0
+	heapIndex   int           // index in Source.due; -1: none
 }
 
-// A status is what streams are told of a name.
+// A status is the state of a name for streams.
 type status uint8
 
 const (
@@ -42,27 +41,26 @@ const (
 	absent
 )
 
-// A phase says where an entry is on its way to a resolver.
+// A phase is the progress of resolving an entry.
 type phase uint8
 
 const (
-	resting phase = iota
+	notQueued phase = iota
 	queued
 	running
 )
 
-// A holding is a resource that was put into the store, and the names that find
-// it.
-type holding struct {
+// A storedResource is a resolved resource in the store, with the names that match it.
+type storedResource struct {
 	key   // the resource's own name
 	typ   *xds.Type
 	sum   xds.Sum
 	names map[string]bool
 }
 
-// asked reports whether a resolver is asked for names like this: the wildcard
-// and collections have many members, and none on demand.
-func asked(t *xds.Type, name string) bool {
+// canResolve reports whether the resolver may be called for this name. The wildcard and collections
+// match many resources, and those on demand are not among them.
+func canResolve(t *xds.Type, name string) bool {
 	if name == "" || name == xds.Wildcard {
 		return false
 	}
@@ -70,43 +68,42 @@ func asked(t *xds.Type, name string) bool {
 	return i < 0 || t.Collection(name[:i]+"/-"+name[i+2:]) != name
 }
 
-// finds reports whether a view has a resource for the name.
-func finds(v xds.View, t *xds.Type, name string) bool {
+// inView reports whether a view has a resource for the name.
+func inView(v xds.View, t *xds.Type, name string) bool {
 	table := v.Table(t)
 	return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
 }
 
-// want returns the entry of a name that a stream asks for, and begins to look if
-// need be. It returns nil for a name that others have put into the store, and if
-// there are too many.
-func (s *Source) want(k key, t *xds.Type, newest xds.View) *entry {
-	e, has := s.entries[k], finds(newest, t, k.name)
-	var h *holding
+// lookUp returns the entry of a subscribed name, and starts to resolve it if necessary. It returns nil
+// if the store has the name from another source, or if there are too many names.
+func (s *Source) lookUp(k key, t *xds.Type, newest xds.View) *entry {
+	e, has := s.entries[k], inView(newest, t, k.name)
+	var h *storedResource
 	if has && e == nil {
-		h = s.holds(k, newest, t)
+		h = s.storedFor(k, newest, t)
 	}
 	switch {
-	case e != nil && e.status == found && !has: // somebody has deleted it
-		s.let(e)
-		s.search(e)
-	case e != nil || has && h == nil || !s.room():
+	case e != nil && e.status == found && !has: // the resource was deleted from the store
+		s.detach(e)
+		s.resolve(e)
+	case e != nil || has && h == nil || !s.makeRoom():
 	case has:
 		e = s.add(k, t)
-		s.hold(e, h)
+		s.attach(e, h)
 	default:
 		e = s.add(k, t)
-		s.search(e)
+		s.resolve(e)
 	}
 	return e
 }
 
-// holds returns the holding that a name finds in a view, or nil.
-func (s *Source) holds(k key, v xds.View, t *xds.Type) *holding {
-	if h := s.found[k]; h != nil {
+// storedFor returns the resolved resource that a name matches in a view, or nil.
+func (s *Source) storedFor(k key, v xds.View, t *xds.Type) *storedResource {
+	if h := s.stored[k]; h != nil {
 		return h
 	}
 	for r := range v.Table(t).Aliased(k.name).All() {
-		if h := s.found[key{k.group, k.url, r.Name}]; h != nil {
+		if h := s.stored[key{k.group, k.url, r.Name}]; h != nil {
 			return h
 		}
 	}
@@ -114,103 +111,103 @@ func (s *Source) holds(k key, v xds.View, t *xds.Type) *holding {
 }
 
 func (s *Source) add(k key, t *xds.Type) *entry {
-	k.name = strings.Clone(k.name) // requests share their memory
-	e := &entry{key: k, typ: t, slot: -1}
+	k.name = strings.Clone(k.name) // names of one request share their memory
+	e := &entry{key: k, typ: t, heapIndex: -1}
 	s.entries[k] = e
 	return e
 }
 
-// room makes room for another entry, if there is any to be had.
-func (s *Source) room() bool {
+// makeRoom reports whether another entry may be added. It forgets an unused entry if necessary.
+func (s *Source) makeRoom() bool {
 	if len(s.entries) < s.limit {
-		s.full = false
+		s.limitLogged = false
 		return true
 	}
 	if front := s.idle.Front(); front != nil {
 		s.forget(front.Value.(*entry))
 		return true
 	}
-	if !s.full {
-		s.full = true
+	if !s.limitLogged {
+		s.limitLogged = true
 		s.log.Warn("streams subscribe to too many names: further names are not resolved", "limit", s.limit)
 	}
 	return false
 }
 
-// forget drops an entry. What it held leaves the store when Run comes to it.
+// forget removes an entry. Run later removes its resource from the store.
 func (s *Source) forget(e *entry) {
-	s.let(e)
+	s.detach(e)
 	s.schedule(e, time.Time{})
-	if e.idle != nil {
-		s.idle.Remove(e.idle)
-		e.idle = nil
+	if e.idleElement != nil {
+		s.idle.Remove(e.idleElement)
+		e.idleElement = nil
 	}
 	delete(s.entries, e.key)
 }
 
-// hold makes an entry one of the names that find a resource in the store.
-func (s *Source) hold(e *entry, h *holding) {
-	if e.holding != h {
-		s.let(e)
-		e.holding, h.names[e.name] = h, true
+// attach makes an entry one of the names of a stored resource.
+func (s *Source) attach(e *entry, h *storedResource) {
+	if e.stored != h {
+		s.detach(e)
+		e.stored, h.names[e.name] = h, true
 	}
 	e.status = found
 }
 
-// let is the reverse of hold.
-func (s *Source) let(e *entry) {
-	if h := e.holding; h != nil {
+// detach undoes attach.
+func (s *Source) detach(e *entry) {
+	if h := e.stored; h != nil {
 		delete(h.names, e.name)
-		e.holding = nil
+		e.stored = nil
 		if len(h.names) == 0 {
 			s.orphans = append(s.orphans, h)
 		}
 	}
 }
 
-// search has an entry looked for, and streams wait for what is found.
-func (s *Source) search(e *entry) {
-	e.status, e.asked = undecided, time.Now()
-	s.settle(e)
+// resolve queues an entry. Its status is undecided until the resolver returns.
+func (s *Source) resolve(e *entry) {
+	e.status, e.waitingSince = undecided, time.Now()
+	s.reschedule(e)
 	s.enqueue(e)
 }
 
-// enqueue has an entry looked for.
+// enqueue queues an entry without changing its status.
 func (s *Source) enqueue(e *entry) {
-	if e.phase != resting {
+	if e.phase != notQueued {
 		return
 	}
-	e.phase, e.next = queued, time.Time{}
+	e.phase, e.nextTry = queued, time.Time{}
 	if len(s.queue) > 2*len(s.entries) {
-		s.queue = slices.DeleteFunc(s.queue, func(e *entry) bool { return !s.current(e) })
+		s.queue = slices.DeleteFunc(s.queue, func(e *entry) bool { return !s.isCurrent(e) })
 	}
 	s.queue = append(s.queue, e)
-	s.settle(e)
+	s.reschedule(e)
 	s.ring()
 }
 
-// settle brings an entry's place in timetable and list up to date.
-func (s *Source) settle(e *entry) {
-	at := e.next
+// reschedule updates the place of an entry in the timetable and in the list of unused entries.
+func (s *Source) reschedule(e *entry) {
+	at := e.nextTry
 	if e.status == undecided {
-		if patience := e.asked.Add(s.patience); at.IsZero() || patience.Before(at) {
+		if patience := e.waitingSince.Add(s.timeout); at.IsZero() || patience.Before(at) {
 			at = patience
 		}
 	}
 	s.schedule(e, at)
 	switch {
-	case e.users == 0 && e.idle == nil:
-		e.idle = s.idle.PushBack(e)
-	case e.users > 0 && e.idle != nil:
-		s.idle.Remove(e.idle)
-		e.idle = nil
+	case e.users == 0 && e.idleElement == nil:
+		e.idleElement = s.idle.PushBack(e)
+	case e.users > 0 && e.idleElement != nil:
+		s.idle.Remove(e.idleElement)
+		e.idleElement = nil
 	}
 }
 
-// current reports whether an entry was not forgotten while it was looked for.
-func (s *Source) current(e *entry) bool { return s.entries[e.key] == e }
+// isCurrent reports whether an entry was not forgotten while it was being resolved.
+func (s *Source) isCurrent(e *entry) bool { return s.entries[e.key] == e }
 
-// A timetable has the entries that something is due of, the earliest first.
+// A timetable is a heap of entries by the time of their next work.
 type timetable []due
 
 type due struct {
@@ -218,17 +215,17 @@ type due struct {
 	at time.Time
 }
 
-// schedule sets when something is due of an entry; zero: never.
+// schedule sets the time of the next work on an entry; zero: none.
 func (s *Source) schedule(e *entry, at time.Time) {
 	switch {
-	case at.IsZero() && e.slot >= 0:
-		heap.Remove(&s.due, e.slot)
+	case at.IsZero() && e.heapIndex >= 0:
+		heap.Remove(&s.due, e.heapIndex)
 	case at.IsZero():
-	case e.slot < 0:
+	case e.heapIndex < 0:
 		heap.Push(&s.due, due{e, at})
 	default:
-		s.due[e.slot].at = at
-		heap.Fix(&s.due, e.slot)
+		s.due[e.heapIndex].at = at
+		heap.Fix(&s.due, e.heapIndex)
 	}
 }
 
@@ -237,18 +234,18 @@ func (t timetable) Less(i, j int) bool { return t[i].at.Before(t[j].at) }
 
 func (t timetable) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].slot, t[j].slot = i, j
+	t[i].heapIndex, t[j].heapIndex = i, j
 }
 
 func (t *timetable) Push(x any) {
 	d := x.(due)
-	d.slot = len(*t)
+	d.heapIndex = len(*t)
 	*t = append(*t, d)
 }
 
 func (t *timetable) Pop() any {
 	d := (*t)[len(*t)-1]
-	d.slot = -1
+	d.heapIndex = -1
 	*t = slices.Delete(*t, len(*t)-1, len(*t))
 	return d
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Virtual hosts come from a database, one by one, when an Envoy has a request
-// for them. To serve them, src goes to server.New in place of the store.
+// Virtual hosts are read from a database, one by one, when an Envoy needs them for a request. To serve
+// them, pass src to server.New instead of the store.
 func Example() {
 	st := store.New(store.WithEmptyGroups())
 	src, err := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {

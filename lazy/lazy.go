@@ -1,32 +1,29 @@
-// Package lazy finds resources when a stream asks for them. It wraps a store: a
-// name that the store does not have is looked for by a [Resolver], and what is
-// found is put into the store as a resource on demand, where all streams of the
-// group find it. It knows neither gRPC nor generated code, and looks into no
-// resource.
+// Package lazy resolves resources when a stream subscribes to them. It wraps a store: a [Resolver]
+// looks for a name that the store does not have. The resource it finds is put into the store as a
+// resource on demand, for all streams of the group. The package knows neither gRPC nor generated code,
+// and does not look into resources.
 //
-//	st := store.New(store.WithEmptyGroups()) // if all there is is found on demand
+//	st := store.New(store.WithEmptyGroups()) // if all resources are resolved on demand
 //	src, err := lazy.New(st, find, []*xds.Type{xds.VirtualHost})
 //	go src.Run(ctx)
 //	err = server.New(src).Register(g)
 //
-// While a name is looked for, nothing is said of it: the views are
-// [xds.Undecided]. A name is looked for once at a time for each group, however
-// many streams ask.
+// While a resolver looks for a name, clients get no response about it: the views are [xds.Undecided].
+// For each group a name is resolved once at a time, however many streams subscribe to it.
 //
-// # What is remembered
+// # Lifetime of resources
 //
-// A resource that was found stays for as long as a stream is subscribed to a
-// name that finds it, and after that until there are too many ([WithLimit]); the
-// one that nobody has been subscribed to for the longest time goes first. It is
-// looked for again when [Source.Refresh] says so. A name that does not exist is
-// remembered for a while ([WithAbsence]), then forgotten, or looked for again if
-// a stream is still subscribed to it.
+// A resolved resource stays while a stream is subscribed to one of its names. Without subscribers it
+// stays until there are too many names ([WithLimit]); then the name that has been without subscribers
+// for the longest time is forgotten first. [Source.Refresh] resolves a name again. A name that does not
+// exist is remembered for a while ([WithAbsentTTL]). Then it is resolved again if a stream is
+// subscribed to it, and else forgotten.
 //
 // # Concurrency
 //
-// A [Source] is safe for concurrent use, a [Watch] belongs to the goroutine of
-// its stream. Nobody waits for a resolver, and no lock is held while it works.
-// All goroutines end with the context of [Source.Run].
+// A [Source] is safe for concurrent use. A [Watch] belongs to the goroutine of its stream. No other
+// goroutine waits for a resolver, and no lock is held while it works. All goroutines end with the
+// context of [Source.Run].
 package lazy
 
 import (
@@ -43,81 +40,78 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Query asks for a resource.
+// A Query is the request for one resource.
 type Query struct {
-	Group string // of the streams that asked, the first of those that they see: see [store.WithGroups]
+	Group string // the first of the groups that the subscribed streams see: see [store.WithGroups]
 	Type  *xds.Type
 	Name  string
 }
 
-// A Resolver finds the resource that a name stands for, or returns nil if there
-// is none. The resource must be sealed ([xds.Resource.Seal]) and have the name
-// as its name or one of its aliases; it is on demand whether it says so or not.
-// Names of the wildcard and of collections are not asked for.
+// A Resolver returns the resource of a name, or nil if it does not exist. The resource must be sealed
+// ([xds.Resource.Seal]). The query's name must be its name or one of its aliases. It becomes a resource
+// on demand, whatever its OnDemand is. A Resolver is not called for the wildcard and for collections.
 //
-// With an error nothing is decided, and the resolver is called again later. It
-// is called by several goroutines, and must return when ctx is done. A panic is
-// logged with its stack, and is an error like others.
+// After an error the name stays undecided, and the Resolver is called again later. Several goroutines
+// call it. It must return when ctx is done. A panic is logged with its stack and counts as an error.
 type Resolver func(ctx context.Context, q Query) (*xds.Resource, error)
 
-// A Source is a store that finds more when it is asked for it. It is made by
-// [New]; the zero value and nil are of no use.
+// A Source is a store that resolves missing resources. Create it with [New]; the zero value and nil
+// cannot be used.
 type Source struct {
 	store    *store.Store
 	resolver Resolver
 	types    map[string]bool // by URL
 
-	limit    int
-	absence  time.Duration
-	patience time.Duration
-	parallel int
-	log      *slog.Logger
+	limit     int
+	absentTTL time.Duration
+	timeout   time.Duration
+	parallel  int
+	log       *slog.Logger
 
-	wake chan struct{} // one slot: Run has something to do
+	wake chan struct{} // one slot: Run has work to do
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	entries map[key]*entry
-	found   map[key]*holding // by the resource's own name
-	queue   []*entry         // to be looked for, in this order
-	due     timetable
-	idle    list.List  // entries without users, the one that had none for the longest time first
-	orphans []*holding // that lost their last name
-	full    bool       // that was told
+	mu          sync.Mutex // guards the fields below; held for memory only
+	entries     map[key]*entry
+	stored      map[key]*storedResource // by the name of the resource
+	queue       []*entry                // entries to resolve, in this order
+	due         timetable
+	idle        list.List         // entries without subscribers; the first has been without for the longest time
+	orphans     []*storedResource // resources without a name that is remembered
+	limitLogged bool              // the limit was logged
 
 	// Owned by Run.
-	running  int
-	told     time.Time // when failures were logged
-	failures int       // since then
+	running        int
+	failuresLogged time.Time // when failures were last logged
+	failures       int       // since then
 }
 
-// An Option changes what [New] makes. A nil one changes nothing.
+// An Option changes a setting of [New]. A nil Option changes nothing.
 type Option func(*Source)
 
-// WithLimit sets how many names are remembered: 10,000 by default. A name that
-// a stream is subscribed to is not forgotten. When there are so many of these,
-// further names are told absent without being looked for, which is logged.
+// WithLimit sets how many names are remembered. The default is 10,000. A name with subscribers is not
+// forgotten. If all names have subscribers, further names are reported as absent without being
+// resolved, and this is logged.
 func WithLimit(names int) Option { return func(s *Source) { s.limit = max(names, 1) } }
 
-// WithAbsence sets how long a name that does not exist is not looked for again:
-// 30 s by default.
-func WithAbsence(d time.Duration) Option { return func(s *Source) { s.absence = d } }
+// WithAbsentTTL sets how long a name that does not exist is remembered before it is resolved again. The
+// default is 30 s.
+func WithAbsentTTL(d time.Duration) Option { return func(s *Source) { s.absentTTL = d } }
 
-// WithPatience sets how long streams wait for a name to be found: 5 s by
-// default. After that it is told absent, and looked for all the same. It is
-// also how long a resolver may take; its context says so.
-func WithPatience(d time.Duration) Option { return func(s *Source) { s.patience = d } }
+// WithTimeout sets how long a stream waits for a name, and the timeout of a resolver's context. The
+// default is 5 s. After that time the name is reported as absent, and is still resolved.
+func WithTimeout(d time.Duration) Option { return func(s *Source) { s.timeout = d } }
 
-// WithParallel sets how many names are looked for at the same time: 64 by
-// default. Others wait for their turn.
+// WithParallel sets how many names are resolved at the same time. The default is 64. Further names wait
+// in a queue.
 func WithParallel(n int) Option { return func(s *Source) { s.parallel = max(n, 1) } }
 
-// WithLogger sets where is logged that resolvers fail, once in 10 s at most, and
-// that the limit is reached; slog.Default() unless set, or if it is nil.
+// WithLogger sets the logger for failures of the resolver, at most one line in 10 s, and for reaching
+// the limit. The default, also for nil, is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(s *Source) { s.log = cmp.Or(l, s.log) } }
 
-// New returns a source of what st holds and, for resources of the types, of what
-// the resolver finds. Nothing is found until [Source.Run] runs. A nil store, resolver or type, and
-// no types at all, are errors.
+// New returns a source with the resources of st and, for the given types, those that the resolver
+// finds. The resolver is called only while [Source.Run] runs. A nil store, resolver or type is an
+// error, and so is an empty list of types.
 func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) (*Source, error) {
 	switch {
 	case st == nil:
@@ -131,9 +125,9 @@ func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) 
 	}
 	s := &Source{
 		store: st, resolver: resolver, types: map[string]bool{},
-		limit: 10_000, absence: 30 * time.Second, patience: 5 * time.Second, parallel: 64, log: slog.Default(),
+		limit: 10_000, absentTTL: 30 * time.Second, timeout: 5 * time.Second, parallel: 64, log: slog.Default(),
 		wake:    make(chan struct{}, 1),
-		entries: map[key]*entry{}, found: map[key]*holding{},
+		entries: map[key]*entry{}, stored: map[key]*storedResource{},
 	}
 	for _, t := range types {
 		s.types[t.URL] = true
@@ -146,9 +140,8 @@ func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) 
 	return s, nil
 }
 
-// Refresh looks again for names of a group that are remembered, for instance
-// because what they stand for has changed. Streams have what was found before
-// until then. A name that nobody remembers needs no refreshing, nor does one of a nil type.
+// Refresh resolves names of a group again, for example because their resources have changed. Until then
+// streams keep the present resources. It ignores names that are not remembered, and a nil type.
 func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
 	if t == nil {
 		return
@@ -157,7 +150,7 @@ func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
 	defer s.mu.Unlock()
 	for _, name := range names {
 		if e := s.entries[key{group, t.URL, xds.CanonicalName(name)}]; e != nil {
-			e.again = e.phase == running // it may have begun before the change
+			e.refresh = e.phase == running // it may have begun before the change
 			s.enqueue(e)
 		}
 	}
@@ -166,6 +159,6 @@ func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
 func (s *Source) ring() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is going to look
+	default: // Run is already due
 	}
 }

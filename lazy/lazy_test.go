@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestLookUp(t *testing.T) {
+func TestResolve(t *testing.T) {
 	on(t, "OND-1 found when asked for, and not before", func(b *bench) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")
@@ -70,8 +70,8 @@ func TestLookUp(t *testing.T) {
 		b.sleep(time.Second)
 		b.asked("default/xdstp://a/t/x?a=2&b=1")
 		s.unsubscribe("xdstp://a/t/x?b=1&a=2")
-		if len(s.w.held) != 0 {
-			t.Errorf("%d names are held", len(s.w.held))
+		if len(s.w.used) != 0 {
+			t.Errorf("%d names are held", len(s.w.used))
 		}
 	})
 	on(t, "one question at a time for each group, however many ask", func(b *bench) {
@@ -111,8 +111,8 @@ func TestLookUp(t *testing.T) {
 		s.is("r/a=anew")
 		b.asked("other/r/a")
 		s.unsubscribe("r/a")
-		if len(s.w.held) != 0 {
-			t.Errorf("%d names are held", len(s.w.held))
+		if len(s.w.used) != 0 {
+			t.Errorf("%d names are held", len(s.w.used))
 		}
 	})
 	on(t, "many names wait for their turn", func(b *bench) {
@@ -148,7 +148,7 @@ func TestLookUp(t *testing.T) {
 	})
 }
 
-func TestAbsence(t *testing.T) {
+func TestAbsentTTL(t *testing.T) {
 	on(t, "is remembered for a while", func(b *bench) {
 		for i, after := range []time.Duration{0, 0, 20 * time.Second, 10 * time.Second} {
 			b.sleep(after)
@@ -184,8 +184,8 @@ func TestAbsence(t *testing.T) {
 	})
 }
 
-// Names that failed together are not looked for together ever after: each waits between
-// half and one and a half times as long as others that have failed as often.
+// Names that failed together are not all retried together: each waits between half and one and a half
+// times the backoff.
 func TestBackoff(t *testing.T) {
 	for failed, mean := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 200 * time.Millisecond, 8: 25600 * time.Millisecond, 9: 30 * time.Second, 1000: 30 * time.Second} {
 		shortest, longest := time.Hour, time.Duration(0)
@@ -199,7 +199,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestResolverErrors(t *testing.T) {
 	on(t, "nothing is decided, and it is tried again", func(b *bench) {
 		b.be.takes = 0
 		b.be.set("r/a", res("r/a", "A"))
@@ -312,8 +312,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What is nil is an error of New, or changes nothing.
-func TestNil(t *testing.T) {
+// Nil arguments are an error of New or change nothing.
+func TestNilArguments(t *testing.T) {
 	st, find, types := store.New(), new(backend).resolve, []*xds.Type{xds.VirtualHost}
 	for want, f := range map[string]func() (*Source, error){
 		"a nil store":    func() (*Source, error) { return New(nil, find, types) },

@@ -92,8 +92,8 @@ func TestLimit(t *testing.T) {
 	}, WithLimit(2))
 }
 
-// Between the loss of a resource's last name and its end there may be a new one.
-func TestOrphan(t *testing.T) {
+// A resource whose last name was forgotten may get a new name before Run removes it.
+func TestOrphanGetsNewName(t *testing.T) {
 	on(t, "a resource that is asked for again", func(b *bench) {
 		b.be.set("r/www", res("r/shop", "S", "r/www"))
 		s := b.stream("")
@@ -105,7 +105,7 @@ func TestOrphan(t *testing.T) {
 		b.mu.Lock()
 		b.forget(b.entries[k])
 		k.name = "r/shop"
-		e := b.want(k, xds.VirtualHost, s.w.View())
+		e := b.lookUp(k, xds.VirtualHost, s.w.View())
 		b.mu.Unlock()
 		if e.status != found {
 			t.Error("it is looked for, though it is there")
@@ -116,7 +116,7 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-func TestOthers(t *testing.T) {
+func TestResourcesOfOtherWriters(t *testing.T) {
 	on(t, "what others have put into the store is not looked for, until they delete it", func(b *bench) {
 		b.be.set("r/a", res("r/a", "ours"))
 		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/a", "theirs", "r/alias"))...) })
@@ -234,7 +234,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// Run ends with its context, and what it has not found it finds the next time.
+// Run ends with its context. The next Run resolves the remaining names.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := &backend{has: map[string]*xds.Resource{"r/a": res("r/a", "A")}, takes: time.Second}

@@ -27,7 +27,7 @@ func res(name, body string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// A backend is where resources are found.
+// A backend is the source of the resolver's resources.
 type backend struct {
 	mu    sync.Mutex
 	has   map[string]*xds.Resource // by the name that is asked for
@@ -71,7 +71,7 @@ func (b *backend) fail(err error) {
 	b.err = err
 }
 
-// A bench is a source with its store, its backend and what it logs.
+// A bench is a source with its store, backend and log.
 type bench struct {
 	*testing.T
 	*Source
@@ -80,7 +80,7 @@ type bench struct {
 	log *bytes.Buffer
 }
 
-// on runs a test of a running source in a bubble. The backend takes a second.
+// on runs a test of a running source in a synctest bubble. The backend takes a second.
 func on(t *testing.T, name string, f func(b *bench), opts ...Option) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func (b *bench) update(f func(tx *store.Tx)) {
 	}
 }
 
-// asked compares the questions to the backend since the last time.
+// asked compares the queries to the backend since its last call.
 func (b *bench) asked(want ...string) {
 	b.Helper()
 	b.be.mu.Lock()
@@ -124,7 +124,7 @@ func (b *bench) remembers() int {
 	return len(b.entries)
 }
 
-// has compares what the store has, in the default group.
+// has compares the resources of the default group in the store.
 func (b *bench) has(want string) {
 	b.Helper()
 	var names []string
@@ -137,14 +137,14 @@ func (b *bench) has(want string) {
 	}
 }
 
-// sleep lets time pass, and everything that is due happen.
+// sleep lets time pass and all due work happen.
 func (b *bench) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// A stream does what the server's streams do: it looks when the doorbell rings,
-// at what it is subscribed to, and keeps what it was told of it last.
+// A stream does the work of a server's stream: after a notification it reads its names in the new view,
+// and records their states.
 type stream struct {
 	b    *bench
 	w    *Watch
@@ -187,7 +187,7 @@ func (s *stream) look(view xds.View, name string) {
 	}
 }
 
-// hear handles what rings.
+// hear handles a notification.
 func (s *stream) hear() {
 	synctest.Wait()
 	select {
@@ -209,7 +209,7 @@ func (s *stream) next() xds.View {
 	return view
 }
 
-// is compares what the stream was told of names: "name=body name=absent".
+// is compares the recorded states of names: "name=body name=absent".
 func (s *stream) is(want string) {
 	s.b.Helper()
 	s.hear()
@@ -225,7 +225,7 @@ func (s *stream) is(want string) {
 
 var errDown = errors.New("the database is down")
 
-// of makes resources that have no type yet ones of a type.
+// of sets the type of resources that have none.
 func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
 	for _, r := range rs {
 		if r != nil && r.Type == nil {
@@ -235,7 +235,7 @@ func of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
 	return rs
 }
 
-// made is New where nothing is wrong.
+// made returns the source of New, which must not fail.
 func made(st *store.Store, r Resolver, types []*xds.Type, opts ...Option) *Source {
 	s, err := New(st, r, types, opts...)
 	if err != nil {

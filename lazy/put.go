@@ -10,18 +10,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A finding is a resource that was found, under one name or several.
-type finding struct {
+// A resolved is a resource that the resolver returned for one or more names.
+type resolved struct {
 	key
 	results  []result
 	resource *xds.Resource
-	ours     bool // the store has one by this name, which we have put there
+	stored   bool // the store already has the resource, put there by this source
 }
 
-// put puts what was found into the store, and returns the results that it could
-// do nothing with, each with its error.
+// put commits the resources of a batch to the store. It returns the results that failed, each with its
+// error.
 func (s *Source) put(batch []result) (failed []result) {
-	byName := map[key]*finding{}
+	byName := map[key]*resolved{}
 	for _, r := range batch {
 		if r.err != nil {
 			failed = append(failed, r)
@@ -29,26 +29,27 @@ func (s *Source) put(batch []result) (failed []result) {
 			k := key{r.group, r.url, r.resource.Name}
 			f := byName[k]
 			if f == nil {
-				f = &finding{key: k}
+				f = &resolved{key: k}
 				byName[k] = f
 			}
 			f.results, f.resource = append(f.results, r), r.resource
 		}
 	}
 	found := slices.Collect(maps.Values(byName))
-	s.fit(found)
-	// One transaction for all; if there is something wrong with one, one for each.
-	if err := s.set(found...); err == nil {
-		s.keep(found)
+	s.prepare(found)
+	// One transaction for all resources. If it fails, one transaction for each.
+	if err := s.commitResolved(found...); err == nil {
+		s.recordStored(found)
 		return failed
 	}
 	for _, f := range found {
-		err := s.set(f)
+		err := s.commitResolved(f)
 		if err == nil {
-			s.keep([]*finding{f})
+			s.recordStored([]*resolved{f})
 		}
 		for _, r := range f.results {
-			if r.err = err; err != nil {
+			r.err = err
+			if err != nil {
 				failed = append(failed, r)
 			}
 		}
@@ -56,20 +57,19 @@ func (s *Source) put(batch []result) (failed []result) {
 	return failed
 }
 
-// fit makes the findings fit for the store.
-func (s *Source) fit(found []*finding) {
+// prepare prepares resources for the store.
+func (s *Source) prepare(found []*resolved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range found {
-		h := s.found[f.key]
-		f.ours = h != nil
-		f.fit(h)
+		h := s.stored[f.key]
+		f.stored = h != nil
+		f.prepare(h)
 	}
 }
 
-// fit makes the resource one on demand, with all names by which it was found as
-// aliases.
-func (f *finding) fit(h *holding) {
+// prepare makes the resource one on demand, with all names for which it was resolved as aliases.
+func (f *resolved) prepare(h *storedResource) {
 	names := map[string]bool{}
 	for _, r := range f.results {
 		names[r.name] = true
@@ -93,15 +93,15 @@ func (f *finding) fit(h *holding) {
 	f.resource = own
 }
 
-// set commits findings.
-func (s *Source) set(found ...*finding) error {
+// commitResolved commits resources to the store.
+func (s *Source) commitResolved(found ...*resolved) error {
 	if len(found) == 0 {
 		return nil
 	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		for _, f := range found {
 			g, t := tx.Group(f.group), f.results[0].typ
-			if r := g.Lookup(t, f.name); r != nil && (!f.ours || !r.OnDemand) {
+			if r := g.Lookup(t, f.name); r != nil && (!f.stored || !r.OnDemand) {
 				return errors.New("the store has another resource of the name " + f.name)
 			}
 			g.Set(f.resource)
@@ -111,25 +111,25 @@ func (s *Source) set(found ...*finding) error {
 	return err
 }
 
-// keep notes what was committed.
-func (s *Source) keep(found []*finding) {
+// recordStored records committed resources and their names.
+func (s *Source) recordStored(found []*resolved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range found {
-		h := s.found[f.key]
+		h := s.stored[f.key]
 		if h == nil {
-			h = &holding{key: f.key, typ: f.results[0].typ, names: map[string]bool{}}
-			s.found[f.key] = h
+			h = &storedResource{key: f.key, typ: f.results[0].typ, names: map[string]bool{}}
+			s.stored[f.key] = h
 		}
 		h.sum = f.resource.Sum
 		for _, r := range f.results {
-			if s.current(r.entry) {
-				r.rest(time.Time{}, 0)
-				s.hold(r.entry, h)
-				s.settle(r.entry)
+			if s.isCurrent(r.entry) {
+				r.finish(time.Time{}, 0)
+				s.attach(r.entry, h)
+				s.reschedule(r.entry)
 			}
 		}
-		if len(h.names) == 0 { // all were forgotten meanwhile
+		if len(h.names) == 0 { // all names were forgotten meanwhile
 			s.orphans = append(s.orphans, h)
 		}
 	}

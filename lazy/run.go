@@ -13,15 +13,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A result is what a resolver made of an entry.
+// A result is the result of resolving an entry.
 type result struct {
 	*entry
-	resource *xds.Resource // nil: there is none
+	resource *xds.Resource // nil: it does not exist
 	err      error
 }
 
-// Run looks for names until ctx is done, and returns when all resolvers have
-// returned. It must not run twice at the same time.
+// Run resolves names until ctx is done. It returns when all calls of the resolver have returned. It
+// must not run twice at the same time.
 func (s *Source) Run(ctx context.Context) {
 	results := make(chan result)
 	timer := time.NewTimer(0)
@@ -31,7 +31,7 @@ func (s *Source) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			for ; s.running > 0; s.running-- {
-				s.putBack(<-results)
+				s.requeue(<-results)
 			}
 			return
 		case <-s.wake:
@@ -39,16 +39,16 @@ func (s *Source) Run(ctx context.Context) {
 		case r := <-results:
 			batch = s.gather(r, results)
 		}
-		if p := panics.Do(func() { s.decide(batch) }); p != nil {
+		if p := panics.Do(func() { s.process(batch) }); p != nil {
 			p.Log(s.log, "findings")
-			s.fail(batch)
+			s.retryLater(batch)
 		}
 		s.start(ctx, results)
-		timer.Reset(s.pause())
+		timer.Reset(s.untilDue())
 	}
 }
 
-// gather returns a result and others that wait, to be committed together.
+// gather returns a result together with all others that are ready, to commit them at once.
 func (s *Source) gather(r result, results <-chan result) []result {
 	batch := []result{r}
 	for {
@@ -62,32 +62,33 @@ func (s *Source) gather(r result, results <-chan result) []result {
 	}
 }
 
-// putBack has an entry looked for by the next Run.
-func (s *Source) putBack(r result) {
+// requeue queues an entry for the next Run.
+func (s *Source) requeue(r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.phase = resting; s.current(r.entry) {
+	r.phase = notQueued
+	if s.isCurrent(r.entry) {
 		s.enqueue(r.entry)
 	}
 }
 
-// start begins to look for what waits in the queue.
+// start starts to resolve queued entries.
 func (s *Source) start(ctx context.Context, results chan<- result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
 	for ; n < len(s.queue) && s.running < s.parallel; n++ {
-		if e := s.queue[n]; s.current(e) {
+		if e := s.queue[n]; s.isCurrent(e) {
 			e.phase = running
 			s.running++
-			go s.look(ctx, e, Query{e.group, e.typ, e.name}, results)
+			go s.callResolver(ctx, e, Query{e.group, e.typ, e.name}, results)
 		}
 	}
 	s.queue = slices.Delete(s.queue, 0, n)
 }
 
-func (s *Source) look(ctx context.Context, e *entry, q Query, results chan<- result) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+func (s *Source) callResolver(ctx context.Context, e *entry, q Query, results chan<- result) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var r *xds.Resource
 	var err error
@@ -101,7 +102,7 @@ func (s *Source) look(ctx context.Context, e *entry, q Query, results chan<- res
 	results <- result{e, r, err}
 }
 
-// check returns an error if a resource is no answer to the query.
+// check returns an error if a resource does not fit the query.
 func (q Query) check(r *xds.Resource) error {
 	if err := r.CheckType(q.Type); err != nil {
 		return err
@@ -112,8 +113,8 @@ func (q Query) check(r *xds.Resource) error {
 	return nil
 }
 
-// pause returns how long nothing is due.
-func (s *Source) pause() time.Duration {
+// untilDue returns the time until the next work is due.
+func (s *Source) untilDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.due) == 0 {
@@ -122,87 +123,85 @@ func (s *Source) pause() time.Duration {
 	return time.Until(s.due[0].at)
 }
 
-// decide makes of results, and of what is due, what streams see.
+// process applies results and due work, and makes them visible to streams.
 //
-// What is found counts as found after its commit, when a view that does not have
-// it is an old one; what is absent counts as that before the commit that wakes
-// those who are to be told.
-func (s *Source) decide(batch []result) {
+// The order matters. The status "found" is set after the commit: a view without the resource is then
+// older. The status "absent" is set before the commit that wakes the streams which must be informed.
+func (s *Source) process(batch []result) {
 	now := time.Now()
 	failed := s.put(batch)
 	s.commit(s.apply(batch, failed, now))
-	s.tell(failed, now)
+	s.logFailures(failed, now)
 }
 
-// apply notes what results are and what is due, and returns what is to be
-// committed of it.
+// apply applies results and due work to the entries. It returns the change that must be committed.
 func (s *Source) apply(batch, failed []result, now time.Time) (c change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range batch {
-		if r.err == nil && r.resource == nil && s.current(r.entry) {
-			r.rest(now.Add(s.absence), 0)
-			s.lose(r.entry, &c)
+		if r.err == nil && r.resource == nil && s.isCurrent(r.entry) {
+			r.finish(now.Add(s.absentTTL), 0)
+			s.markAbsent(r.entry, &c)
 		}
 	}
 	for _, r := range failed {
-		if s.current(r.entry) {
-			r.rest(now.Add(backoff(r.failed)), r.failed+1)
-			s.settle(r.entry)
+		if s.isCurrent(r.entry) {
+			r.finish(now.Add(backoff(r.failures)), r.failures+1)
+			s.reschedule(r.entry)
 		}
 	}
 	for _, r := range batch {
-		if r.again && s.current(r.entry) {
-			r.again = false
+		if r.refresh && s.isCurrent(r.entry) {
+			r.refresh = false
 			s.enqueue(r.entry)
 		}
 	}
 	for len(s.due) > 0 && !s.due[0].at.After(now) {
-		s.pass(s.due[0].entry, now, &c)
+		s.runDue(s.due[0].entry, now, &c)
 	}
-	s.drop(&c)
+	s.takeOrphans(&c)
 	return c
 }
 
-// fail has what was looked for looked for again later.
-func (s *Source) fail(batch []result) {
+// retryLater schedules another try for the entries of a batch.
+func (s *Source) retryLater(batch []result) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range batch {
-		if r.phase == running && s.current(r.entry) {
-			r.rest(now.Add(backoff(r.failed)), r.failed+1)
-			s.settle(r.entry)
+		if r.phase == running && s.isCurrent(r.entry) {
+			r.finish(now.Add(backoff(r.failures)), r.failures+1)
+			s.reschedule(r.entry)
 		}
 	}
 }
 
-// rest ends the search for an entry; failed is how often it has failed.
-func (e *entry) rest(next time.Time, failed int) {
-	e.phase, e.next, e.failed = resting, next, failed
+// finish ends the present try; failures is the new count of consecutive failures.
+func (e *entry) finish(next time.Time, failed int) {
+	e.phase, e.nextTry, e.failures = notQueued, next, failed
 }
 
-// backoff returns when to look again after so many failures and one more.
+// backoff returns the wait after one more failure.
 func backoff(failed int) time.Duration {
 	d := min(100*time.Millisecond<<min(failed, 10), 30*time.Second)
 	return d/2 + rand.N(d)
 }
 
-// lose decides that a name does not exist.
-func (s *Source) lose(e *entry, c *change) {
-	s.let(e)
+// markAbsent decides that a name does not exist.
+func (s *Source) markAbsent(e *entry, c *change) {
+	s.detach(e)
 	e.status = absent
-	c.touched = append(c.touched, e)
-	s.settle(e)
+	c.absent = append(c.absent, e)
+	s.reschedule(e)
 }
 
-// pass does what is due of an entry.
-func (s *Source) pass(e *entry, now time.Time, c *change) {
-	if e.status == undecided && !now.Before(e.asked.Add(s.patience)) {
-		s.lose(e, c) // and looks for it all the same
+// runDue does the due work of an entry.
+func (s *Source) runDue(e *entry, now time.Time, c *change) {
+	if e.status == undecided && !now.Before(e.waitingSince.Add(s.timeout)) {
+		s.markAbsent(e, c) // the resolver continues
 	}
 	switch {
-	case e.next.IsZero() || now.Before(e.next):
+	case e.nextTry.IsZero() || now.Before(e.nextTry):
 	case e.status == absent && e.users == 0:
 		s.forget(e)
 	default:
@@ -210,17 +209,17 @@ func (s *Source) pass(e *entry, now time.Time, c *change) {
 	}
 }
 
-// A change is what a commit does about names that are not found.
+// A change lists names that became absent and resources that are not needed any more.
 type change struct {
-	touched []*entry
-	deleted []*holding
+	absent  []*entry
+	deleted []*storedResource
 }
 
-// drop takes over what nobody is interested in any more.
-func (s *Source) drop(c *change) {
+// takeOrphans moves resources without names into the change.
+func (s *Source) takeOrphans(c *change) {
 	for _, h := range s.orphans {
-		if len(h.names) == 0 && s.found[h.key] == h {
-			delete(s.found, h.key)
+		if len(h.names) == 0 && s.stored[h.key] == h {
+			delete(s.stored, h.key)
 			c.deleted = append(c.deleted, h)
 		}
 	}
@@ -228,32 +227,33 @@ func (s *Source) drop(c *change) {
 }
 
 func (s *Source) commit(c change) {
-	if len(c.touched)+len(c.deleted) == 0 {
+	if len(c.absent)+len(c.deleted) == 0 {
 		return
 	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		for _, h := range c.deleted {
 			g := tx.Group(h.group)
-			if r := g.Lookup(h.typ, h.name); r != nil && r.OnDemand && r.Sum == h.sum { // or it is somebody else's now
+			if r := g.Lookup(h.typ, h.name); r != nil && r.OnDemand && r.Sum == h.sum { // else it was replaced from another source
 				g.Delete(h.typ, h.name)
 			}
 		}
-		for _, e := range c.touched {
+		for _, e := range c.absent {
 			tx.Group(e.group).Notify(e.typ, e.name)
 		}
 		return nil
 	})
 	if err != nil {
-		panic(err) // these names were looked for, so they are good
+		panic(err) // the names were resolved before, so they are valid
 	}
 }
 
-// tell logs that resolvers fail.
-func (s *Source) tell(failed []result, now time.Time) {
-	if s.failures += len(failed); len(failed) == 0 || now.Sub(s.told) < 10*time.Second {
+// logFailures logs failures of the resolver.
+func (s *Source) logFailures(failed []result, now time.Time) {
+	s.failures += len(failed)
+	if len(failed) == 0 || now.Sub(s.failuresLogged) < 10*time.Second {
 		return
 	}
 	r := failed[0]
 	s.log.Warn("cannot resolve a resource", "type", r.typ.String(), "name", r.name, "group", r.group, "error", r.err, "failures", s.failures)
-	s.told, s.failures = now, 0
+	s.failuresLogged, s.failures = now, 0
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// serve serves, in a bubble, clusters and virtual hosts that it takes a second
-// to find: those in found, by the name that is asked for.
+// serve serves clusters and virtual hosts in a synctest bubble. The resolver takes a second, and finds
+// those in found by the requested name.
 func serve(t *testing.T, name string, found map[string]*xds.Resource, f func(t *testing.T, conn *grpc.ClientConn, st *store.Store)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,11 +38,12 @@ func serve(t *testing.T, name string, found map[string]*xds.Resource, f func(t *
 	})
 }
 
-// after calls f, which must take so long.
+// after calls f, which must take this long.
 func after(t *testing.T, d time.Duration, f func()) {
 	t.Helper()
 	start := time.Now()
-	if f(); time.Since(start) != d {
+	f()
+	if time.Since(start) != d {
 		t.Errorf("after %v, want %v", time.Since(start), d)
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Through random worlds streams are told the truth in the end, and never told
-// absent what exists, however names come and go, resolvers fail and others write
-// to the store.
+// In random worlds, streams finally get the true state and never get "absent" for an existing name,
+// although names come and go, resolvers fail and other programs write to the store.
 func TestSimulation(t *testing.T) {
 	questions, absences, lies := 0, 0, 0
 	for seed := range uint64(300) {
@@ -64,7 +63,8 @@ func TestSimulation(t *testing.T) {
 				}
 				drop := func(s *stream, n string) {
 					in := subscribed[s.w.Group()]
-					if in[n]--; in[n] == 0 {
+					in[n]--
+					if in[n] == 0 {
 						delete(in, n)
 					}
 				}
@@ -102,7 +102,8 @@ func TestSimulation(t *testing.T) {
 					case 8: // others
 						g, n := groups[rng.IntN(2)], fmt.Sprint("r/", 3+rng.IntN(6))
 						b.update(func(tx *store.Tx) {
-							if static[g][n] = rng.IntN(2) == 0; static[g][n] {
+							static[g][n] = rng.IntN(2) == 0
+							if static[g][n] {
 								tx.Group(g).Set(of(xds.VirtualHost, res(n, "static"))...)
 							} else {
 								tx.Group(g).Delete(xds.VirtualHost, n)
@@ -127,7 +128,8 @@ func TestSimulation(t *testing.T) {
 							if s.told[n] != "absent" {
 								continue
 							}
-							if lies++; calm {
+							lies++
+							if calm {
 								t.Fatalf("%s: told absent, which exists", n)
 							}
 						}
@@ -161,7 +163,7 @@ func TestSimulation(t *testing.T) {
 				// Nothing is left that nobody accounts for.
 				for _, g := range groups {
 					for r := range b.st.Snapshot().View(g).Table(xds.VirtualHost).All() {
-						if h := b.found[key{g, xds.VirtualHost.URL, r.Name}]; r.OnDemand && (h == nil || len(h.names) == 0) {
+						if h := b.stored[key{g, xds.VirtualHost.URL, r.Name}]; r.OnDemand && (h == nil || len(h.names) == 0) {
 							t.Errorf("%s %s is in the store, and nobody's", g, r.Name)
 						}
 					}

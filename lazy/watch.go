@@ -7,16 +7,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch follows the source for one stream, as a [store.Watch] does, and has
-// looked for what the stream is interested in.
+// A Watch follows the source for one stream, as a [store.Watch] does. It also resolves the names that
+// the stream is subscribed to.
 type Watch struct {
 	*store.Watch
 	src   *Source
-	group string         // as of Next; what is found is put there
-	held  map[key]*entry // that it is subscribed to; guarded by the source
+	group string         // at the last Next; resolved resources are put into it
+	used  map[key]*entry // entries that the stream is subscribed to; guarded by the source
 }
 
-// Watch returns a watch of what the node may see, or why it may see nothing ([store.Store.Watch]).
+// Watch returns a watch of the resources for a node, or an error if the node must not see any
+// ([store.Store.Watch]).
 func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	w, err := s.store.Watch(ctx, node)
 	if err != nil {
@@ -25,8 +26,7 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	return &Watch{Watch: w, src: s, group: w.Group()}, nil
 }
 
-// Interested is [store.Watch.Interested]. Names that are added and that nobody
-// has put into the store are looked for.
+// Interested is [store.Watch.Interested]. It also resolves added names that the store does not have.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.Watch.Interested(t, wildcard, added, removed)
 	if t == nil || !w.src.types[t.URL] {
@@ -39,8 +39,8 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 		w.release(w.key(t, name))
 	}
 	for _, name := range added {
-		if k := w.key(t, name); asked(t, k.name) {
-			w.hold(w.src.want(k, t, newest))
+		if k := w.key(t, name); canResolve(t, k.name) {
+			w.use(w.src.lookUp(k, t, newest))
 		}
 	}
 }
@@ -49,25 +49,24 @@ func (w *Watch) key(t *xds.Type, name string) key {
 	return key{w.group, t.URL, xds.CanonicalName(name)}
 }
 
-// hold keeps an entry, which may be nil, for as long as the watch is subscribed
-// to it.
-func (w *Watch) hold(e *entry) {
-	if e == nil || w.held[e.key] != nil {
+// use counts the watch as a user of an entry until it unsubscribes. The entry may be nil.
+func (w *Watch) use(e *entry) {
+	if e == nil || w.used[e.key] != nil {
 		return
 	}
-	if w.held == nil {
-		w.held = map[key]*entry{}
+	if w.used == nil {
+		w.used = map[key]*entry{}
 	}
-	w.held[e.key] = e
+	w.used[e.key] = e
 	e.users++
-	w.src.settle(e)
+	w.src.reschedule(e)
 }
 
 func (w *Watch) release(k key) {
-	if e := w.held[k]; e != nil {
-		delete(w.held, k)
+	if e := w.used[k]; e != nil {
+		delete(w.used, k)
 		e.users--
-		w.src.settle(e)
+		w.src.reschedule(e)
 	}
 }
 
@@ -80,19 +79,18 @@ func (w *Watch) Close() {
 func (w *Watch) releaseAll() {
 	w.src.mu.Lock()
 	defer w.src.mu.Unlock()
-	for k := range w.held {
+	for k := range w.used {
 		w.release(k)
 	}
 }
 
-// Next is [store.Watch.Next]. The view is [xds.Undecided] of what is still being
-// looked for.
+// Next is [store.Watch.Next]. The view is [xds.Undecided] about names that are being resolved.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	v, names, err := w.Watch.Next()
 	if err != nil {
 		return nil, names, err
 	}
-	if g := w.Group(); g != w.group { // what is not there is looked for when it is missed: see Undecided
+	if g := w.Group(); g != w.group { // missing names of the new group are resolved in Undecided
 		w.releaseAll()
 		w.group = g
 	}
@@ -102,31 +100,30 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return &view{v, w}, names, nil
 }
 
-// A view is a view of the store.
+// A view is a view of the store that resolves missing names.
 type view struct {
 	xds.View
 	watch *Watch
 }
 
-// Undecided reports whether it is not known yet if the name exists. A name that
-// nobody has looked for is looked for from now on: it may be one that the store
-// had until now.
+// Undecided reports whether it is still unknown if the name exists. It starts to resolve a name without
+// an entry, for example one that was just removed from the store.
 func (v *view) Undecided(t *xds.Type, name string) bool {
 	s := v.watch.src
 	k := v.watch.key(t, name)
-	if !s.types[t.URL] || !asked(t, k.name) || finds(v, t, k.name) {
+	if !s.types[t.URL] || !canResolve(t, k.name) || inView(v, t, k.name) {
 		u, is := v.View.(xds.Undecided)
-		return is && u.Undecided(t, name) && !finds(v, t, k.name)
+		return is && u.Undecided(t, name) && !inView(v, t, k.name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := v.watch.View()
-	e := s.want(k, t, newest)
+	e := s.lookUp(k, t, newest)
 	if e == nil {
-		return finds(newest, t, k.name)
+		return inView(newest, t, k.name)
 	}
-	if v.watch.Wants(t, name) { // of what its client has given up it may ask, too: nobody would let go of that
-		v.watch.hold(e)
+	if v.watch.Wants(t, name) { // not for a name that the client has unsubscribed: it would never be released
+		v.watch.use(e)
 	}
 	return e.status != absent // if it is found, a newer view has it
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Clients get this route when they have both clusters, and keep "old" until they have
-// acknowledged a route without it.
+// Clients get this route after they have both clusters. They keep "old" until they have acknowledged a
+// route without it.
 func Example() {
 	message := &routev3.RouteConfiguration{Name: "shop", VirtualHosts: []*routev3.VirtualHost{{
 		Name: "all", Domains: []string{"*"},

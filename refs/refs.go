@@ -1,17 +1,16 @@
-// Package refs says what a resource refers to. With it, make before break holds for
-// resources of one's own, in one line for each:
+// Package refs finds the references of a resource to others. With them, a server can update your own
+// resources make before break, with one line for each resource:
 //
 //	route, err := wire.NewResource(xds.Route, "", message)
 //	route.Refs = refs.Of(message)
 //
-// A server sends a route when the client has the clusters that the route refers to, and
-// keeps a cluster for as long as a route of the client's refers to it. For this it reads
-// [xds.Stamp.Refs], and only this. A resource without references ([xds.Stamp.Refs] is nil,
-// which is all that wire.NewResource knows of listeners and routes) may refer to
-// everything: it waits for every cluster that is on its way, 15 s at most, and each cluster
-// that is removed waits for it.
+// A server sends a route after the client has the clusters that the route refers to. It removes a
+// cluster only after no route of the client refers to it. The server reads the references in
+// [xds.Stamp.Refs] and does not look into the message. If [xds.Stamp.Refs] is nil, as in listeners and
+// routes of wire.NewResource, the resource may refer to any other. Then it waits for each cluster that
+// is not acknowledged yet, for at most 15 s, and each removed cluster waits for it.
 //
-// The package starts no goroutine, performs no I/O and links no generated code of Envoy's.
+// The package starts no goroutine, performs no I/O and links none of Envoy's generated code.
 package refs
 
 import (
@@ -28,20 +27,19 @@ type Types interface {
 	protoregistry.ExtensionTypeResolver
 }
 
-// Of returns what a message refers to, in push order of the types and then by name, each
-// once: the value for [xds.Stamp.Refs], to be set before the resource is put into a store.
-// The message is one of Envoy's API v3, or a google.protobuf.Any with one in it. The list
-// is never nil: empty means that it refers to nothing.
+// Of returns the references in a message, for [xds.Stamp.Refs]: each once, sorted by push order of the
+// type, then by name. Set them before the resource is put into a store. The message is one of Envoy's
+// API v3, or a google.protobuf.Any with one in it. The list is never nil: empty means no references.
 //
-// It looks into every google.protobuf.Any whose type is linked into the program. The list
-// is complete: where a name is not known, or something cannot be read that might have one,
-// such as an extension that is not linked, there is a reference to all resources of the
-// type ([xds.Wildcard]). So a missing import makes a change slower, and never breaks one. A nil
-// message refers to nothing: wire.NewResource is what has an error of it.
+// Of looks into each google.protobuf.Any whose type is linked into the program. The list never lacks a
+// reference: if a name is unknown, or a part cannot be read (such as an extension that is not linked),
+// the list contains a reference to all resources of the type ([xds.Wildcard]). So a missing import
+// delays an update but never breaks it. A nil message has no references: wire.NewResource returns an
+// error for it.
 func Of(m proto.Message) []xds.Ref { return With(protoregistry.GlobalTypes, m) }
 
-// With is [Of] for a program that knows messages from elsewhere than generated code, such
-// as from descriptors. Nil types are those of generated code.
+// With is [Of] for a program with messages that are not generated code, such as those of descriptors.
+// Nil types are those of generated code.
 func With(types Types, m proto.Message) []xds.Ref {
 	if m == nil {
 		return []xds.Ref{}

@@ -24,7 +24,7 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 	return a
 }
 
-// Messages of generated code and those of descriptors refer to the same, whole or packed.
+// Generated messages and those of descriptors have the same references, alone or in an Any.
 func TestOf(t *testing.T) {
 	route := &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Routes: []*routev3.Route{{
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "xdstp://a/t/x?b=2&a=1"}}},
@@ -45,15 +45,15 @@ func TestOf(t *testing.T) {
 }
 
 // "So a missing import makes a change slower, and never breaks one."
-func TestOfNotLinked(t *testing.T) {
+func TestUnlinkedExtensionRefersToAll(t *testing.T) {
 	got := Of(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/not.linked"}})
 	if !slices.Contains(got, xds.Ref{Type: xds.Cluster, Name: xds.Wildcard}) {
 		t.Errorf("%v: want all clusters", got)
 	}
 }
 
-// A program that has no message learns it where it makes a resource of it, and does not end here.
-func TestNil(t *testing.T) {
+// Of accepts a nil message: wire.NewResource returns the error.
+func TestNilMessageHasNoReferences(t *testing.T) {
 	for name, got := range map[string][]xds.Ref{
 		"message": Of(nil), "pointer": Of((*routev3.RouteConfiguration)(nil)), "message and types": With(nil, nil),
 	} {

@@ -1,7 +1,6 @@
-// Package findings says what can be wrong with configuration: a [Problem] is one thing
-// that is, with its place. Each kind of them is a row of a table, and has a code that never
-// changes its meaning: docs/findings.md is made of it, and so is what
-// `chancery check --explain` tells. It looks for nothing itself.
+// Package findings lists the errors and warnings about configuration files. A [Problem] is one of them
+// with its position in a file. Each kind is a row of a table with a stable code. docs/findings.md and
+// `chancery check --explain` show the table. The package itself checks nothing.
 package findings
 
 import (
@@ -9,88 +8,88 @@ import (
 	"strings"
 )
 
-// A Code names a kind of finding, such as "XDS0301". A code is never used again for
-// something else.
+// A Code is the name of a kind of finding, such as "XDS0301". A code never changes its meaning.
 type Code string
 
-// The kinds of findings, in families: 01 reading, 02 references, 03 rules of Envoy's
-// API, 04 what Envoy refuses besides, 05 access.yaml, 06 secrets, 07 groups, 08 other readers of the same
-// file, 09 what a real Envoy says.
+// The kinds of findings, in families: 01 reading, 02 references, 03 rules of Envoy's API, 04 other
+// errors that Envoy refuses, 05 access.yaml, 06 secrets, 07 groups, 08 other readers of the same file,
+// 09 results of a real Envoy.
 const (
-	Other     Code = "XDS0100"
-	Syntax    Code = "XDS0101"
-	NoField   Code = "XDS0102"
-	Misfit    Code = "XDS0103"
-	NoType    Code = "XDS0104"
-	Twice     Code = "XDS0105"
-	NoMessage Code = "XDS0106"
-	Unread    Code = "XDS0107"
-	Nothing   Code = "XDS0108"
-	Unusable  Code = "XDS0109"
-	Duplicate Code = "XDS0110"
-	V2        Code = "XDS0111"
-	Empty     Code = "XDS0112"
+	Other         Code = "XDS0100" // another error
+	Syntax        Code = "XDS0101" // the file has a syntax error
+	UnknownField  Code = "XDS0102" // unknown field
+	WrongValue    Code = "XDS0103" // a value of the wrong kind
+	UnknownType   Code = "XDS0104" // unknown message type
+	DuplicateKey  Code = "XDS0105" // the same thing twice
+	NotResource   Code = "XDS0106" // this is not a resource
+	Unreadable    Code = "XDS0107" // a file or a directory cannot be read
+	NoResources   Code = "XDS0108" // there is no resource at all
+	Unusable      Code = "XDS0109" // a resource that cannot be served
+	DuplicateName Code = "XDS0110" // two resources with the same name
+	V2            Code = "XDS0111" // a resource of the v2 API
+	EmptyFile     Code = "XDS0112" // a file without resources
 
-	Dangling Code = "XDS0201"
-	Unused   Code = "XDS0202"
+	Dangling Code = "XDS0201" // a reference to a resource that no file has
+	Unused   Code = "XDS0202" // a resource that nothing refers to
 
-	Rule     Code = "XDS0301"
-	Required Code = "XDS0302"
-	Negative Code = "XDS0303"
+	InvalidValue     Code = "XDS0301" // a value that Envoy's API does not allow
+	MissingField     Code = "XDS0302" // a required field is missing
+	NegativeDuration Code = "XDS0303" // a negative duration
 
-	Domains      Code = "XDS0401"
-	EDS          Code = "XDS0402"
-	Socket       Code = "XDS0403"
-	Regex        Code = "XDS0404"
-	Terminal     Code = "XDS0405"
-	NoChain      Code = "XDS0406"
-	Address      Code = "XDS0407"
-	LogicalDNS   Code = "XDS0408"
-	SameMatch    Code = "XDS0409"
-	SecretSource Code = "XDS0410"
-	Balancing    Code = "XDS0411"
-	NoSettings   Code = "XDS0412"
-	NoCert       Code = "XDS0413"
-	Weights      Code = "XDS0414"
+	DuplicateDomain Code = "XDS0401" // a domain twice in one route configuration
+	EDS             Code = "XDS0402" // an EDS cluster without a source of its endpoints, or a source without EDS
+	DuplicateSocket Code = "XDS0403" // two listeners on one socket
+	InvalidRegex    Code = "XDS0404" // a regular expression that RE2 does not accept
+	TerminalFilter  Code = "XDS0405" // a chain of filters does not end with its terminal filter
+	NoFilterChain   Code = "XDS0406" // a listener without an address or filter chains
+	HostName        Code = "XDS0407" // a host name where an IP address is needed
+	LogicalDNS      Code = "XDS0408" // a LOGICAL_DNS cluster without exactly one endpoint
+	SameMatch       Code = "XDS0409" // two filter chains with the same match
+	SecretSource    Code = "XDS0410" // a secret without a source
+	LoadBalancing   Code = "XDS0411" // a load balancing policy that does not fit the type of the cluster
+	NoSettings      Code = "XDS0412" // a filter without settings
+	NoCert          Code = "XDS0413" // TLS for clients without a certificate
+	Weights         Code = "XDS0414" // weighted clusters whose weights add up to 0
 
-	Access  Code = "XDS0501"
-	Unclear Code = "XDS0502"
+	AccessRule    Code = "XDS0501" // a rule in access.yaml that cannot be used
+	AmbiguousRule Code = "XDS0502" // a rule in access.yaml that may match more than you want
 
-	KeyPair Code = "XDS0601"
-	Ending  Code = "XDS0602"
+	KeyPair             Code = "XDS0601" // a certificate or key that no client can use
+	ExpiringCertificate Code = "XDS0602" // a certificate that has expired or expires within 30 days
 
-	NoKey     Code = "XDS0701"
-	Selector  Code = "XDS0702"
-	GroupName Code = "XDS0703"
-	NoGroup   Code = "XDS0704"
-	Circle    Code = "XDS0705"
-	Misplaced Code = "XDS0706"
-	NoNode    Code = "XDS0707"
-	Literal   Code = "XDS0708"
+	UnknownKey     Code = "XDS0701" // an unknown key in group.yaml
+	NodeRule       Code = "XDS0702" // an invalid rule for nodes
+	GroupName      Code = "XDS0703" // a name that a group cannot have
+	UnknownGroup   Code = "XDS0704" // a group that does not exist
+	IncludeCycle   Code = "XDS0705" // groups that include each other in a circle
+	MisplacedKey   Code = "XDS0706" // a key that has no meaning in this group.yaml
+	UnusedGroup    Code = "XDS0707" // a group that no node gets
+	ForeignPattern Code = "XDS0708" // a pattern of another language in group.yaml
 
-	Portability Code = "XDS0801"
-	EnvoyOnly   Code = "XDS0802"
-	Misread     Code = "XDS0803"
-	Unfilled    Code = "XDS0804"
+	Portability        Code = "XDS0801" // a form that Envoy's own reader refuses
+	EnvoyOnly          Code = "XDS0802" // a form that only Envoy's own reader accepts
+	ReadDifferently    Code = "XDS0803" // a value that Envoy's own reader takes for another one
+	UnrenderedTemplate Code = "XDS0804" // a text that looks like an unrendered template
 
-	Refused  Code = "XDS0901"
-	NotTried Code = "XDS0902"
+	RefusedByEnvoy Code = "XDS0901" // Envoy refuses it
+	NotValidated   Code = "XDS0902" // Envoy did not validate it
 )
 
-// OfEnvoy reports whether what is found keeps nobody from reading a resource, and Envoy
-// would refuse it.
-func (c Code) OfEnvoy() bool { return c >= Rule && c <= Weights }
+// IsEnvoyRule reports whether a server can serve the resource, but Envoy would refuse it.
+func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= Weights }
 
-// Always reports whether it keeps files from being served whatever the server's flags are. So
-// nobody can leave it out: without it a check would say that all is well.
-func (c Code) Always() bool { return c < Dangling || c == KeyPair || c >= NoKey && c < NoNode }
+// IsAlwaysChecked reports whether the finding prevents serving the files, whatever the flags of the
+// server are. A check cannot ignore such findings, because its result would be wrong.
+func (c Code) IsAlwaysChecked() bool {
+	return c < Dangling || c == KeyPair || c >= UnknownKey && c < UnusedGroup
+}
 
-// A Kind is what is known of a code.
+// A Kind is the description of a code.
 type Kind struct {
 	Code    Code
-	Warning bool // what has it is served nevertheless
+	Warning bool // the resource is served
 	Title   string
-	Why     string // what it means to a client
+	Why     string // effect on clients
 	Remedy  string
 }
 
@@ -102,10 +101,10 @@ func (k Kind) Severity() string {
 	return "error"
 }
 
-// All returns all kinds, by code.
+// All returns all kinds, sorted by code.
 func All() []Kind { return slices.Clone(table) }
 
-// Explain returns what is known of a code, in whatever case.
+// Explain returns the kind of a code, in upper or lower case.
 func Explain(code string) (Kind, bool) {
 	for _, k := range table {
 		if strings.EqualFold(string(k.Code), code) {
@@ -115,12 +114,12 @@ func Explain(code string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Text returns what `chancery check --explain` says.
+// Text returns the output of `chancery check --explain`.
 func (k Kind) Text() string {
 	return string(k.Code) + " (" + k.Severity() + "): " + k.Title + "\n\n" + fill(k.Why) + "\n\n" + fill("What to do: "+k.Remedy) + "\n"
 }
 
-// fill breaks a text into lines of at most 80 characters, where it has spaces.
+// fill breaks a text at spaces into lines of at most 80 characters.
 func fill(text string) string {
 	var b strings.Builder
 	width := 0

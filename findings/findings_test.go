@@ -143,8 +143,8 @@ func TestExplain(t *testing.T) {
 // Only the families 03 and 04 are about values that Envoy refuses and a server can serve.
 func TestOfEnvoy(t *testing.T) {
 	for _, k := range table {
-		if family := k.Code[:5]; k.Code.OfEnvoy() != (family == "XDS03" || family == "XDS04") {
-			t.Errorf("%s: %v", k.Code, k.Code.OfEnvoy())
+		if family := k.Code[:5]; k.Code.IsEnvoyRule() != (family == "XDS03" || family == "XDS04") {
+			t.Errorf("%s: %v", k.Code, k.Code.IsEnvoyRule())
 		}
 	}
 }

@@ -8,39 +8,39 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A Pos is a place in a file, counted from 1; the zero Pos is no place.
+// A Pos is a position in a file. Lines and columns start at 1. The zero Pos means no position.
 type Pos struct{ Line, Column int }
 
-// A Problem is something wrong, or in a warning doubtful, at a place in a file.
+// A Problem is an error, or a warning, at a position in a file.
 type Problem struct {
 	File    string
 	Pos     Pos
 	Path    string // of the field, such as "filter_chains[0].filters[1].typed_config"; may be empty
-	Code    Code   // "": none was given
+	Code    Code   // "": see CodeOrOther
 	Message string
 	Hint    string // such as `did you mean "connect_timeout"?`; may be empty
 	Warning bool
-	Excerpt string // what may be shown of the line of the file; may be empty
-	Others  int    // how many that are not told this one stands for; 0: it is one itself
-	Caret   int    // characters of the excerpt before what is wrong
-	Group   string // of nodes, in whose files it is; "": there is one only
+	Excerpt string // the line of the file without secrets; may be empty
+	Omitted int    // number of problems that this one summarizes; 0: it is one problem itself
+	Caret   int    // characters of the excerpt before the error
+	Group   string // the group whose files have the problem; "": there is only one group
 }
 
-// Count returns how many there are, those included that are not told.
+// Count returns the number of problems, including those that are summarized.
 func Count(problems []Problem) int {
 	n := 0
 	for _, p := range problems {
-		n += max(1, p.Others)
+		n += max(1, p.Omitted)
 	}
 	return n
 }
 
-// Coded returns the code of the problem. One that was given none is another mistake.
-func (p Problem) Coded() Code { return cmp.Or(p.Code, Other) }
+// CodeOrOther returns the code of the problem, or [Other] if it has none.
+func (p Problem) CodeOrOther() Code { return cmp.Or(p.Code, Other) }
 
-// Error returns the problem in one line: file:line:column: group edge: path: message (hint).
-// Bytes that would move a terminal's cursor, and marks that turn text, are escaped: names of
-// files and groups are somebody else's.
+// Error returns the problem in one line: file:line:column: group edge: path: message (hint). It escapes
+// bytes that move a terminal's cursor, and characters that change the direction of text, because names
+// of files and groups may be hostile.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -67,14 +67,13 @@ func (p Problem) Error() string {
 	return text.Line(b.String())
 }
 
-// Text returns the problem, what may be shown of the line it stands in, and a caret
-// below.
+// Text returns the problem with the excerpt of its line, and a caret below the error.
 func (p Problem) Text() string {
 	if p.Excerpt == "" {
 		return p.Error()
 	}
 	prefix := fmt.Sprintf("%5d | ", p.Pos.Line)
-	// The caret stands where the column does, tabs and wide text notwithstanding.
+	// The padding has the tabs of the excerpt, so that the caret is at the column.
 	var pad strings.Builder
 	for _, r := range text.Lines(string([]rune(p.Excerpt)[:p.Caret])) {
 		if r == '\t' {

@@ -53,15 +53,15 @@ func (c *compiler) match(m *Match) *rule {
 func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
 	r := &rule{kind: oneOf, field: f, path: path, place: m.place}
 	if f == metadata && (len(path) == 0 || len(path) > nodemeta.MaxDepth || strings.ContainsRune(strings.Join(path, ""), 0)) {
-		c.fail(c.def, findings.Selector, "match", fmt.Sprintf("a path in the metadata has 1 to %d keys, without zero bytes", nodemeta.MaxDepth), "")
+		c.fail(c.def, findings.NodeRule, "match", fmt.Sprintf("a path in the metadata has 1 to %d keys, without zero bytes", nodemeta.MaxDepth), "")
 	}
 	for _, v := range values {
 		compiled, err := compileValue(v, f == metadata)
 		if err != nil {
-			c.fail(c.def, findings.Selector, "match", fieldNames[f]+": "+err.Error(), "")
+			c.fail(c.def, findings.NodeRule, "match", fieldNames[f]+": "+err.Error(), "")
 		}
 		if text, is := v.(string); is && f != metadata && foreign(text) {
-			q := c.def.problem(findings.Literal, "match", fmt.Sprintf("%s: %q stands for this text itself: in a pattern only * and ? have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
+			q := c.def.problem(findings.ForeignPattern, "match", fmt.Sprintf("%s: %q stands for this text itself: in a pattern only * and ? have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
 			if m.place.Pos.Line > 0 {
 				q.Pos = m.place.Pos
 			}
@@ -98,7 +98,7 @@ func (c *compiler) cel(m *Match) *rule {
 		r.predicate, err = c.options.CEL(m.CEL)
 	}
 	if err != nil {
-		c.fail(c.def, findings.Selector, cmp.Or(m.cel, "match"), err.Error(), "")
+		c.fail(c.def, findings.NodeRule, cmp.Or(m.cel, "match"), err.Error(), "")
 	}
 	return r
 }

@@ -271,7 +271,7 @@ func TestWithoutFiles(t *testing.T) {
 		{Metadata: []groups.Entry{{}}}, {Metadata: []groups.Entry{{Path: []string{"a\x00"}}}}, {Metadata: []groups.Entry{{Path: []string{"a"}, Values: groups.Values{1}}}},
 	} {
 		r, problems := groups.New([]groups.Definition{{Name: "g", Match: &m}}, groups.Options{})
-		if r != nil || len(problems) != 1 || problems[0].Code != findings.Selector {
+		if r != nil || len(problems) != 1 || problems[0].Code != findings.NodeRule {
 			t.Errorf("%+v: %v", m, problems)
 		}
 	}

@@ -100,13 +100,13 @@ func (b *builder) lanes(r *Rules) {
 		of, ok := b.at[d.Lane.Of]
 		switch {
 		case !ok || b.defs[of].Lane != nil:
-			b.fail(d, findings.NoGroup, "lane", fmt.Sprintf("there is no group %q that it is a lane of", d.Lane.Of), "")
+			b.fail(d, findings.UnknownGroup, "lane", fmt.Sprintf("there is no group %q that it is a lane of", d.Lane.Of), "")
 			continue
 		case d.Name != d.Lane.Of+LaneSuffix:
 			b.fail(d, findings.GroupName, "name", fmt.Sprintf("the lane of group %q is %q", d.Lane.Of, d.Lane.Of+LaneSuffix), "")
 			continue
 		case d.Match != nil || len(d.Include) > 0 || d.Alone:
-			b.fail(d, findings.Misplaced, "lane", "a lane is got by nodes that get the group that it is of: it has no rule of its own, and includes none", "")
+			b.fail(d, findings.MisplacedKey, "lane", "a lane is got by nodes that get the group that it is of: it has no rule of its own, and includes none", "")
 			continue
 		}
 		l := &lane{Lane: *d.Lane, name: d.Name}

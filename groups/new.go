@@ -93,7 +93,7 @@ func (b *builder) names() {
 		}
 		b.at[d.Name] = i
 		if d.Name != Default && d.Otherwise != "" {
-			b.fail(d, findings.Misplaced, "otherwise", `only the root may have "otherwise"`, "")
+			b.fail(d, findings.MisplacedKey, "otherwise", `only the root may have "otherwise"`, "")
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (b *builder) root(d *Definition) {
 	const why = "the root is the group of nodes that match no other"
 	for key, has := range map[string]bool{"name": d.has("name"), "match": d.Match != nil, "include": len(d.Include) > 0, "on_error": d.Alone} {
 		if has {
-			b.fail(d, findings.Misplaced, key, fmt.Sprintf("the root has no %q", key), why)
+			b.fail(d, findings.MisplacedKey, key, fmt.Sprintf("the root has no %q", key), why)
 		}
 	}
 	slices.SortFunc(b.problems, func(x, y findings.Problem) int { return cmp.Compare(x.Path, y.Path) })
@@ -117,16 +117,16 @@ func (b *builder) includes() {
 		for n, name := range d.Include {
 			key := fmt.Sprintf("include[%d]", n)
 			if at, ok := b.at[name]; !ok {
-				b.fail(d, findings.NoGroup, key, fmt.Sprintf("there is no group %q", name), b.meant(name))
+				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("there is no group %q", name), b.meant(name))
 			} else if b.defs[at].Lane != nil {
-				b.fail(d, findings.NoGroup, key, fmt.Sprintf("%q is a lane, which no group includes", name), "")
+				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("%q is a lane, which no group includes", name), "")
 			} else if !slices.Contains(b.include[i], at) {
 				b.include[i] = append(b.include[i], at)
 			}
 		}
 		if d.Name == Default && d.Otherwise != "" && d.Otherwise != Refuse && d.Otherwise != Default {
 			if _, ok := b.at[d.Otherwise]; !ok {
-				b.fail(d, findings.NoGroup, "otherwise", fmt.Sprintf("there is no group %q", d.Otherwise), cmp.Or(b.meant(d.Otherwise), `it is "default", "refuse" or the name of a group`))
+				b.fail(d, findings.UnknownGroup, "otherwise", fmt.Sprintf("there is no group %q", d.Otherwise), cmp.Or(b.meant(d.Otherwise), `it is "default", "refuse" or the name of a group`))
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func (b *builder) circle(groups []int) {
 		}
 		fmt.Fprintf(&text, "%q includes %q", b.defs[i].Name, b.defs[groups[(n+1)%len(groups)]].Name)
 	}
-	b.fail(last, findings.Circle, fmt.Sprintf("include[%d]", slices.Index(last.Include, first.Name)), text.String(), "")
+	b.fail(last, findings.IncludeCycle, fmt.Sprintf("include[%d]", slices.Index(last.Include, first.Name)), text.String(), "")
 }
 
 // bound finds groups that bring in too many others: each costs something for each node.
@@ -227,7 +227,7 @@ func (b *builder) bound() {
 			}
 		}
 		if len(all) > maxInclude+1 {
-			b.fail(&b.defs[i], findings.NoGroup, "include", fmt.Sprintf("group %q brings in more than %d groups", b.defs[i].Name, maxInclude), "")
+			b.fail(&b.defs[i], findings.UnknownGroup, "include", fmt.Sprintf("group %q brings in more than %d groups", b.defs[i].Name, maxInclude), "")
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (b *builder) compile() *Rules {
 		}
 		c := compiler{builder: b, def: d}
 		if g.rule = c.match(d.Match); b.failed == 0 && g.rule.never() {
-			b.warn(d, findings.NoNode, "match", fmt.Sprintf("no node can match the rule of group %q", d.Name), "")
+			b.warn(d, findings.UnusedGroup, "match", fmt.Sprintf("no node can match the rule of group %q", d.Name), "")
 			reached[i] = true // it is told once
 		}
 	}
@@ -264,7 +264,7 @@ func (b *builder) compile() *Rules {
 	for i := range r.groups { // who includes comes first
 		d := &b.defs[i]
 		if reached[i] = reached[i] || d.Match != nil || d.Lane != nil; !reached[i] {
-			b.warn(d, findings.NoNode, "name", fmt.Sprintf("no node gets group %q: it has no rule, and no group that nodes get includes it", d.Name), "add match, or name it in the include of another")
+			b.warn(d, findings.UnusedGroup, "name", fmt.Sprintf("no node gets group %q: it has no rule, and no group that nodes get includes it", d.Name), "add match, or name it in the include of another")
 			continue
 		}
 		for _, next := range r.groups[i].include {

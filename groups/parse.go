@@ -38,7 +38,7 @@ type parser struct {
 
 // each reads a mapping.
 func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) {
-	p.Each(findings.NoKey, n, path, of, known, func(key string) string {
+	p.Each(findings.UnknownKey, n, path, of, known, func(key string) string {
 		if known["locality"] != nil && slices.Contains([]string{"region", "zone", "sub_zone"}, key) {
 			return "it belongs below locality"
 		}
@@ -111,7 +111,7 @@ func (p *parser) group(n *yaml.Node) {
 func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 	m := Match{place: p.place(n)}
 	if depth > maxNesting {
-		p.ReportAs(findings.Selector, n, path, "", "matches are nested more than %d deep", maxNesting)
+		p.ReportAs(findings.NodeRule, n, path, "", "matches are nested more than %d deep", maxNesting)
 		return m
 	}
 	if !p.count(n, path) {
@@ -146,7 +146,7 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 			p.keep(n, path)
 			m.cel = path
 			if m.CEL = p.Text(n, path); m.CEL == "" && n.Tag == "!!str" {
-				p.ReportAs(findings.Selector, n, path, "", "an expression is needed")
+				p.ReportAs(findings.NodeRule, n, path, "", "an expression is needed")
 			}
 		},
 	})
@@ -156,7 +156,7 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 // metadata reads what is asked of the metadata, below some keys of it.
 func (p *parser) metadata(n *yaml.Node, path string, below []string, m *Match) {
 	if len(below) >= nodemeta.MaxDepth {
-		p.ReportAs(findings.Selector, n, path, "", "metadata is not looked at more than %d deep", nodemeta.MaxDepth)
+		p.ReportAs(findings.NodeRule, n, path, "", "metadata is not looked at more than %d deep", nodemeta.MaxDepth)
 		return
 	}
 	flat := p.Flat(n, path)
@@ -187,7 +187,7 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 			return
 		}
 		if _, err := compileValue(v, others); err != nil {
-			p.ReportAs(findings.Selector, n, path, "", "%s", err)
+			p.ReportAs(findings.NodeRule, n, path, "", "%s", err)
 			return
 		}
 		values = append(values, v)
@@ -198,7 +198,7 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 // count counts a condition and reports whether it is one too many.
 func (p *parser) count(n *yaml.Node, path string) bool {
 	if p.left--; p.left == -1 {
-		p.ReportAs(findings.Selector, n, path, "", "more than %d values and matches in one file", maxConditions)
+		p.ReportAs(findings.NodeRule, n, path, "", "more than %d values and matches in one file", maxConditions)
 	}
 	return p.left >= 0
 }

@@ -44,7 +44,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// "So a missing import makes a change slower, and never breaks one."
+// "So a missing import delays an update but never breaks it."
 func TestUnlinkedExtensionRefersToAll(t *testing.T) {
 	got := Of(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/not.linked"}})
 	if !slices.Contains(got, xds.Ref{Type: xds.Cluster, Name: xds.Wildcard}) {

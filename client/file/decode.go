@@ -165,7 +165,7 @@ func (d *decoder) document(n *yaml.Node) {
 		case d.Errors() > before:
 			continue
 		case inner == nil: // null is an empty Any
-			d.ReportAs(findings.NoMessage, n, path, "", `no "@type"`)
+			d.ReportAs(findings.NotResource, n, path, "", `no "@type"`)
 			continue
 		}
 		value, err := envoy.Marshal(inner.ProtoReflect())

@@ -37,7 +37,7 @@ func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
 	p, problems := access.Parse(a.path, b)
 	for _, one := range problems {
 		if one.Warning {
-			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.Coded()))
+			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.CodeOrOther()))
 		}
 	}
 	if p == nil {
@@ -98,9 +98,9 @@ func (a *accessFile) again(log *slog.Logger, set func(*access.Policy)) {
 	p, problems := access.Parse(a.path, b)
 	for _, one := range problems {
 		if p == nil {
-			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.Coded()))
+			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.CodeOrOther()))
 		} else {
-			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.Coded()))
+			log.Warn("access rules warning", "problem", one.Error(), "code", string(one.CodeOrOther()))
 		}
 	}
 	if p != nil {

@@ -291,7 +291,7 @@ func (a *adminFront) config(st *store.Store, src *dir.Source) api.Config {
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // its field says it
-		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.Coded()), Text: p.Error()})
+		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
 	}
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time

@@ -25,7 +25,7 @@ const MaxFile = 1 << 20
 func Open(kind, file string, data []byte) (*Reader, *yaml.Node) {
 	r := &Reader{Decoder: protoyaml.Decoder{File: file, Source: data, Ignore: []findings.Code{findings.Portability}}}
 	if len(data) > MaxFile {
-		r.Problems = []findings.Problem{{File: file, Code: findings.Unread, Message: fmt.Sprintf("the file has %d bytes: at most %d are allowed", len(data), MaxFile)}}
+		r.Problems = []findings.Problem{{File: file, Code: findings.Unreadable, Message: fmt.Sprintf("the file has %d bytes: at most %d are allowed", len(data), MaxFile)}}
 		return r, nil
 	}
 	docs, err := protoyaml.ParseYAML(file, data)

@@ -84,12 +84,12 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	}
 	if len(errs) == 0 && len(p.counts()) == 0 {
 		errs = append(errs, findings.Problem{
-			File: paths[0], Code: findings.Nothing, Message: "no file has a resource",
+			File: paths[0], Code: findings.NoResources, Message: "no file has a resource",
 			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
 		})
 	}
-	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.Nothing {
-		errs[0] = findings.Problem{File: stdinName, Code: findings.Nothing, Message: "the file has no resource"}
+	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.NoResources {
+		errs[0] = findings.Problem{File: stdinName, Code: findings.NoResources, Message: "the file has no resource"}
 	}
 	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s, plan: p}
 	for _, f := range sc.files {
@@ -112,7 +112,7 @@ func shows(types *envoyapi.Types) func(src []byte) bool {
 
 // readable reports whether all resources could be read, whatever Envoy thinks of them.
 func readable(errs []findings.Problem) bool {
-	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.OfEnvoy() })
+	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.IsEnvoyRule() })
 }
 
 // vain returns warnings of references to what no file has, each at its place. Those that

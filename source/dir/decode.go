@@ -131,7 +131,7 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 
 func (d *decoder) decode() {
 	if len(bytes.TrimSpace(d.Source)) == 0 {
-		d.WarnAs(findings.Empty, &yaml.Node{}, "", "", "the file is empty; a running server rejects a file that has become empty")
+		d.WarnAs(findings.EmptyFile, &yaml.Node{}, "", "", "the file is empty; a running server rejects a file that has become empty")
 		return
 	}
 	form(d.File)(d)
@@ -183,9 +183,9 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil:
 		d.entry(n, flat, "", said{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
-		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is an Envoy bootstrap, not a resource")
+		d.ReportAs(findings.NotResource, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is an Envoy bootstrap, not a resource")
 	case has("configs"):
-		d.ReportAs(findings.NoMessage, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is a config_dump of Envoy, not a resource")
+		d.ReportAs(findings.NotResource, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "it must be a resource, a DiscoveryResponse or the protocol's Resource"
 		if has("apiVersion") && has("kind") {
@@ -193,7 +193,7 @@ func (d *decoder) document(n *yaml.Node) {
 		} else if meant := protoyaml.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
-		d.ReportAs(findings.NoMessage, n, "", hint, `neither "@type" nor "resources"`)
+		d.ReportAs(findings.NotResource, n, "", hint, `neither "@type" nor "resources"`)
 	}
 }
 
@@ -263,10 +263,10 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	flat = d.extras(flat, path, w)
 	switch url := protoyaml.Get(flat, "@type"); {
 	case url == nil:
-		d.ReportAs(findings.NoMessage, flat, path, protoyaml.MeantKey(flat), `no "@type"`)
+		d.ReportAs(findings.NotResource, flat, path, protoyaml.MeantKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
 		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
-		d.ReportAs(findings.NoType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
+		d.ReportAs(findings.UnknownType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
 	}

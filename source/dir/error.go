@@ -49,8 +49,8 @@ func (s *Source) shown(n int) int {
 // counts the others: these, and more that nobody kept.
 func (s *Source) summary(what string, problems []findings.Problem, more int) []findings.Problem {
 	problems = slices.DeleteFunc(problems, func(p findings.Problem) bool {
-		more += p.Others // of an earlier summary
-		return p.Others > 0
+		more += p.Omitted // of an earlier summary
+		return p.Omitted > 0
 	})
 	slices.SortStableFunc(problems, byPlace)
 	if most := s.shown(len(problems)); len(problems) > most {
@@ -62,7 +62,7 @@ func (s *Source) summary(what string, problems []findings.Problem, more int) []f
 			what += "s"
 		}
 		last := problems[len(problems)-1]
-		problems = append(problems, findings.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Others: more})
+		problems = append(problems, findings.Problem{File: s.root, Message: fmt.Sprintf("and %d more %s", more, what), Warning: last.Warning, Omitted: more})
 	}
 	return problems
 }
@@ -76,7 +76,7 @@ func unread(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
-	return findings.Problem{File: path, Code: findings.Unread, Message: err.Error()}
+	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
 }
 
 // unread is the problem of a file that cannot be read, with the option that may help.

@@ -68,7 +68,7 @@ func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 				what = "expired at"
 			}
 			p := l.Pos.problem("%s %q: the certificate in %s %s %s", l.Type, l.Name, c.Path, what, c.Ends.UTC().Format(time.RFC3339))
-			p.Warning, p.Code, p.Hint = true, findings.Ending, "clients refuse an expired certificate"
+			p.Warning, p.Code, p.Hint = true, findings.ExpiringCertificate, "clients refuse an expired certificate"
 			warnings = append(warnings, p)
 		}
 	}

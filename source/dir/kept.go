@@ -99,6 +99,6 @@ func (s *Source) tellGroup(g KeptGroup, since time.Time) {
 		s.opts.Log.Error("group rejected, keeping its previous configuration", attrs...)
 	}
 	for _, e := range errs {
-		s.opts.Log.Error("configuration error", "group", g.Group, "code", e.Coded(), "error", e.Error())
+		s.opts.Log.Error("configuration error", "group", g.Group, "code", e.CodeOrOther(), "error", e.Error())
 	}
 }

@@ -30,7 +30,7 @@ func (d *decoder) text() {
 	}
 	typ, err := d.types.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {
-		d.ReportAs(findings.NoType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
+		d.ReportAs(findings.UnknownType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
 		return
 	}
 	m := typ.New()
@@ -80,7 +80,7 @@ func (d *decoder) binary() {
 func (d *decoder) responseMessage(m protoreflect.Message) {
 	in, resources := d.of(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
-		d.WarnAs(findings.Empty, whole, "", "", "the DiscoveryResponse has no resources")
+		d.WarnAs(findings.EmptyFile, whole, "", "", "the DiscoveryResponse has no resources")
 	}
 	for i := range resources.Len() {
 		path := fmt.Sprintf("resources[%d]", i)
@@ -112,7 +112,7 @@ func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Message {
 	url := get(a, "type_url").String()
 	if !strings.HasPrefix(url, apis) {
-		d.ReportAs(findings.NoType, whole, path, "", "type %q must be a full type URL, which begins with %s", url, apis)
+		d.ReportAs(findings.UnknownType, whole, path, "", "type %q must be a full type URL, which begins with %s", url, apis)
 		return nil
 	}
 	typ, err := d.types.FindMessageByURL(url)

@@ -260,7 +260,7 @@ func (p *plan) in(l Loaded, home string) (in []string) {
 	for i, name := range l.elsewhere.names {
 		if !p.layout.some && !p.layout.knows(name) {
 			q := l.elsewhere.at[i]
-			q.Code, q.Message, q.Hint = findings.NoGroup, fmt.Sprintf("there is no group %q", name), "groups are directories with a "+GroupFile
+			q.Code, q.Message, q.Hint = findings.UnknownGroup, fmt.Sprintf("there is no group %q", name), "groups are directories with a "+GroupFile
 			if near := protoyaml.Nearest(name, maps.Keys(p.layout.named)); near != "" {
 				q.Hint = fmt.Sprintf("did you mean %q?", near)
 			}
@@ -280,7 +280,7 @@ func (p *plan) twice(home, in string, l Loaded, why string) {
 		why += fmt.Sprintf(" in group %q", in)
 	}
 	q := l.Pos.problem("%s", why)
-	q.Code = findings.Duplicate
+	q.Code = findings.DuplicateName
 	if p.alone(in) && !p.alone(home) {
 		home = in
 	}

@@ -71,7 +71,7 @@ func (s *Source) warn() {
 		line := p.Error()
 		if now[line] = true; !s.told[line] {
 			p.Warning = false // the level says it
-			s.opts.Log.Warn("configuration warning", "code", p.Coded(), "problem", p.Error())
+			s.opts.Log.Warn("configuration warning", "code", p.CodeOrOther(), "problem", p.Error())
 		}
 	}
 	s.told = now

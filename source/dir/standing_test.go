@@ -116,7 +116,7 @@ func TestExamine(t *testing.T) {
 		t.Errorf("good: %v", found)
 	}
 	found := examine("bad")
-	if len(found) != 1 || found[0].Code != findings.Rule || found[0].Pos != (findings.Pos{Line: 8, Column: 20}) || found[0].Path != "resources[1].connect_timeout" {
+	if len(found) != 1 || found[0].Code != findings.InvalidValue || found[0].Pos != (findings.Pos{Line: 8, Column: 20}) || found[0].Path != "resources[1].connect_timeout" {
 		t.Errorf("bad: %+v", found)
 	}
 	bad := s.Standings(xds.Cluster, "bad")[0].Loaded
@@ -129,7 +129,7 @@ func TestExamine(t *testing.T) {
 
 	write(strings.Replace(badCluster, "-1s", "2s", 1)) // nobody has loaded it yet
 	found = examine("bad")
-	if len(found) != 1 || found[0].Code != findings.Rule || found[0].Pos != (findings.Pos{Line: 5, Column: 3}) || found[0].Path != "connect_timeout" {
+	if len(found) != 1 || found[0].Code != findings.InvalidValue || found[0].Pos != (findings.Pos{Line: 5, Column: 3}) || found[0].Path != "connect_timeout" {
 		t.Errorf("bad, of a file that has changed: %+v", found)
 	}
 	if at := s.FieldAt(bad, "type"); at != path+":5:3" {

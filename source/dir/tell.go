@@ -49,7 +49,7 @@ func (s *Source) Tell(err error) {
 	}
 	s.opts.Log.Error("reload rejected, keeping the previous configuration", "errors", errs.Count(), "since", since)
 	for _, e := range errs {
-		s.opts.Log.Error("configuration error", "code", e.Coded(), "error", e.Error())
+		s.opts.Log.Error("configuration error", "code", e.CodeOrOther(), "error", e.Error())
 	}
 }
 

@@ -133,7 +133,7 @@ func (w world) sockets() (s sockets) {
 // taken is the mistake of a listener on a socket that another has.
 func (at socket) taken(l, by Loaded, hint string) findings.Problem {
 	p := at.at.problem("%s %q listens on %s, and so does %q at %s", l.Type, l.Name, at.name, by.Name, by.Pos)
-	p.Path, p.Code, p.Hint = at.at.Path, findings.Socket, hint
+	p.Path, p.Code, p.Hint = at.at.Path, findings.DuplicateSocket, hint
 	return p
 }
 

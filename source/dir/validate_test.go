@@ -112,7 +112,7 @@ XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import
 `},
 		{"warnings beside what Envoy refuses", "", one, nil, []string{"a.yaml", tcpListener("a", "99999")},
 			"LDS|\nXDS0301 a.yaml:3:58: address.socket_address.port_value: must be at most 65535, not 99999\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
-		{"what is ignored", "", one, []findings.Code{findings.Dangling, findings.Rule}, []string{"a.yaml", tcpListener("a", "99999")}, "LDS|\n"},
+		{"what is ignored", "", one, []findings.Code{findings.Dangling, findings.InvalidValue}, []string{"a.yaml", tcpListener("a", "99999")}, "LDS|\n"},
 		{"nothing refers to clusters, and nothing could", "", one, nil, []string{"b.yaml", clusterURL + "\nname: cc\n"}, "CDS|\n"},
 		{"anything may refer to a cluster", "", one, nil, []string{"a.yaml", clusterURL + "\nname: c\n---\n" + clusterURL + "\nname: d\n", "l.yaml", tcpListener("a", "80") + "listener_filters: [{name: x, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}]\n"}, "CDS|LDS|\n"},
 		{"on demand", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: c\n---\n" + clusterURL + "\nname: d\nx-chancery: {on_demand: true}\n"}, "CDS|LDS|\n"},
@@ -205,7 +205,7 @@ func TestIgnoreMany(t *testing.T) {
 		code findings.Code
 		want string
 	}{
-		{refused.String(), findings.Rule, "150 errors and 0 warnings"},
+		{refused.String(), findings.InvalidValue, "150 errors and 0 warnings"},
 		{odd.String(), findings.Portability, "0 errors and 150 warnings"},
 	} {
 		for _, ignore := range [][]findings.Code{nil, {tt.code}} {
@@ -241,10 +241,10 @@ func TestManyInVain(t *testing.T) {
 // What is told later is counted with the rest, and there is one who counts.
 func TestWith(t *testing.T) {
 	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
-	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotTried)
+	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotValidated)
 	at := c.Loaded[2].Pos
-	c = c.With([]findings.Problem{at.Problem(findings.Refused, "no")}, []findings.Problem{at.Problem(findings.NotTried, "not asked")}, c.by.most)
-	if len(c.Errors) != 2 || c.Errors[1].Others != 2 || findings.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
+	c = c.With([]findings.Problem{at.Problem(findings.RefusedByEnvoy, "no")}, []findings.Problem{at.Problem(findings.NotValidated, "not asked")}, c.by.most)
+	if len(c.Errors) != 2 || c.Errors[1].Omitted != 2 || findings.Count(c.Errors) != 3 || len(c.Warnings) != 0 {
 		t.Errorf("%v, %v", c.Errors, c.Warnings)
 	}
 }

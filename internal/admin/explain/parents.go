@@ -182,5 +182,5 @@ func unlessBootstrap(t *xds.Type) string {
 }
 
 func faultOf(p findings.Problem) fault {
-	return fault{p.Coded(), p.Path, placeOf(p), wrongText(p)}
+	return fault{p.CodeOrOther(), p.Path, placeOf(p), wrongText(p)}
 }

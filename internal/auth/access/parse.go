@@ -51,11 +51,11 @@ type use struct {
 }
 
 func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
-	p.ReportAs(findings.Access, n, path, hint, format, args...)
+	p.ReportAs(findings.AccessRule, n, path, hint, format, args...)
 }
 
 func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) bool {
-	return p.Each(findings.Access, n, path, of, known, func(key string) string {
+	return p.Each(findings.AccessRule, n, path, of, known, func(key string) string {
 		switch {
 		case known["rules"] != nil && slices.Contains([]string{"identity", "node", "deny", "secrets"}, key):
 			return "it belongs below rules, in a list"
@@ -308,7 +308,7 @@ func (p *parser) usable(u use) {
 	}
 	pair := u.pattern.unclear(func(a, b part) bool { return a.kind == capture || b.kind == capture })
 	if pair != "" {
-		p.WarnAs(findings.Unclear, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.text))
+		p.WarnAs(findings.AmbiguousRule, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.text))
 	}
 }
 
@@ -396,7 +396,7 @@ func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
 	if !strings.Contains(word, "/") {
 		word = prefix + word
 	}
-	p.WarnAs(findings.Unclear, n, path, "", "%s is no type that the server knows: nothing but resources of exactly this URL are meant", yamlkeys.Quoted(word))
+	p.WarnAs(findings.AmbiguousRule, n, path, "", "%s is no type that the server knows: nothing but resources of exactly this URL are meant", yamlkeys.Quoted(word))
 	return xds.TypeOf(word)
 }
 

@@ -44,16 +44,16 @@ func JUnit(w io.Writer, r Report) error {
 	errors, _ := r.count()
 	suite := junitSuite{Name: "chancery check"}
 	for _, p := range r.Findings {
-		name, file := string(p.Coded()), text.Line(p.File)
+		name, file := string(p.CodeOrOther()), text.Line(p.File)
 		switch {
-		case p.Others > 0:
+		case p.Omitted > 0:
 			name = text.Line(p.Message)
 		case p.Pos.Line > 0:
 			name += fmt.Sprintf(" at %d:%d", p.Pos.Line, p.Pos.Column)
 		}
 		c := junitCase{Name: name, Class: file, File: file, Line: p.Pos.Line}
 		if !p.Warning || r.Bad && errors == 0 {
-			c.Failure = &junitFailure{string(p.Coded()), text.Line(message(p)), clean(p.Text())}
+			c.Failure = &junitFailure{string(p.CodeOrOther()), text.Line(message(p)), clean(p.Text())}
 			suite.Failures++
 		} else {
 			c.Out = clean(p.Text())

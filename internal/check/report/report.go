@@ -145,7 +145,7 @@ func JSON(w io.Writer, r Report) error {
 		out.Resources[c.Type] = c.N
 	}
 	for _, p := range r.Findings {
-		out.Findings = append(out.Findings, finding{p.Coded(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Group, p.Others})
+		out.Findings = append(out.Findings, finding{p.CodeOrOther(), severity(p), p.File, p.Pos.Line, p.Pos.Column, p.Path, p.Message, p.Hint, p.Group, p.Omitted})
 	}
 	return encode(w, out)
 }
@@ -169,7 +169,7 @@ func GitHub(w io.Writer, r Report) error {
 		if p.Pos.Column > 0 {
 			at += fmt.Sprintf(",col=%d", p.Pos.Column)
 		}
-		title := string(p.Coded())
+		title := string(p.CodeOrOther())
 		if k, ok := findings.Explain(title); ok {
 			title += " " + k.Title
 		}

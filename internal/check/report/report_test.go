@@ -21,8 +21,8 @@ func example() Report {
 	return Report{
 		Program: "v1", Files: 2, Bad: true, Counts: []Count{{"CDS", 2}},
 		Findings: []findings.Problem{
-			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.Rule, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
-			{File: "/etc/y.pb", Message: "and 3 more errors", Others: 3},
+			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 3, Column: 7}, Path: "name", Code: findings.InvalidValue, Message: "100% wrong: \"<x>\"", Hint: "a\nb"},
+			{File: "/etc/y.pb", Message: "and 3 more errors", Omitted: 3},
 			{File: "a b/x,1.yaml", Pos: findings.Pos{Line: 9}, Code: findings.Dangling, Message: "leads to nothing", Warning: true},
 		},
 	}
@@ -187,8 +187,8 @@ func TestJUnit(t *testing.T) {
 func TestJUnitIsWellFormed(t *testing.T) {
 	hostile := "]]> <a b='c'> & \" \x00\x01\x1b[31m\x7f \xff\xfe \ufffe\uffff \u2028 \U0001f600\r\n\t"
 	r := Report{Program: hostile, Files: 1, Bad: true, Findings: []findings.Problem{
-		{File: hostile, Pos: findings.Pos{Line: 1, Column: 2}, Path: hostile, Code: findings.Rule, Message: hostile, Hint: hostile, Excerpt: hostile},
-		{File: hostile, Message: hostile, Warning: true, Others: 2},
+		{File: hostile, Pos: findings.Pos{Line: 1, Column: 2}, Path: hostile, Code: findings.InvalidValue, Message: hostile, Hint: hostile, Excerpt: hostile},
+		{File: hostile, Message: hostile, Warning: true, Omitted: 2},
 	}}
 	for range 2 {
 		text := written(t, "junit", r)
@@ -223,7 +223,7 @@ func TestJUnitHidesNothing(t *testing.T) {
 	const hostile, shown = "a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb", `a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb`
 	r := Report{Files: 1, Bad: true, Findings: []findings.Problem{
 		{File: hostile, Pos: findings.Pos{Line: 1}, Path: hostile, Group: hostile, Message: hostile, Hint: hostile, Excerpt: hostile},
-		{File: hostile, Message: hostile, Others: 2},
+		{File: hostile, Message: hostile, Omitted: 2},
 		{File: hostile, Message: hostile, Warning: true},
 	}}
 	text := written(t, "junit", r)

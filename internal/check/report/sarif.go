@@ -80,7 +80,7 @@ func SARIF(w io.Writer, r Report) error {
 	run.Tool.Driver = sarifDriver{Name: "chancery", Version: r.Program, Rules: []sarifRule{}}
 	rules := map[findings.Code]int{}
 	for _, p := range r.Findings {
-		id := p.Coded()
+		id := p.CodeOrOther()
 		index, known := rules[id]
 		if !known {
 			index = len(rules)

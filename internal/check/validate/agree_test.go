@@ -84,7 +84,7 @@ func TestAgreesWithGenerated(t *testing.T) {
 // validators say them.
 func fieldsOf(all []Violation) (fields []string) {
 	for _, v := range all {
-		if v.Code != findings.Rule && v.Code != findings.Required {
+		if v.Code != findings.InvalidValue && v.Code != findings.MissingField {
 			continue
 		}
 		path := v.Path

@@ -52,7 +52,7 @@ func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, ends, goOn
 		default:
 			continue
 		}
-		w.in(m, field, i, func() { w.report(findings.Terminal, "", "", wrong, name) })
+		w.in(m, field, i, func() { w.report(findings.TerminalFilter, "", "", wrong, name) })
 		return // what is behind it is wrong because of it
 	}
 }

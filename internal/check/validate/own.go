@@ -64,7 +64,7 @@ func (w *walk) domains(m protoreflect.Message) {
 			}
 			w.in(m, "virtual_hosts", i, func() {
 				w.in(host, "domains", k, func() {
-					w.report(findings.Domains, "", "", "domain %q of virtual host %q is already a domain of virtual host %q", domain, name, other)
+					w.report(findings.DuplicateDomain, "", "", "domain %q of virtual host %q is already a domain of virtual host %q", domain, name, other)
 				})
 			})
 		}
@@ -98,9 +98,9 @@ func (w *walk) cluster(m protoreflect.Message) {
 	switch policy := get(m, "lb_policy").Enum(); {
 	case has(m, "load_balancing_policy"):
 	case typ == original && policy != provided:
-		w.report(findings.Balancing, "lb_policy", "lb_policy: CLUSTER_PROVIDED", "a cluster of type ORIGINAL_DST needs lb_policy: CLUSTER_PROVIDED")
+		w.report(findings.LoadBalancing, "lb_policy", "lb_policy: CLUSTER_PROVIDED", "a cluster of type ORIGINAL_DST needs lb_policy: CLUSTER_PROVIDED")
 	case typ != original && policy == provided:
-		w.report(findings.Balancing, "lb_policy", "", "lb_policy: CLUSTER_PROVIDED is only for clusters of type ORIGINAL_DST")
+		w.report(findings.LoadBalancing, "lb_policy", "", "lb_policy: CLUSTER_PROVIDED is only for clusters of type ORIGINAL_DST")
 	}
 	if typ == logicalDNS {
 		w.logicalDNS(m)
@@ -143,7 +143,7 @@ func (w *walk) addresses(m protoreflect.Message, at string) {
 				path := at + step{m.Descriptor().Fields().ByName("endpoints"), i, protoreflect.MapKey{}}.String() + "." +
 					step{localities.Get(i).Message().Descriptor().Fields().ByName("lb_endpoints"), k, protoreflect.MapKey{}}.String() +
 					".endpoint.address.socket_address.address"
-				w.report(findings.Address, path, "type: STRICT_DNS resolves host names", "%q is not an IP address", wrong)
+				w.report(findings.HostName, path, "type: STRICT_DNS resolves host names", "%q is not an IP address", wrong)
 			}
 		}
 	}
@@ -171,16 +171,16 @@ func (w *walk) listener(m protoreflect.Message) {
 		return
 	}
 	if !has(m, "address") {
-		w.report(findings.NoChain, "", "address: {socket_address: {address: 0.0.0.0, port_value: 8080}}", "the listener has no address")
+		w.report(findings.NoFilterChain, "", "address: {socket_address: {address: 0.0.0.0, port_value: 8080}}", "the listener has no address")
 		return
 	}
 	if wrong := malformed(get(m, "address").Message()); wrong != "" {
-		w.report(findings.Address, "address.socket_address.address", "", "%q is not an IP address", wrong)
+		w.report(findings.HostName, "address.socket_address.address", "", "%q is not an IP address", wrong)
 	}
 	udp := get(get(get(m, "address").Message(), "socket_address").Message(), "protocol").Enum() == 1
 	chains := get(m, "filter_chains").List()
 	if !udp && chains.Len() == 0 && !has(m, "default_filter_chain") && !has(m, "fcds_config") && !has(m, "filter_chain_matcher") {
-		w.report(findings.NoChain, "", "", "the listener has no filter_chains")
+		w.report(findings.NoFilterChain, "", "", "the listener has no filter_chains")
 	}
 	if !has(m, "filter_chain_matcher") {
 		w.matches(m, chains)
@@ -214,7 +214,7 @@ func (w *walk) regex(m protoreflect.Message) {
 	expr := get(m, "regex").String()
 	if _, err := regexp.Compile(expr); err != nil && !unknownToGo.MatchString(expr) {
 		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // which quotes it behind
-		w.report(findings.Regex, "regex", "", "RE2 does not accept this regular expression: %s", why)
+		w.report(findings.InvalidRegex, "regex", "", "RE2 does not accept this regular expression: %s", why)
 	}
 }
 

@@ -153,7 +153,7 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 		return // another one is chosen, or none
 	}
 	if c.required && !has {
-		w.report(findings.Required, string(f.Name()), "", "is required in %s", m.Descriptor().Name())
+		w.report(findings.MissingField, string(f.Name()), "", "is required in %s", m.Descriptor().Name())
 	}
 	if !has && (!c.unset || c.empty) {
 		return

@@ -67,7 +67,7 @@ func (v *Validator) Validate(m proto.Message) []Violation {
 	})
 	// What is below zero is usually below what a rule says, too.
 	return slices.CompactFunc(w.found, func(b, a Violation) bool {
-		return a.Path == b.Path && a.Code == findings.Rule && b.Code == findings.Negative
+		return a.Path == b.Path && a.Code == findings.InvalidValue && b.Code == findings.NegativeDuration
 	})
 }
 
@@ -118,7 +118,7 @@ func (w *walk) breaks(f protoreflect.FieldDescriptor, below, wrong string) {
 	if secrets.Marked(f) || slices.ContainsFunc(w.at, func(s step) bool { return secrets.Marked(s.field) }) {
 		wrong, _, _ = strings.Cut(wrong, quoted)
 	}
-	w.report(findings.Rule, below, "", "%s", wrong)
+	w.report(findings.InvalidValue, below, "", "%s", wrong)
 }
 
 // quoted stands before a value in what is wrong with it.
@@ -144,7 +144,7 @@ func (w *walk) message(m protoreflect.Message) {
 	}
 	for _, o := range p.oneofs {
 		if m.WhichOneof(o) == nil {
-			w.report(findings.Required, "", "", "one of %s is required in %s", oneOf(o), m.Descriptor().Name())
+			w.report(findings.MissingField, "", "", "one of %s is required in %s", oneOf(o), m.Descriptor().Name())
 			w.found[len(w.found)-1].oneof = o.Name()
 		}
 	}
@@ -224,6 +224,6 @@ func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 func (w *walk) duration(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	if m.Get(fields.ByName("seconds")).Int() < 0 || m.Get(fields.ByName("nanos")).Int() < 0 {
-		w.report(findings.Negative, "", "", "must not be negative")
+		w.report(findings.NegativeDuration, "", "", "must not be negative")
 	}
 }

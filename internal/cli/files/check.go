@@ -116,7 +116,7 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("--ignore: no finding has the code %q", name)
-		case kind.Code.Always():
+		case kind.Code.IsAlwaysChecked():
 			return nil, fmt.Errorf("--ignore: %s cannot be ignored: no server loads files with this error", kind.Code)
 		}
 		codes = append(codes, kind.Code)
@@ -159,7 +159,7 @@ func (k *checking) run(cmd *cobra.Command, args []string) error {
 	r := report.Report{Program: cli.Version(), Files: c.Files, Groups: c.Groups}
 	switch {
 	case len(wrong) > 0 && k.envoy != "":
-		first := findings.Problem{File: wrong[0].File, Code: findings.NotTried, Warning: true, Message: "Envoy did not validate anything: the content of this file is unknown"}
+		first := findings.Problem{File: wrong[0].File, Code: findings.NotValidated, Warning: true, Message: "Envoy did not validate anything: the content of this file is unknown"}
 		c = c.With(wrong, []findings.Problem{first}, k.opts.Most)
 	case len(wrong) > 0:
 		c = c.With(wrong, nil, k.opts.Most)

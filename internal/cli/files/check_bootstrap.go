@@ -75,5 +75,5 @@ func noRead(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is told already
 	}
-	return findings.Problem{File: path, Code: findings.Unread, Message: err.Error()}
+	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
 }

@@ -66,7 +66,7 @@ func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnin
 		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
 			why = quotes
 		}
-		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.Refused, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
+		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
 	}
 	for i, l := range asked {
 		why, refused := answer.Refused[i]
@@ -76,7 +76,7 @@ func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnin
 		if l.Secret != "" {
 			why = quotes
 		}
-		errs = append(errs, l.Pos.Problem(findings.Refused, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
+		errs = append(errs, l.Pos.Problem(findings.RefusedByEnvoy, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
 	}
 	skipped := map[string]int{} // by type
 	for _, i := range answer.Skipped {
@@ -85,7 +85,7 @@ func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnin
 	for _, i := range answer.Skipped {
 		l := asked[i]
 		if n := skipped[l.Type.URL]; n > 0 {
-			p := l.Pos.Problem(findings.NotTried, fmt.Sprintf("Envoy did not validate %s; the first is %q", cli.Count(n, l.Type.String()+" resource"), l.Name))
+			p := l.Pos.Problem(findings.NotValidated, fmt.Sprintf("Envoy did not validate %s; the first is %q", cli.Count(n, l.Type.String()+" resource"), l.Name))
 			p.Warning = true
 			warnings = append(warnings, p)
 			skipped[l.Type.URL] = 0

@@ -239,7 +239,7 @@ func (i *importing) ask(ctx context.Context) (importer.File, error) {
 func uninteresting() []findings.Code {
 	codes := []findings.Code{findings.Unused}
 	for _, k := range findings.All() {
-		if k.Code.OfEnvoy() {
+		if k.Code.IsEnvoyRule() {
 			codes = append(codes, k.Code)
 		}
 	}

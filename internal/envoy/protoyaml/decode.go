@@ -80,7 +80,7 @@ func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, M
 
 // Report adds an error at a node: a value is not of the kind that is needed.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
-	d.ReportAs(findings.Misfit, n, path, hint, format, args...)
+	d.ReportAs(findings.WrongValue, n, path, hint, format, args...)
 }
 
 // ReportAs adds an error of a kind at a node.
@@ -243,7 +243,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 			continue
 		}
 		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
-			d.ReportAs(findings.Twice, p.key, path, "", "duplicate field %q, first as %q", p.key.Value, set[i].as)
+			d.ReportAs(findings.DuplicateKey, p.key, path, "", "duplicate field %q, first as %q", p.key.Value, set[i].as)
 			continue
 		}
 		set = append(set, named{field: fd, as: p.key.Value})
@@ -253,7 +253,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			if i := slices.IndexFunc(set, func(n named) bool { return n.oneof == o }); i >= 0 {
-				d.ReportAs(findings.Twice, p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
+				d.ReportAs(findings.DuplicateKey, p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
 				continue
 			}
 			set[len(set)-1].oneof = o

@@ -61,7 +61,7 @@ func (d *Decoder) UnknownType(n *yaml.Node, url, path string) {
 	if d.secrets == 0 {
 		name = typeName(url[strings.LastIndexByte(url, '/')+1:])
 	}
-	d.ReportAs(findings.NoType, n, path, d.MeantType(url), "no message type is known as %q", name)
+	d.ReportAs(findings.UnknownType, n, path, d.MeantType(url), "no message type is known as %q", name)
 }
 
 // MeantKey returns a hint at a key of a mapping without "@type" that is meant to be it,

@@ -28,7 +28,7 @@ func (d *Decoder) older(n *yaml.Node, path string) {
 	case n.Tag == "!!str" && olderTruth.MatchString(n.Value):
 		b, _ := wordOfTruth(n)
 		truth := strconv.FormatBool(b)
-		d.portable(findings.Misread, n, path, "write "+truth+", or put it in quotes", "Envoy's own reader takes the bare word %s for "+truth+", and it is text here", func() {
+		d.portable(findings.ReadDifferently, n, path, "write "+truth+", or put it in quotes", "Envoy's own reader takes the bare word %s for "+truth+", and it is text here", func() {
 			n.Tag, n.Value = "!!bool", truth
 		}, d.quoted(n.Value))
 	case olderOctal.MatchString(n.Value):
@@ -37,7 +37,7 @@ func (d *Decoder) older(n *yaml.Node, path string) {
 		if err != nil || ok && n.Tag != "!!str" && decimal == float64(octal) {
 			return
 		}
-		d.portable(findings.Misread, n, path, "write a number without the 0 at its beginning, or put it in quotes", "Envoy's own reader takes %s for a number of base 8", func() {
+		d.portable(findings.ReadDifferently, n, path, "write a number without the 0 at its beginning, or put it in quotes", "Envoy's own reader takes %s for a number of base 8", func() {
 			n.Tag, n.Value = "!!int", strconv.FormatInt(octal, 10)
 		}, d.kind(n))
 	}
@@ -52,5 +52,5 @@ func (d *Decoder) templated(n *yaml.Node, field, path string) {
 	if !dollar && !braces || d.Mend || field == "inline_string" && d.secrets == 0 {
 		return
 	}
-	d.WarnAs(findings.Unfilled, n, path, "if the text is correct as it is, use --ignore "+string(findings.Unfilled), "%s looks like a template that was not filled in", d.quoted(s))
+	d.WarnAs(findings.UnrenderedTemplate, n, path, "if the text is correct as it is, use --ignore "+string(findings.UnrenderedTemplate), "%s looks like a template that was not filled in", d.quoted(s))
 }

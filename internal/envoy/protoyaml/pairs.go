@@ -37,7 +37,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 			continue
 		}
 		if first := all.add(pair{k, v}); first != nil {
-			d.ReportAs(findings.Twice, k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
+			d.ReportAs(findings.DuplicateKey, k, path, "", "duplicate key %s, first on line %d", d.quoted(k.Value), first.Line)
 		}
 	}
 	for _, m := range merges {

@@ -75,7 +75,7 @@ func (d *Decoder) unlisted(n *yaml.Node, of protoreflect.FieldDescriptor, path, 
 // may be one itself: {secret} is a mapping that YAML reads as {secret: null}.
 func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor, path string) {
 	if !d.tells(d.errors + 1) { // what it may mean is not looked for
-		d.ReportAs(findings.NoField, key, path, "", "")
+		d.ReportAs(findings.UnknownField, key, path, "", "")
 		return
 	}
 	hint, slip := "", false
@@ -93,7 +93,7 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	case secrets.Holds(md):
 		d.secrets++
 	}
-	d.ReportAs(findings.NoField, key, path, hint, "unknown field %s in %s", d.quoted(key.Value), md.Name())
+	d.ReportAs(findings.UnknownField, key, path, hint, "unknown field %s in %s", d.quoted(key.Value), md.Name())
 }
 
 // maxQuoted is how many bytes are quoted of a word.

@@ -196,12 +196,12 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.ReportAs(findings.NoMessage, n, path, MeantKey(n), `"@type" is missing`)
+			d.ReportAs(findings.NotResource, n, path, MeantKey(n), `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.ReportAs(findings.NoType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
+		d.ReportAs(findings.UnknownType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)

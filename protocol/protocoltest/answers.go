@@ -16,47 +16,47 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			a.repeated = l.now
 			// A nonce of another type, or of an answered response, may refuse an earlier response of this type
 			// if later ones may no longer be tracked.
-			if refused := (&flight{seq: seq}); req.Error != nil && a.newer(refused) >= listed {
-				a.doubt(refused)
+			if refused := (&flight{seq: seq}); req.Error != nil && a.newerResponses(refused) >= maxTracked {
+				a.doubtMerged(refused)
 			}
 		}
 		return nil
 	}
 	f := a.flights[i]
-	f.done, a.quiet, a.stirred = true, l.now, true
+	f.done, a.unansweredSince, a.unsettled = true, l.now, true
 	a.answered = max(a.answered, f.seq)
 	a.nacked = req.Error != nil || a.nacked && f != a.newest
 	// The parts of a split response are settled together, when all are answered.
-	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain && !o.done }) {
-		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.drain == f.drain })
+	if !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.batch == f.batch && !o.done }) {
+		a.flights = slices.DeleteFunc(a.flights, func(o *flight) bool { return o.batch == f.batch })
 	}
-	joined := a.instead(f)
+	joined := a.alternatives(f)
 	beat := l.ttl && len(f.news) == 0
-	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= listed || beat)
+	unlisted := stale && f != a.newest && (len(l.nonces)-f.seq >= maxTracked || beat)
 	if req.Error == nil {
 		a.accepted, a.opaque = max(a.accepted, f.seq), false // a NACK does not accept the responses before it
 		unheard := map[string]bool{}
 		for n, k := range f.carried {
 			if unlisted {
 				a.doubted[n] = append(a.doubted[n], a.refused[n]...)
-				unheard[n] = a.before[n] || a.unsure[n] || a.unheard[n]
+				unheard[n] = a.heldBefore[n] || a.unsure[n] || a.unheard[n]
 			}
 			k.merged = stale && a.merged(f, n)
-			k.late = stale && a.newer(f) > listed && a.preceded(f, n)
+			k.late = stale && a.newerResponses(f) > maxTracked && a.preceded(f, n)
 			f.carried[n] = k
 		}
-		a.ack(f)
+		a.recordACK(f)
 		maps.Copy(a.unheard, unheard)
 	} else {
 		for n, k := range f.carried {
 			if a.opaque && a.wildcard && !a.world && !k.absent() {
-				a.before[n] = true // also names that came through "*"
+				a.heldBefore[n] = true // also names that came through "*"
 			}
 		}
-		a.refuse(f)
+		a.recordNACK(f)
 		for n, k := range f.carried { // the refused full-state response has extended no TTL of the accepted one
 			if a.world && l.ttl && k.res != nil && k.res.TTL > 0 && a.acked[n].is(k.res) {
-				a.may[n] = true
+				a.maySend[n] = true
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// The client may have subscribed again before the response came. Then it may hold the resource,
 		// whether it refused the response or not.
 		k.dropped = true
-		if a.keeps(n) || a.finding(n, k) {
+		if a.keepsName(n) || a.matchesSubscription(n, k) {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
@@ -85,8 +85,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		// A heartbeat carries no content that the client could lack, and a later accepted one covers those
 		// before.
 		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
-			l.group(a, f)
-			a.doubt(f)
+			l.recordRefusal(a, f)
+			a.doubtMerged(f)
 		}
 		return nil
 	}
@@ -96,19 +96,19 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 	}
 	for _, o := range a.flights {
-		o.mixed = o.mixed || o.drain == f.drain && (f.mixed || req.Error != nil)
+		o.mixed = o.mixed || o.batch == f.batch && (f.mixed || req.Error != nil)
 	}
-	if req.Error == nil && !f.mixed && !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.drain == f.drain }) {
+	if req.Error == nil && !f.mixed && !slices.ContainsFunc(a.flights, func(o *flight) bool { return o.batch == f.batch }) {
 		a.passed = max(a.passed, f.seq)
 	}
 	for _, o := range a.flights {
 		if o.seq >= f.seq {
 			break
 		}
-		was := a.instead(o)
+		was := a.alternatives(o)
 		if l.variant == xds.SotW && !o.done { // a part that the client refused stays refused
 			for n := range o.carried {
-				if a.before[n] || a.unsure[n] {
+				if a.heldBefore[n] || a.unsure[n] {
 					o.undone = append(o.undone, n)
 				}
 			}
@@ -118,7 +118,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 					o.refused[n] = slices.Clone(a.refused[n])
 				}
 			}
-			a.ack(o)
+			a.recordACK(o)
 			for n := range o.carried {
 				if k := a.acked[n]; req.Error != nil && k.seq == o.seq {
 					k.unsaid = slices.ContainsFunc(was[n], func(w fact) bool { return w.absent() || w.unsaid })
@@ -135,39 +135,39 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 	}
 	if req.Error != nil {
-		l.group(a, f)
+		l.recordRefusal(a, f)
 	}
 	return f
 }
 
-// doubt records that responses merged with a refused one count as refused with it, and may be sent again.
-func (a *account) doubt(f *flight) {
+// doubtMerged records that responses merged with a refused one count as refused with it, and may be sent again.
+func (a *account) doubtMerged(f *flight) {
 	for _, o := range a.flights {
-		if o.seq > f.seq && a.newer(o) >= listed {
+		if o.seq > f.seq && a.newerResponses(o) >= maxTracked {
 			for n, k := range o.carried {
 				a.doubted[n] = append(a.doubted[n], k)
 			}
 		}
 	}
-	for n, k := range a.told {
-		a.may[n] = a.may[n] || a.covers(n) && k.seq > a.passed && a.newer(&flight{seq: k.seq}) >= listed
+	for n, k := range a.lastSent {
+		a.maySend[n] = a.maySend[n] || a.covers(n) && k.seq > a.passed && a.newerResponses(&flight{seq: k.seq}) >= maxTracked
 	}
 }
 
-// group records the names that one response carried and the client refused together.
-func (l *ledger) group(a *account, f *flight) {
+// recordRefusal records the names that one response carried and the client refused together.
+func (l *ledger) recordRefusal(a *account, f *flight) {
 	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		// If the client refused a removal, it holds the resource, even if no name matches it now.
-		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq))) && a.told[n].seq == k.seq
+		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq))) && a.lastSent[n].seq == k.seq
 		// A name subscribed while the response was in flight is due all the same. So are names refused
 		// together with one that changed since, or that matched others for a while.
 		if late && (a.covers(n) || g.rest[n]) {
-			a.may[n] = true // the client may hold either state
+			a.maySend[n] = true // the client may hold either state
 		}
-		if _, owed := a.owe[n]; !g.rest[n] || owed || a.turned[n] || !l.unchanged(a, g, n, k.res) {
+		if _, owed := a.mustSend[n]; !g.rest[n] || owed || a.matchedSince[n] || !l.unchanged(a, g, n, k.res) {
 			g.moved = true
 		}
 	}
@@ -186,7 +186,7 @@ func (l *ledger) group(a *account, f *flight) {
 // hadFound reports whether a subscribed name may have matched a resource that the client held before a
 // response.
 func (a *account) hadFound(n string, seq int) bool {
-	return a.finding(n, a.acked[n]) || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq < seq && a.finding(n, f.carried[n]) })
+	return a.matchesSubscription(n, a.acked[n]) || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq < seq && a.matchesSubscription(n, f.carried[n]) })
 }
 
 // crossed reports whether a full-state response was sent while the client did not subscribe to a name. Such a
@@ -198,8 +198,8 @@ func (a *account) crossed(nonce, name string) bool {
 	})
 }
 
-// instead returns the states that may be in force instead of the content of a response.
-func (a *account) instead(f *flight) map[string][]fact {
+// alternatives returns the states that may be in force instead of the content of a response.
+func (a *account) alternatives(f *flight) map[string][]fact {
 	was := map[string][]fact{}
 	for n, ks := range f.joined {
 		was[n] = slices.Clone(ks)
@@ -210,11 +210,11 @@ func (a *account) instead(f *flight) map[string][]fact {
 	return was
 }
 
-// refuse records that the client may hold any part of a refused response.
-func (a *account) refuse(f *flight) {
+// recordNACK records that the client may hold any part of a refused response.
+func (a *account) recordNACK(f *flight) {
 	for n, k := range f.carried {
 		// A host matched by a wildcard of scopes may be held although its removal was sent since.
-		k.dropped = a.scopes != nil && a.outside(n)
+		k.dropped = a.scopes != nil && a.outsideRoutes(n)
 		if (a.covers(n) || a.scopes != nil) && a.acked[n].seq <= k.seq {
 			a.refused[n] = append(a.refused[n], k)
 		}
@@ -238,24 +238,24 @@ func (a *account) refuse(f *flight) {
 	}
 }
 
-// ack records that the client holds the content of a response.
-func (a *account) ack(f *flight) {
+// recordACK records that the client holds the content of a response.
+func (a *account) recordACK(f *flight) {
 	for n, k := range f.carried {
-		if (a.wildcard || a.covers(n) || k.absent() || a.finding(n, k)) && a.acked[n].seq <= k.seq {
+		if (a.wildcard || a.covers(n) || k.absent() || a.matchesSubscription(n, k)) && a.acked[n].seq <= k.seq {
 			a.acked[n] = k
 			a.refused[n] = slices.DeleteFunc(a.refused[n], func(r fact) bool { return r.seq < k.seq })
 			if len(a.refused[n]) == 0 {
 				delete(a.refused, n)
 			}
-			delete(a.before, n)
+			delete(a.heldBefore, n)
 			delete(a.unsure, n)
 			delete(a.unheard, n)
 		}
 	}
 }
 
-// interests records the interests that the session states.
-func (l *ledger) interests(i protocol.Interest) {
+// recordInterest records the interests that the session states.
+func (l *ledger) recordInterest(i protocol.Interest) {
 	a := l.account(i.Type)
 	a.interestStar = i.Wildcard
 	for _, n := range i.Added {

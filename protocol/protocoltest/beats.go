@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// beating checks heartbeats: "a Resource with the resource unset and version matching the most recently sent
+// checkHeartbeats checks heartbeats: "a Resource with the resource unset and version matching the most recently sent
 // version".
-func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
+func (l *ledger) checkHeartbeats(a *account, r *xds.Response, f *flight) error {
 	if len(r.Beats) > 0 && a.world {
 		return fmt.Errorf("TTL-4: a full-state response with heartbeats would remove every resource")
 	}
@@ -22,64 +22,64 @@ func (l *ledger) beating(a *account, r *xds.Response, f *flight) error {
 		return fmt.Errorf("TTL-1: the TTL is missing")
 	}
 	for _, b := range r.Beats {
-		k, told := a.told[b.Name]
+		k, told := a.lastSent[b.Name]
 		if !told {
 			k = a.stray[b.Name] // a stated resource counts as held until a response replaces it (ADS-9), also when a name matches it later
 		}
 		switch {
-		case !told && b.TTL > 0 && l.lets(func() bool {
-			return l.brought(a, b) && l.grants(hadBefore) || l.hadLast(a, b) && l.grants(opaque) || a.cameBack(b) && l.grants(back)
+		case !told && b.TTL > 0 && l.allows(func() bool {
+			return l.heldAndRemoved(a, b) && l.accepts(hadBefore) || l.holdsStated(a, b) && l.accepts(opaque) || a.mayHoldDropped(b) && l.accepts(back)
 		}, keeping...):
 			f.beats[b.Name] = fact{res: b}
-		case b.TTL == 0 || !same(b, l.stays(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
+		case b.TTL == 0 || !same(b, l.inForce(a, b.Name)) && (!k.is(b) || l.shown(a, b.Name) == nil):
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not subscribed or does not expire", show(b))
-		case !k.is(b) || !l.lets(func() bool { return l.accepted(a, b.Name, surely) }, doubted):
+		case !k.is(b) || !l.allows(func() bool { return l.accepted(a, b.Name, surely) }, doubted):
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not ACKed", show(b))
 		default:
 			f.beats[b.Name] = fact{res: b, seq: k.seq}
 			// A heartbeat after the TTL does not bring back a dropped resource. The resource is sent again,
 			// which may have to wait.
-			a.may[b.Name] = a.may[b.Name] || l.unfed(a, b)
-			a.fed[b.Name] = l.now
+			a.maySend[b.Name] = a.maySend[b.Name] || l.heartbeatLate(a, b)
+			a.ttlBegan[b.Name] = l.now
 		}
 	}
 	return nil
 }
 
-// stays returns the resource that the client should keep by a name: the one in the view, the one that was sent
+// inForce returns the resource that the client should keep by a name: the one in the view, the one that was sent
 // while its successor waits, or a kept one. A resource that stays gets heartbeats (TTL-3). A resource that has left does
 // not stay, even if its name returns with another state.
-func (l *ledger) stays(a *account, n string) *xds.Resource {
+func (l *ledger) inForce(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
-		if k := a.told[n]; k.res != nil && !k.left && !same(k.res, r) && l.tied(a, r) {
+		if k := a.lastSent[n]; k.res != nil && !k.left && !same(k.res, r) && l.waitsForClusters(a, r) {
 			return k.res
 		}
 		return r
 	}
-	if _, leaves := a.leaving[n]; !leaves {
+	if _, leaves := a.removed[n]; !leaves {
 		return nil
 	}
-	return l.content(a, n, a.told[n])
+	return l.content(a, n, a.lastSent[n])
 }
 
-// brought reports whether the client holds a resource from an earlier stream that the view has removed and
+// heldAndRemoved reports whether the client holds a resource from an earlier stream that the view has removed and
 // that something may refer to. A SotW client was sent it. A delta client states it, and no subscription
 // matches it.
-func (l *ledger) brought(a *account, r *xds.Resource) bool {
-	states := a.strays(r.Name) && same(a.leaving[r.Name].res, r)
-	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.held(a, r.Name, possibly)
+func (l *ledger) heldAndRemoved(a *account, r *xds.Resource) bool {
+	states := a.statedOnly(r.Name) && same(a.removed[r.Name].res, r)
+	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.isReferred(a, r.Name, possibly)
 }
 
-// cameBack reports whether the client answered for a resource that it had unsubscribed and subscribed again in
+// mayHoldDropped reports whether the client answered for a resource that it had unsubscribed and subscribed again in
 // flight. It may hold it.
-func (a *account) cameBack(r *xds.Resource) bool {
+func (a *account) mayHoldDropped(r *xds.Resource) bool {
 	return slices.ContainsFunc(a.refused[r.Name], func(k fact) bool { return k.dropped && k.is(r) })
 }
 
-// hadLast reports whether a SotW client holds, from an earlier stream, exactly the resource that the heartbeat
+// holdsStated reports whether a SotW client holds, from an earlier stream, exactly the resource that the heartbeat
 // keeps alive while other news of the type waits. It may also hold it if its stated version contains it, since
 // its subscriptions at that time are unknown.
-func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
+func (l *ledger) holdsStated(a *account, r *xds.Resource) bool {
 	if l.variant == xds.Delta || a.world || !l.resumes || !a.covers(r.Name) {
 		return false
 	}
@@ -89,22 +89,22 @@ func (l *ledger) hadLast(a *account, r *xds.Resource) bool {
 		})
 }
 
-// feeds reports whether a resource that the view does not have must be kept alive: a kept resource while
+// keepsAlive reports whether a resource that the view does not have must be kept alive: a kept resource while
 // something refers to it, or a resource in force while its successor waits for a refused cluster.
-func (l *ledger) feeds() bool {
+func (l *ledger) keepsAlive() bool {
 	return l.ttl && slices.ContainsFunc(l.accounts, func(a *account) bool {
 		for _, rs := range l.past[a.typ.URL] { // also if this stream did not send it
-			if slices.ContainsFunc(rs, func(r *xds.Resource) bool { return r.TTL > 0 && a.covers(r.Name) && l.brought(a, r) }) {
+			if slices.ContainsFunc(rs, func(r *xds.Resource) bool { return r.TTL > 0 && a.covers(r.Name) && l.heldAndRemoved(a, r) }) {
 				return true
 			}
 		}
-		for n, v := range a.leaving { // also if it is not ACKed yet
-			if v.res != nil && v.res.TTL > 0 && (l.brought(a, v.res) || a.told[n].is(v.res)) {
+		for n, v := range a.removed { // also if it is not ACKed yet
+			if v.res != nil && v.res.TTL > 0 && (l.heldAndRemoved(a, v.res) || a.lastSent[n].is(v.res)) {
 				return true
 			}
 		}
 		outdated := func(r *xds.Resource) bool {
-			return l.shown(a, r.Name) == nil || !same(l.shown(a, r.Name), r) && l.tiedToRefused(a, r.Name)
+			return l.shown(a, r.Name) == nil || !same(l.shown(a, r.Name), r) && l.waitsForRefused(a, r.Name)
 		}
 		for _, facts := range a.refused { // also if the client subscribed again and may hold it
 			if slices.ContainsFunc(facts, func(k fact) bool { return k.dropped && k.res != nil && k.res.TTL > 0 && outdated(k.res) }) {
@@ -118,8 +118,8 @@ func (l *ledger) feeds() bool {
 // expiring returns the resources that the client may drop without a heartbeat.
 func (l *ledger) expiring(a *account) []*xds.Resource {
 	var out []*xds.Resource
-	for _, n := range l.known(a) {
-		if r := l.stays(a, n); r != nil && r.TTL > 0 && a.told[n].is(r) && l.accepted(a, n, possibly) {
+	for _, n := range l.knownNames(a) {
+		if r := l.inForce(a, n); r != nil && r.TTL > 0 && a.lastSent[n].is(r) && l.accepted(a, n, possibly) {
 			out = append(out, r)
 		}
 	}
@@ -134,7 +134,7 @@ func (l *ledger) accepted(a *account, n string, d doubt) bool {
 		return false
 	}
 	return !slices.ContainsFunc(a.flights, func(f *flight) bool {
-		past := d == surely && l.grants(doubted) && f.seq < a.accepted && len(l.nonces)-f.seq >= listed
+		past := d == surely && l.accepts(doubted) && f.seq < a.accepted && len(l.nonces)-f.seq >= maxTracked
 		return f.news[n] && !f.done && !f.superseded && !past && f.seq > a.acked[n].seq
 	})
 }
@@ -144,36 +144,36 @@ func (l *ledger) expires(a *account) bool {
 	return l.ttl && len(l.expiring(a)) > 0
 }
 
-// unfed reports whether a resource has had no heartbeat for so long that the client may have dropped it.
-func (l *ledger) unfed(a *account, r *xds.Resource) bool {
-	return 3*l.now.Sub(a.fed[r.Name]) >= 2*r.TTL
+// heartbeatLate reports whether a resource has had no heartbeat for so long that the client may have dropped it.
+func (l *ledger) heartbeatLate(a *account, r *xds.Resource) bool {
+	return 3*l.now.Sub(a.ttlBegan[r.Name]) >= 2*r.TTL
 }
 
-// lapsed reports the same for the resource that the client was sent by a name.
-func (l *ledger) lapsed(a *account, n string) bool {
-	r := a.told[n].res
-	return r != nil && r.TTL > 0 && l.ttl && l.unfed(a, r)
+// mayHaveExpired reports the same for the resource that the client was sent by a name.
+func (l *ledger) mayHaveExpired(a *account, n string) bool {
+	r := a.lastSent[n].res
+	return r != nil && r.TTL > 0 && l.ttl && l.heartbeatLate(a, r)
 }
 
-// starving returns a complaint if a resource has had no heartbeat for longer than a third of its TTL, although
+// missingHeartbeat returns a complaint if a resource has had no heartbeat for longer than a third of its TTL, although
 // nothing delayed it, or "".
-func (l *ledger) starving(a *account) string {
-	if a.stirred {
-		a.calm, a.stirred = l.now, false
+func (l *ledger) missingHeartbeat(a *account) string {
+	if a.unsettled {
+		a.processedAt, a.unsettled = l.now, false
 	}
 	if !l.ttl || a.nacked && a.world || len(a.flights) > 0 {
 		return ""
 	}
 	for _, r := range l.expiring(a) {
 		n := r.Name
-		if a.told[n].left || l.shown(a, n) == nil && l.mayLeave(a, n) {
+		if a.lastSent[n].left || l.shown(a, n) == nil && l.mayBeRemoved(a, n) {
 			continue
 		}
-		if !a.fed[n].IsZero() && l.unfed(a, r) {
+		if !a.ttlBegan[n].IsZero() && l.heartbeatLate(a, r) {
 			continue // it must be sent again
 		}
 		// No heartbeat was due while a new state of the resource waited.
-		if since := latest(a.fed[n], a.calm, a.leaving[n].at); l.now.Sub(since) > r.TTL/3 {
+		if since := latest(a.ttlBegan[n], a.processedAt, a.removed[n].at); l.now.Sub(since) > r.TTL/3 {
 			return fmt.Sprintf("TTL-3: %s has had no heartbeat for %v", show(r), l.now.Sub(since))
 		}
 	}
@@ -182,29 +182,29 @@ func (l *ledger) starving(a *account) string {
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// errors checks resource_errors: only for subscribed names that do not exist, once for each time that they
+// checkResourceErrors checks resource_errors: only for subscribed names that do not exist, once for each time that they
 // were subscribed or removed.
-func (l *ledger) errors(a *account, r *xds.Response) error {
+func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 	gone := slices.Concat(r.Removed, r.Absent)
 	for i, n := range r.Missing {
 		switch {
 		case !l.opts.ResourceErrors:
 			return fmt.Errorf("gRFC A88: %s is reported missing to a client without resource errors", n)
-		case !a.names[n] || l.shown(a, n) != nil || l.resolves(a, n) || slices.Contains(r.Missing[:i], n):
+		case !a.names[n] || l.shown(a, n) != nil || l.matchesOthers(a, n) || slices.Contains(r.Missing[:i], n):
 			return fmt.Errorf("gRFC A88: %s is reported missing, but it is not subscribed, exists or is listed twice", n)
 		case l.undecided(a, n):
 			return fmt.Errorf("gRFC A88: %s is reported missing, but it is undecided", n)
 		case l.variant == xds.Delta && !slices.Contains(gone, n):
 			return fmt.Errorf("gRFC A88: %s is reported missing, but not removed", n)
-		case l.variant == xds.SotW && a.missed[n] && !a.turned[n]:
+		case l.variant == xds.SotW && a.reportedMissing[n] && !a.matchedSince[n]:
 			return fmt.Errorf("gRFC A88: %s is reported missing again", n)
 		}
 	}
 	for _, n := range gone {
 		// The resource of that name is removed, but the name may match another one for a while. It is missing
 		// after that.
-		finds := func() bool { return l.resolves(a, n) || l.stillFinds(a, n) }
-		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !slices.Contains(r.Missing, n) && !l.lets(finds, keeping...) {
+		finds := func() bool { return l.matchesOthers(a, n) || l.matchesOnlyKept(a, n) }
+		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !slices.Contains(r.Missing, n) && !l.allows(finds, keeping...) {
 			return fmt.Errorf("gRFC A88: %s is removed, but not reported missing", n)
 		}
 	}

@@ -18,7 +18,7 @@ func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
 		return []string{ref.Name}
 	}
 	for r := range table.All() {
-		if finds(t, r, ref.Name) {
+		if matches(t, r, ref.Name) {
 			l.warm[[2]string{t.URL, r.Name}] = true
 			found = append(found, r.Name)
 		}
@@ -26,63 +26,63 @@ func (l *ledger) warms(t *xds.Type, ref xds.Ref) (found []string) {
 	return found
 }
 
-// book records a response.
-func (l *ledger) book(a *account, r *xds.Response, f *flight) {
+// record records a response.
+func (l *ledger) record(a *account, r *xds.Response, f *flight) {
 	if a.world {
 		l.worlds[a.typ.URL+r.Version] = r.Upserts
 	}
 	if l.variant == xds.SotW {
 		l.sends[a.typ.URL] = append(l.sends[a.typ.URL], sending{r.Version, r.Upserts})
 	}
-	a.version, a.stirred = r.Version, true
+	a.version, a.unsettled = r.Version, true
 	if len(f.beats) == 0 { // a heartbeat is not an answer
-		a.answer, a.lax, a.asked = false, false, false
+		a.answer, a.mayAnswerEmpty, a.subscribedMore = false, false, false
 	}
 	a.vague = a.vague && !a.world
 	for _, n := range r.Missing {
-		a.missed[n] = true
-		delete(a.turned, n)
+		a.reportedMissing[n] = true
+		delete(a.matchedSince, n)
 	}
 	for _, x := range r.Upserts {
-		if _, leaves := a.leaving[x.Name]; !leaves && l.shown(a, x.Name) == nil {
-			a.leaving[x.Name] = leaver{res: x, at: l.now}
+		if _, leaves := a.removed[x.Name]; !leaves && l.shown(a, x.Name) == nil {
+			a.removed[x.Name] = removal{res: x, at: l.now}
 		}
-		a.fed[x.Name] = l.now
-		delete(a.missed, x.Name)
+		a.ttlBegan[x.Name] = l.now
+		delete(a.reportedMissing, x.Name)
 		for n := range a.names {
-			a.heard[n] = a.heard[n] || finds(a.typ, x, n)
+			a.heard[n] = a.heard[n] || matches(a.typ, x, n)
 		}
-		for n := range a.told {
+		for n := range a.lastSent {
 			switch {
-			case !a.told[n].absent() || !finds(a.typ, x, n):
+			case !a.lastSent[n].absent() || !matches(a.typ, x, n):
 			case l.shown(a, x.Name) != nil:
-				delete(a.told, n) // it matches a resource now
+				delete(a.lastSent, n) // it matches a resource now
 			default:
-				a.turned[n] = true // it matches only a kept resource; its absence was sent
+				a.matchedSince[n] = true // it matches only a kept resource; its absence was sent
 			}
 		}
 	}
 	for n, k := range f.carried {
-		k.own = !k.absent() && a.alone(n)
-		a.told[n] = k
-		delete(a.tied, n)
+		k.own = !k.absent() && a.unmatched(n)
+		a.lastSent[n] = k
+		delete(a.waitsSince, n)
 		a.heard[n] = true
-		delete(a.turned, n)
-		if k.found || l.resolves(a, n) {
-			a.turned[n] = true
+		delete(a.matchedSince, n)
+		if k.found || l.matchesOthers(a, n) {
+			a.matchedSince[n] = true
 		}
-		delete(a.owe, n)
-		delete(a.may, n)
-		if k.found && !l.resolves(a, n) && l.opts.ResourceErrors {
-			a.owe[n] = true // it is missing when it matches nothing any more
+		delete(a.mustSend, n)
+		delete(a.maySend, n)
+		if k.found && !l.matchesOthers(a, n) && l.opts.ResourceErrors {
+			a.mustSend[n] = true // it is missing when it matches nothing any more
 		}
 		if k.absent() {
-			delete(a.leaving, n)
+			delete(a.removed, n)
 		}
 		key := [2]string{a.typ.URL, n}
 		for _, g := range a.groups {
 			if _, in := g.was[n]; in && l.warm[key] {
-				g.warmed = l.drain // the rest of it may come in another part
+				g.warmed = l.batch // the rest of it may come in another part
 			}
 			delete(g.rest, n)
 		}
@@ -90,8 +90,8 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 	}
 	a.groups = slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.rest) == 0 })
 	if a.world {
-		clear(a.may) // the full-state response answers every name
-		clear(a.owe)
+		clear(a.maySend) // the full-state response answers every name
+		clear(a.mustSend)
 	}
 	if typ := a.typ.Warms; typ != nil && l.only == nil {
 		eds := l.account(typ)
@@ -102,20 +102,20 @@ func (l *ledger) book(a *account, r *xds.Response, f *flight) {
 				}
 				found := l.warms(typ, ref)
 				f.stuck = f.stuck || len(found) == 0
-				if f.news[x.Name] && !l.given(typ, ref.Name) && l.lookup(a, x.Name) != nil {
+				if f.news[x.Name] && !l.hasAssignment(typ, ref.Name) && l.lookup(a, x.Name) != nil {
 					f.lacks = append(f.lacks, ref.Name)
 				}
 				for _, n := range found {
 					if eds != nil && l.shown(eds, n) != nil && (f.news[x.Name] || !a.world) {
-						eds.owe[n], eds.may[n] = true, true
+						eds.mustSend[n], eds.maySend[n] = true, true
 					}
 				}
 			}
 		}
 	}
 	if a.newest == nil || a.newest.done {
-		a.quiet = l.now
+		a.unansweredSince = l.now
 	}
 	a.flights, a.newest = append(a.flights, f), f
-	a.fade()
+	a.markMerged()
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// spurn records which clusters were sent to the client and not accepted, until the client has them; Envoy has
+// noteUnaccepted records which clusters were sent to the client and not accepted, until the client has them; Envoy has
 // a cluster when it is warm. A gRPC client subscribes to a cluster again while a full-state response without
 // it is in flight. It takes the cluster for removed then, which the server could not know.
-func (n *lane) spurn(r *xds.Response) {
+func (n *lane) noteUnaccepted(r *xds.Response) {
 	if !n.content.whole {
 		return
 	}
-	if n.spurned == nil {
-		n.spurned, n.crossed = map[string]bool{}, map[string]bool{}
+	if n.unaccepted == nil {
+		n.unaccepted, n.crossed = map[string]bool{}, map[string]bool{}
 	}
 	if r.Type.Is(xds.Cluster) {
 		held := n.client.held(xds.Cluster)
 		for _, x := range r.Upserts {
-			n.spurned[x.Name] = n.spurned[x.Name] || held[x.Name] == nil
+			n.unaccepted[x.Name] = n.unaccepted[x.Name] || held[x.Name] == nil
 		}
 		if g, ok := n.client.(*grpc); ok {
 			for c, lost := range g.lost {
@@ -29,7 +29,7 @@ func (n *lane) spurn(r *xds.Response) {
 			}
 		}
 	}
-	for _, set := range []map[string]bool{n.spurned, n.crossed} {
+	for _, set := range []map[string]bool{n.unaccepted, n.crossed} {
 		for c := range set {
 			if e, ok := n.client.(*envoy); ok && e.active[c] || !ok && n.client.held(xds.Cluster)[c] != nil {
 				delete(set, c)
@@ -38,32 +38,32 @@ func (n *lane) spurn(r *xds.Response) {
 	}
 }
 
-// spurns reports whether the client itself is the reason why it lacks a cluster.
-func (n *lane) spurns(cluster string) bool {
-	return n.spurned[cluster] && n.grants(spurned) || n.crossed[cluster] && n.grants(crossed)
+// lostByItself reports whether the client itself is the reason why it lacks a cluster.
+func (n *lane) lostByItself(cluster string) bool {
+	return n.unaccepted[cluster] && n.accepts(spurned) || n.crossed[cluster] && n.accepts(crossed)
 }
 
-// forgotten reports whether the client holds a resource of unknown version from an earlier stream that the
+// holdsUnknown reports whether the client holds a resource of unknown version from an earlier stream that the
 // view has removed, so there is nothing to send. In SotW no response can remove it, so its clusters are kept
 // for 15 s.
-func (n *lane) forgotten(t *xds.Type, r *xds.Resource) bool {
-	return n.content.dead[r.Sum] && n.ledger.forgotten(t, r.Name)
+func (n *lane) holdsUnknown(t *xds.Type, r *xds.Resource) bool {
+	return n.content.dead[r.Sum] && n.ledger.holdsUnknown(t, r.Name)
 }
 
-// shake records why "never breaks" is not judged until everything is settled.
-func (n *lane) shake(why Excuse, is bool) {
-	if is && n.shaky == nil {
-		n.shaky = map[Excuse]bool{}
+// stopJudging records why "never breaks" is not judged until everything is settled.
+func (n *lane) stopJudging(why Excuse, is bool) {
+	if is && n.unjudgedFor == nil {
+		n.unjudgedFor = map[Excuse]bool{}
 	}
 	if is {
-		n.shaky[why] = true
+		n.unjudgedFor[why] = true
 	}
 }
 
-// unbroken checks "never breaks" for what the client holds.
-func (n *lane) unbroken() {
-	why := slices.Sorted(maps.Keys(n.shaky))
-	if len(n.expired) > 0 && !n.shaky[dropped] {
+// judgeUnbroken checks "never breaks" for what the client holds.
+func (n *lane) judgeUnbroken() {
+	why := slices.Sorted(maps.Keys(n.unjudgedFor))
+	if len(n.expired) > 0 && !n.unjudgedFor[dropped] {
 		why = append(why, dropped)
 	}
 	n.deliveries++
@@ -73,9 +73,9 @@ func (n *lane) unbroken() {
 		n.judged++
 	}
 	what := ""
-	if !n.lets(func() bool {
-		what = n.client.broken(n.spurns, n.forgotten)
-		return what == "" || slices.ContainsFunc(why, n.grants)
+	if !n.allows(func() bool {
+		what = n.client.broken(n.lostByItself, n.holdsUnknown)
+		return what == "" || slices.ContainsFunc(why, n.accepts)
 	}, append(why, spurned, crossed, dead, forgotten)...) {
 		n.fail(fmt.Errorf("never breaks: %s", what))
 	}

@@ -42,7 +42,7 @@ var errRefused = errors.New("refused")
 type taste struct {
 	dice  dice
 	salt  byte
-	picky bool // refuses only some types: make before break depends on who has the clusters
+	picky bool // refuses only some types: make before break depends on the clusters that a client holds
 	off   bool
 }
 

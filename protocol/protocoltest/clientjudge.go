@@ -24,28 +24,28 @@ type clientJudge struct {
 
 // A clientAccount is the account of one type.
 type clientAccount struct {
-	typ   *xds.Type
-	asked map[string]bool
-	told  map[string]bool // names of the requests of this stream
-	held  map[string]*xds.Resource
-	ends  map[string]time.Time // of TTLs
-	alien map[string]bool      // held, but unknown to the server
-	doubt map[string]bool      // held, and to be checked again
+	typ             *xds.Type
+	subscribed      map[string]bool
+	requested       map[string]bool // names of the requests of this stream
+	held            map[string]*xds.Resource
+	ends            map[string]time.Time // of TTLs
+	unknownToServer map[string]bool      // held, but unknown to the server
+	doubt           map[string]bool      // held, and to be checked again
 
-	asks    map[string]*askedName
-	owed    map[string]map[string]bool // names that match a bad resource of the last response, by subscribed name and by resource
-	ended   map[string]bool            // not held, and reported as removed by the last response
-	nothing map[string]bool            // reported as absent, or lost
-	waits   map[string]time.Time       // when a wait for the name ends
+	subscribers map[string]*subscriber
+	refusals    map[string]map[string]bool // names that match a bad resource of the last response, by subscribed name and by resource
+	ended       map[string]bool            // not held, and reported as removed by the last response
+	nothing     map[string]bool            // reported as absent, or lost
+	waits       map[string]time.Time       // when a wait for the name ends
 
 	opened   bool
 	nonce    string
 	version  string // last accepted
-	verdicts []judged
+	verdicts []dueAnswer
 }
 
-// An askedName has the reports to the subscriber of one name, by name of resource.
-type askedName struct {
+// A subscriber has the reports to the application about one subscribed name, by name of resource.
+type subscriber struct {
 	seen    map[string]*xds.Resource
 	errors  map[string]string // errors since the resource was last reported
 	refused map[string]bool   // refusals that nothing has ended yet
@@ -53,7 +53,7 @@ type askedName struct {
 }
 
 // forgets ends the errors of a resource, and reports whether there were any.
-func (k *askedName) forgets(name string) bool {
+func (k *subscriber) forgets(name string) bool {
 	was := k.errors[name] != "" || k.again[name]
 	delete(k.errors, name)
 	delete(k.refused, name)
@@ -63,7 +63,7 @@ func (k *askedName) forgets(name string) bool {
 
 // hears records that a name matches a resource. That ends an error of the name itself, unless its own resource
 // was refused or is held.
-func (k *askedName) hears(name, found string) (was bool) {
+func (k *subscriber) hears(name, found string) (was bool) {
 	was = k.forgets(found)
 	if !k.refused[name] && k.seen[name] == nil {
 		was = was || k.errors[name] != ""
@@ -72,8 +72,8 @@ func (k *askedName) hears(name, found string) (was bool) {
 	return was
 }
 
-// A judged is an answer that is due.
-type judged struct {
+// A dueAnswer is an answer that is due.
+type dueAnswer struct {
 	nonce, version string
 	bad            bool
 }
@@ -87,8 +87,8 @@ func newClientJudge(w *served, opts protocol.ClientOptions) *clientJudge {
 		}
 	}
 	for _, k := range servedKinds {
-		j.types[k.typ.URL] = &clientAccount{typ: k.typ, asked: map[string]bool{}, told: map[string]bool{}, held: map[string]*xds.Resource{}, ends: map[string]time.Time{},
-			alien: map[string]bool{}, doubt: map[string]bool{}, asks: map[string]*askedName{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
+		j.types[k.typ.URL] = &clientAccount{typ: k.typ, subscribed: map[string]bool{}, requested: map[string]bool{}, held: map[string]*xds.Resource{}, ends: map[string]time.Time{},
+			unknownToServer: map[string]bool{}, doubt: map[string]bool{}, subscribers: map[string]*subscriber{}, nothing: map[string]bool{}, waits: map[string]time.Time{}}
 	}
 	return j
 }
@@ -118,17 +118,17 @@ func (j *clientJudge) finds(a *clientAccount, name string) map[string]*xds.Resou
 	return out
 }
 
-// asks records a subscription. Held resources, and those known to be bad or absent, are not reported again.
-func (j *clientJudge) asks(t *xds.Type, name string) {
+// subscribe records a subscription. Held resources, and those known to be bad or absent, are not reported again.
+func (j *clientJudge) subscribe(t *xds.Type, name string) {
 	a := j.of(t)
-	if a.asked[name] {
+	if a.subscribed[name] {
 		return
 	}
-	a.asked[name] = true
-	k := &askedName{seen: j.finds(a, name), errors: map[string]string{}, refused: map[string]bool{}, again: maps.Clone(a.alien)}
-	a.asks[name] = k
+	a.subscribed[name] = true
+	k := &subscriber{seen: j.finds(a, name), errors: map[string]string{}, refused: map[string]bool{}, again: maps.Clone(a.unknownToServer)}
+	a.subscribers[name] = k
 	for s := range j.client.States(t) {
-		if s.Err != nil && (s.Name == name || a.told[name] || a.held[s.Name] != nil) {
+		if s.Err != nil && (s.Name == name || a.requested[name] || a.held[s.Name] != nil) {
 			k.again[s.Name] = true
 		}
 	}
@@ -138,11 +138,11 @@ func (j *clientJudge) asks(t *xds.Type, name string) {
 	}
 }
 
-func (j *clientJudge) unasked(t *xds.Type, names ...string) {
+func (j *clientJudge) unsubscribe(t *xds.Type, names ...string) {
 	a := j.of(t)
 	for _, name := range names {
-		delete(a.asked, name)
-		delete(a.asks, name)
+		delete(a.subscribed, name)
+		delete(a.subscribers, name)
 		if !a.opened {
 			j.untold(a, name)
 		}
@@ -151,14 +151,14 @@ func (j *clientJudge) unasked(t *xds.Type, names ...string) {
 }
 
 func (j *clientJudge) untold(a *clientAccount, name string) {
-	delete(a.told, name)
+	delete(a.requested, name)
 	delete(a.waits, name)
 }
 
 // prune drops resources that no subscription matches, as far as the server knows.
 func (j *clientJudge) prune(a *clientAccount) {
 	for n, r := range a.held {
-		if !j.finding(a, a.told, r, "") && !j.finding(a, a.asked, r, "") {
+		if !j.finding(a, a.requested, r, "") && !j.finding(a, a.subscribed, r, "") {
 			j.lose(a, n)
 		}
 	}
@@ -168,22 +168,22 @@ func (j *clientJudge) lose(a *clientAccount, name string) {
 	delete(a.doubt, name)
 	delete(a.held, name)
 	delete(a.ends, name)
-	delete(a.alien, name)
+	delete(a.unknownToServer, name)
 }
 
 func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 	a := j.of(t)
-	if a.held[r.Name] != nil || !j.finding(a, a.asked, r, "") {
+	if a.held[r.Name] != nil || !j.finding(a, a.subscribed, r, "") {
 		return
 	}
 	j.hold(a, r)
-	a.alien[r.Name] = !own
+	a.unknownToServer[r.Name] = !own
 	if own {
-		delete(a.alien, r.Name)
+		delete(a.unknownToServer, r.Name)
 	}
 	for s := range finders(j.cfg.Variant, t, r) {
 		delete(a.waits, s)
-		if k := a.asks[s]; k != nil {
+		if k := a.subscribers[s]; k != nil {
 			delete(a.nothing, s)
 			k.hears(s, r.Name)
 			k.seen[r.Name] = r
@@ -198,9 +198,9 @@ func (j *clientJudge) adopts(t *xds.Type, own bool, r *xds.Resource) {
 func (j *clientJudge) doubts(t *xds.Type) {
 	a := j.of(t)
 	for n := range a.held {
-		a.doubt[n], a.alien[n] = true, true
+		a.doubt[n], a.unknownToServer[n] = true, true
 	}
-	for _, k := range a.asks {
+	for _, k := range a.subscribers {
 		for n := range k.seen {
 			k.again[n] = true
 		}
@@ -210,7 +210,7 @@ func (j *clientJudge) doubts(t *xds.Type) {
 func (j *clientJudge) hold(a *clientAccount, r *xds.Resource) {
 	a.held[r.Name] = r
 	delete(a.doubt, r.Name)
-	delete(a.alien, r.Name)
+	delete(a.unknownToServer, r.Name)
 	delete(a.ends, r.Name)
 	if r.TTL > 0 {
 		a.ends[r.Name] = j.now.Add(r.TTL)
@@ -227,8 +227,8 @@ func (j *clientJudge) disconnected(only *xds.Type) {
 		delete(j.met, url)
 		a.opened, a.nonce, a.verdicts = false, "", nil
 		clear(a.waits)
-		for n := range a.told {
-			if !a.asked[n] {
+		for n := range a.requested {
+			if !a.subscribed[n] {
 				j.untold(a, n)
 			}
 		}
@@ -239,8 +239,8 @@ func (j *clientJudge) disconnected(only *xds.Type) {
 	}
 }
 
-// said checks a request.
-func (j *clientJudge) said(r xds.Request) {
+// checkRequest checks a request.
+func (j *clientJudge) checkRequest(r xds.Request) {
 	a := j.of(r.Type)
 	stream := ""
 	if j.perType {
@@ -255,9 +255,9 @@ func (j *clientJudge) said(r xds.Request) {
 	j.met[stream] = true
 	first := !a.opened
 	answers := len(a.verdicts) > 0
-	due := judged{nonce: a.nonce, version: a.version}
+	due := dueAnswer{nonce: a.nonce, version: a.version}
 	if j.cfg.Variant == xds.Delta {
-		due = judged{}
+		due = dueAnswer{}
 	}
 	if answers {
 		due, a.verdicts = a.verdicts[0], a.verdicts[1:]
@@ -268,7 +268,7 @@ func (j *clientJudge) said(r xds.Request) {
 	if r.Error != nil && (r.Error.Message == "" || r.Error.Code == 0) {
 		j.fail("CLI-2: a NACK without an error message or code")
 	}
-	before := maps.Clone(a.told)
+	before := maps.Clone(a.requested)
 	if j.cfg.Variant == xds.SotW {
 		switch {
 		case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
@@ -281,56 +281,56 @@ func (j *clientJudge) said(r xds.Request) {
 			a.version = due.version
 		}
 		if names := setOf(r.Names); len(r.Names) > 0 || !first {
-			if len(r.Names) == 0 && before[xds.Wildcard] && len(a.asked) == 1 && a.asked[xds.Wildcard] {
+			if len(r.Names) == 0 && before[xds.Wildcard] && len(a.subscribed) == 1 && a.subscribed[xds.Wildcard] {
 				names = before // "*" was implied all the time
 			}
-			a.told = names
+			a.requested = names
 		} else {
-			a.told = map[string]bool{xds.Wildcard: true}
+			a.requested = map[string]bool{xds.Wildcard: true}
 		}
 	} else {
 		if first {
-			a.told = map[string]bool{}
+			a.requested = map[string]bool{}
 			if len(r.Subscribe) == 0 {
-				a.told[xds.Wildcard] = true
+				a.requested[xds.Wildcard] = true
 			}
-			j.states(a, r)
+			j.checkStates(a, r)
 		} else if len(r.Initial) > 0 {
 			j.fail("CLI-4: initial_resource_versions in a later request")
 		} else if !answers && len(r.Subscribe)+len(r.Unsubscribe) == 0 {
 			j.fail("%s: an empty request", r.Type)
 		}
 		for _, n := range r.Subscribe {
-			if a.told[n] {
+			if a.requested[n] {
 				j.fail("%s: %s is subscribed to twice", r.Type, n)
 			}
-			a.told[n] = true
+			a.requested[n] = true
 		}
 		for _, n := range r.Unsubscribe {
-			delete(a.told, n)
+			delete(a.requested, n)
 		}
 	}
 	a.opened = true
-	for n := range a.told {
+	for n := range a.requested {
 		if !first && before[n] || n == xds.Wildcard || j.timeout < 0 || a.nothing[n] || len(j.finds(a, n)) > 0 || j.client.State(r.Type, n).Status != protocol.Requested {
 			continue
 		}
 		a.waits[n] = j.now.Add(j.timeout)
 	}
 	for n := range before {
-		if !a.told[n] {
+		if !a.requested[n] {
 			j.untold(a, n)
 		}
 	}
 	j.prune(a)
 }
 
-// states checks the initial_resource_versions of a client.
-func (j *clientJudge) states(a *clientAccount, r xds.Request) {
+// checkStates checks the initial_resource_versions of a client.
+func (j *clientJudge) checkStates(a *clientAccount, r xds.Request) {
 	want := map[string]string{}
 	for n, x := range a.held {
 		want[n] = x.Version
-		if a.alien[n] {
+		if a.unknownToServer[n] {
 			want[n] = ""
 		}
 	}
@@ -343,23 +343,23 @@ func (j *clientJudge) states(a *clientAccount, r xds.Request) {
 	}
 }
 
-// silent checks the client when it has nothing more to send.
-func (j *clientJudge) silent() {
+// checkAllSent checks the client when it has nothing more to send.
+func (j *clientJudge) checkAllSent() {
 	for url, a := range j.types {
 		if len(a.verdicts) > 0 {
 			j.fail("CLI-2: %s: %d responses are not answered", a.typ, len(a.verdicts))
 		}
-		if !j.streams[""] && !j.streams[url] || !a.opened && len(a.asked) == 0 {
+		if !j.streams[""] && !j.streams[url] || !a.opened && len(a.subscribed) == 0 {
 			continue
 		}
-		if !maps.Equal(a.told, a.asked) {
-			j.fail("%s: the server knows the subscriptions %v, want %v", a.typ, slices.Sorted(keys(a.told)), slices.Sorted(keys(a.asked)))
+		if !maps.Equal(a.requested, a.subscribed) {
+			j.fail("%s: the server knows the subscriptions %v, want %v", a.typ, slices.Sorted(keys(a.requested)), slices.Sorted(keys(a.subscribed)))
 		}
 	}
 }
 
-// hears records a response.
-func (j *clientJudge) hears(r *xds.Response, err error) {
+// receive records a response.
+func (j *clientJudge) receive(r *xds.Response, err error) {
 	var a *clientAccount
 	if r.Type != nil {
 		a = j.types[r.Type.URL]
@@ -378,7 +378,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 	if !bad {
 		a.version = r.Version
 	}
-	v := judged{nonce: r.Nonce, version: a.version, bad: bad}
+	v := dueAnswer{nonce: r.Nonce, version: a.version, bad: bad}
 	if n := len(a.verdicts); n > 0 && bad {
 		v.version = a.verdicts[n-1].version
 	}
@@ -388,7 +388,7 @@ func (j *clientJudge) hears(r *xds.Response, err error) {
 // apply applies a response to the account, and reports whether it is bad.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	bad = len(r.Malformed) > 0
-	a.owed, a.ended = map[string]map[string]bool{}, map[string]bool{}
+	a.refusals, a.ended = map[string]map[string]bool{}, map[string]bool{}
 	c := r.Changes
 	if c == nil {
 		c = &xds.Changes{}
@@ -412,7 +412,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		}
 		first := !met[x.Name]
 		met[x.Name] = true
-		old, told := a.held[x.Name], j.finding(a, a.told, x, "")
+		old, told := a.held[x.Name], j.finding(a, a.requested, x, "")
 		known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
 		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
 		switch {
@@ -431,10 +431,10 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				if s == x.Name || len(j.finds(a, s)) == 0 {
 					delete(a.waits, s)
 				}
-				if a.owed[s] == nil {
-					a.owed[s] = map[string]bool{}
+				if a.refusals[s] == nil {
+					a.refusals[s] = map[string]bool{}
 				}
-				a.owed[s][x.Name] = true
+				a.refusals[s][x.Name] = true
 			}
 		case !told:
 			j.lose(a, x.Name)
@@ -469,7 +469,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				j.remove(a, n)
 			}
 		}
-		for _, k := range a.asks {
+		for _, k := range a.subscribers {
 			for n := range k.refused {
 				a.ended[n] = a.ended[n] || !present[n] && !stays[n] && a.held[n] == nil
 			}
@@ -505,21 +505,21 @@ func (j *clientJudge) remove(a *clientAccount, name string) {
 	if a.held[name] == nil {
 		a.ended[name] = true
 		for n, r := range j.finds(a, name) {
-			if a.told[name] && !j.finding(a, a.told, r, name) {
+			if a.requested[name] && !j.finding(a, a.requested, r, name) {
 				j.remove(a, n)
 			}
 		}
 		return
 	}
 	if j.opts.Retain && !j.opts.DropOnError {
-		a.alien[name] = true
+		a.unknownToServer[name] = true
 		return
 	}
 	j.lose(a, name)
 }
 
-// passed drops the resources whose TTL has ended.
-func (j *clientJudge) passed() {
+// expire drops the resources whose TTL has ended.
+func (j *clientJudge) expire() {
 	for _, a := range j.types {
 		for n, at := range a.ends {
 			if !at.After(j.now) {
@@ -529,8 +529,8 @@ func (j *clientJudge) passed() {
 	}
 }
 
-// look compares what the client holds and reports with the account.
-func (j *clientJudge) look() {
+// compare compares what the client holds and reports with the account.
+func (j *clientJudge) compare() {
 	late := map[string]bool{}
 	for _, a := range j.types {
 		for n, at := range a.waits {
@@ -542,12 +542,12 @@ func (j *clientJudge) look() {
 	}
 	for e := range j.client.Events() {
 		j.logf("! %s %s %s %v %v", e.Kind, e.Type, e.Name, e.Asked, e.Err)
-		j.event(j.of(e.Type), e, late)
+		j.checkEvent(j.of(e.Type), e, late)
 	}
 	var next time.Time
 	for _, a := range j.types {
 		for n := range late {
-			if name, ok := cutType(n, a.typ); ok && a.asked[name] && j.client.State(a.typ, name).Status == protocol.Requested {
+			if name, ok := cutType(n, a.typ); ok && a.subscribed[name] && j.client.State(a.typ, name).Status == protocol.Requested {
 				j.fail("CLI-3: no timeout is reported for %s %s", a.typ, name)
 			}
 		}
@@ -558,9 +558,9 @@ func (j *clientJudge) look() {
 		if !maps.EqualFunc(held, a.held, same) {
 			j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
 		}
-		for s, k := range a.asks {
-			j.answered(a, s, k)
-			j.known(a, s, k)
+		for s, k := range a.subscribers {
+			j.checkStatus(a, s, k)
+			j.checkKnown(a, s, k)
 			if want := j.finds(a, s); !maps.EqualFunc(k.seen, want, alikeFor) {
 				j.fail("%s: the subscriber of %s was given %v, the client holds %v", a.typ, s, names(k.seen), names(want))
 			}
@@ -568,7 +568,7 @@ func (j *clientJudge) look() {
 				j.fail("%s: Lookup does not find %s", a.typ, s)
 			}
 		}
-		a.ended, a.owed = nil, nil
+		a.ended, a.refusals = nil, nil
 		for _, ends := range []map[string]time.Time{a.ends, a.waits} {
 			for _, at := range ends {
 				if next.IsZero() || at.Before(next) {
@@ -587,23 +587,23 @@ func (j *clientJudge) look() {
 	}
 }
 
-// known checks that the subscriber of a name knows the refused resources that it matches, and knows when a
+// checkKnown checks that the subscriber of a name knows the refused resources that it matches, and knows when a
 // refusal ends.
-func (j *clientJudge) known(a *clientAccount, name string, k *askedName) {
-	for n := range a.owed[name] {
+func (j *clientJudge) checkKnown(a *clientAccount, name string, k *subscriber) {
+	for n := range a.refusals[name] {
 		if k.errors[n] == "" && !k.again[n] && !a.ended[n] && !a.ended[name] {
 			j.fail("CLI-12: %s: the refusal of %[3]s is not reported to the subscriber of %[2]s", a.typ, name, n)
 		}
 	}
 	for n := range k.refused {
-		if a.ended[n] || a.ended[name] && a.told[name] {
+		if a.ended[n] || a.ended[name] && a.requested[name] {
 			j.fail("CLI-12: %s: the removal of %[3]s, which was refused, is not reported to the subscriber of %[2]s", a.typ, name, n)
 		}
 	}
 }
 
-// answered checks that the client reports the status of a name as in its events.
-func (j *clientJudge) answered(a *clientAccount, name string, k *askedName) {
+// checkStatus checks that the client reports the status of a name as in its events.
+func (j *clientJudge) checkStatus(a *clientAccount, name string, k *subscriber) {
 	is := j.client.State(a.typ, name).Status
 	want := k.errors[name] != "" || len(k.seen) == 0 && len(k.refused) > 0
 	if bad := is == protocol.Rejected || is == protocol.ReceivedError; name != xds.Wildcard && bad != want && len(k.again) == 0 {
@@ -629,14 +629,14 @@ func names(m map[string]*xds.Resource) (out []string) {
 	return out
 }
 
-// event checks that a change is reported once.
-func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[string]bool) {
+// checkEvent checks that a change is reported once.
+func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late map[string]bool) {
 	if len(e.Asked) == 0 {
 		j.fail("an event without a subscriber: %s %s", e.Kind, e.Name)
 	}
 	fresh := false
 	for _, s := range e.Asked {
-		k := a.asks[s]
+		k := a.subscribers[s]
 		if k == nil {
 			j.fail("%s %s is reported to %s, which is not subscribed", e.Kind, e.Name, s)
 		}
@@ -656,7 +656,7 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 				break
 			}
 			if s == e.Name {
-				j.absent(a, e, k, refused, late)
+				j.checkAbsent(a, e, k, refused, late)
 			}
 		case protocol.Refused, protocol.Errored:
 			// "Told once" to each name, and not again because another name matches now.
@@ -688,9 +688,9 @@ func (j *clientJudge) event(a *clientAccount, e protocol.ClientEvent, late map[s
 	}
 }
 
-// absent checks an event that reports a name as absent. If the name was refused, it may match another
+// checkAbsent checks an event that reports a name as absent. If the name was refused, it may match another
 // resource.
-func (j *clientJudge) absent(a *clientAccount, e protocol.ClientEvent, k *askedName, refused bool, late map[string]bool) {
+func (j *clientJudge) checkAbsent(a *clientAccount, e protocol.ClientEvent, k *subscriber, refused bool, late map[string]bool) {
 	switch is := k.seen; {
 	case !refused && len(is)+len(k.refused) > 0, len(is) > 0 != (e.Resource != nil), e.Resource != nil && !same(is[e.Resource.Name], e.Resource):
 		j.fail("CLI-3: %s is reported absent, but matches %v and the refused %v", e.Name, names(is), k.refused)
@@ -700,12 +700,12 @@ func (j *clientJudge) absent(a *clientAccount, e protocol.ClientEvent, k *askedN
 	delete(a.waits, e.Name)
 }
 
-// rests checks what the client holds when an honest server has sent everything: all good resources, and
+// checkAtRest checks what the client holds when an honest server has sent everything: all good resources, and
 // nothing else. SotW cannot remove a name of most types.
-func (j *clientJudge) rests() {
+func (j *clientJudge) checkAtRest() {
 	for _, a := range j.types {
 		for name, r := range j.server.content[a.typ.URL] {
-			if j.unfit(r) || !j.finding(a, a.asked, r, "") {
+			if j.unfit(r) || !j.finding(a, a.subscribed, r, "") {
 				continue
 			}
 			if held := a.held[name]; held == nil && r.TTL == 0 || held != nil && !alikeFor(held, r) {
@@ -720,8 +720,8 @@ func (j *clientJudge) rests() {
 	}
 }
 
-// empty checks a client without subscriptions: it must hold nothing, whatever it was sent.
-func (j *clientJudge) empty() {
+// checkEmpty checks a client without subscriptions: it must hold nothing, whatever it was sent.
+func (j *clientJudge) checkEmpty() {
 	for _, k := range servedKinds {
 		n := 0
 		for range j.client.States(k.typ) {

@@ -18,8 +18,8 @@ func TestJudgeOfClient(t *testing.T) {
 	begin := func(asked ...string) (*clientJudge, *clientAccount) {
 		j := newServed(ClientConfig{Variant: xds.Delta, Server: "honest"}, nil).judge
 		for _, s := range asked {
-			j.asks(xds.Secret, s)
-			j.of(xds.Secret).told[s] = true
+			j.subscribe(xds.Secret, s)
+			j.of(xds.Secret).requested[s] = true
 		}
 		return j, j.of(xds.Secret)
 	}
@@ -73,7 +73,7 @@ func TestJudgeOfClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j, a := begin("t", "*")
 			for i, e := range events {
-				if is := failed(func() { j.event(a, e.ClientEvent, nil) }); is != e.wrong {
+				if is := failed(func() { j.checkEvent(a, e.ClientEvent, nil) }); is != e.wrong {
 					t.Errorf("event %d, %s %s: the judge fails: %v, want %v", i, e.Kind, e.Name, is, e.wrong)
 				}
 			}
@@ -85,10 +85,10 @@ func TestJudgeOfClient(t *testing.T) {
 		own := &xds.Resource{Stamp: &xds.Stamp{Name: "t"}, Body: []byte("1")}
 		j.adopts(xds.Secret, false, own)
 		for _, r := range []*xds.Resource{other, own} {
-			j.event(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: r.Name, Resource: r, Asked: t1}, nil)
+			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: r.Name, Resource: r, Asked: t1}, nil)
 		}
 		if !failed(func() {
-			j.event(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1}, nil)
+			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1}, nil)
 		}) {
 			t.Error("a second event is accepted")
 		}
@@ -117,9 +117,9 @@ func TestJudgeOfClient(t *testing.T) {
 				hear := func(c *xds.Changes, events []protocol.ClientEvent) {
 					j.apply(a, &xds.Response{Type: xds.Secret, Changes: c})
 					for _, e := range events {
-						j.event(a, e, nil)
+						j.checkEvent(a, e, nil)
 					}
-					j.known(a, "t", a.asks["t"])
+					j.checkKnown(a, "t", a.subscribers["t"])
 				}
 				hear(&xds.Changes{Upserts: []*xds.Resource{bad}}, c.told)
 				if c.then != nil {
@@ -137,7 +137,7 @@ func TestJudgeOfClient(t *testing.T) {
 			j, a := begin("t")
 			a.ended = map[string]bool{}
 			if j.hold(a, other); !told {
-				delete(a.told, "t")
+				delete(a.requested, "t")
 			}
 			if j.remove(a, "t"); (a.held["s"] == nil) != told {
 				t.Errorf("known to the server %v: the client holds %v", told, names(a.held))

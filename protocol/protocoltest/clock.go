@@ -22,8 +22,8 @@ type clock struct {
 
 func (c clock) ends() time.Time { return c.fed.Add(c.res.TTL) }
 
-// wind restarts the clocks of the resources of a response.
-func (n *lane) wind(r *xds.Response) {
+// restartTTLs restarts the clocks of the resources of a response.
+func (n *lane) restartTTLs(r *xds.Response) {
 	if !r.TTL && len(n.clocks)+len(n.expired) == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (n *lane) expire() {
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
 		}
-		lost, why := n.ledger.pleas(c)
+		lost, why := n.ledger.ttlExcuses(c)
 		for _, r := range n.down {
 			lost = lost || r.Type.Is(c.typ) && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.Name == key[1] })
 		}
@@ -97,25 +97,25 @@ func (n *lane) expire() {
 	}
 }
 
-// pleas returns the excuses for a resource that had no heartbeat, and whether the server cannot know that the
+// ttlExcuses returns the excuses for a resource that had no heartbeat, and whether the server cannot know that the
 // client dropped it.
-func (l *ledger) pleas(c clock) (lost bool, why []Excuse) {
+func (l *ledger) ttlExcuses(c clock) (lost bool, why []Excuse) {
 	n := c.res.Name
 	a := l.account(c.typ)
 	if a == nil || !a.covers(n) {
 		return false, []Excuse{unsettled} // the type will be requested
 	}
 	// The session sent a heartbeat in time, or does not know when others arrived.
-	lost = a.fed[n].IsZero() || l.now.Sub(a.fed[n]) < c.res.TTL
+	lost = a.ttlBegan[n].IsZero() || l.now.Sub(a.ttlBegan[n]) < c.res.TTL
 	for _, plea := range []struct {
 		Excuse
 		holds bool
 	}{
 		{unsettled, l.now.Sub(a.opened) < c.res.TTL/3},
-		{unsettled, len(a.flights) > 0 || a.stirred || l.now.Sub(a.calm) <= c.res.TTL/3}, // or the session was not asked since the answer came
-		{unsettled, a.nacked && a.world || a.heldBack(n)},                                // TTL-5
-		{wholeWaits, a.world && (len(a.tied) > 0 || l.searching(a))},
-		{replaced, !a.told[n].is(c.res) || a.told[n].left || l.shown(a, n) == nil && l.mayLeave(a, n)},
+		{unsettled, len(a.flights) > 0 || a.unsettled || l.now.Sub(a.processedAt) <= c.res.TTL/3}, // or the session was not asked since the answer came
+		{unsettled, a.nacked && a.world || a.heldBack(n)},                                         // TTL-5
+		{wholeWaits, a.world && (len(a.waitsSince) > 0 || l.hasUndecided(a))},
+		{replaced, !a.lastSent[n].is(c.res) || a.lastSent[n].left || l.shown(a, n) == nil && l.mayBeRemoved(a, n)},
 	} {
 		if plea.holds && !slices.Contains(why, plea.Excuse) {
 			why = append(why, plea.Excuse)

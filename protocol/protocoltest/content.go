@@ -281,7 +281,7 @@ func (c *content) seen() xds.View {
 	if !c.rich {
 		return c.fast
 	}
-	return searching{c.fast, c.unknown}
+	return undecidedView{c.fast, c.unknown}
 }
 
 // touch records the names that match a resource, as a store does.

@@ -17,91 +17,91 @@ func (l *ledger) lookup(a *account, name string) *xds.Resource {
 // subscription matches it.
 func (l *ledger) shown(a *account, name string) *xds.Resource {
 	r := l.lookup(a, name)
-	if r == nil || a.names[name] || a.reach[name] || a.star() && !r.OnDemand {
+	if r == nil || a.names[name] || a.matched[name] || a.coversAll() && !r.OnDemand {
 		return r
 	}
 	return nil
 }
 
-// star reports whether the client subscribes to everything.
-func (a *account) star() bool { return a.wildcard && a.scopes == nil }
+// coversAll reports whether the client subscribes to everything.
+func (a *account) coversAll() bool { return a.wildcard && a.scopes == nil }
 
-// wants reports whether a name is subscribed, by the client or by the wildcard of its route.
-func (a *account) wants(name string) bool { return a.names[name] || a.scopes[name] }
+// subscribes reports whether a name is subscribed, by the client or by the wildcard of its route.
+func (a *account) subscribes(name string) bool { return a.names[name] || a.scopes[name] }
 
 // covers reports whether the client may be sent a name.
 func (a *account) covers(name string) bool {
-	k, told := a.told[name]
-	return a.star() || a.wants(name) || a.reach[name] || told && !k.absent()
+	k, told := a.lastSent[name]
+	return a.coversAll() || a.subscribes(name) || a.matched[name] || told && !k.absent()
 }
 
-// outside reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers,
+// outsideRoutes reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers,
 // which are those that this stream subscribed to (OND-4). A host outside of them is not kept.
-func (a *account) outside(name string) bool { return !a.wants(name) && a.alone(name) }
+func (a *account) outsideRoutes(name string) bool { return !a.subscribes(name) && a.unmatched(name) }
 
-// alone reports whether the wildcard covers the stream's routes, and neither it nor another name matches this
+// unmatched reports whether the wildcard covers the stream's routes, and neither it nor another name matches this
 // name.
-func (a *account) alone(name string) bool {
+func (a *account) unmatched(name string) bool {
 	c := a.typ.Collection(name)
-	return a.scopes != nil && !a.reach[name] && (c == "" || !a.wants(c)) // "" can be subscribed, too
+	return a.scopes != nil && !a.matched[name] && (c == "" || !a.subscribes(c)) // "" can be subscribed, too
 }
 
-// members returns the resources that a name matches by alias or collection, if it is not a resource itself:
+// matchedBy returns the resources that a name matches by alias or collection, if it is not a resource itself:
 // "Both the names and aliases of resources should be checked".
-func (l *ledger) members(a *account, name string) (out []*xds.Resource) {
+func (l *ledger) matchedBy(a *account, name string) (out []*xds.Resource) {
 	if l.variant == xds.SotW || l.lookup(a, name) != nil {
 		return nil
 	}
 	for r := range a.table.All() {
-		if finds(a.typ, r, name) {
+		if matches(a.typ, r, name) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// finds reports whether a name matches a resource by alias or collection.
-func finds(t *xds.Type, r *xds.Resource, name string) bool {
+// matches reports whether a name matches a resource by alias or collection.
+func matches(t *xds.Type, r *xds.Resource, name string) bool {
 	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
 }
 
-// strays reports whether the client states a name that it has not subscribed to.
-func (a *account) strays(n string) bool {
+// statedOnly reports whether the client states a name that it has not subscribed to.
+func (a *account) statedOnly(n string) bool {
 	_, states := a.stray[n]
 	return states
 }
 
-// claims reports whether a client that states a name has subscribed to it since, as far as the client can
+// claimsSubscription reports whether a client that states a name has subscribed to it since, as far as the client can
 // know. It does not know which routes its wildcard covers.
-func (a *account) claims(n string) bool { return a.wildcard || a.covers(n) }
+func (a *account) claimsSubscription(n string) bool { return a.wildcard || a.covers(n) }
 
-// calls reports whether a subscribed name would match a resource if it existed.
-func (a *account) calls(r *xds.Resource) bool {
+// wouldMatch reports whether a subscribed name would match a resource if it existed.
+func (a *account) wouldMatch(r *xds.Resource) bool {
 	for n := range a.names {
-		if a.finds && finds(a.typ, r, n) {
+		if a.byAlias && matches(a.typ, r, n) {
 			return true
 		}
 	}
 	return false
 }
 
-// resolves reports whether a name matches other resources.
-func (l *ledger) resolves(a *account, name string) bool { return len(l.members(a, name)) > 0 }
+// matchesOthers reports whether a name matches other resources.
+func (l *ledger) matchesOthers(a *account, name string) bool { return len(l.matchedBy(a, name)) > 0 }
 
-// find computes again which resources the names match.
-func (l *ledger) find(a *account) {
-	clear(a.reach)
+// rematch computes again which resources the names match.
+func (l *ledger) rematch(a *account) {
+	clear(a.matched)
 	for _, names := range []map[string]bool{a.names, a.scopes} {
 		for n := range names {
-			for _, r := range l.members(a, n) {
-				a.reach[r.Name], a.turned[n] = true, true
+			for _, r := range l.matchedBy(a, n) {
+				a.matched[r.Name], a.matchedSince[n] = true, true
 			}
 		}
 	}
-	for n, k := range a.told {
-		if k.own && !a.alone(n) {
+	for n, k := range a.lastSent {
+		if k.own && !a.unmatched(n) {
 			k.own = false
-			a.told[n] = k
+			a.lastSent[n] = k
 		}
 	}
 }
@@ -109,20 +109,20 @@ func (l *ledger) find(a *account) {
 // unchanged reports whether the state to send for a name is the refused one. An unsubscribed name matches
 // nothing.
 func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource) bool {
-	return same(was, l.shown(a, name)) && (was != nil || !a.wants(name) || l.resolves(a, name) == g.found[name])
+	return same(was, l.shown(a, name)) && (was != nil || !a.subscribes(name) || l.matchesOthers(a, name) == g.found[name])
 }
 
-// scope updates the collections that a wildcard covers. A wildcard of virtual hosts covers the routes that
+// updateScopes updates the collections that a wildcard covers. A wildcard of virtual hosts covers the routes that
 // this stream subscribed to (OND-4), or all, if it subscribed to no routes or to all. asked is set if the client
 // has just subscribed to something of the type itself.
-func (l *ledger) scope(a *account, asked bool) {
+func (l *ledger) updateScopes(a *account, asked bool) {
 	if a.typ.Parent == nil || l.variant == xds.SotW {
 		return
 	}
 	if l.only != nil { // the stream does not show which routes the client has
 		for r := range l.view.Table(a.typ.Parent).All() {
-			if c := r.Name + "/*"; a.wildcard && len(l.nonces) == 0 && !l.resolves(a, c) {
-				a.may[c] = true
+			if c := r.Name + "/*"; a.wildcard && len(l.nonces) == 0 && !l.matchesOthers(a, c) {
+				a.maySend[c] = true
 			}
 		}
 		return
@@ -135,36 +135,36 @@ func (l *ledger) scope(a *account, asked bool) {
 			a.scopes[n+"/*"] = true
 		}
 	}
-	l.find(a) // before the new names become due
+	l.rematch(a) // before the new names become due
 	for c := range a.scopes {
 		switch {
 		case was[c]:
 		case was != nil || asked:
 			l.ask(a, c)
-		case !l.resolves(a, c):
-			a.owe[c], a.may[c] = true, true // hosts that it already has are not sent again
+		case !l.matchesOthers(a, c):
+			a.mustSend[c], a.maySend[c] = true, true // hosts that it already has are not sent again
 		}
 	}
-	for n, k := range a.told { // a host of a resubscribed route may be kept if it was removed
+	for n, k := range a.lastSent { // a host of a resubscribed route may be kept if it was removed
 		c := a.typ.Collection(n)
-		if _, leaves := a.leaving[n]; !k.absent() && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.lingers(a) {
-			a.leaving[n] = leaver{res: l.content(a, n, k), at: l.now} // the client may have stated it
+		if _, leaves := a.removed[n]; !k.absent() && a.scopes[c] && was != nil && !was[c] && !leaves && l.shown(a, n) == nil && l.keepsRemoved(a) {
+			a.removed[n] = removal{res: l.content(a, n, k), at: l.now} // the client may have stated it
 		}
 	}
 	for c := range was {
 		if !a.scopes[c] && !a.names[c] {
-			delete(a.told, c)
-			delete(a.owe, c)
+			delete(a.lastSent, c)
+			delete(a.mustSend, c)
 			for _, g := range a.groups {
-				g.leave(c)
+				g.unsubscribe(c)
 			}
 		}
 	}
-	l.move(a) // hosts of an unsubscribed route are gone
+	l.markMoved(a) // hosts of an unsubscribed route are gone
 }
 
-// move marks each refused response whose content has changed in part.
-func (l *ledger) move(a *account) {
+// markMoved marks each refused response whose content has changed in part.
+func (l *ledger) markMoved(a *account) {
 	for _, g := range a.groups {
 		for n, was := range g.was {
 			g.moved = g.moved || !l.unchanged(a, g, n, was)
@@ -178,8 +178,8 @@ func (l *ledger) undecided(a *account, name string) bool {
 	return ok && v.Undecided(a.typ, name)
 }
 
-// searching reports whether any subscribed name is undecided.
-func (l *ledger) searching(a *account) bool {
+// hasUndecided reports whether any subscribed name is undecided.
+func (l *ledger) hasUndecided(a *account) bool {
 	for n := range a.names {
 		if l.undecided(a, n) {
 			return true
@@ -192,23 +192,23 @@ func (l *ledger) searching(a *account) bool {
 // removed. A name that a full-state response lacks does not exist, so the response waits until all names are
 // decided. Resources that refer to its clusters wait for it.
 func (l *ledger) waitsForView(a *account, name string, is *xds.Resource) bool {
-	if a.world && l.searching(a) || is == nil && l.undecided(a, name) {
+	if a.world && l.hasUndecided(a) || is == nil && l.undecided(a, name) {
 		return true
 	}
 	first := l.account(a.typ.After)
-	if first == nil || !first.world || !l.searching(first) {
+	if first == nil || !first.world || !l.hasUndecided(first) {
 		return false
 	}
-	return l.tied(a, is) || a.world && slices.ContainsFunc(l.known(a), func(n string) bool { return l.tied(a, l.shown(a, n)) })
+	return l.waitsForClusters(a, is) || a.world && slices.ContainsFunc(l.knownNames(a), func(n string) bool { return l.waitsForClusters(a, l.shown(a, n)) })
 }
 
-// bodyless reports whether the client gets a Resource without a body for a name that never existed.
-func (l *ledger) bodyless(a *account) bool {
+// getsAbsent reports whether the client gets a Resource without a body for a name that never existed.
+func (l *ledger) getsAbsent(a *account) bool {
 	return l.variant == xds.Delta && (l.opts.Bodyless || a.typ.Is(xds.VirtualHost) && l.agent == "envoy")
 }
 
-// standing reports whether a name may be held back: it was refused, and nothing refused with it has changed.
-func (l *ledger) standing(a *account, name string) bool {
+// rightlyHeldBack reports whether a name may be held back: it was refused, and nothing refused with it has changed.
+func (l *ledger) rightlyHeldBack(a *account, name string) bool {
 	for _, g := range a.groups {
 		if g.rest[name] && l.unmoved(a, g) {
 			return true
@@ -219,25 +219,25 @@ func (l *ledger) standing(a *account, name string) bool {
 
 func (l *ledger) unmoved(a *account, g *group) bool {
 	for n, was := range g.was {
-		if _, leaves := a.leaving[n]; a.covers(n) && !l.unchanged(a, g, n, was) && !leaves {
+		if _, leaves := a.removed[n]; a.covers(n) && !l.unchanged(a, g, n, was) && !leaves {
 			return false
 		}
 	}
 	return true
 }
 
-// known returns every name that matters to the account, sorted.
-func (l *ledger) known(a *account) []string {
-	all := make([]string, 0, 2*len(a.told)+len(a.names))
-	for _, names := range []map[string]bool{a.names, a.scopes, a.reach, a.owe} {
+// knownNames returns every name that matters to the account, sorted.
+func (l *ledger) knownNames(a *account) []string {
+	all := make([]string, 0, 2*len(a.lastSent)+len(a.names))
+	for _, names := range []map[string]bool{a.names, a.scopes, a.matched, a.mustSend} {
 		for n := range names {
 			all = append(all, n)
 		}
 	}
-	for n := range a.told {
+	for n := range a.lastSent {
 		all = append(all, n)
 	}
-	if a.star() {
+	if a.coversAll() {
 		for r := range a.table.All() {
 			if !r.OnDemand {
 				all = append(all, r.Name)

@@ -110,18 +110,18 @@ func (p *play) tables(t *xds.Type) []*xds.Table {
 	return r
 }
 
-// A searching view has undecided names.
-type searching struct {
+// An undecidedView is a view that has undecided names.
+type undecidedView struct {
 	xds.View
 	unknown xds.Names
 }
 
-func (v searching) Undecided(t *xds.Type, name string) bool {
+func (v undecidedView) Undecided(t *xds.Type, name string) bool {
 	return slices.Contains(v.unknown[t.URL], name)
 }
 
 // seen returns the view that sessions get.
-func (p *play) seen() xds.View { return searching{p.view, p.unknown} }
+func (p *play) seen() xds.View { return undecidedView{p.view, p.unknown} }
 
 // resourcesOf reads the resources of a line.
 func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {

@@ -176,7 +176,7 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 // wants reports whether a resource is subscribed, by its name or by another name that matches it.
 func (s *envoyType) wants(r *xds.Resource) bool {
 	for n := range s.names {
-		if n == r.Name || s.finds && finds(s.typ, r, n) {
+		if n == r.Name || s.finds && matches(s.typ, r, n) {
 			return true
 		}
 	}
@@ -511,7 +511,7 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			r := s.cache[name]
-			if unknown(s.typ, r) && e.grants(forgotten) {
+			if unknown(s.typ, r) && e.accepts(forgotten) {
 				continue
 			}
 			for _, ref := range r.Refs {
@@ -547,8 +547,8 @@ func (e *envoy) idle(l *ledger) error {
 	return nil
 }
 
-// cold returns a complaint if a cluster warms although the view has what it needs, or "".
-func (e *envoy) cold(l *ledger) string {
+// coldCluster returns a complaint if a cluster warms although the view has what it needs, or "".
+func (e *envoy) coldCluster(l *ledger) string {
 	for _, c := range slices.Sorted(maps.Keys(e.warming)) {
 		if !e.fresh[c] {
 			continue // it warms since an earlier stream
@@ -556,11 +556,11 @@ func (e *envoy) cold(l *ledger) string {
 		for _, n := range e.needs[c] {
 			a, there := l.account(n.typ), false
 			for r := range l.view.Table(n.typ).All() { // refused resources may be held back
-				there = there || a != nil && n.met(n.typ, r.Name) && !l.standing(a, r.Name)
+				there = there || a != nil && n.met(n.typ, r.Name) && !l.rightlyHeldBack(a, r.Name)
 			}
 			switch {
 			case !there:
-			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < patience }):
+			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < answerTimeout }):
 				// One in flight: the answer to a part may be lost.
 			default:
 				return fmt.Sprintf("WARM-2: %s warms, but %s is not sent", c, n.name)

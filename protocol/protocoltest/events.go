@@ -42,9 +42,9 @@ func ended(e protocol.Event, events []protocol.Event, responses []*xds.Response)
 	})
 }
 
-// small checks that a response that could be split is not too large. It counts only names, bodies, versions
+// checkSize checks that a response that could be split is not too large. It counts only names, bodies, versions
 // and aliases, so it may miss a response that is slightly too large.
-func (l *ledger) small(a *account, r *xds.Response) error {
+func (l *ledger) checkSize(a *account, r *xds.Response) error {
 	limit := l.opts.MaxResponse
 	// A name is in removed_resources and resource_errors of the same response.
 	items := len(r.Upserts) + len(r.Beats) + max(len(r.Removed)+len(r.Absent), len(r.Missing))

@@ -79,13 +79,13 @@ func newTrial(without Excuse) *trial {
 	return &trial{used: map[Excuse]int{}, without: without}
 }
 
-// grants reports whether an excuse is accepted now.
-func (t *trial) grants(x Excuse) bool { return !t.strict && t.denied != x }
+// accepts reports whether an excuse is accepted now.
+func (t *trial) accepts(x Excuse) bool { return !t.strict && t.denied != x }
 
-// lets reports whether a condition holds by the rules or by one of the given excuses. It counts each excuse
+// allows reports whether a condition holds by the rules or by one of the given excuses. It counts each excuse
 // without which the condition would not hold, since that one changed the verdict. So a caller asks it last,
 // when everything else is a failure.
-func (t *trial) lets(holds func() bool, among ...Excuse) bool {
+func (t *trial) allows(holds func() bool, among ...Excuse) bool {
 	if t.strict || t.denied != "" {
 		return holds() // a part of a condition that is being computed
 	}
@@ -118,9 +118,9 @@ func (t *trial) lets(holds func() bool, among ...Excuse) bool {
 	return true
 }
 
-// excuses reports whether one of these excuses is accepted. It counts like lets.
+// excuses reports whether one of these excuses is accepted. It counts like allows.
 func (t *trial) excuses(of ...Excuse) bool {
-	return t.lets(func() bool { return slices.ContainsFunc(of, t.grants) }, of...)
+	return t.allows(func() bool { return slices.ContainsFunc(of, t.accepts) }, of...)
 }
 
 // A Bound is the number of worlds in a million in which an excuse may change the verdict.

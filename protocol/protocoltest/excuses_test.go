@@ -43,7 +43,7 @@ func TestExcuses(t *testing.T) {
 	if len(l.used) != 3 || l.used[may] != 1 || l.used[lax] != 1 || l.used[several] != 1 {
 		t.Errorf("the counts are %v", l.used)
 	}
-	if !l.lets(func() bool { return true }, may) || l.used[may] != 1 {
+	if !l.allows(func() bool { return true }, may) || l.used[may] != 1 {
 		t.Errorf("a rule allows it, but the counts are %v", l.used)
 	}
 	if l = newTrial(may); of(l, may) || !of(l, may, lapsed) || !of(l, lax) {

@@ -143,7 +143,7 @@ func (f *finder) receive(r *xds.Response) {
 		delete(s.told, n)
 	}
 	maps.DeleteFunc(s.cache, func(_ string, x *xds.Resource) bool {
-		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && finds(s.typ, x, n) })
+		return !s.wants(x) && slices.ContainsFunc(gone, func(n string) bool { return wanted[n] && matches(s.typ, x, n) })
 	})
 	s.told = wanted
 	for _, x := range r.Upserts { // a removed resource may match another name now

@@ -114,7 +114,7 @@ func (g *generic) listen() {
 func (g *generic) requests() (out []xds.Request) {
 	for r := range g.Requests() {
 		if g.odd && !g.world.calm {
-			g.mangle(&r)
+			g.varyRequest(&r)
 		}
 		g.first[r.Type.URL] = true
 		if g.lone && g.chance.IntN(4) == 0 {
@@ -125,9 +125,9 @@ func (g *generic) requests() (out []xds.Request) {
 	return out
 }
 
-// mangle changes a request without changing its meaning: names twice or in another order, names of no
+// varyRequest changes a request without changing its meaning: names twice or in another order, names of no
 // resource, unsubscriptions of unknown names, and repeated subscriptions.
-func (g *generic) mangle(r *xds.Request) {
+func (g *generic) varyRequest(r *xds.Request) {
 	first := !g.first[r.Type.URL]
 	if len(r.Names) > 0 {
 		if g.chance.IntN(4) == 0 {
@@ -195,7 +195,7 @@ func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xd
 		held := g.held(t)
 		for _, name := range slices.Sorted(maps.Keys(held)) {
 			r := held[name]
-			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] && g.grants(dead) {
+			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] && g.accepts(dead) {
 				continue // no response could remove it
 			}
 			for _, ref := range r.Refs {
@@ -214,7 +214,7 @@ func (g *generic) idle(l *ledger) error {
 		if a.wildcard {
 			names = append(names, xds.Wildcard)
 		}
-		for n := range real(a.names) {
+		for n := range withoutEmpty(a.names) {
 			names = append(names, n)
 		}
 		slices.Sort(names)

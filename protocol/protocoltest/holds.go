@@ -12,20 +12,20 @@ func (a *account) heldBack(n string) bool {
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 }
 
-// answering reports whether the client was sent a response recently that it may still answer.
-func (a *account) answering(now time.Time) bool {
-	return slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && !f.superseded && now.Sub(f.at) < silence })
+// mayStillAnswer reports whether the client was sent a response recently that it may still answer.
+func (a *account) mayStillAnswer(now time.Time) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && !f.superseded && now.Sub(f.at) < silentAfter })
 }
 
-// everTold returns the names that the client may hold. Without sorting, a name can occur twice, and the slice
+// everSent returns the names that the client may hold. Without sorting, a name can occur twice, and the slice
 // is valid until the next call.
-func (a *account) everTold(sorted bool) []string {
-	all := a.ever[:0]
-	for n := range a.told {
+func (a *account) everSent(sorted bool) []string {
+	all := a.sentBuffer[:0]
+	for n := range a.lastSent {
 		all = append(all, n)
 	}
 	for n := range a.acked {
-		if _, told := a.told[n]; !told {
+		if _, told := a.lastSent[n]; !told {
 			all = append(all, n)
 		}
 	}
@@ -37,20 +37,20 @@ func (a *account) everTold(sorted bool) []string {
 			all = append(all, n) // the client may ask for it again before it arrives
 		}
 	}
-	a.ever = all
+	a.sentBuffer = all
 	if sorted {
 		return set(slices.Clone(all))
 	}
 	return all
 }
 
-// plain reports whether the client holds exactly the state of the view, or nothing: it was sent that last, and
+// holdsOnlyView reports whether the client holds exactly the state of the view, or nothing: it was sent that last, and
 // nothing of the type is open.
-func (a *account) plain(n string, is *xds.Resource) bool {
+func (a *account) holdsOnlyView(n string, is *xds.Resource) bool {
 	if len(a.flights) > 0 || len(a.refused[n]) > 0 || len(a.doubted[n]) > 0 {
 		return false
 	}
-	told := a.told[n]
+	told := a.lastSent[n]
 	if !told.absent() && !told.is(is) {
 		return false
 	}
@@ -71,23 +71,23 @@ func set(names []string) []string {
 func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	out, open := a.holds[:0], a.open[:0]
 	defer func() { a.holds, a.open = out, open }()
-	kept, wide := a.heldBack(n), d == possibly && a.grants(older)
+	kept, wide := a.heldBack(n), d == possibly && a.accepts(older)
 	for _, k := range a.refused[n] {
-		if !k.dropped || d == possibly && a.grants(back) {
+		if !k.dropped || d == possibly && a.accepts(back) {
 			out = append(out, k)
 		}
 	}
-	if d == possibly && a.grants(doubted) {
+	if d == possibly && a.accepts(doubted) {
 		out = append(out, a.doubted[n]...)
 	}
-	told, known := a.told[n]
+	told, known := a.lastSent[n]
 	acked := a.acked[n]
 	before := acked
 	for _, f := range a.flights {
 		k, ok := f.carried[n]
 		switch {
 		case !ok || f.done:
-		case d == surely && a.grants(merged) && a.merged(f, n):
+		case d == surely && a.accepts(merged) && a.merged(f, n):
 			open = append(open, told)
 		default:
 			if wide || !f.superseded && f.seq >= a.answered {
@@ -98,7 +98,7 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 			}
 		}
 	}
-	if d == surely && before.merged && a.grants(merged) {
+	if d == surely && before.merged && a.accepts(merged) {
 		before = told
 	}
 	switch {
@@ -115,10 +115,10 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 		if d == surely || silent {
 			break
 		}
-		if k, ok := f.dropped[n]; ok && a.grants(back) {
+		if k, ok := f.dropped[n]; ok && a.accepts(back) {
 			out = append(out, k)
 		}
-		if a.grants(doubted) {
+		if a.accepts(doubted) {
 			out = append(out, f.joined[n]...)
 		}
 	}
@@ -142,14 +142,14 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 // tracked, and the name occurs before it and also after it: in the response that it was merged with, or in one
 // between them.
 func (a *account) merged(f *flight, n string) bool {
-	return a.newer(f) >= listed && a.preceded(f, n) && a.followed(f.seq, n)
+	return a.newerResponses(f) >= maxTracked && a.preceded(f, n) && a.followed(f.seq, n)
 }
 
 // preceded reports whether the name had a state before a response.
 func (a *account) preceded(f *flight, n string) bool {
 	return !a.acked[n].absent() || a.acked[n].merged || slices.ContainsFunc(a.flights, func(o *flight) bool {
 		k, ok := o.carried[n]
-		return ok && o.drain != f.drain && o.seq < f.seq && !k.absent()
+		return ok && o.batch != f.batch && o.seq < f.seq && !k.absent()
 	})
 }
 
@@ -157,13 +157,13 @@ func (a *account) preceded(f *flight, n string) bool {
 func (a *account) followed(seq int, n string) bool {
 	return slices.ContainsFunc(a.flights, func(o *flight) bool {
 		_, ok := o.carried[n]
-		return ok && o.seq > seq && a.newer(o) >= listed-1
+		return ok && o.seq > seq && a.newerResponses(o) >= maxTracked-1
 	})
 }
 
-// fade marks accepted states that may be forgotten now that another response was sent: of merged responses it
+// markMerged marks accepted states that may be forgotten now that another response was sent: of merged responses it
 // is unknown which one was accepted.
-func (a *account) fade() {
+func (a *account) markMerged() {
 	for n, k := range a.acked {
 		if k.late && a.followed(k.seq, n) {
 			k.merged = true
@@ -172,12 +172,12 @@ func (a *account) fade() {
 	}
 }
 
-// newer counts the unanswered responses after one.
-func (a *account) newer(f *flight) int {
+// newerResponses counts the unanswered responses after one.
+func (a *account) newerResponses(f *flight) int {
 	later := map[int]bool{}
 	for _, o := range a.flights {
-		if o.seq > f.seq && o.drain != f.drain && (len(o.carried) > 0 || len(o.beats) == 0) {
-			later[o.drain] = true
+		if o.seq > f.seq && o.batch != f.batch && (len(o.carried) > 0 || len(o.beats) == 0) {
+			later[o.batch] = true
 		}
 	}
 	return len(later)

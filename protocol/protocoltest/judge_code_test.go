@@ -39,18 +39,18 @@ func TestTrackedResponses(t *testing.T) {
 	t.Run("ADS-3 a response that only removes is tracked like others, a heartbeat is not", func(t *testing.T) {
 		newer := func(later *flight) int {
 			a := &account{}
-			for i := range listed {
-				a.flights = append(a.flights, &flight{seq: i, drain: i, carried: map[string]fact{"r": {seq: i}}})
+			for i := range maxTracked {
+				a.flights = append(a.flights, &flight{seq: i, batch: i, carried: map[string]fact{"r": {seq: i}}})
 			}
-			later.seq, later.drain = listed, listed
+			later.seq, later.batch = maxTracked, maxTracked
 			a.flights = append(a.flights, later)
-			return a.newer(a.flights[0])
+			return a.newerResponses(a.flights[0])
 		}
-		if n := newer(&flight{}); n != listed {
-			t.Errorf("%d responses are tracked after it, want %d", n, listed)
+		if n := newer(&flight{}); n != maxTracked {
+			t.Errorf("%d responses are tracked after it, want %d", n, maxTracked)
 		}
-		if n := newer(&flight{beats: map[string]fact{"r": {}}}); n != listed-1 {
-			t.Errorf("%d responses are tracked after it, want %d", n, listed-1)
+		if n := newer(&flight{beats: map[string]fact{"r": {}}}); n != maxTracked-1 {
+			t.Errorf("%d responses are tracked after it, want %d", n, maxTracked-1)
 		}
 	})
 }
@@ -114,12 +114,12 @@ func TestRemovedSecretMayBeDropped(t *testing.T) {
 		`
 	excuses := func(c *textCase) []Excuse {
 		c.play("wait 30s")
-		_, why := c.ledger.pleas(clock{typ: xds.Secret, res: parseResource("s=1!"), fed: epoch})
+		_, why := c.ledger.ttlExcuses(clock{typ: xds.Secret, res: parseResource("s=1!"), fed: epoch})
 		return why
 	}
 	t.Run("TTL-3 a client must not drop a secret that the cluster in force may refer to", func(t *testing.T) {
 		c := playCase(t, removed+"< CDS nonce=3 x=2")
-		c.account("CDS").quiet = epoch.Add(20 * time.Second) // the client answered something before that
+		c.account("CDS").unansweredSince = epoch.Add(20 * time.Second) // the client answered something before that
 		if why := excuses(c); len(why) > 0 {
 			t.Errorf("excused by %q", why)
 		}
@@ -142,18 +142,18 @@ func TestKeptResourceMayBeSentAsBefore(t *testing.T) {
 		> EDS names=e version=before
 		earlier-response EDS version=before e=sent`)
 	a := c.account("EDS")
-	a.leaving["e"] = leaver{res: parseResource("e=last"), at: c.ledger.now}
+	a.removed["e"] = removal{res: parseResource("e=last"), at: c.ledger.now}
 	for content, may := range map[string]bool{"last": true, "sent": true, "never": false} {
 		t.Run("ADS-9 a kept resource may be sent as an earlier stream sent it: "+content, func(t *testing.T) {
 			sent := parseResource("e=" + content)
 			for _, held := range []fact{{}, {res: parseResource("e=another"), loose: true}} {
-				a.told["e"] = held
-				if got := c.ledger.stale(a, sent); got != may {
+				a.lastSent["e"] = held
+				if got := c.ledger.maySendStale(a, sent); got != may {
 					t.Errorf("may be sent: %v", got)
 				}
 			}
-			a.told["e"] = fact{res: parseResource("e=another")}
-			if c.ledger.stale(a, sent) {
+			a.lastSent["e"] = fact{res: parseResource("e=another")}
+			if c.ledger.maySendStale(a, sent) {
 				t.Error("may be sent although the session knows what the client has")
 			}
 		})
@@ -167,8 +167,8 @@ func TestRouteWaitsForClusterOfUncertainPast(t *testing.T) {
 				commit CDS x=1 RDS r=to-x>CDS/x
 				> CDS`)
 			a := c.account("CDS")
-			a.told["x"] = fact{res: parseResource("x=1"), loose: uncertain}
-			a.acked["x"] = a.told["x"]
+			a.lastSent["x"] = fact{res: parseResource("x=1"), loose: uncertain}
+			a.acked["x"] = a.lastSent["x"]
 			c.play(`< CDS nonce=1 x=1
 				> CDS nonce=1 error
 				> RDS names=r
@@ -197,8 +197,8 @@ func TestOnDemandClusterIsKeptUnderTheWildcard(t *testing.T) {
 		}
 		c.play("> CDS names=*")
 		c.account("CDS").newest.excused = true
-		c.ledger.begun()
-		return c.ledger.sent(c.response(xds.Cluster, strings.Fields("nonce=9 counting=x "+words)))
+		c.ledger.beginBatch()
+		return c.ledger.judgeResponse(c.response(xds.Cluster, strings.Fields("nonce=9 counting=x "+words)))
 	}
 	t.Run("ADS-3 SUB-6 an on-demand cluster is kept when its name is replaced by the wildcard", func(t *testing.T) {
 		if err := send(true, "?x=1 y=1"); err != nil {
@@ -229,7 +229,7 @@ func TestSettlesWithSilentClient(t *testing.T) {
 		for _, typ := range []*xds.Type{xds.Listener, xds.ScopedRoute, xds.Route, xds.VirtualHost, xds.Cluster, xds.Endpoint}[:types] {
 			n.ledger.open(typ)
 		}
-		s := &waitingSession{now: epoch, until: epoch.Add(time.Duration(waits) * silence)}
+		s := &waitingSession{now: epoch, until: epoch.Add(time.Duration(waits) * silentAfter)}
 		n.session = &twins{Session: s, other: s}
 		w.lanes = []*lane{n}
 		return !panics(w.settle)
@@ -353,5 +353,5 @@ func (s *waitingSession) Deadline() time.Time {
 	if !s.now.Before(s.until) {
 		return time.Time{}
 	}
-	return s.now.Add(silence)
+	return s.now.Add(silentAfter)
 }

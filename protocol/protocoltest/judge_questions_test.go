@@ -17,11 +17,11 @@ var questions = map[string]func(c *textCase, args ...string) string{
 	"crossed": func(c *textCase, args ...string) string {
 		return yes(c.account(args[0]).crossed(args[1], args[2]))
 	},
-	"cold": func(c *textCase, args ...string) string {
+	"coldCluster": func(c *textCase, args ...string) string {
 		short, name, _ := strings.Cut(args[1], "/")
 		typ, _ := typeOf(short)
 		e := &envoy{warming: map[string]time.Time{args[0]: epoch}, fresh: map[string]bool{args[0]: true}, needs: map[string][]need{args[0]: {{typ, name}}}}
-		return e.cold(c.ledger)
+		return e.coldCluster(c.ledger)
 	},
 	"converged": func(c *textCase, args ...string) string { return c.converged(args[0], args[1:]) },
 	"earlier": func(c *textCase, args ...string) string {
@@ -31,26 +31,26 @@ var questions = map[string]func(c *textCase, args ...string) string{
 		}
 		return strings.Join(held, " ")
 	},
-	"excuses": func(c *textCase, args ...string) string {
-		lost, why := c.ledger.pleas(clock{typ: c.account(args[0]).typ, res: parseResource(args[1]), fed: epoch})
+	"ttlExcuses": func(c *textCase, args ...string) string {
+		lost, why := c.ledger.ttlExcuses(clock{typ: c.account(args[0]).typ, res: parseResource(args[1]), fed: epoch})
 		return fmt.Sprintf("lost=%v %v", lost, why)
 	},
-	"feeds":     func(c *textCase, args ...string) string { return yes(c.ledger.feeds()) },
-	"forgotten": aboutName(func(l *ledger, a *account, name string) bool { return l.forgotten(a.typ, name) }),
-	"held": func(c *textCase, args ...string) string {
-		return yes(c.ledger.held(c.account(args[0]), args[1], doubtOf(args[2])))
+	"keepsAlive":   func(c *textCase, args ...string) string { return yes(c.ledger.keepsAlive()) },
+	"holdsUnknown": aboutName(func(l *ledger, a *account, name string) bool { return l.holdsUnknown(a.typ, name) }),
+	"isReferred": func(c *textCase, args ...string) string {
+		return yes(c.ledger.isReferred(c.account(args[0]), args[1], doubtOf(args[2])))
 	},
-	"interested": func(c *textCase, args ...string) string { return yes(c.ledger.interested(c.account(args[0]))) },
-	"keeps": func(c *textCase, args ...string) (why string) {
+	"statesInterests": func(c *textCase, args ...string) string { return yes(c.ledger.statesInterests(c.account(args[0]))) },
+	"mayRefer": func(c *textCase, args ...string) (why string) {
 		typ, _ := typeOf(args[0])
-		c.ledger.keeps(c.ledger.account(xds.Route), typ, args[1:2], leaver{}, doubtOf(args[2]), &why)
+		c.ledger.mayRefer(c.ledger.account(xds.Route), typ, args[1:2], removal{}, doubtOf(args[2]), &why)
 		return why
 	},
-	"lingering": aboutName(func(l *ledger, a *account, name string) bool { return l.lingering(a, name) }),
+	"mayBeKept": aboutName(func(l *ledger, a *account, name string) bool { return l.mayBeKept(a, name) }),
 	"missing":   func(c *textCase, args ...string) string { return c.ledger.missing(c.account(args[0]), args[1]) },
-	"outstanding": func(c *textCase, args ...string) string {
+	"heldBackNames": func(c *textCase, args ...string) string {
 		var all []string
-		for url, names := range c.ledger.outstanding() {
+		for url, names := range c.ledger.heldBackNames() {
 			for _, name := range names {
 				all = append(all, nameOf(xds.TypeOf(url))+"/"+name)
 			}
@@ -58,10 +58,10 @@ var questions = map[string]func(c *textCase, args ...string) string{
 		slices.Sort(all)
 		return strings.Join(all, " ")
 	},
-	"overdue":   aboutName(func(l *ledger, a *account, name string) bool { return l.overdue(a, name) }),
-	"secretive": func(c *textCase, args ...string) string { return yes(c.ledger.secretive()) },
-	"starving":  func(c *textCase, args ...string) string { return c.ledger.starving(c.account(args[0])) },
-	"tardy":     func(c *textCase, args ...string) string { return yes(c.ledger.tardy) },
+	"mustBeRemoved":    aboutName(func(l *ledger, a *account, name string) bool { return l.mustBeRemoved(a, name) }),
+	"statesNoClusters": func(c *textCase, args ...string) string { return yes(c.ledger.statesNoClusters()) },
+	"missingHeartbeat": func(c *textCase, args ...string) string { return c.ledger.missingHeartbeat(c.account(args[0])) },
+	"tardy":            func(c *textCase, args ...string) string { return yes(c.ledger.tardy) },
 	"waitsForView": func(c *textCase, args ...string) string {
 		name, _, exists := strings.Cut(args[1], "=")
 		if !exists {

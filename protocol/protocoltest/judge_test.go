@@ -132,7 +132,7 @@ func (c *textCase) step(verb, rest string) (err error) {
 	case "commit":
 		c.commit(words)
 	case "undecided":
-		l.change(searching{c.view, xds.Names{typ.URL: words[1:]}})
+		l.change(undecidedView{c.view, xds.Names{typ.URL: words[1:]}})
 	case "decided":
 		l.change(c.view)
 	case "earlier":
@@ -144,7 +144,7 @@ func (c *textCase) step(verb, rest string) (err error) {
 		l.sends[typ.URL] = append(l.sends[typ.URL], sending{c.version(typ, words[1][len("version="):]), parseResources(words[2:])})
 	case "assume":
 		r := parseResource(words[1])
-		l.account(typ).told[r.Name] = fact{res: r, loose: slices.Contains(words, "loose")}
+		l.account(typ).lastSent[r.Name] = fact{res: r, loose: slices.Contains(words, "loose")}
 	case "interests":
 		l.account(typ).interest = map[string]bool{}
 		for _, name := range words[1:] {
@@ -154,11 +154,11 @@ func (c *textCase) step(verb, rest string) (err error) {
 		return c.request(typ, words[1:])
 	case "<", "<+":
 		if verb == "<" {
-			l.begun()
+			l.beginBatch()
 		}
-		c.verdict = l.sent(c.response(typ, words[1:]))
+		c.verdict = l.judgeResponse(c.response(typ, words[1:]))
 	case "idle":
-		l.begun()
+		l.beginBatch()
 	case "wait":
 		d, err := time.ParseDuration(rest)
 		l.advance(l.now.Add(d))

@@ -13,43 +13,43 @@ import (
 // A lane is a client with its sessions: one stream after the other.
 type lane struct {
 	*world
-	id      int
-	only    *xds.Type
-	client  client
-	session *twins
-	ledger  *ledger
-	up      []xds.Request
-	down    []*xds.Response
-	pending []xds.Names // touched names that the session was not given yet
-	behind  bool        // the session does not have the newest view
-	mute    bool        // the client sends nothing now
-	forever bool        // the client will never send again
-	release bool        // the session releases its view when idle
-	refused map[string]bool
-	worlds  map[string][]*xds.Resource // SotW, full state: by type and version
-	sends   map[string][]sending       // SotW: by type
-	limit   int
-	sloppy  bool            // delta: answers get lost if a later one follows, or change places
-	quiet   bool            // the client holds clusters from an earlier stream, and need not state them
-	shaky   map[Excuse]bool // why "never breaks" is not judged until everything is settled
-	spread  uint64
-	still   time.Time // when the session last had nothing to send; zero after an input
-	checked time.Time // time at which the session was last checked, after its last input
-	told    [2]memory // what the client was sent on all streams: by the session with hints, and by the one without
+	id          int
+	only        *xds.Type
+	client      client
+	session     *twins
+	ledger      *ledger
+	up          []xds.Request
+	down        []*xds.Response
+	pending     []xds.Names // touched names that the session was not given yet
+	behind      bool        // the session does not have the newest view
+	mute        bool        // the client sends nothing now
+	forever     bool        // the client will never send again
+	release     bool        // the session releases its view when idle
+	refused     map[string]bool
+	worlds      map[string][]*xds.Resource // SotW, full state: by type and version
+	sends       map[string][]sending       // SotW: by type
+	limit       int
+	sloppy      bool            // delta: answers get lost if a later one follows, or change places
+	quiet       bool            // the client holds clusters from an earlier stream, and need not state them
+	unjudgedFor map[Excuse]bool // why "never breaks" is not judged until everything is settled
+	spread      uint64
+	still       time.Time // when the session last had nothing to send; zero after an input
+	checked     time.Time // time at which the session was last checked, after its last input
+	told        [2]memory // what the client was sent on all streams: by the session with hints, and by the one without
 
-	spurned map[string]bool     // clusters that were sent to the client and not accepted
-	crossed map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
-	clocks  map[[2]string]clock // resources with a TTL at the client, by type and name
-	drops   int
-	drains  int
-	expired map[[2]string]bool  // resources that the client dropped; true: and the server cannot know
-	late    []xds.Request       // answers that the client holds back
-	names   map[string][]string // SotW: names of the last request of this stream, by type
+	unaccepted map[string]bool     // clusters that were sent to the client and not accepted
+	crossed    map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
+	clocks     map[[2]string]clock // resources with a TTL at the client, by type and name
+	drops      int
+	drains     int
+	expired    map[[2]string]bool  // resources that the client dropped; true: and the server cannot know
+	late       []xds.Request       // answers that the client holds back
+	names      map[string][]string // SotW: names of the last request of this stream, by type
 }
 
 func (n *lane) connect() {
 	if n.ledger != nil && n.ledger.tardy {
-		n.shake(tardy, true)
+		n.stopJudging(tardy, true)
 	}
 	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
 	refused := map[string]bool{}
@@ -75,8 +75,8 @@ func (n *lane) connect() {
 	}
 }
 
-// tell gives the session the new view.
-func (n *lane) tell() {
+// giveView gives the session the new view.
+func (n *lane) giveView() {
 	if !n.behind && !n.release {
 		return
 	}
@@ -89,7 +89,7 @@ func (n *lane) tell() {
 	}
 	n.pending, n.behind = nil, false
 	n.check()
-	n.note()
+	n.noteInterests()
 	if n.eager {
 		n.respond()
 	}
@@ -116,7 +116,7 @@ func (n *lane) wake() {
 	}
 	eager := n.eager
 	n.world.eager = false
-	n.tell()
+	n.giveView()
 	n.world.eager = eager
 }
 
@@ -141,7 +141,7 @@ func (n *lane) request() (progress bool) {
 	if n.mute {
 		return false
 	}
-	requests := n.tardily(n.client.requests())
+	requests := n.disturbAnswers(n.client.requests())
 	for _, r := range requests {
 		if n.story != nil {
 			n.logf("%d > %s", n.id, describeRequest(r))
@@ -185,24 +185,24 @@ func (n *lane) deliverUp() bool {
 			settled = e.Kind
 		}
 	}
-	n.heard(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
-	n.note()
+	n.checkAnswer(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
+	n.noteInterests()
 	if n.eager {
 		n.respond()
 	}
 	return true
 }
 
-// note records the interests of the session.
-func (n *lane) note() {
+// noteInterests records the interests of the session.
+func (n *lane) noteInterests() {
 	for i := range n.session.Interests() {
-		n.ledger.interests(i)
+		n.ledger.recordInterest(i)
 	}
 }
 
-// heard checks how the session classified a request: as an ACK or NACK of answered, or as stale if answered is
+// checkAnswer checks how the session classified a request: as an ACK or NACK of answered, or as stale if answered is
 // nil. It remembers refusals beyond the stream.
-func (n *lane) heard(t *xds.Type, req xds.Request, settled protocol.EventKind, answered *flight) {
+func (n *lane) checkAnswer(t *xds.Type, req xds.Request, settled protocol.EventKind, answered *flight) {
 	want := protocol.Acked
 	switch {
 	case answered == nil:
@@ -225,14 +225,14 @@ func (n *lane) respond() (progress bool) {
 		return false
 	}
 	n.wake()
-	n.note()
-	n.ledger.begun()
+	n.noteInterests()
+	n.ledger.beginBatch()
 	sent := 0
 	for r := range n.session.Responses() {
 		if n.story != nil {
 			n.logf("%d < %s", n.id, describeResponse(r))
 		}
-		if err := n.ledger.sent(r); err != nil {
+		if err := n.ledger.judgeResponse(r); err != nil {
 			n.fail(err)
 		}
 		sent++
@@ -286,23 +286,23 @@ func (n *lane) deliverDown() bool {
 		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	}
 	n.client.receive(r)
-	n.spurn(r)
+	n.noteUnaccepted(r)
 	lapsed := len(n.expired) > 0 // an expired resource that is sent again must warm first
-	n.wind(r)
+	n.restartTTLs(r)
 	// A client whose clusters of an earlier stream never were warm, or that accepted none of their full-state
-	// responses, states none. It cannot be told from a new client.
-	secret := n.quiet && n.ledger.secretive()
-	n.shake(tardy, n.ledger.tardy)
-	n.shake(blind, n.ledger.blind)
-	n.shake(quiet, secret)
-	n.shake(dropped, lapsed)
-	if len(n.shaky) > 0 && n.ledger.even() {
-		clear(n.shaky)
+	// responses, states none. It looks like a new client.
+	secret := n.quiet && n.ledger.statesNoClusters()
+	n.stopJudging(tardy, n.ledger.tardy)
+	n.stopJudging(blind, n.ledger.blind)
+	n.stopJudging(quiet, secret)
+	n.stopJudging(dropped, lapsed)
+	if len(n.unjudgedFor) > 0 && n.ledger.allSettled() {
+		clear(n.unjudgedFor)
 	}
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
 	if !n.content.whole {
 		return true
 	}
-	n.unbroken()
+	n.judgeUnbroken()
 	return true
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tardily disturbs the answers of a client in ways that the rules allow in both variants. Answers change
+// disturbAnswers disturbs the answers of a client in ways that the rules allow in both variants. Answers change
 // places, come twice or come late, and an ACK may be lost if a later one follows. In SotW each request has all
 // names, so the names keep their order: "the later holds". The first request with a nonce is the answer, so no
 // other one with that nonce may overtake a NACK.
-func (n *lane) tardily(requests []xds.Request) []xds.Request {
+func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
 	}
@@ -76,7 +76,7 @@ func (n *lane) tardily(requests []xds.Request) []xds.Request {
 		out = append(out, r)
 	}
 	for i := range out {
-		n.shake(contradiction, n.contradicts(out, i))
+		n.stopJudging(contradiction, n.contradicts(out, i))
 	}
 	return out
 }

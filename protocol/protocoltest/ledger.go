@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// patience is how long an unanswered response holds back newer states of its type.
-	patience = 5 * time.Second
+	// answerTimeout is how long an unanswered response holds back newer states of its type.
+	answerTimeout = 5 * time.Second
 
-	// silence is how long a type waits for the answer of another type.
-	silence = 15 * time.Second
+	// silentAfter is how long a type waits for the answer of another type.
+	silentAfter = 15 * time.Second
 
-	// listed is how many unanswered responses are tracked: an answer to one of them settles exactly that one.
-	listed = 4
+	// maxTracked is how many unanswered responses are tracked: an answer to one of them settles exactly that one.
+	maxTracked = 4
 )
 
 // A ledger is the second opinion on one stream. It sees the requests and responses of the session, and records
@@ -44,12 +44,12 @@ type ledger struct {
 	// and name.
 	warm map[[2]string]bool
 
-	changes int // number of views
-	drain   int // number of batches of responses
-	falling int // rank of the newest response of this batch that only removes
-	rank    int // rank of the newest response of this batch with news
+	changes     int // number of views
+	batch       int // number of batches of responses
+	removalRank int // rank of the newest response of this batch that only removes
+	rank        int // rank of the newest response of this batch with news
 
-	telling *xds.Type // type of the newest response of this batch, if it carries resources, or is a part of a response that does
+	sending *xds.Type // type of the newest response of this batch, if it carries resources, or is a part of a response that does
 
 	began   time.Time // time of the first request
 	resumes bool      // the client holds something from an earlier stream
@@ -67,35 +67,35 @@ type account struct {
 	wildcard bool
 	implicit bool // the client has never subscribed to a name
 
-	finds  bool            // names also match by alias and collection: delta only
-	reach  map[string]bool // resources that the names match, delta only
-	turned map[string]bool // names that matched a resource since the last response about them, or since they were subscribed
-	scopes map[string]bool // the collections that the wildcard covers; nil: all
+	byAlias      bool            // names also match by alias and collection: delta only
+	matched      map[string]bool // resources that the names match, delta only
+	matchedSince map[string]bool // names that matched a resource since the last response about them, or since they were subscribed
+	scopes       map[string]bool // the collections that the wildcard covers; nil: all
 
-	told    map[string]fact
-	acked   map[string]fact
-	refused map[string][]fact    // refused; the client has accepted none of them since
-	doubted map[string][]fact    // the same, but the client has accepted, or seems to have accepted, a response since that may no longer be tracked
-	owe     map[string]bool      // must be sent, whatever the client holds
-	may     map[string]bool      // may be sent, whatever the client holds
-	since   map[string]time.Time // when it was first subscribed
-	lately  map[string]time.Time // when it was last subscribed
-	tied    map[string]time.Time // since when it waits for clusters
-	heard   map[string]bool      // was sent, or stated as held
-	before  map[string]bool      // SotW: the client may hold something from an earlier stream
-	unsure  map[string]bool      // SotW: the same, because it refused a response that a later ACK seemed to cover
-	unheard map[string]bool      // SotW: the same, because the response that it accepted since may no longer be tracked
-	stray   map[string]fact      // stated and not subscribed; absent: the client need not hold it
-	missed  map[string]bool      // reported missing in resource_errors
-	follows map[string]following // must be removed in this batch, because an alias of it was
+	lastSent        map[string]fact
+	acked           map[string]fact
+	refused         map[string][]fact    // refused; the client has accepted none of them since
+	doubted         map[string][]fact    // the same, but the client has accepted, or seems to have accepted, a response since that may no longer be tracked
+	mustSend        map[string]bool      // must be sent, whatever the client holds
+	maySend         map[string]bool      // may be sent, whatever the client holds
+	firstSubscribed map[string]time.Time // when it was first subscribed
+	lastSubscribed  map[string]time.Time // when it was last subscribed
+	waitsSince      map[string]time.Time // since when it waits for clusters
+	heard           map[string]bool      // was sent, or stated as held
+	heldBefore      map[string]bool      // SotW: the client may hold something from an earlier stream
+	unsure          map[string]bool      // SotW: the same, because it refused a response that a later ACK seemed to cover
+	unheard         map[string]bool      // SotW: the same, because the response that it accepted since may no longer be tracked
+	stray           map[string]fact      // stated and not subscribed; absent: the client need not hold it
+	reportedMissing map[string]bool      // reported missing in resource_errors
+	follows         map[string]following // must be removed in this batch, because an alias of it was
 
-	opened   time.Time            // time of the first request
-	drained  time.Time            // when the session was first asked for responses about it
-	quiet    time.Time            // since when a response is unanswered
-	repeated time.Time            // when the client last repeated a request: this does not count as an answer
-	calm     time.Time            // when the last response or answer was processed
-	stirred  bool                 // there was a response or answer since
-	fed      map[string]time.Time // when its TTL began
+	opened          time.Time            // time of the first request
+	drained         time.Time            // when the session was first asked for responses about it
+	unansweredSince time.Time            // since when a response is unanswered
+	repeated        time.Time            // when the client last repeated a request: this does not count as an answer
+	processedAt     time.Time            // when the last response or answer was processed
+	unsettled       bool                 // there was a response or answer since
+	ttlBegan        map[string]time.Time // when its TTL began
 
 	version string // last sent, or stated and current
 	stated  string // SotW: stated by the first request
@@ -103,9 +103,9 @@ type account struct {
 	opaque  bool   // SotW: the first request did not show what the client holds
 	vague   bool   // SotW: the client holds a state that the session need not know
 
-	answer bool // an answer is due, even an empty one
-	lax    bool // the answer may be empty
-	asked  bool // something was subscribed since the last response
+	answer         bool // an answer is due, even an empty one
+	mayAnswerEmpty bool // the answer may be empty
+	subscribedMore bool // something was subscribed since the last response
 
 	flights  []*flight // unanswered, oldest first
 	newest   *flight   // the last one, answered or not
@@ -115,10 +115,10 @@ type account struct {
 	groups   []*group
 	nacked   bool // the client refused a response (NACK) and has accepted none since
 
-	leaving map[string]leaver // removed from the view, and may still be kept for the client
-	world   bool              // SotW, full state: each response has all resources
+	removed map[string]removal // removed from the view, and may still be kept for the client
+	world   bool               // SotW, full state: each response has all resources
 
-	ever        []string // buffer of everTold
+	sentBuffer  []string // buffer of everSent
 	holds, open []fact   // buffers of mayHold
 
 	// as stated by the session
@@ -145,7 +145,7 @@ type fact struct {
 	found   bool // it does not exist, and its name matches other resources
 	own     bool // the client holds it by its own name alone, and not by a route of the wildcard
 	unsaid  bool // assumed accepted because a later response was refused; otherwise the client holds nothing
-	left    bool // the view removed it and nothing kept it, but no response could say so
+	left    bool // the view removed it and nothing kept it, but no response could remove it
 }
 
 // is reports whether the fact equals r; a nil r means that the resource does not exist.
@@ -165,7 +165,7 @@ func (f fact) absent() bool { return f.res == nil && f.version == "" }
 type flight struct {
 	nonce   string
 	at      time.Time
-	drain   int
+	batch   int
 	seq     int
 	carried map[string]fact
 	beats   map[string]fact // heartbeats
@@ -206,7 +206,7 @@ type group struct {
 	warmed int // the batch in which a part of it was sent again with its cluster
 }
 
-type leaver struct {
+type removal struct {
 	res  *xds.Resource   // nil: the client stated it, and its content is unknown
 	at   time.Time       // when it was removed; if asked is set, when the session was first asked for responses after that
 	last []*xds.Resource // other states of it that may be sent
@@ -240,16 +240,16 @@ func (l *ledger) account(t *xds.Type) *account {
 }
 
 func (l *ledger) open(t *xds.Type) *account {
-	a := &account{trial: l.trial, typ: t, table: l.view.Table(t), opened: l.now, born: l.changes, stirred: true, finds: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, reach: map[string]bool{}, turned: map[string]bool{}, told: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
-		owe: map[string]bool{}, may: map[string]bool{}, since: map[string]time.Time{}, lately: map[string]time.Time{}, tied: map[string]time.Time{}, heard: map[string]bool{}, before: map[string]bool{}, unsure: map[string]bool{}, unheard: map[string]bool{},
-		stray: map[string]fact{}, missed: map[string]bool{}, follows: map[string]following{}, fed: map[string]time.Time{}, leaving: map[string]leaver{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
+	a := &account{trial: l.trial, typ: t, table: l.view.Table(t), opened: l.now, born: l.changes, unsettled: true, byAlias: l.variant == xds.Delta, implicit: true, names: map[string]bool{}, matched: map[string]bool{}, matchedSince: map[string]bool{}, lastSent: map[string]fact{}, acked: map[string]fact{}, refused: map[string][]fact{}, doubted: map[string][]fact{},
+		mustSend: map[string]bool{}, maySend: map[string]bool{}, firstSubscribed: map[string]time.Time{}, lastSubscribed: map[string]time.Time{}, waitsSince: map[string]time.Time{}, heard: map[string]bool{}, heldBefore: map[string]bool{}, unsure: map[string]bool{}, unheard: map[string]bool{},
+		stray: map[string]fact{}, reportedMissing: map[string]bool{}, follows: map[string]following{}, ttlBegan: map[string]time.Time{}, removed: map[string]removal{}, interest: map[string]bool{}, world: l.variant == xds.SotW && t.FullState}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a
 }
 
-// lingers reports whether resources of the type may be kept for the client after the view removes them.
-func (l *ledger) lingers(a *account) bool {
+// keepsRemoved reports whether resources of the type may be kept for the client after the view removes them.
+func (l *ledger) keepsRemoved(a *account) bool {
 	if len(a.typ.ReferredBy()) == 0 {
 		return false
 	}
@@ -262,7 +262,7 @@ func (l *ledger) advance(now time.Time) {
 	for _, a := range l.accounts {
 		l.tardy = l.tardy || l.silent(a)
 		for _, f := range a.flights {
-			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silence
+			l.tardy = l.tardy || !f.done && f.seq >= a.answered && now.Sub(f.at) >= silentAfter
 		}
 	}
 	l.tardy = l.tardy || l.opensLate()
@@ -272,7 +272,7 @@ func (l *ledger) advance(now time.Time) {
 // the grace period of a reconnect does not exist for the order of types.
 func (l *ledger) opensLate() bool {
 	after := l.now.Sub(l.began)
-	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silence && l.account(xds.Cluster) == nil)
+	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silentAfter && l.account(xds.Cluster) == nil)
 }
 
 // change sets the next view of the session.
@@ -295,46 +295,46 @@ func (l *ledger) change(view xds.View) {
 	}
 	for _, a := range l.accounts {
 		is := a.table
-		l.find(a)
-		for n := range a.missed {
-			a.turned[n] = a.turned[n] || l.shown(a, n) != nil
+		l.rematch(a)
+		for n := range a.reportedMissing {
+			a.matchedSince[n] = a.matchedSince[n] || l.shown(a, n) != nil
 		}
 		for n, r := range lost[a] {
-			if r != nil && l.shown(a, n) == nil && l.lingers(a) {
+			if r != nil && l.shown(a, n) == nil && l.keepsRemoved(a) {
 				// A resource that exists and is no longer shown may be kept, too.
-				a.leaving[n] = leaver{res: r, at: l.now, loose: a.told[n].loose}
+				a.removed[n] = removal{res: r, at: l.now, loose: a.lastSent[n].loose}
 			}
 		}
-		for n, v := range a.leaving {
+		for n, v := range a.removed {
 			if l.shown(a, n) == nil {
 				continue
 			}
-			if k, told := a.told[n]; told && v.free && l.variant == xds.SotW && !a.world {
+			if k, told := a.lastSent[n]; told && v.free && l.variant == xds.SotW && !a.world {
 				k.left = true
-				a.told[n] = k
+				a.lastSent[n] = k
 			}
-			delete(a.leaving, n)
+			delete(a.removed, n)
 		}
-		for n, f := range a.told {
+		for n, f := range a.lastSent {
 			// A state that came and went between two views may be the one that was sent.
-			if r := is.Departed(n); r != nil && l.lingers(a) && is.Lookup(n) == nil && !f.absent() && !a.outside(n) {
-				v, ok := a.leaving[n]
+			if r := is.Departed(n); r != nil && l.keepsRemoved(a) && is.Lookup(n) == nil && !f.absent() && !a.outsideRoutes(n) {
+				v, ok := a.removed[n]
 				if !ok {
-					v = leaver{res: r, at: l.now}
+					v = removal{res: r, at: l.now}
 				}
 				v.last = append(v.last, r)
-				a.leaving[n] = v
+				a.removed[n] = v
 			}
 		}
 		if l.variant == xds.SotW && !a.world {
-			for n := range a.told {
+			for n := range a.lastSent {
 				if lost[a][n] == nil && !kept[a] || l.shown(a, n) == nil {
 					// No response can remove it, so it is sent again if it returns.
-					a.may[n] = true
+					a.maySend[n] = true
 				}
 			}
 		}
-		l.move(a)
+		l.markMoved(a)
 	}
 }
 

@@ -56,11 +56,11 @@ func earlier(l *ledger) past {
 		has := map[string][]*xds.Resource{}
 		for n, before := range l.past[a.typ.URL] {
 			// In SotW no response replaced it.
-			if _, told := a.told[n]; l.variant == xds.SotW && !a.world && (a.wildcard || a.names[n]) && (!told || a.before[n]) {
+			if _, told := a.lastSent[n]; l.variant == xds.SotW && !a.world && (a.wildcard || a.names[n]) && (!told || a.heldBefore[n]) {
 				has[n] = slices.Clone(before)
 			}
 		}
-		for _, n := range a.everTold(true) {
+		for _, n := range a.everSent(true) {
 			for _, k := range a.mayHold(n, false, surely) {
 				if r := l.content(a, n, k); r != nil {
 					has[n] = append(has[n], r)

@@ -24,17 +24,17 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 		a = l.open(t)
 	}
 	if req.Node != nil && !l.met {
-		l.meet(req.Node)
+		l.recordNode(req.Node)
 	}
 	if l.variant == xds.SotW {
-		l.replace(a, req.Names)
+		l.replaceNames(a, req.Names)
 	} else {
 		l.subscribe(a, req.Subscribe)
 		l.unsubscribe(a, req.Unsubscribe)
 	}
 	var answered *flight
 	if first {
-		l.begin(a, req)
+		l.firstRequest(a, req)
 	} else {
 		answered = l.settle(a, req, stale)
 	}
@@ -42,17 +42,17 @@ func (l *ledger) receive(req xds.Request, stale bool) *flight {
 		maps.DeleteFunc(l.past[t.URL], func(n string, _ []*xds.Resource) bool { return !a.names[n] })
 	}
 	for _, b := range l.accounts {
-		l.scope(b, a == b)
+		l.updateScopes(b, a == b)
 	}
 	return answered
 }
 
-// meet records the node of the client.
-func (l *ledger) meet(n *xds.Node) {
+// recordNode records the node of the client.
+func (l *ledger) recordNode(n *xds.Node) {
 	l.met, l.agent = true, n.UserAgentName
 	for _, a := range l.accounts { // names subscribed before the node is known are answered as for any client
 		for n := range a.names {
-			a.since[n] = time.Time{}
+			a.firstSubscribed[n] = time.Time{}
 		}
 	}
 	has := func(f string) bool { return slices.Contains(n.ClientFeatures, f) }
@@ -64,7 +64,7 @@ func (l *ledger) meet(n *xds.Node) {
 	}
 }
 
-func (l *ledger) replace(a *account, names []string) {
+func (l *ledger) replaceNames(a *account, names []string) {
 	if len(names) == 0 && a.implicit {
 		return
 	}
@@ -97,14 +97,14 @@ func (l *ledger) replace(a *account, names []string) {
 	if less && a.opaque && !a.world { // of the resources held through "*", the client keeps those that it names
 		a.opaque = false
 		for n := range a.names {
-			a.before[n] = true
+			a.heldBefore[n] = true
 		}
 	}
 	for _, n := range dropped {
 		// The client cannot know that the wildcard does not cover the name. It holds the resource until a
 		// full-state response lacks it.
-		if r := l.lookup(a, n); star && r != nil && l.shown(a, n) == nil && !a.told[n].absent() && l.lingers(a) {
-			a.leaving[n] = leaver{res: r, at: l.now}
+		if r := l.lookup(a, n); star && r != nil && l.shown(a, n) == nil && !a.lastSent[n].absent() && l.keepsRemoved(a) {
+			a.removed[n] = removal{res: r, at: l.now}
 		}
 	}
 	a.trim()
@@ -113,10 +113,10 @@ func (l *ledger) replace(a *account, names []string) {
 func (l *ledger) subscribe(a *account, names []string) {
 	for _, n := range names {
 		if n != xds.Wildcard {
-			a.names[n], a.lately[n] = true, l.now
+			a.names[n], a.lastSubscribed[n] = true, l.now
 		}
 	}
-	l.find(a) // all names must match before one of them becomes due
+	l.rematch(a) // all names must match before one of them becomes due
 	for _, n := range names {
 		a.implicit = false
 		switch n {
@@ -141,49 +141,49 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	}
 	var dropped []string
 	for _, n := range names {
-		dropped = append(dropped, l.meant(a, n)...)
+		dropped = append(dropped, l.namesEndedBy(a, n)...)
 	}
 	for _, n := range dropped {
 		delete(a.names, n)
-		delete(a.missed, n)
-		delete(a.turned, n) // subscribed again, it has matched nothing yet
+		delete(a.reportedMissing, n)
+		delete(a.matchedSince, n) // subscribed again, it has matched nothing yet
 	}
-	l.find(a)
+	l.rematch(a)
 	for _, n := range dropped {
-		if a.told[n].own && a.outside(n) {
-			delete(a.leaving, n) // its removal is sent at once: no route of the wildcard has it
+		if a.lastSent[n].own && a.outsideRoutes(n) {
+			delete(a.removed, n) // its removal is sent at once: no route of the wildcard has it
 		}
 		if a.wildcard {
-			a.may[n] = true
-			found := l.members(a, n)
-			if _, told := a.told[n]; len(found) == 0 && !told {
-				found, a.asked = a.knownAs(n), true // their removal is due at once, whatever else matches them
+			a.maySend[n] = true
+			found := l.matchedBy(a, n)
+			if _, told := a.lastSent[n]; len(found) == 0 && !told {
+				found, a.subscribedMore = a.formerMatches(n), true // their removal is due at once, whatever else matches them
 			}
 			if len(found) == 0 {
-				a.owe[n], a.asked = true, true
+				a.mustSend[n], a.subscribedMore = true, true
 			} else {
-				delete(a.owe, n)
+				delete(a.mustSend, n)
 			}
 			for _, r := range found {
-				if a.names[r.Name] || a.reach[r.Name] {
+				if a.names[r.Name] || a.matched[r.Name] {
 					continue // still subscribed
 				}
-				a.owe[r.Name], a.may[r.Name], a.asked = true, true, true
+				a.mustSend[r.Name], a.maySend[r.Name], a.subscribedMore = true, true, true
 				a.release(r.Name)
 			}
 			a.release(n)
-			for x := range a.leaving { // a kept resource matches until it is removed
-				if r := a.told[x].res; r != nil && finds(a.typ, r, n) {
-					a.may[x] = true
+			for x := range a.removed { // a kept resource matches until it is removed
+				if r := a.lastSent[x].res; r != nil && matches(a.typ, r, n) {
+					a.maySend[x] = true
 				}
 			}
 		}
 	}
 	if slices.Contains(names, xds.Wildcard) {
 		// The client may know the rest by aliases of the past.
-		for n := range a.told {
-			if !a.names[n] && !a.reach[n] && !a.behind(n) {
-				delete(a.told, n)
+		for n := range a.lastSent {
+			if !a.names[n] && !a.matched[n] && !a.keptBehindName(n) {
+				delete(a.lastSent, n)
 				a.stray[n] = fact{}
 			}
 		}
@@ -191,30 +191,30 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	a.trim()
 }
 
-// knownAs returns the resources that a name matched when they were sent, if it matches nothing now.
+// formerMatches returns the resources that a name matched when they were sent, if it matches nothing now.
 // Unsubscribing the name gives them up.
-func (a *account) knownAs(n string) (out []*xds.Resource) {
-	for x, k := range a.told {
-		if x != n && k.res != nil && finds(a.typ, k.res, n) {
+func (a *account) formerMatches(n string) (out []*xds.Resource) {
+	for x, k := range a.lastSent {
+		if x != n && k.res != nil && matches(a.typ, k.res, n) {
 			out = append(out, k.res)
 		}
 	}
 	return out
 }
 
-// meant returns the names that end when the client unsubscribes from n: "these may be resource names or
+// namesEndedBy returns the names that end when the client unsubscribes from n: "these may be resource names or
 // aliases". A name that was never subscribed ends none.
-func (l *ledger) meant(a *account, n string) (out []string) {
+func (l *ledger) namesEndedBy(a *account, n string) (out []string) {
 	if a.names[n] {
 		return []string{n}
 	}
 	for s := range a.names {
-		for _, r := range l.members(a, s) {
+		for _, r := range l.matchedBy(a, s) {
 			if r.Name == n && slices.Contains(r.Aliases, s) {
 				out = append(out, s) // s is an alias of the resource n
 			}
 		}
-		if a.told[n].res != nil && slices.Contains(a.told[n].res.Aliases, s) && a.mayFind(s) {
+		if a.lastSent[n].res != nil && slices.Contains(a.lastSent[n].res.Aliases, s) && a.mayMatch(s) {
 			out = append(out, s) // the same, as the resource was sent
 		}
 		if r := l.lookup(a, s); r != nil && l.lookup(a, n) == nil && slices.Contains(r.Aliases, n) {
@@ -224,21 +224,21 @@ func (l *ledger) meant(a *account, n string) (out []string) {
 	return out
 }
 
-// mayFind reports whether the client was not sent the removal of a name.
-func (a *account) mayFind(name string) bool {
-	k, told := a.told[name]
+// mayMatch reports whether the client was not sent the removal of a name.
+func (a *account) mayMatch(name string) bool {
+	k, told := a.lastSent[name]
 	return !told || k.found
 }
 
-// behind reports whether a subscribed name matches a kept resource, and was not reported to match nothing.
-func (a *account) behind(n string) bool {
-	_, leaves := a.leaving[n]
-	r := a.told[n].res
+// keptBehindName reports whether a subscribed name matches a kept resource, and was not reported to match nothing.
+func (a *account) keptBehindName(n string) bool {
+	_, leaves := a.removed[n]
+	r := a.lastSent[n].res
 	if !leaves || r == nil {
 		return false
 	}
 	for s := range a.names {
-		if finds(a.typ, r, s) {
+		if matches(a.typ, r, s) {
 			return true
 		}
 	}
@@ -247,42 +247,42 @@ func (a *account) behind(n string) bool {
 
 // ask records that a name is subscribed: it must be sent, whatever the client holds.
 func (l *ledger) ask(a *account, n string) {
-	a.owe[n], a.may[n], a.asked = true, true, true
-	delete(a.missed, n)
-	if _, ok := a.since[n]; !ok {
-		a.since[n] = l.now
+	a.mustSend[n], a.maySend[n], a.subscribedMore = true, true, true
+	delete(a.reportedMissing, n)
+	if _, ok := a.firstSubscribed[n]; !ok {
+		a.firstSubscribed[n] = l.now
 	}
-	a.lax = a.lax || a.world
-	l.comeBack(a, n)
+	a.mayAnswerEmpty = a.mayAnswerEmpty || a.world
+	l.keepResubscribed(a, n)
 	for _, f := range a.flights {
 		for x, k := range f.dropped {
-			if a.finds && k.res != nil && finds(a.typ, k.res, n) {
-				l.comeBack(a, x)
-				if v, leaves := a.leaving[x]; leaves && a.typ.Collection(x) == n {
+			if a.byAlias && k.res != nil && matches(a.typ, k.res, n) {
+				l.keepResubscribed(a, x)
+				if v, leaves := a.removed[x]; leaves && a.typ.Collection(x) == n {
 					v.loose = false // the client knows the members of a collection
-					a.leaving[x] = v
+					a.removed[x] = v
 				}
 			}
 		}
 	}
 	a.release(n)
-	for _, r := range l.members(a, n) {
-		since := a.owe[r.Name]
-		a.owe[r.Name], a.may[r.Name] = since, true // the resource may be sent; its removal is due only if it is subscribed by its own name
+	for _, r := range l.matchedBy(a, n) {
+		since := a.mustSend[r.Name]
+		a.mustSend[r.Name], a.maySend[r.Name] = since, true // the resource may be sent; its removal is due only if it is subscribed by its own name
 		a.release(r.Name)
 	}
 }
 
-// comeBack records that a name unsubscribed in flight is subscribed again. The response arrives all the same,
+// keepResubscribed records that a name unsubscribed in flight is subscribed again. The response arrives all the same,
 // so the resource may be kept.
-func (l *ledger) comeBack(a *account, n string) {
-	if k := a.back(n); a.leaving[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.lingers(a) {
-		a.leaving[n] = leaver{res: k.res, at: l.now, loose: true}
+func (l *ledger) keepResubscribed(a *account, n string) {
+	if k := a.droppedInFlight(n); a.removed[n].res == nil && k.res != nil && l.shown(a, n) == nil && l.keepsRemoved(a) {
+		a.removed[n] = removal{res: k.res, at: l.now, loose: true}
 	}
 }
 
-// back returns the newest response in flight about a name that the client unsubscribed.
-func (a *account) back(n string) fact {
+// droppedInFlight returns the newest response in flight about a name that the client unsubscribed.
+func (a *account) droppedInFlight(n string) fact {
 	for _, f := range slices.Backward(a.flights) {
 		if k, dropped := f.dropped[n]; dropped {
 			return k
@@ -292,29 +292,29 @@ func (a *account) back(n string) fact {
 }
 
 func (l *ledger) askAll(a *account) {
-	a.lax, a.asked = true, true
+	a.mayAnswerEmpty, a.subscribedMore = true, true
 	for r := range a.table.All() {
 		if l.shown(a, r.Name) == nil {
 			continue
 		}
-		named, missed := a.owe[r.Name], a.missed[r.Name]
+		named, missed := a.mustSend[r.Name], a.reportedMissing[r.Name]
 		l.ask(a, r.Name)
-		a.owe[r.Name], a.missed[r.Name] = named, missed
+		a.mustSend[r.Name], a.reportedMissing[r.Name] = named, missed
 	}
-	for n := range a.told {
-		a.may[n] = true
+	for n := range a.lastSent {
+		a.maySend[n] = true
 		a.release(n)
 	}
 	for n := range a.names {
-		a.may[n] = true
+		a.maySend[n] = true
 	}
 	for _, f := range a.flights {
 		for n := range f.dropped {
-			l.comeBack(a, n)
+			l.keepResubscribed(a, n)
 		}
 	}
-	for n := range a.leaving {
-		a.may[n] = true
+	for n := range a.removed {
+		a.maySend[n] = true
 	}
 }
 
@@ -327,27 +327,27 @@ func (a *account) release(n string) {
 	}
 }
 
-// keeps reports whether the client keeps a name that it was sent, by its own subscriptions.
-func (a *account) keeps(n string) bool {
-	if a.wildcard || a.names[n] || a.reach[n] {
+// keepsName reports whether the client keeps a name that it was sent, by its own subscriptions.
+func (a *account) keepsName(n string) bool {
+	if a.wildcard || a.names[n] || a.matched[n] {
 		return true
 	}
 	refused := a.heldBack(n)
 	// Unsubscribing an alias does not end what the client may hold through a collection.
-	back := func(k fact) bool { return k.dropped && a.finding(n, k) }
-	return a.finding(n, a.told[n]) || refused && a.finding(n, a.acked[n]) || slices.ContainsFunc(a.refused[n], back)
+	back := func(k fact) bool { return k.dropped && a.matchesSubscription(n, k) }
+	return a.matchesSubscription(n, a.lastSent[n]) || refused && a.matchesSubscription(n, a.acked[n]) || slices.ContainsFunc(a.refused[n], back)
 }
 
-// finding reports whether a subscribed name matches a resource by alias or collection.
-func (a *account) finding(n string, k fact) bool {
+// matchesSubscription reports whether a subscribed name matches a resource by alias or collection.
+func (a *account) matchesSubscription(n string, k fact) bool {
 	c := a.typ.Collection(n)
 	aliased := k.res != nil && slices.ContainsFunc(k.res.Aliases, func(n string) bool { return a.names[n] })
-	return a.finds && (aliased || !k.absent() && c != "" && a.names[c])
+	return a.byAlias && (aliased || !k.absent() && c != "" && a.names[c])
 }
 
-// leave records that a name is unsubscribed: the other refused names that are still subscribed may be sent
+// unsubscribe records that a name is unsubscribed: the other refused names that are still subscribed may be sent
 // again. If the name is subscribed once more, it is sent by itself.
-func (g *group) leave(n string) {
+func (g *group) unsubscribe(n string) {
 	if _, in := g.was[n]; in {
 		g.moved = true
 		delete(g.was, n)
@@ -360,21 +360,21 @@ func (a *account) trim() {
 		return
 	}
 	a.answer = a.answer && a.world
-	gone := func(n string) bool { return !a.keeps(n) }
+	gone := func(n string) bool { return !a.keepsName(n) }
 	maps.DeleteFunc(a.acked, func(n string, _ fact) bool { return gone(n) })
 	maps.DeleteFunc(a.refused, func(n string, _ []fact) bool { return gone(n) })
 	maps.DeleteFunc(a.doubted, func(n string, _ []fact) bool { return gone(n) })
-	maps.DeleteFunc(a.owe, func(n string, _ bool) bool { return gone(n) })
-	maps.DeleteFunc(a.may, func(n string, _ bool) bool { return gone(n) })
-	maps.DeleteFunc(a.since, func(n string, _ time.Time) bool { return gone(n) })
-	maps.DeleteFunc(a.tied, func(n string, _ time.Time) bool { return gone(n) }) // subscribed again, it waits anew
-	maps.DeleteFunc(a.before, func(n string, _ bool) bool { return gone(n) })
-	maps.DeleteFunc(a.missed, func(n string, _ bool) bool { return !a.names[n] })
+	maps.DeleteFunc(a.mustSend, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.maySend, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.firstSubscribed, func(n string, _ time.Time) bool { return gone(n) })
+	maps.DeleteFunc(a.waitsSince, func(n string, _ time.Time) bool { return gone(n) }) // subscribed again, it waits again
+	maps.DeleteFunc(a.heldBefore, func(n string, _ bool) bool { return gone(n) })
+	maps.DeleteFunc(a.reportedMissing, func(n string, _ bool) bool { return !a.names[n] })
 	for _, g := range a.groups {
 		maps.DeleteFunc(g.rest, func(n string, _ bool) bool { return gone(n) })
 		for n := range g.was {
 			if gone(n) {
-				g.leave(n)
+				g.unsubscribe(n)
 			}
 		}
 	}
@@ -390,8 +390,8 @@ func (a *account) trim() {
 			}
 		}
 	}
-	maps.DeleteFunc(a.leaving, func(n string, _ leaver) bool { return gone(n) })
-	maps.DeleteFunc(a.told, func(n string, _ fact) bool { return gone(n) })
+	maps.DeleteFunc(a.removed, func(n string, _ removal) bool { return gone(n) })
+	maps.DeleteFunc(a.lastSent, func(n string, _ fact) bool { return gone(n) })
 	if len(a.names) == 0 {
 		// A client need not answer a response about unsubscribed names.
 		for _, f := range a.flights {

@@ -22,10 +22,10 @@ type ClientConfig struct {
 // moment, and judges the client. It returns the number of responses that the client got, and a [*Failure] if
 // the client broke a rule.
 func SimulateClient(cfg ClientConfig) (responses int, err error) {
-	responses, err = liveServed(cfg, nil)
+	responses, err = runServed(cfg, nil)
 	if err != nil {
 		f := &Failure{Config: Config{Seed: cfg.Seed, Variant: cfg.Variant, Choices: cfg.Choices}, Err: err}
-		if _, again := liveServed(cfg, &f.Story); again == nil {
+		if _, again := runServed(cfg, &f.Story); again == nil {
 			f.Err = fmt.Errorf("the failure did not occur again, so it depends on more than the seed: %w", err)
 		}
 		return responses, f
@@ -33,7 +33,7 @@ func SimulateClient(cfg ClientConfig) (responses int, err error) {
 	return responses, nil
 }
 
-func liveServed(cfg ClientConfig, story *[]string) (n int, err error) {
+func runServed(cfg ClientConfig, story *[]string) (n int, err error) {
 	w := newServed(cfg, story)
 	defer func() {
 		if p, ok := recover().(broken); ok {
@@ -125,9 +125,9 @@ func (w *served) run() {
 	w.server.honest, w.sour = true, 0
 	w.connect()
 	for range 200 {
-		w.say()
+		w.sendRequests()
 		w.server.push()
-		if !w.hear() && len(w.up) == 0 {
+		if !w.deliverDown() && len(w.up) == 0 {
 			break
 		}
 		w.deliverUp()
@@ -135,13 +135,13 @@ func (w *served) run() {
 	if len(w.up)+len(w.down) > 0 {
 		w.fail("traffic between client and server does not end")
 	}
-	w.judge.rests()
+	w.judge.checkAtRest()
 	for _, k := range servedKinds {
 		w.client.Unsubscribe(k.typ, w.client.Wants(k.typ)...)
-		w.judge.unasked(k.typ, slices.Sorted(keys(w.judge.of(k.typ).asked))...)
+		w.judge.unsubscribe(k.typ, slices.Sorted(keys(w.judge.of(k.typ).subscribed))...)
 	}
-	w.say()
-	w.judge.empty()
+	w.sendRequests()
+	w.judge.checkEmpty()
 }
 
 func (w *served) step() {
@@ -156,7 +156,7 @@ func (w *served) step() {
 	case n < 12:
 		w.connect()
 	case n < 26:
-		w.whim(k)
+		w.changeSubscription(k)
 	case n < 40:
 		w.server.change(k)
 	case n < 48:
@@ -166,18 +166,18 @@ func (w *served) step() {
 	case n < 52:
 		w.doubt(k)
 	case n < 66:
-		w.say()
+		w.sendRequests()
 	case n < 76:
 		w.deliverUp()
 	case n < 82:
 		w.server.act(k)
 	default:
-		w.hear()
+		w.deliverDown()
 	}
 }
 
-// whim lets the application subscribe or unsubscribe a name.
-func (w *served) whim(k servedKind) {
+// changeSubscription lets the application subscribe or unsubscribe a name.
+func (w *served) changeSubscription(k servedKind) {
 	names := slices.Clone(k.names)
 	if w.cfg.Variant == xds.Delta {
 		names = append(names, k.finds...)
@@ -186,7 +186,7 @@ func (w *served) whim(k servedKind) {
 	if w.dice.IntN(3) == 0 {
 		w.logf("unsubscribes %s %s", k.typ, name)
 		w.client.Unsubscribe(k.typ, name)
-		w.judge.unasked(k.typ, name)
+		w.judge.unsubscribe(k.typ, name)
 	} else {
 		w.logf("subscribes %s %s", k.typ, name)
 		spelled := name
@@ -194,9 +194,9 @@ func (w *served) whim(k servedKind) {
 			spelled = "xdstp://a/s/x/1?l=w&k=v"
 		}
 		w.client.Subscribe(k.typ, spelled)
-		w.judge.asks(k.typ, name)
+		w.judge.subscribe(k.typ, name)
 	}
-	w.judge.look()
+	w.judge.compare()
 }
 
 // adopt gives the client a resource from another source.
@@ -209,7 +209,7 @@ func (w *served) adopt(k servedKind) {
 	w.logf("adopts %s %s, own %v", k.typ, show(r), own)
 	w.client.Adopt(k.typ, own, r)
 	w.judge.adopts(k.typ, own, r)
-	w.judge.look()
+	w.judge.compare()
 }
 
 // doubt lets the application learn that some resources are bad, or not bad any more, and request everything
@@ -219,7 +219,7 @@ func (w *served) doubt(k servedKind) {
 	w.logf("doubts %s: bodies that begin with %q are bad", k.typ, w.sour)
 	w.client.Doubt(k.typ, append(slices.Clone(k.names), "alien")...)
 	w.judge.doubts(k.typ)
-	w.judge.look()
+	w.judge.compare()
 }
 
 // unfit reports whether the client cannot use a resource.
@@ -260,18 +260,18 @@ func (w *served) disconnect(only *xds.Type) {
 	w.client.Disconnected(only)
 	w.judge.disconnected(only)
 	w.server.disconnected(only)
-	w.judge.look()
+	w.judge.compare()
 }
 
-// say lets the client send its requests.
-func (w *served) say() {
+// sendRequests lets the client send its requests.
+func (w *served) sendRequests() {
 	for r := range w.client.Requests() {
 		w.logf("> %s", describeRequest(r))
-		w.judge.said(r)
+		w.judge.checkRequest(r)
 		w.up = append(w.up, r)
 	}
-	w.judge.silent()
-	w.judge.look()
+	w.judge.checkAllSent()
+	w.judge.compare()
 }
 
 func (w *served) deliverUp() {
@@ -282,8 +282,8 @@ func (w *served) deliverUp() {
 	}
 }
 
-// hear delivers the next response to the client.
-func (w *served) hear() bool {
+// deliverDown delivers the next response to the client.
+func (w *served) deliverDown() bool {
 	if len(w.down) == 0 {
 		return false
 	}
@@ -291,8 +291,8 @@ func (w *served) hear() bool {
 	w.down = w.down[1:]
 	w.logf("< %s %v %v", describeResponse(r), r.Errors, r.Malformed)
 	w.got++
-	w.judge.hears(r, w.client.Receive(r))
-	w.judge.look()
+	w.judge.receive(r, w.client.Receive(r))
+	w.judge.compare()
 	return true
 }
 
@@ -307,8 +307,8 @@ func (w *served) pass(d time.Duration) {
 		w.now = next
 		w.logf("the time is %v", w.now.Sub(epoch))
 		w.client.Advance(w.now)
-		w.judge.passed()
-		w.judge.look()
+		w.judge.expire()
+		w.judge.compare()
 		if !w.now.Before(until) {
 			return
 		}

@@ -283,7 +283,7 @@ func (f *faker) answer(t *xds.Type) {
 		f.trouble(servedKinds[i], c)
 	}
 	if f.odds(f.broken) {
-		f.spoil(servedKinds[i], resp)
+		f.breakResponse(servedKinds[i], resp)
 	}
 	f.send(resp)
 }
@@ -320,8 +320,8 @@ func (f *faker) trouble(k servedKind, c *xds.Changes) *xds.Changes {
 	return c
 }
 
-// spoil breaks a response.
-func (f *faker) spoil(k servedKind, r *xds.Response) {
+// breakResponse breaks a response.
+func (f *faker) breakResponse(k servedKind, r *xds.Response) {
 	name := k.names[f.dice.IntN(len(k.names))]
 	switch f.dice.IntN(9) {
 	case 0:

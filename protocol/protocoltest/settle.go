@@ -16,14 +16,14 @@ func (w *world) settle() {
 	for _, n := range w.lanes {
 		n.mute = n.forever
 		n.client.calm()
-		n.tell()
+		n.giveView()
 		n.respond()
 	}
 	limit := w.settles()
 	until := w.now.Add(limit)
 	for range 200 {
 		w.quiet()
-		w.cold()
+		w.checkWarming()
 		next := time.Time{}
 		for _, n := range w.lanes {
 			for _, d := range []time.Time{n.session.Deadline(), n.client.deadline()} {
@@ -32,7 +32,7 @@ func (w *world) settle() {
 				}
 			}
 		}
-		if next.IsZero() || next.After(until) && w.feeds() {
+		if next.IsZero() || next.After(until) && w.keepsAlive() {
 			w.rest()
 			return
 		}
@@ -51,17 +51,17 @@ func (w *world) settles() time.Duration {
 	limit := time.Minute
 	for _, n := range w.lanes {
 		if n.forever {
-			limit = max(limit, silence*time.Duration(1+len(n.ledger.accounts)))
+			limit = max(limit, silentAfter*time.Duration(1+len(n.ledger.accounts)))
 		}
 	}
 	return limit
 }
 
-// cold checks that no cluster warms without need.
-func (w *world) cold() {
+// checkWarming checks that no cluster warms without need.
+func (w *world) checkWarming() {
 	for _, n := range w.lanes {
 		if e, ok := n.client.(*envoy); ok && !n.forever {
-			if what := e.cold(n.ledger); what != "" {
+			if what := e.coldCluster(n.ledger); what != "" {
 				n.fail(errors.New(what))
 			}
 		}
@@ -85,19 +85,19 @@ func (w *world) quiet() {
 	w.fail("traffic does not end: messages follow each other")
 }
 
-// feeds reports whether only heartbeats are still to come.
-func (w *world) feeds() bool {
-	return slices.ContainsFunc(w.lanes, func(n *lane) bool { return n.ledger.feeds() })
+// keepsAlive reports whether only heartbeats are still to come.
+func (w *world) keepsAlive() bool {
+	return slices.ContainsFunc(w.lanes, func(n *lane) bool { return n.ledger.keepsAlive() })
 }
 
 // rest checks what must hold when traffic has ended.
 func (w *world) rest() {
 	w.pass(time.Minute)
-	if w.feeds() {
+	if w.keepsAlive() {
 		w.quiet()
 	}
 	for _, n := range w.lanes {
-		if len(n.down) > 0 && !w.feeds() {
+		if len(n.down) > 0 && !w.keepsAlive() {
 			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", describeResponse(n.down[0])))
 		}
 		_, idles := n.session.Session.(idler)
@@ -124,24 +124,24 @@ func (n *lane) converged() {
 		if held == nil {
 			continue
 		}
-		for _, name := range n.ledger.known(a) {
+		for _, name := range n.ledger.knownNames(a) {
 			is, has := n.ledger.shown(a, name), held[name]
 			switch {
-			case same(is, has) || n.ledger.standing(a, name) || n.ledger.tiedToRefused(a, name) || !a.covers(name):
+			case same(is, has) || n.ledger.rightlyHeldBack(a, name) || n.ledger.waitsForRefused(a, name) || !a.covers(name):
 			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // a removal cannot be expressed
-			case !n.ledger.lets(func() bool {
-				return is == nil && n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, is) ||
-					has == nil && n.ledger.grants(expired) && n.lacks(a, name) ||
-					n.ledger.grants(declined) && a.declined(name, is) // the response may no longer be tracked
+			case !n.ledger.allows(func() bool {
+				return is == nil && n.ledger.mayBeKept(a, name) || n.ledger.accepts(waitsForView) && n.ledger.waitsForView(a, name, is) ||
+					has == nil && n.ledger.accepts(expired) && n.lacks(a, name) ||
+					n.ledger.accepts(declined) && a.declined(name, is) // the response may no longer be tracked
 			}, append(slices.Clone(keeping), waitsForView, expired, declined)...):
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
 			}
 			delete(held, name)
 		}
 		for name, r := range held {
-			gone := n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.standing(a, name)
-			if !gone && a.covers(name) || n.ledger.lets(func() bool {
-				return n.ledger.grants(stray) && a.strays(name) || n.ledger.lingering(a, name) || n.ledger.grants(waitsForView) && n.ledger.waitsForView(a, name, nil)
+			gone := n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.rightlyHeldBack(a, name)
+			if !gone && a.covers(name) || n.ledger.allows(func() bool {
+				return n.ledger.accepts(stray) && a.statedOnly(name) || n.ledger.mayBeKept(a, name) || n.ledger.accepts(waitsForView) && n.ledger.waitsForView(a, name, nil)
 			}, append(slices.Clone(keeping), waitsForView)...) {
 				continue
 			}
@@ -156,8 +156,8 @@ func (n *lane) converged() {
 // unanswered.
 func (n *lane) lacks(a *account, name string) bool {
 	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
-	told := a.told[name]
-	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < patience) })
+	told := a.lastSent[name]
+	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < answerTimeout) })
 }
 
 // declined reports whether the client has refused exactly this state of a name, and accepted none since. The
@@ -180,7 +180,7 @@ func (w *world) age() {
 	for _, n := range w.lanes {
 		n.mute = n.forever
 		n.client.calm()
-		n.tell()
+		n.giveView()
 		n.respond()
 	}
 	w.quiet()
@@ -212,7 +212,7 @@ func (w *world) run() {
 	w.settle()
 	refused := map[string][]string{}
 	for _, n := range w.lanes {
-		for url, names := range n.ledger.outstanding() {
+		for url, names := range n.ledger.heldBackNames() {
 			for _, name := range names {
 				if !slices.Contains(refused[url], name) {
 					refused[url] = append(refused[url], name)
@@ -230,7 +230,7 @@ func (w *world) run() {
 	w.commit(w.content.freshen(refused))
 	w.settle()
 	for _, n := range w.lanes {
-		if left := n.ledger.outstanding(); len(left) > 0 {
+		if left := n.ledger.heldBackNames(); len(left) > 0 {
 			n.fail(fmt.Errorf("still held back although all of them changed: %v", left))
 		}
 	}

@@ -58,15 +58,15 @@ type Result struct {
 
 // Simulate plays a world, and returns a [*Failure] if a rule was broken.
 func Simulate(open Open, cfg Config) (Result, error) {
-	w, err := live(open, cfg, nil)
+	w, err := runWorld(open, cfg, nil)
 	if err != nil {
-		return Result{}, tell(open, cfg, err)
+		return Result{}, withStory(open, cfg, err)
 	}
 	return w.result(), nil
 }
 
-// live plays a world.
-func live(open Open, cfg Config, story *[]string) (w *world, err error) {
+// runWorld plays a world.
+func runWorld(open Open, cfg Config, story *[]string) (w *world, err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -84,10 +84,10 @@ func live(open Open, cfg Config, story *[]string) (w *world, err error) {
 	return w, nil
 }
 
-// tell plays the world again to record its story.
-func tell(open Open, cfg Config, err error) error {
+// withStory plays the world again to record its story.
+func withStory(open Open, cfg Config, err error) error {
 	f := &Failure{Config: cfg, Err: err}
-	if _, again := live(open, cfg, &f.Story); again != nil && again.Error() != err.Error() {
+	if _, again := runWorld(open, cfg, &f.Story); again != nil && again.Error() != err.Error() {
 		f.Err = errors.Join(err, fmt.Errorf("the second run failed in another way, so it depends on more than the seed: %w", again))
 	}
 	return f

@@ -54,7 +54,7 @@ func (n *lane) states() error {
 			return fmt.Errorf("%s: Refused lists %q, the states list %q", a.typ, got, refused)
 		}
 		cache := n.cache(a)
-		for _, name := range n.ledger.known(a) {
+		for _, name := range n.ledger.knownNames(a) {
 			st := s.NameState(a.typ, name)
 			if err := n.ledger.nameState(a, is, st); err != nil {
 				return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
@@ -165,7 +165,7 @@ func (l *ledger) typeState(a *account, is protocol.TypeState) error {
 
 // nameState compares the reported state of a name.
 func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameState) error {
-	name, shown, told := st.Name, l.shown(a, st.Name), a.told[st.Name]
+	name, shown, told := st.Name, l.shown(a, st.Name), a.lastSent[st.Name]
 	if (st.Why == protocol.ByName) != a.names[name] {
 		return fmt.Errorf("subscribed: %v", a.names[name])
 	}

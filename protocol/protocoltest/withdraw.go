@@ -22,94 +22,94 @@ const (
 	possibly doubt = true
 )
 
-// hasty checks that the client cannot hold anything that refers to a removed name.
-func (l *ledger) hasty(a *account, name string) error {
-	v, ok := a.leaving[name]
+// checkRemoval checks that the client cannot hold anything that refers to a removed name.
+func (l *ledger) checkRemoval(a *account, name string) error {
+	v, ok := a.removed[name]
 	if l.only != nil {
-		if ok && (!v.loose || !l.grants(loose)) && l.now.Sub(v.at) < l.opts.Grace {
+		if ok && (!v.loose || !l.accepts(loose)) && l.now.Sub(v.at) < l.opts.Grace {
 			return fmt.Errorf("ADS-3: %s is removed from a stream of one type after %v", name, l.now.Sub(v.at))
 		}
 		return nil
 	}
 	// A client that subscribes to a name of unknown state can only get its removal.
-	if _, owed := a.owe[name]; !ok || v.loose && l.grants(loose) || v.free || !l.lingers(a) || owed && v.res == nil {
+	if _, owed := a.mustSend[name]; !ok || v.loose && l.accepts(loose) || v.free || !l.keepsRemoved(a) || owed && v.res == nil {
 		return nil
 	}
-	if l.held(a, name, surely) {
-		return fmt.Errorf("ADS-3, ADS-8: %s is removed while %s", name, l.whyHeld(a, name))
+	if l.isReferred(a, name, surely) {
+		return fmt.Errorf("ADS-3, ADS-8: %s is removed while %s", name, l.whyReferred(a, name))
 	}
 	return nil
 }
 
-// release marks the names that may be removed. They need not be kept again, even if their removal waits and an
+// markRemovable marks the names that may be removed. They need not be kept again, even if their removal waits and an
 // answer comes meanwhile.
-func (l *ledger) release() {
+func (l *ledger) markRemovable() {
 	if l.only != nil {
 		return
 	}
 	for _, a := range l.accounts {
-		for n, v := range a.leaving {
-			sure := l.held(a, n, surely)
+		for n, v := range a.removed {
+			sure := l.isReferred(a, n, surely)
 			v.free = v.free || !sure
-			v.bound = sure || l.held(a, n, possibly)
+			v.bound = sure || l.isReferred(a, n, possibly)
 			if v.bound && !v.waits { // the 15 s of the client count from now, and not from the removal
 				v.waits, v.at = true, l.now
 			}
-			a.leaving[n] = v
+			a.removed[n] = v
 		}
 	}
 }
 
-// mayLeave reports whether a removed name need not be kept. In SotW no response may show that it was removed.
-func (l *ledger) mayLeave(a *account, name string) bool {
-	return a.leaving[name].free || !l.held(a, name, surely)
+// mayBeRemoved reports whether a removed name need not be kept. In SotW no response may show that it was removed.
+func (l *ledger) mayBeRemoved(a *account, name string) bool {
+	return a.removed[name].free || !l.isReferred(a, name, surely)
 }
 
-// overdue reports whether a removed name must leave now.
-func (l *ledger) overdue(a *account, name string) bool {
-	v, ok := a.leaver(name)
+// mustBeRemoved reports whether a removed name must leave now.
+func (l *ledger) mustBeRemoved(a *account, name string) bool {
+	v, ok := a.removedName(name)
 	switch {
 	case !ok:
 		return true
-	case v.loose && l.grants(loose):
+	case v.loose && l.accepts(loose):
 		return false
 	case l.only != nil:
 		return l.now.Sub(v.at) >= l.opts.Grace
-	case a.walks() && l.now.Sub(v.at) < silence && l.grants(walks):
+	case a.walksByName() && l.now.Sub(v.at) < silentAfter && l.accepts(walks):
 		return false
 	}
-	return !l.held(a, name, possibly)
+	return !l.isReferred(a, name, possibly)
 }
 
-// leaver returns the removed resource of a name. For a session it counts as removed from the time when the
+// removedName returns the removed resource of a name. For a session it counts as removed from the time when the
 // session is first asked for responses.
-func (a *account) leaver(name string) (v leaver, ok bool) {
-	v, ok = a.leaving[name]
+func (a *account) removedName(name string) (v removal, ok bool) {
+	v, ok = a.removed[name]
 	if !ok {
-		v.at = latest(a.since[name], a.drained)
+		v.at = latest(a.firstSubscribed[name], a.drained)
 	}
 	return v, ok
 }
 
-// walks reports whether the client may have reached the type by name, as gRPC does. It ACKs the routes first,
+// walksByName reports whether the client may have reached the type by name, as gRPC does. It ACKs the routes first,
 // then subscribes to the new cluster, and drops the old one itself when it has the new one. So a referred
 // resource is kept for it a little longer.
-func (a *account) walks() bool { return a.typ.FullState && !a.wildcard }
+func (a *account) walksByName() bool { return a.typ.FullState && !a.wildcard }
 
-// held reports whether the client may hold something that keeps a name.
-func (l *ledger) held(a *account, name string, d doubt) bool {
-	return l.keeper(a, name, d, nil)
+// isReferred reports whether the client may hold something that keeps a name.
+func (l *ledger) isReferred(a *account, name string, d doubt) bool {
+	return l.findReferrer(a, name, d, nil)
 }
 
-// whyHeld describes what the client certainly may hold that keeps the name.
-func (l *ledger) whyHeld(a *account, name string) (why string) {
-	l.keeper(a, name, surely, &why)
+// whyReferred describes what the client certainly may hold that keeps the name.
+func (l *ledger) whyReferred(a *account, name string) (why string) {
+	l.findReferrer(a, name, surely, &why)
 	return why
 }
 
-// keeper finds something that keeps a name, and describes it if why is not nil.
-func (l *ledger) keeper(a *account, name string, d doubt, why *string) bool {
-	v, _ := a.leaver(name)
+// findReferrer finds something that keeps a name, and describes it if why is not nil.
+func (l *ledger) findReferrer(a *account, name string, d doubt, why *string) bool {
+	v, _ := a.removedName(name)
 	var called []string
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)
@@ -120,17 +120,17 @@ func (l *ledger) keeper(a *account, name string, d doubt, why *string) bool {
 			continue
 		}
 		if called == nil {
-			called = a.called(name, v)
+			called = a.referenceNames(name, v)
 		}
-		if l.keeps(b, a.typ, called, v, d, why) {
+		if l.mayRefer(b, a.typ, called, v, d, why) {
 			return true
 		}
 	}
 	return false
 }
 
-// called returns the names by which others refer to a removed resource.
-func (a *account) called(name string, v leaver) []string {
+// referenceNames returns the names by which others refer to a removed resource.
+func (a *account) referenceNames(name string, v removal) []string {
 	called := []string{name}
 	if c := a.typ.Collection(name); c != "" {
 		called = append(called, c) // as assignments refer to endpoints
@@ -141,7 +141,7 @@ func (a *account) called(name string, v leaver) []string {
 		}
 	}
 	aliases(v.res)
-	aliases(a.told[name].res)
+	aliases(a.lastSent[name].res)
 	for _, r := range v.last {
 		aliases(r)
 	}
@@ -158,9 +158,9 @@ func because(why *string, format string, args ...any) bool {
 
 // unopened reports whether a resuming client may still open a type. Until then, the type keeps every name that
 // its resources may refer to (ADS-9).
-func (l *ledger) unopened(v leaver, d doubt) bool {
-	if d == possibly && l.grants(unopened) {
-		return l.resumes && l.now.Sub(l.began) < max(silence, l.opts.Grace)
+func (l *ledger) unopened(v removal, d doubt) bool {
+	if d == possibly && l.accepts(unopened) {
+		return l.resumes && l.now.Sub(l.began) < max(silentAfter, l.opts.Grace)
 	}
 	return v.resumed && l.now.Sub(l.began) < l.opts.Grace
 }
@@ -170,14 +170,14 @@ type display struct{ *xds.Resource }
 
 func (d display) String() string { return show(d.Resource) }
 
-// keeps reports whether the client may hold a resource of b that refers to a resource of type t with one of
+// mayRefer reports whether the client may hold a resource of b that refers to a resource of type t with one of
 // the names called.
-func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d doubt, why *string) bool {
+func (l *ledger) mayRefer(b *account, t *xds.Type, called []string, v removal, d doubt, why *string) bool {
 	refers := func(r *xds.Stamp) bool { return r == nil || r.MayRefer(t, called[0], called[1:]...) }
-	silent := l.silent(b) && (d == surely || !l.grants(older) || l.now.Sub(v.at) >= silence && l.now.Sub(b.repeated) >= silence && !b.answering(l.now))
-	for _, n := range b.everTold(why != nil) {
+	silent := l.silent(b) && (d == surely || !l.accepts(older) || l.now.Sub(v.at) >= silentAfter && l.now.Sub(b.repeated) >= silentAfter && !b.mayStillAnswer(l.now))
+	for _, n := range b.everSent(why != nil) {
 		is := l.shown(b, n) // in SotW a removal cannot be sent: the client keeps the resource
-		if b.plain(n, is) {
+		if b.holdsOnlyView(n, is) {
 			continue
 		}
 		for _, k := range b.mayHold(n, silent, d) {
@@ -185,8 +185,8 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 				continue
 			}
 			r := k.res
-			if r == nil && (d == surely || !l.grants(vague)) {
-				r = l.had(b, n, k.version)
+			if r == nil && (d == surely || !l.accepts(vague)) {
+				r = l.recent(b, n, k.version)
 			}
 			switch {
 			case r != nil && refers(r.Stamp):
@@ -196,29 +196,29 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 			}
 		}
 	}
-	if from := l.fromBefore(b, refers, silent, d, why); from || silent {
+	if from := l.mayReferFromBefore(b, refers, silent, d, why); from || silent {
 		return from
 	}
-	if d == possibly && l.grants(older) && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
+	if d == possibly && l.accepts(older) && slices.ContainsFunc(b.flights, func(f *flight) bool { return f.done }) {
 		return because(why, "a part of a response of %s is unanswered", b.typ)
 	}
-	if d == possibly && b.opaque && l.grants(opaque) {
+	if d == possibly && b.opaque && l.accepts(opaque) {
 		return because(why, "the client may hold %s from an earlier stream", b.typ)
 	}
 	for n := range b.stray {
 		// The client stated it before it subscribed, and has not ACKed its removal.
-		if k, told := b.told[n]; d == possibly && l.grants(stray) && b.claims(n) && (!told || b.acked[n].seq != k.seq) {
+		if k, told := b.lastSent[n]; d == possibly && l.accepts(stray) && b.claimsSubscription(n) && (!told || b.acked[n].seq != k.seq) {
 			return because(why, "the client holds %s %s from an earlier stream", b.typ, n)
 		}
 	}
-	if d == surely || !l.grants(unheard) {
+	if d == surely || !l.accepts(unheard) {
 		return false
 	}
 	for n, is := range b.unheard {
 		// This holds for a while, and while a response about the name is due or unanswered.
 		r := l.shown(b, n)
-		open := r != nil && !b.told[n].is(r) || slices.ContainsFunc(b.flights, func(f *flight) bool { _, said := f.carried[n]; return said && !f.done })
-		if is && b.covers(n) && (open || l.now.Sub(b.opened) < silence) {
+		open := r != nil && !b.lastSent[n].is(r) || slices.ContainsFunc(b.flights, func(f *flight) bool { _, said := f.carried[n]; return said && !f.done })
+		if is && b.covers(n) && (open || l.now.Sub(b.opened) < silentAfter) {
 			return because(why, "the client may hold another %s %s from an earlier stream", b.typ, n)
 		}
 	}
@@ -230,21 +230,21 @@ func (l *ledger) keeps(b *account, t *xds.Type, called []string, v leaver, d dou
 	return false
 }
 
-// fromBefore reports whether the client may hold a resource of b from an earlier stream. Silence does not end
+// mayReferFromBefore reports whether the client may hold a resource of b from an earlier stream. Silence does not end
 // that if the client refused the response that replaced it.
-func (l *ledger) fromBefore(b *account, refers func(*xds.Stamp) bool, silent bool, d doubt, why *string) bool {
+func (l *ledger) mayReferFromBefore(b *account, refers func(*xds.Stamp) bool, silent bool, d doubt, why *string) bool {
 	for n, rs := range l.past[b.typ.URL] {
 		// No response can remove it.
-		if d == possibly && l.hadBefore(b, n) && l.grants(hadBefore) && slices.ContainsFunc(rs, func(r *xds.Resource) bool { return !same(r, l.shown(b, n)) && refers(r.Stamp) }) {
+		if d == possibly && l.heldThroughWildcard(b, n) && l.accepts(hadBefore) && slices.ContainsFunc(rs, func(r *xds.Resource) bool { return !same(r, l.shown(b, n)) && refers(r.Stamp) }) {
 			return because(why, "the client may hold %s %s from an earlier stream, by the wildcard", b.typ, n)
 		}
 	}
-	for n := range b.before {
-		if silent && (len(b.refused[n]) == 0 || (d == surely || !l.grants(older)) && !b.heldBack(n)) {
+	for n := range b.heldBefore {
+		if silent && (len(b.refused[n]) == 0 || (d == surely || !l.accepts(older)) && !b.heldBack(n)) {
 			continue
 		}
 		is := l.shown(b, n)
-		wide := d == possibly && l.grants(opaque)
+		wide := d == possibly && l.accepts(opaque)
 		if is == nil && !wide {
 			continue // no response will ever show what it holds
 		}

@@ -167,7 +167,7 @@ func (w *world) step() {
 			w.op()
 		}
 	case k < 32:
-		n.tell()
+		n.giveView()
 	case k < 50:
 		n.request()
 	case k < 66:

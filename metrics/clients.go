@@ -10,21 +10,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Standing is how a connected client stands, as [Metrics.Clients] counts it.
+// A Standing is the state of a connected client, as [Metrics.Clients] counts it.
 type Standing struct {
-	Group string      // one, such as the first that the node sees
-	State string      // the worst of its types: one of [States]; of others there is one series
-	Stale []*xds.Type // of which it owes an answer for long
+	Group string      // one group, such as the first that the node sees
+	State string      // the worst state of its types: one of [States]; other values count as "other"
+	Stale []*xds.Type // types with a response that the client has not answered for a long time
 }
 
-// States are those of clients that have series of their own, the worst first.
+// States returns the states of clients that have series of their own, the worst first.
 func States() []string { return slices.Clone(states) }
 
 var states = []string{"nacked", "stale", "waiting", "sent", "not_sent", "synced", "idle"}
 
-// Clients adds how many clients are connected, by how they stand, and how many owe an answer for
-// long. It may be called once, with what yields all connected clients, at each scrape: who follows
-// the streams knows them, and these metrics do not. Nil adds nothing.
+// Clients adds two metrics: connected clients by state, and clients with old unanswered responses. All yields the
+// connected clients and is called at each scrape, because the metrics do not track clients. Clients may be
+// called once. Nil adds nothing.
 func (m *Metrics) Clients(all iter.Seq[Standing]) {
 	if all != nil {
 		register(m.registry, &clients{all: all, groups: m.names})
@@ -37,7 +37,7 @@ type clients struct {
 }
 
 var (
-	clientsOf    = prometheus.NewDesc(promx.Prefix+"clients", "Connected clients, by how they stand with the worst of their types.", []string{"group", "state"}, nil)
+	clientsOf    = prometheus.NewDesc(promx.Prefix+"clients", "Connected clients, by the worst state of their types.", []string{"group", "state"}, nil)
 	clientsStale = prometheus.NewDesc(promx.Prefix+"clients_stale", "Connected clients that have not answered a response of a type for 30 s or more.", []string{"type", "group"}, nil)
 )
 
@@ -53,11 +53,11 @@ func (c *clients) Collect(out chan<- prometheus.Metric) {
 		if !slices.Contains(states, state) {
 			state = other
 		}
-		for _, state := range states { // so that what falls to zero is seen to
+		for _, state := range states { // a state without clients has the value 0
 			by[key{state, group}] += 0
 		}
 		by[key{state, group}]++
-		counted := make([]string, 0, 4) // the client may owe several answers of types that have one label
+		counted := make([]string, 0, 4) // labels of this client, because several types may share a label
 		for _, t := range s.Stale {
 			if label := labels[index(t)]; !slices.Contains(counted, label) {
 				counted = append(counted, label)

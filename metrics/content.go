@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// content counts what is served, when asked.
+// content counts the served resources at each scrape.
 type content struct {
 	snapshot func() *store.Snapshot
 	groups   *groups
@@ -49,8 +49,7 @@ func (c *content) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// hash returns 53 bits of a hash of lines in any order, which are what a float64 tells
-// apart; 0 for none.
+// hash returns 53 bits of a hash of lines in any order, because a float64 holds 53 bits. It is 0 without lines.
 func hash(lines []string) uint64 {
 	if len(lines) == 0 {
 		return 0

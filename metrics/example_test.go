@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A server and its store are counted in a registry, the program's own or the default one.
+// Count a server and its store in a registry of your own. Without a registry the default one is used.
 func Example() {
 	st := store.New()
 	registry := prometheus.NewRegistry()
@@ -25,7 +25,7 @@ func Example() {
 	m.Server(srv.Stats)
 
 	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(srv.Credentials(nil)))...)
-	if err := srv.Register(g); err != nil { // and so on
+	if err := srv.Register(g); err != nil { // then serve g as usual
 		fmt.Println(err)
 		return
 	}
@@ -37,7 +37,7 @@ func Example() {
 		return
 	}
 
-	// What Prometheus reads: http.Handle("/metrics", handler).
+	// The page that Prometheus reads: http.Handle("/metrics", handler).
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	page := httptest.NewRecorder()
 	handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -8,17 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// MaxGroups is how many groups have series of their own: those seen first.
-// Names of groups may come from clients, so that there may be any number.
+// MaxGroups is how many groups have their own series: the first that were seen. The number of groups may be
+// unlimited, because clients may choose their names.
 const MaxGroups = 100
 
-// other is the label of what has none of its own.
+// other is the label of values without a label of their own.
 const other = "other"
 
-// rows are the table of types, by rank; what has no row comes after them.
+// rows are the table of types, by rank.
 var rows = xds.Types()
 
-// labels are the types' labels: of rows, and other.
+// labels are the labels of types: those of rows, and other.
 var labels = func() []string {
 	all := make([]string, 0, len(rows)+1)
 	for _, t := range rows {
@@ -27,7 +27,7 @@ var labels = func() []string {
 	return append(all, other)
 }()
 
-// index is a type's place in labels.
+// index is the position of a type in labels.
 func index(t *xds.Type) int {
 	if i := t.Rank(); i < len(rows) && rows[i] == t {
 		return i
@@ -46,7 +46,7 @@ type groups struct {
 
 func newGroups() *groups { return &groups{known: map[string]bool{}} }
 
-// label returns the label of a group. It keeps none of name's memory.
+// label returns the label of a group. It does not keep the memory of name.
 func (g *groups) label(name string) string {
 	name = strings.Clone(strings.ToValidUTF8(name, "\uFFFD"))
 	g.mu.Lock()

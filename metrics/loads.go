@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/promx"
 )
 
-// Loads are the metrics of one source of configuration: how its loads ended, and what it
-// says of itself. They are safe for concurrent use; create them with [NewLoads]. Of several
-// sources each has its own, with a label:
+// Loads are the metrics of one source of configuration: the results of its loads, and its state. They are safe
+// for concurrent use. Create them with [NewLoads]. If there are several sources, give each its own Loads with a
+// label:
 //
 //	loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "edge"}, registry))
 //	src := dir.New("config/edge", st, dir.Options{Group: "edge", Done: loads.Loaded})
@@ -22,16 +22,15 @@ type Loads struct {
 	last, fine prometheus.Gauge
 }
 
-// A Source is asked at each scrape what it says of itself. A *dir.Source of
-// package source/dir is one.
+// A Source reports its state at each scrape. A *dir.Source of package source/dir is a Source.
 type Source interface {
-	Held() int              // resources that wait to be removed
-	Deaf() bool             // changes are noticed late
-	FirstExpiry() time.Time // when the first certificate ends of what is served; zero: it has none
+	Held() int              // number of resources whose removal waits for a confirmation
+	Deaf() bool             // true: file changes are noticed late, because the system does not report them
+	FirstExpiry() time.Time // when the first certificate of the served resources expires; zero: no certificate
 }
 
-// NewLoads registers metrics that are all zero, in prometheus.DefaultRegisterer if r is nil.
-// It panics if the registry has some of their names already.
+// NewLoads registers the metrics with the value zero. If r is nil, it uses prometheus.DefaultRegisterer. It panics
+// if the registry already has some of their names.
 func NewLoads(r prometheus.Registerer) *Loads {
 	r = cmp.Or(r, prometheus.DefaultRegisterer)
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -47,7 +46,7 @@ func NewLoads(r prometheus.Registerer) *Loads {
 	return &Loads{registry: r, good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
 }
 
-// Source adds what the source says of itself. It may be called once. Nil adds nothing.
+// Source adds the state of the source. It may be called once. Nil adds nothing.
 func (l *Loads) Source(s Source) {
 	if s == nil {
 		return
@@ -60,8 +59,8 @@ func (l *Loads) Source(s Source) {
 	)
 }
 
-// Loaded counts an attempt to load the configuration that ended at a time. With an error it
-// changed nothing. It is what a source calls: Options.Done of package source/dir.
+// Loaded counts a load that ended at the given time. An error means that the configuration did not change. A
+// source calls it: pass it as Options.Done to package source/dir.
 func (l *Loads) Loaded(at time.Time, err error) {
 	if err != nil {
 		l.bad.Inc()

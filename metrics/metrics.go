@@ -1,15 +1,13 @@
-// Package metrics counts what servers and stores do, for Prometheus: streams, requests,
-// responses, refusals (NACKs) and the clients that still refuse, what is served, and how
-// often limits were met. It observes and decides nothing, starts no goroutine, and costs a
-// step of a stream no memory.
+// Package metrics exports Prometheus metrics of servers and stores: streams, requests, responses, refusals
+// (NACKs), clients that still refuse, served resources and exceeded limits. It only observes. It starts no
+// goroutine and allocates no memory for an event of a stream.
 //
 // All names begin with "xds_server_"; docs/metrics.md lists them.
 //
-// How many series there are does not depend on how many clients there are, nor
-// on what they send: a label is a row of the table of types in lower case
-// ("cds"; "other" for all types it does not list), a group (the first
-// [MaxGroups] that were seen; "other" for the rest), or one of a few words.
-// There is none for nodes, streams, names or versions.
+// The number of series does not depend on the number of clients or on their requests. A label is one of these: a
+// resource type in lower case ("cds", or "other" for types that the table does not list), a group (the
+// first [MaxGroups] groups, or "other"), or one of a few words. Nodes, streams, resource names and
+// versions are not labels.
 package metrics
 
 import (
@@ -23,38 +21,36 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options say where metrics come from and go to. The zero value is ready to use.
+// Options are the sources and the target of metrics. The zero value is ready to use.
 type Options struct {
-	// Registry is where they are registered; prometheus.DefaultRegisterer if nil. Of two
-	// servers in one program each needs its own, or its own label: see
-	// prometheus.WrapRegistererWith.
+	// Registry is where the metrics are registered. Nil means prometheus.DefaultRegisterer. If a program has
+	// two servers, give each its own registry or its own label: see prometheus.WrapRegistererWith.
 	Registry prometheus.Registerer
 
-	// Group says which group a node is counted in: where it sees several
-	// ([store.WithGroups]), the first. Nil: all are counted in the default group. It is called
-	// when a client has refused a response.
+	// Group returns the group of a node for the label. If a node sees several groups
+	// ([store.WithGroups]), use the first. Nil counts all nodes in the default group. It is called when a
+	// client refuses a response.
 	Group func(*xds.Node) string
 
-	// Snapshot returns what is served, to be counted at each scrape:
-	// [store.Store.Snapshot]. Nil: not counted.
+	// Snapshot returns the served resources, which are counted at each scrape: pass
+	// [store.Store.Snapshot]. Nil means that they are not counted.
 	Snapshot func() *store.Snapshot
 
-	// Newest returns the newest commit, so that it is measured how long it takes until clients
-	// have accepted it: [store.Store.Newest]. Nil: not measured. It is called for each ACK.
+	// Newest returns the newest commit: pass [store.Store.Newest]. It is used to measure the time until a
+	// client accepts a commit, and is called for each ACK. Nil means that this is not measured.
 	Newest func() (store.Commit, bool)
 }
 
-// Metrics are the metrics of one server. They are safe for concurrent use; create
-// them with [New]. As a [server.Observer] they count what happens on streams.
+// Metrics are the metrics of one server. They are safe for concurrent use. Create them with [New]. As a
+// [server.Observer] they count the events of streams.
 type Metrics struct {
 	registry prometheus.Registerer
 	streams  *streams
 	names    *groups
-	newest   func() (store.Commit, bool) // nil: nobody says
+	newest   func() (store.Commit, bool) // may be nil
 }
 
-// New registers metrics that are all zero. It panics if the registry has some of their
-// names already.
+// New registers the metrics with the value zero. It panics if the registry already has some of their names.
 func New(o Options) *Metrics {
 	if o.Registry == nil {
 		o.Registry = prometheus.DefaultRegisterer
@@ -70,8 +66,8 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// register adds collectors to a registry, and panics if it cannot, with the remedy: Prometheus
-// says neither which metric it is nor what to do.
+// register adds collectors to a registry. It panics if this fails, with a hint that the error of Prometheus does
+// not have.
 func register(r prometheus.Registerer, all ...prometheus.Collector) {
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
@@ -80,8 +76,8 @@ func register(r prometheus.Registerer, all ...prometheus.Collector) {
 	}
 }
 
-// Server adds what a server counts itself. It may be called once, with the
-// [server.Server.Stats] of the server that m observes. Nil adds nothing.
+// Server adds the counters of a server. It may be called once, with [server.Server.Stats] of the server that m
+// observes. Nil adds nothing.
 func (m *Metrics) Server(stats func() server.Stats) {
 	if stats == nil {
 		return

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const prefix = promx.Prefix
 
-// made returns metrics in a registry of their own.
+// made returns metrics in their own registry.
 func made(o Options) *Metrics {
 	o.Registry = prometheus.NewRegistry()
 	return New(o)
@@ -41,7 +41,7 @@ func made(o Options) *Metrics {
 
 func gatherer(m *Metrics) prometheus.Gatherer { return m.registry.(*prometheus.Registry) }
 
-// scrape returns the project's own series as Prometheus sees them.
+// scrape returns the project's series as Prometheus gets them.
 func scrape(t *testing.T, m *Metrics) map[string]string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -60,8 +60,8 @@ func scrape(t *testing.T, m *Metrics) map[string]string {
 	return series
 }
 
-// moved returns the series that f moves, with their values after it. Buckets are
-// left out, and the hash of what is served.
+// moved returns the series that f changes, with their new values. It leaves out buckets and the hash of the
+// configuration.
 func moved(t *testing.T, m *Metrics, f func()) []string {
 	t.Helper()
 	before := scrape(t, m)
@@ -140,8 +140,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// The gauge tells who is refusing now. A counter alone forgets, and a client is
-// one however many streams it has.
+// The gauge shows the clients that refuse now. A client with several streams counts once.
 func TestClientsNacked(t *testing.T) {
 	m := made(Options{Group: func(n *xds.Node) string { return n.Cluster }})
 	a1, a2, b := stream(1, xds.SotW, "a"), stream(2, xds.SotW, "a"), stream(3, xds.Delta, "b")
@@ -200,7 +199,7 @@ func TestClientsNacked(t *testing.T) {
 		return true
 	})
 
-	// Who does not say which node it is counts by stream.
+	// Without a node id each stream counts.
 	step(stream(4, xds.SotW, ""), protocol.Nacked, xds.Route, true)
 	step(stream(5, xds.SotW, ""), protocol.Nacked, xds.Route, true)
 	check("two without node", "rds", "2")
@@ -210,8 +209,7 @@ func TestClientsNacked(t *testing.T) {
 	}
 }
 
-// Types that the table does not list share a label, also one that was made
-// elsewhere than by TypeOf.
+// Types that the table does not list share a label, even if they were not made with TypeOf.
 func TestUnknownTypes(t *testing.T) {
 	m := made(Options{})
 	s := stream(1, xds.SotW, "a")
@@ -279,7 +277,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-// source is a source of configuration.
+// source is a source of configuration for tests.
 type source struct {
 	held int
 	deaf bool
@@ -309,7 +307,7 @@ func TestLoads(t *testing.T) {
 		`config_removals_waiting 7`, `certificate_first_expiry_timestamp_seconds 1500`)
 	expect(t, m, func() { src.deaf = true }, `watch_deaf 1`)
 
-	// Of two sources each tells of itself.
+	// Each of two sources has its own series.
 	m = made(Options{})
 	edge, internal := NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "edge"}, m.registry)), NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "internal"}, m.registry))
 	edge.Source(&source{held: 1})
@@ -319,8 +317,8 @@ func TestLoads(t *testing.T) {
 		`config_last_load_success_timestamp_seconds{source="internal"} 1`, `config_last_load_successful{source="internal"} 1`)
 }
 
-// Two servers that serve the same have the same hash, however they came to it, and others
-// another.
+// Two servers with the same configuration have the same hash, after any sequence of changes. Servers with
+// different configurations have different hashes.
 func TestConfigHash(t *testing.T) {
 	of := func(writes ...func(*store.Tx)) string {
 		st := store.New()
@@ -377,8 +375,7 @@ func TestServer(t *testing.T) {
 		`throttled_total{limit="request"} 6`, `throttled_total{limit="rate"} 7`)
 }
 
-// Names and units are as Prometheus' conventions want them, and no label tells
-// of a node or a stream.
+// Names and units follow the conventions of Prometheus, and no label has the name of a node or a stream.
 func TestConventions(t *testing.T) {
 	m := made(Options{Snapshot: store.New().Snapshot})
 	m.Server(func() server.Stats { return server.Stats{} })
@@ -441,7 +438,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// usual are the events of a response, its answer and a change of subscription.
+// usual are the events of a response, its answer and a change of the subscription.
 func usual(typ *xds.Type) []protocol.Event {
 	return []protocol.Event{
 		{Kind: protocol.Sent, Type: typ, Nonce: "1", Version: "v", Count: 3},
@@ -453,7 +450,7 @@ func usual(typ *xds.Type) []protocol.Event {
 func TestEventsCostNoMemory(t *testing.T) {
 	m := made(Options{})
 	s, bad := stream(1, xds.Delta, "a"), stream(2, xds.Delta, "b")
-	m.Event(bad, protocol.Event{Kind: protocol.Nacked, Type: xds.Route, Settled: true}) // the others must not pay for it
+	m.Event(bad, protocol.Event{Kind: protocol.Nacked, Type: xds.Route, Settled: true}) // a refusal elsewhere costs the others nothing
 	for _, typ := range []*xds.Type{xds.Cluster, xds.Runtime, xds.TypeOf("x/Y")} {
 		events := usual(typ)
 		if n := testing.AllocsPerRun(100, func() {
@@ -489,7 +486,7 @@ func BenchmarkEvent(b *testing.B) {
 	})
 }
 
-// typed returns resources of another type, or of one at all.
+// typed sets the type of resources, if they have none.
 func typed(t *xds.Type, rs ...*xds.Resource) (all []*xds.Resource) {
 	for _, r := range rs {
 		n := xds.NewResource(t, r.Name, r.Body)

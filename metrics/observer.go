@@ -32,9 +32,9 @@ func (m *Metrics) Closed(s *server.Stream, err error) {
 	m.streams.refusals.forget(s)
 }
 
-// reached returns how long after the newest commit a client has accepted it: what was sent after that,
-// to a stream that began before.
-func (m *Metrics) reached(s *server.Stream, e protocol.Event) (time.Duration, bool) {
+// propagation returns the time from the newest commit until the client accepted it. It returns false if the response
+// was sent before the commit, or the stream began after it.
+func (m *Metrics) propagation(s *server.Stream, e protocol.Event) (time.Duration, bool) {
 	if m.newest == nil {
 		return 0, false
 	}
@@ -65,7 +65,7 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 		m.streams.refusals.refused(s, e.Type)
 	case protocol.Acked:
 		t.answered.Observe(e.Took.Seconds())
-		if took, ok := m.reached(s, e); ok {
+		if took, ok := m.propagation(s, e); ok {
 			t.reached.Observe(took.Seconds())
 		}
 		if e.Settled && !e.Refuses {
@@ -73,7 +73,7 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 		}
 	case protocol.Subscribed:
 		if e.Count == 0 && !e.Wildcard {
-			m.streams.refusals.accepted(s, e.Type) // it no longer matters
+			m.streams.refusals.accepted(s, e.Type) // the client no longer subscribes to the type
 		}
 	}
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// refusals counts the clients that run with something old because they refused
-// what is new. A stream that has refused nothing costs nothing here.
+// refusals counts the clients that keep an old version because they refused a new one. It needs no memory for
+// a stream without refusals.
 type refusals struct {
 	group func(*xds.Node) string
 	names *groups
 	nacks *prometheus.CounterVec
 	gauge *prometheus.GaugeVec
 
-	open sync.Map // *server.Stream → *refusal, of the streams that refuse something
+	open sync.Map // *server.Stream → *refusal, for streams that refuse a type
 
 	mu      sync.Mutex
-	clients map[client]int // streams on which the client refuses the type
+	clients map[client]int // number of streams on which the client refuses the type
 }
 
-// A refusal is what a stream refuses. Only the stream's goroutine uses it.
+// A refusal has the types that a stream refuses. Only the goroutine of the stream uses it.
 type refusal struct {
-	group string // its label
+	group string // the label
 	types []*xds.Type
 }
 
-// A client is one node, however many streams it has, and the type it refuses. Of
-// clients that do not say which node they are, each stream counts.
+// A client is a node with a type that it refuses. All streams of a node are one client. Each stream without a
+// node id is a client of its own.
 type client struct {
 	group, node string
 	stream      uint64
@@ -50,7 +50,7 @@ func newRefusals(counter func(name, help string, labels ...string) *prometheus.C
 	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}
 }
 
-// refused notes that a stream's client refuses a type.
+// refused records that the client of a stream refuses a type.
 func (r *refusals) refused(s *server.Stream, t *xds.Type) {
 	v, _ := r.open.Load(s)
 	f, _ := v.(*refusal)
@@ -66,7 +66,7 @@ func (r *refusals) refused(s *server.Stream, t *xds.Type) {
 	}
 }
 
-// accepted notes that a stream's client refuses a type no more.
+// accepted records that the client of a stream no longer refuses a type.
 func (r *refusals) accepted(s *server.Stream, t *xds.Type) {
 	v, ok := r.open.Load(s)
 	if !ok {
@@ -84,7 +84,7 @@ func (r *refusals) accepted(s *server.Stream, t *xds.Type) {
 	}
 }
 
-// forget drops all that a stream refuses, when it ends.
+// forget removes all refusals of a stream at its end.
 func (r *refusals) forget(s *server.Stream) {
 	if v, ok := r.open.LoadAndDelete(s); ok {
 		f := v.(*refusal)
@@ -94,8 +94,8 @@ func (r *refusals) forget(s *server.Stream) {
 	}
 }
 
-// count adds one stream to a client, or takes one away. The gauge moves when it
-// is the client's first or last.
+// count adds a stream to a client or removes one. The gauge changes with the first and the last stream of a
+// client.
 func (r *refusals) count(s *server.Stream, f *refusal, t *xds.Type, by int) {
 	c := client{group: f.group, node: s.Node.ID, url: t.URL}
 	if c.node == "" {
@@ -104,7 +104,8 @@ func (r *refusals) count(s *server.Stream, f *refusal, t *xds.Type, by int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.clients[c]
-	if r.clients[c] += by; r.clients[c] == 0 {
+	r.clients[c] += by
+	if r.clients[c] == 0 {
 		delete(r.clients, c)
 	}
 	if before == 0 || before+by == 0 {

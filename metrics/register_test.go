@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// Of two servers in one registry the second is a panic that says what to do, and still has
-// Prometheus's own error in it. With labels there is none.
+// A second server in the same registry panics with a hint and with the error of Prometheus. With labels it does
+// not.
 func TestRegisterTwice(t *testing.T) {
 	stats := func() server.Stats { return server.Stats{} }
 	for name, twice := range map[string]func(r prometheus.Registerer){

@@ -22,7 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a real server tells adds up to what happened.
+// The metrics of a real server match its events.
 func TestRealServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.New()

@@ -9,9 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// streams counts what happens on streams. All series of a type exist from the
-// start, so that a first event is seen as a change from zero, and counting it
-// is an index and an atomic addition.
+// streams counts events of streams. All series of a type exist from the start, so that the first event is
+// visible as a change from zero. Counting an event is an index and an atomic addition.
 type streams struct {
 	byType   []typeMetrics // by index
 	open     [2]prometheus.Gauge
@@ -22,7 +21,7 @@ type streams struct {
 
 // typeMetrics are the metrics of one type.
 type typeMetrics struct {
-	requests  [2][len(kinds)]prometheus.Counter // by variant and kind of event; nil if that is no request
+	requests  [2][len(kinds)]prometheus.Counter // by variant and kind; nil for kinds that are not requests
 	responses [2]prometheus.Counter
 	sent      prometheus.Counter
 	removed   prometheus.Counter
@@ -31,7 +30,7 @@ type typeMetrics struct {
 	reached   prometheus.Observer
 }
 
-// kinds are the events that requests cause, and what they are called.
+// kinds are the labels of events that are caused by requests.
 var kinds = [...]string{
 	protocol.Opened:     "initial",
 	protocol.Subscribed: "subscribe",
@@ -40,11 +39,11 @@ var kinds = [...]string{
 	protocol.Stale:      "stale_nonce",
 }
 
-// reasons are why streams end, by what their client is told.
+// reasons are the labels for the ends of streams, by the status code of the stream.
 var reasons = [...]string{
-	codes.OK:                "ended", // by the client, in order
+	codes.OK:                "ended", // the client closed the stream
 	codes.Canceled:          "canceled",
-	codes.DeadlineExceeded:  "deadline", // the client did not read, or its own
+	codes.DeadlineExceeded:  "deadline", // the client did not read in time, or its own deadline passed
 	codes.Unavailable:       "drained",
 	codes.InvalidArgument:   "malformed",
 	codes.ResourceExhausted: "limit",

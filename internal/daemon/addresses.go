@@ -8,7 +8,7 @@ import (
 
 // checkAddresses returns an error of usage if two listeners want one address. The
 // system would say that somebody has it already, as if it were another program.
-func (s *serving) checkAddresses() error {
+func (c *Config) checkAddresses() error {
 	flags := make(map[listen.Address]string)
 	add := func(flag string, a listen.Address) error {
 		first, taken := flags[a]
@@ -23,20 +23,20 @@ func (s *serving) checkAddresses() error {
 		flags[a] = flag
 		return nil
 	}
-	for _, a := range s.front.parsed {
+	for _, a := range c.front.parsed {
 		if err := add("listen", a); err != nil {
 			return err
 		}
 	}
-	if err := add("rest-listen", s.rest.parsed); err != nil {
+	if err := add("rest-listen", c.rest.parsed); err != nil {
 		return err
 	}
-	if s.admin.chosen {
-		for _, a := range s.admin.parsed {
+	if c.admin.chosen {
+		for _, a := range c.admin.parsed {
 			if err := add("admin-listen", a); err != nil {
 				return err
 			}
 		}
 	}
-	return add("metrics-listen", s.monitorAt)
+	return add("metrics-listen", c.health.parsed)
 }

@@ -17,70 +17,64 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/csds/live"
 	"github.com/chancery-xds/chancery/internal/admin/explain"
 	"github.com/chancery-xds/chancery/internal/cli"
-	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
-	"github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
+	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // adminServer returns what answers; all that it asks exists by now.
-func (s *serving) adminServer(id string, st *store.Store, held *quarantine.Source) *admin.Server {
-	src := s.source.files
+func (d *daemon) adminServer() *admin.Server {
+	src := d.source.files
 	var beside []string
-	if s.endpoints.registry != nil {
+	if d.endpoints.registry != nil {
 		beside = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
 	}
-	clients := csds.New(csds.Options{Types: s.types, Clients: live.Clients(s.admin.tracker, keptFrom(held)), Beside: beside, Log: s.log})
+	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, keptFrom(d.held)), Beside: beside, Log: d.log})
 	answers := &admin.Server{
-		About:   about(s, id),
+		About:   d.about(),
 		Version: api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()},
-		Config:  s.source.config,
-		Groups:  func() []api.Group { return s.admin.groups(src()) },
-		Tracker: s.admin.tracker,
-		Holds:   holds(held),
+		Config:  d.source.config,
+		Groups:  func() []api.Group { return d.view.groups(src()) },
+		Tracker: d.view.tracker,
+		Holds:   holds(d.held),
 		Explainer: explains{explain.New(explain.Deps{
-			Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot, Upstream: s.source.away(), Store: servedOf(s.source), Frozen: frozenOf(s.source),
-			Allowed:    s.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
-			Held:       heldBy(held),
-			Denied:     s.admin.denied,
-			Registered: s.endpoints.registered(),
-			Selected:   func() []*server.Stream { return s.admin.tracker.Selected(adminclients.Filter{All: true}) },
+			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.away(), Store: servedOf(d.source), Frozen: frozenOf(d.source),
+			Allowed:    d.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
+			Held:       heldBy(d.held),
+			Denied:     d.view.denied,
+			Registered: d.endpoints.registered(),
+			Selected:   func() []*server.Stream { return d.view.tracker.Selected(adminclients.Filter{All: true}) },
 		})},
-		Reload:    s.source.reload,
-		Endpoints: s.endpoints.registry,
-		Revisions: s.revisions(),
+		Reload:    d.source.reload,
+		Endpoints: d.endpoints.registry,
+		Revisions: revisionsOf(d.source),
 		Dump:      clients.ConfigDump(),
 		GRPC:      clients.GRPC(),
-		Level:     &s.logging.Now,
-		Log:       s.log,
+		Level:     &d.cfg.logging.Now,
+		Log:       d.log,
 	}
-	if s.replicas.all != nil {
-		answers.Replicas = s.replicas.all
+	if d.replicas.all != nil {
+		answers.Replicas = d.replicas.all
 	}
 	return answers
 }
 
 // about says which process answers.
-func about(s *serving, id string) api.Server {
-	a := api.Server{Version: cli.Version(), Replica: id, Since: time.Now(), XDS: s.front.at(), Dir: s.dir, PID: os.Getpid(), ID: s.replicas.id}
-	switch d := s.source.(type) {
-	case *directory:
-		a.Path, _ = filepath.Abs(s.dir)
-	case *stored:
-		if d.root != "" {
-			a.Path, _ = filepath.Abs(d.root)
-		}
+func (d *daemon) about() api.Server {
+	c := d.cfg
+	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.front.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id}
+	if c.root != "" {
+		a.Path, _ = filepath.Abs(c.root)
 	}
 	a.Host, _ = os.Hostname()
 	return a
 }
 
 // denied returns how a client was denied last that may not be a node, if it is remembered.
-func (a *adminFront) denied(node string) (api.Event, bool) {
-	for _, e := range a.tracker.TurnedAway(shown(node)) {
+func (v *view) denied(node string) (api.Event, bool) {
+	for _, e := range v.tracker.TurnedAway(shown(node)) {
 		if e.Kind == "denied" {
 			return api.Event{At: e.At, Kind: "deny", Node: e.Node, Peer: e.From, Text: e.Text}, true
 		}
@@ -89,11 +83,11 @@ func (a *adminFront) denied(node string) (api.Event, bool) {
 }
 
 // groups are those that are served, and those that never were since they are alone with errors.
-func (a *adminFront) groups(src *dir.Source) (all []api.Group) {
+func (v *view) groups(src *dir.Source) (all []api.Group) {
 	by := src.Summary().By
 	names := slices.Collect(maps.Keys(by))
 	rejected := map[string]*api.Rejected{}
-	if alone := a.alone.Load(); alone != nil {
+	if alone := v.alone.Load(); alone != nil {
 		for i := range *alone {
 			r := &(*alone)[i]
 			rejected[r.Group] = r

@@ -30,8 +30,8 @@ func (l *several) Accept() (net.Conn, error) {
 // SAFE-9: who asks for health and metrics has a part of the files that are kept back, and
 // not all of them.
 func TestRoomForProbes(t *testing.T) {
-	s, files := &serving{log: slog.New(slog.DiscardHandler)}, listen.Files{Soft: 300}
-	_, probes := s.connections(files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+	log, files := slog.New(slog.DiscardHandler), listen.Files{Soft: 300}
+	_, probes := connections(log, 0, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 	l := probes.On(&several{n: files.Reserve()})
 	for {
 		if _, err := l.Accept(); err != nil {
@@ -62,14 +62,13 @@ func TestRoomForConnections(t *testing.T) {
 		{100, 0, ""}, // which is not known
 	} {
 		var out bytes.Buffer
-		s := &serving{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
-		}}))}
-		s.limits.connections = tt.asked
-		s.connections(listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+		}}))
+		connections(log, tt.asked, listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 		if got := out.String(); got != tt.want {
 			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
 		}

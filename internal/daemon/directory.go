@@ -3,69 +3,58 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
-	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A directory is the directory of a server.
+// A directory is the source of a server of files.
 type directory struct {
-	*serving
-	store   *store.Store
-	metrics *procmetrics.Metrics
-	changed func()
-	src     *dir.Source // nil before load
-}
+	services
 
-// open implements [source].
-func (d *directory) open(_ *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
-	d.store, d.metrics, d.changed = st, m, changed
-	return watchedOf[*store.Watch](st), nil
+	dir    string
+	flags  fileFlags
+	state  *state
+	stderr io.Writer   // for the errors of the first load
+	src    *dir.Source // nil before load
 }
 
 // load implements [source].
 func (d *directory) load(signals <-chan os.Signal) (bool, error) {
-	s := d.serving
-	r := &review{empty: s.emptyMissing}
-	if !s.insecureSecrets {
-		r.exposed = exposed(&s.front, &s.rest)
-	}
-	if err := s.state.open(s.log, s.dir); err != nil {
+	if err := d.state.open(d.log, d.dir); err != nil {
 		return false, err
 	}
-	opts := dir.Options{
-		Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: s.state.howToAllow(s.dir), AllowEmpty: s.allowEmpty,
-		Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: dirload.FlagOfOption, Review: r.load, Done: func(at time.Time, err error) {
-			s.state.loaded(err)
-			s.admin.loaded(at, err, d.store)
-			d.metrics.Loaded(at, err)
-			d.changed()
-		},
+	opts := d.flags.options(&d.services)
+	opts.AllowEmpty, opts.HowToAllow = d.flags.allowEmpty, d.state.howToAllow(d.dir)
+	opts.Done = func(at time.Time, err error) {
+		d.state.loaded(err)
+		d.view.loaded(at, err, d.store)
+		d.metrics.Loaded(at, err)
+		d.changed()
 	}
-	if s.state.keeper != nil {
-		opts.Keep = s.state.keeper.Keep
+	if d.state.keeper != nil {
+		opts.Keep = d.state.keeper.Keep
 	}
-	d.src = dir.New(s.dir, d.store, opts)
+	d.src = dir.New(d.dir, d.store, opts)
 	d.metrics.Source(d.src)
-	d.metrics.LastGood(func() bool { return s.state.restored.Load() != nil }, s.state.kept())
+	d.metrics.LastGood(func() bool { return d.state.restored.Load() != nil }, d.state.kept())
 	loaded := make(chan error, 1)
 	go func() { loaded <- d.first() }()
 	select {
 	case err := <-loaded:
 		if err != nil {
-			s.state.drop()
+			d.state.drop()
 			return false, err
 		}
 	case sig := <-signals: // much to load takes longer than who sent it waits
-		s.log.Info("stopped before the files were loaded", "signal", sig.String())
+		d.log.Info("stopped before the files were loaded", "signal", sig.String())
 		return false, nil
 	}
 	return true, nil
@@ -74,24 +63,23 @@ func (d *directory) load(signals <-chan os.Signal) (bool, error) {
 // first restores what was kept, and loads the files for the first time. With mistakes in
 // them it serves the last good configuration; without one there is nothing to serve.
 func (d *directory) first() error {
-	s := d.serving
-	s.state.restore(s.log, d.src)
+	d.state.restore(d.log, d.src)
 	report, err := d.src.Load()
-	last := s.state.restored.Load()
+	last := d.state.restored.Load()
 	switch {
 	case err != nil && last == nil:
-		return dirload.LoadError(s.stderr, s.dir, "served", err)
+		return dirload.LoadError(d.stderr, d.dir, "served", err)
 	case err != nil:
 		d.src.Tell(err)
-		s.log.Warn("serving the last good configuration, not the files", "of", last.At.UTC().Format(time.RFC3339), "state", s.state.keeper.Dir())
+		d.log.Warn("serving the last good configuration, not the files", "of", last.At.UTC().Format(time.RFC3339), "state", d.state.keeper.Dir())
 		return nil
 	}
-	s.log.Info("loaded", report.Attrs()...)
+	d.log.Info("loaded", report.Attrs()...)
 	if report.Kept != nil {
 		d.src.Tell(report.Kept)
 	}
 	if len(report.Counts) == 0 {
-		s.log.Warn("the configuration is empty: no file has a resource", "dir", s.dir, "files", report.Files, "clients_wait", !s.allowEmpty)
+		d.log.Warn("the configuration is empty: no file has a resource", "dir", d.dir, "files", report.Files, "clients_wait", !d.flags.allowEmpty)
 	}
 	return nil
 }
@@ -136,7 +124,7 @@ func (d *directory) note() string {
 	return d.state.note()
 }
 
-func (d *directory) config() api.Config { return d.admin.config(d.store, d.src) }
+func (d *directory) config() api.Config { return d.view.config(d.store, d.src) }
 
 func (d *directory) reload(ctx context.Context, approve bool) api.Reload {
 	return reloaded(operator{d.src}.Reload(ctx, approve))

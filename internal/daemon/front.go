@@ -26,14 +26,20 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A front is where xDS is served: its addresses, and how.
-type front struct {
-	addresses []string
-	tls       authcerts.Files
-	age       server.Age
-
+// frontFlags are the flags of the listeners of xDS.
+type frontFlags struct {
+	addresses  []string
+	tls        authcerts.Files
+	age        server.Age
 	reflection bool
-	parsed     []listen.Address
+
+	parsed []listen.Address // addresses, after check
+}
+
+// A front serves xDS over gRPC on its listeners.
+type front struct {
+	frontFlags
+
 	certs      *authcerts.Source // nil: no TLS
 	handshakes handshakes.Failures
 	clients    *listen.Limit // who may connect; of REST, too
@@ -43,7 +49,7 @@ type front struct {
 }
 
 // flags are those of where to listen, with what: of others, too.
-func (f *front) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
+func (f *frontFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
 	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS on; may be repeated; 0.0.0.0 means all interfaces, port 0 any free port")
 	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
 	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON on; empty: no REST-JSON")
@@ -56,13 +62,13 @@ func (f *front) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, m
 }
 
 // ageFlags are those of when connections end.
-func (f *front) ageFlags(set *pflag.FlagSet) {
+func (f *frontFlags) ageFlags(set *pflag.FlagSet) {
 	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, plus a random part of up to a half, after which a stream and its connection are closed, so that clients spread over replicas; 0: never")
 	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that such a stream waits for the ACKs of its client before it is closed")
 }
 
 // check parses the addresses; an error is one of usage.
-func (f *front) check() error {
+func (f *frontFlags) check() error {
 	if len(f.addresses) == 0 {
 		return errors.New("--listen: an address is missing")
 	}
@@ -84,10 +90,10 @@ func (f *front) check() error {
 
 // secure reports whether TLS protects a listener. On a unix socket the mode of
 // its file does.
-func (f *front) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
+func (f *frontFlags) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
 
 // plain returns an address at which others may read what is sent, or "".
-func (f *front) plain() string {
+func (f *frontFlags) plain() string {
 	for _, a := range f.parsed {
 		if !f.secure(a) && !a.Loopback() {
 			return a.String()

@@ -40,14 +40,20 @@ func watchedOf[W server.Recalling](of server.Source[W]) watched {
 	return func(ctx context.Context, n *xds.Node) (server.Recalling, error) { return of.Watch(ctx, n) }
 }
 
-// identifying is who may be which node, and see what. Without any of its flags nobody is asked.
-type identifying struct {
+// identityFlags are the flags that say which client may be which node. Without any of them every client may be every node.
+type identityFlags struct {
 	access    string // the file with the rules, or anyNode; "": the default rules
 	issuer    string
 	audiences []string
 	jwks      string
 
-	bound  bool // nobody is a node because they say so
+	bound bool // the identity of a client decides which node it may be
+}
+
+// identifying finds the identity of each stream, and denies nodes to it.
+type identifying struct {
+	identityFlags
+
 	rules  accessFile
 	finder identity.Finder
 	of     watched
@@ -55,12 +61,12 @@ type identifying struct {
 
 	log   *slog.Logger
 	lines dedup.Counter
-	note  func(api.Event) // for audits; nil: nobody wants to know
+	note  func(api.Event) // told of denials, for the audit; nil: there is no admin API
 
-	turned func(api.TurnedAway) // told of each denial; nil: nobody wants to know
+	turned func(api.TurnedAway) // told of each denial; nil: there is no admin API
 }
 
-func (i *identifying) flags(f *pflag.FlagSet) {
+func (i *identityFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&i.access, "access", "", "`FILE` with rules that say which clients may be which nodes; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
 	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may show (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
 	f.StringSliceVar(&i.audiences, "jwt-audience", nil, "`AUDIENCE` (aud) that tokens must be for; may be repeated")
@@ -68,7 +74,7 @@ func (i *identifying) flags(f *pflag.FlagSet) {
 }
 
 // check says what is wrong with the flags.
-func (i *identifying) check(clientCA string) error {
+func (i *identityFlags) check(clientCA string) error {
 	given := i.issuer != "" || len(i.audiences) > 0 || i.jwks != ""
 	switch {
 	case given && (i.issuer == "" || len(i.audiences) == 0 || i.jwks == ""):

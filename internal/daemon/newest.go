@@ -14,9 +14,9 @@ import (
 // and what this one has is better than no answer.
 const patience = 5 * time.Minute
 
-// fresh has a server of a store look whether there is something newer before it answers who comes from another.
-func (s *serving) fresh() []server.Option {
-	if d, ok := s.source.(*stored); ok {
+// newestOptions have a server of a store look for a newer revision before it answers a client of another server.
+func newestOptions(src source) []server.Option {
+	if d, ok := src.(*stored); ok {
 		return []server.Option{server.WithNewest(d.newest), server.WithRefusals(d.refusals)}
 	}
 	return nil

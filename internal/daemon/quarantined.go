@@ -14,14 +14,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/relay"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// quarantined is what clients see if what they refuse is kept from them.
-func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quarantine.Source {
+// quarantined is a source of what clients see that keeps from them what they refuse. moved is called when what they refuse has
+// changed; nil: nobody is told.
+func quarantined(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
 	judge := sync.OnceValue(func() *explain.Explainer { // the source is there before the first client
-		return explain.New(explain.Deps{Tracker: s.admin.tracker, Source: src(), Snapshot: st.Snapshot})
+		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
 	guilty := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
 		return judge().Guilty(ctx, stream, t, text)
@@ -30,44 +30,51 @@ func (s *serving) quarantined(st *store.Store, src func() *dir.Source) *quaranti
 	told := func(h quarantine.Held, stream *server.Stream) {
 		place := src().PlaceFor(stream.Node, h.Type, h.Name)
 		tell := func(more ...any) {
-			s.log.Warn("resource in quarantine: the client refuses it, and gets the others", append([]any{
+			sv.log.Warn("resource in quarantine: the client refuses it, and gets the others", append([]any{
 				"node", shown(stream.Node.ID), "type", h.Type.String(), "resource", shown(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
 			}, more...)...)
 		}
 		if lines.Allow("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
-		s.admin.tracker.Note(api.Event{
+		sv.view.tracker.Note(api.Event{
 			At: time.Now(), Kind: "quarantine", Node: shown(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
 			Resources: []api.Resource{{Type: h.Type.String(), Name: h.Name, Place: place}},
 		})
 	}
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
-	var moved func()
-	if up, ok := s.source.(*relaying); ok && s.passRefusals {
-		moved = func() { up.source.Refused() } // which is there before the first client
-	}
-	return quarantine.New(&s.identity, quarantine.Options{
+	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
-		Guilty: guilty, Told: told, Scope: scope, Log: s.log,
-		Ended: func(st *server.Stream, t *xds.Type) { s.admin.tracker.Forgive(st, t) }, // which is there before the first client
+		Guilty: guilty, Told: told, Scope: scope, Log: sv.log,
+		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.Forgive(st, t) }, // which is there before the first client
 	})
 }
 
 // maxPassed is how many resources the upstream of a relay is told to be refused.
 const maxPassed = 100
 
-// passUp has the upstream of a relay told what is refused, if that is wanted.
-func (s *serving) passUp(q *quarantine.Source) {
-	up, ok := s.source.(*relaying)
-	if !ok || !s.passRefusals {
-		return
+// refusals returns what clients refuse, for the upstream of a relay; nil: the upstream is not told.
+func (d *daemon) refusals() func() []relay.Refusal {
+	if d.cfg.upstream == nil || !d.cfg.passRefusals {
+		return nil
 	}
-	up.refused = func() (all []relay.Refusal) {
-		for _, r := range q.Refused(maxPassed) {
+	return func() (all []relay.Refusal) {
+		for _, r := range d.held.Refused(maxPassed) {
 			all = append(all, relay.Refusal(r))
 		}
 		return all
+	}
+}
+
+// refusalsChanged returns what has the upstream of a relay told again; nil: the upstream is not told.
+func (d *daemon) refusalsChanged() func() {
+	if d.cfg.upstream == nil || !d.cfg.passRefusals {
+		return nil
+	}
+	return func() {
+		if up, ok := d.source.(*relaying); ok { // which is there before the first client
+			up.source.Refused()
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,34 +14,41 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/cli"
 	revisionsetcd "github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/endpoints/etcd"
 	"github.com/chancery-xds/chancery/store"
 )
 
-// A registering is whether endpoints can be registered at a server, and where they are kept.
-type registering struct {
-	on       bool
-	registry *endpoints.Registry // nil: they cannot
+// endpointFlags are the flags of the registration of endpoints.
+type endpointFlags struct {
+	on bool
 }
 
-func (r *registering) flags(f *pflag.FlagSet) {
+// A registering serves the endpoints that programs register by the admin API.
+type registering struct {
+	endpointFlags
+
+	registry *endpoints.Registry // nil: endpoints cannot be registered
+}
+
+func (r *endpointFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.on, "endpoints", false, "let programs register endpoints by the admin API, if they show who they are (unix socket, token or client certificate)")
 }
 
 // check returns an error of usage.
-func (r *registering) check(s *serving) error {
-	if _, is := s.source.(*relaying); is && r.on {
-		return errors.New("--endpoints is of a directory or a store, and " + s.dir + " is another server")
-	}
-	if r.on && len(s.admin.parsed) == 0 {
+func (r *endpointFlags) check(upstream bool, dir string, admin bool) error {
+	switch {
+	case r.on && upstream:
+		return errors.New("--endpoints is of a directory or a store, and " + dir + " is another server")
+	case r.on && !admin:
 		return errors.New("--endpoints needs --admin-listen")
 	}
 	return nil
 }
 
 // store returns what a store needs for it.
-func (r *registering) store() []store.Option {
+func (r *endpointFlags) store() []store.Option {
 	if r.on {
 		return []store.Option{store.WithOverlays(), store.WithOverlayOf(groups.BaseOf)}
 	}
@@ -48,19 +56,19 @@ func (r *registering) store() []store.Option {
 }
 
 // open begins to serve what is registered, before any client is answered.
-func (r *registering) open(ctx context.Context, s *serving, st *store.Store, running *sync.WaitGroup) error {
+func (r *registering) open(ctx context.Context, log *slog.Logger, src source, keeper *lastgood.Keeper, st *store.Store, running *sync.WaitGroup) error {
 	if !r.on {
 		return nil
 	}
-	engine, closes, where, err := r.engine(s)
+	engine, closes, where, err := r.engine(log, src, keeper)
 	if err != nil {
 		return err
 	}
-	r.registry = endpoints.New(engine, st, endpoints.Options{Log: s.log, Known: func(group string) bool {
+	r.registry = endpoints.New(engine, st, endpoints.Options{Log: log, Known: func(group string) bool {
 		if group == store.DefaultGroup {
 			return true
 		}
-		_, known := s.source.files().Summary().By[group]
+		_, known := src.files().Summary().By[group]
 		return known
 	}})
 	running.Go(func() {
@@ -69,9 +77,9 @@ func (r *registering) open(ctx context.Context, s *serving, st *store.Store, run
 	})
 	select {
 	case <-r.registry.Loaded():
-		s.log.Info("registered endpoints are served", "clusters", len(r.registry.List("", "")), "kept", where)
+		log.Info("registered endpoints are served", "clusters", len(r.registry.List("", "")), "kept", where)
 	case <-time.After(longestLoad):
-		s.log.Error("registered endpoints are not known yet, and are served when they are", "kept", where, "after", longestLoad.String())
+		log.Error("registered endpoints are not known yet, and are served when they are", "kept", where, "after", longestLoad.String())
 	}
 	return nil
 }
@@ -83,18 +91,18 @@ const longestLoad = 10 * time.Second
 const longestSilence = 3 * time.Second
 
 // engine returns what keeps endpoints, and where that is.
-func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), where string, err error) {
+func (r *registering) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
 	dir := ""
-	if s.state.keeper != nil {
-		dir = filepath.Join(s.state.keeper.Dir(), "endpoints")
+	if keeper != nil {
+		dir = filepath.Join(keeper.Dir(), "endpoints")
 	}
-	if d, ok := s.source.(*stored); ok {
+	if d, ok := src.(*stored); ok {
 		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
-			shared := etcd.New(of.Client, of.Prefix(), s.log)
+			shared := etcd.New(of.Client, of.Prefix(), log)
 			if dir == "" {
 				return shared, func() {}, d.dir, nil
 			}
-			kept, err := endpoints.Keep(shared, dir, longestSilence, s.log)
+			kept, err := endpoints.Keep(shared, dir, longestSilence, log)
 			if err != nil {
 				return nil, nil, "", cli.Fail(err, "--state-dir chooses another directory")
 			}
@@ -102,9 +110,9 @@ func (r *registering) engine(s *serving) (e endpoints.Engine, closes func(), whe
 		}
 	}
 	if dir == "" {
-		s.log.Warn("registered endpoints are kept in memory only: a restart loses them", "hint", "--state-dir")
+		log.Warn("registered endpoints are kept in memory only: a restart loses them", "hint", "--state-dir")
 	}
-	local, err := endpoints.Open(dir, s.log)
+	local, err := endpoints.Open(dir, log)
 	if err != nil {
 		return nil, nil, "", cli.Fail(err, "--state-dir chooses another directory")
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
 	"google.golang.org/grpc/peer"
 
 	"github.com/chancery-xds/chancery/client"
@@ -20,7 +18,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
-	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/internal/relay"
@@ -31,8 +28,8 @@ import (
 
 // A relaying is the upstream of a server that serves no directory.
 type relaying struct {
-	log      *slog.Logger
-	store    *store.Store
+	services
+
 	none     *dir.Source // of files
 	upstream *xdsclient.Server
 	client   *client.Client
@@ -45,61 +42,38 @@ type relaying struct {
 var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
 // noFileFlags refuses flags about files for what has none.
-func noFileFlags(cmd *cobra.Command, arg string) error {
+func noFileFlags(given func(flag string) bool, arg string) error {
 	for _, flag := range notOfRelay {
-		if cmd.Flags().Changed(flag) {
+		if given(flag) {
 			return fmt.Errorf("--%s is about files, and %s has none", flag, arg)
 		}
 	}
 	return nil
 }
 
-// relayOf returns what is served of a URL. Its errors are of usage.
-func relayOf(cmd *cobra.Command, arg string, s *serving) (*relaying, error) {
-	if err := noFileFlags(cmd, arg); err != nil {
-		return nil, err
-	}
-	var none xdsclient.Flags
-	up, err := none.Server(arg)
-	switch {
-	case err != nil:
-		return nil, err
-	case s.passRefusals && !up.Delta:
-		// A NACK of SotW refuses all of a type, and a server may take for gone what it keeps back for that.
-		return nil, errors.New("--pass-refusals needs an upstream that is asked by delta: " + arg + " does not say delta")
-	case s.passRefusals && !s.quarantine:
-		return nil, errors.New("--pass-refusals needs --quarantine, which finds out what is refused")
-	}
-	return &relaying{upstream: up}, nil
-}
-
 // clientConfig is a client of the upstream.
-func (r *relaying) clientConfig(s *serving) (client.Config, error) {
-	node, err := r.upstream.Node(nil, s.types)
+func (r *relaying) clientConfig() (client.Config, error) {
+	node, err := r.upstream.Node(nil, r.types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	t, err := r.upstream.Transport(s.types)
+	t, err := r.upstream.Transport(r.types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	var way dirload.Exposure
-	if !s.insecureSecrets {
-		way = exposed(&s.front, &s.rest)
-	}
-	readable, secrets := xdsclient.BodyCheck(s.types), internalsecret.NewFinder(s.types)
-	check := func(r *xds.Resource) error {
-		if err := readable(r); err != nil || way == (dirload.Exposure{}) {
+	readable, secrets := xdsclient.BodyCheck(r.types), internalsecret.NewFinder(r.types)
+	check := func(res *xds.Resource) error {
+		if err := readable(res); err != nil || r.exposed == (dirload.Exposure{}) {
 			return err
 		}
-		m, err := xdsclient.Unmarshal(s.types, r)
+		m, err := xdsclient.Unmarshal(r.types, res)
 		if err != nil {
 			return err // nobody could find its secrets
 		}
-		return way.RefuseAny(secrets, r, m)
+		return r.exposed.RefuseAny(secrets, res, m)
 	}
 	return client.Config{
-		Node: node, Servers: []client.Server{{Transport: t}}, Log: s.log,
+		Node: node, Servers: []client.Server{{Transport: t}}, Log: r.log,
 		Check: func(res *xds.Resource) error {
 			if err := check(res); err != nil || r.refused == nil {
 				return err
@@ -109,37 +83,39 @@ func (r *relaying) clientConfig(s *serving) (client.Config, error) {
 	}, nil
 }
 
-// open implements [source]: it begins to be a client, which asks for nothing yet.
-func (r *relaying) open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
-	r.log, r.store, r.none = s.log, st, noFiles(s, st)
+// newRelay returns a source that is a client of the upstream, and asks for nothing yet. refused returns what clients refuse, which
+// the upstream is told; nil: it is not.
+func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *bounding, refused func() []relay.Refusal) (*relaying, error) {
+	r := &relaying{services: sv, upstream: upstream, refused: refused}
+	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "what the upstream gives is not stored: a restart without it would serve nothing"
-	if s.state.root == "" {
-		s.log.Warn(unkept, "hint", "--state-dir")
+	if kept.root == "" {
+		r.log.Warn(unkept, "hint", "--state-dir")
 	}
-	cfg, err := r.clientConfig(s)
+	cfg, err := r.clientConfig()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Metrics = metrics.New(metrics.Options{Registry: m.Registry()})
-	if r.client, err = xdsclient.NewKeptClient(cfg, s.state.root, s.state.chosen, "/"+r.upstream.Text, func(err error) {
-		s.log.Warn(unkept, "error", err, "hint", "--state-dir")
+	cfg.Metrics = metrics.New(metrics.Options{Registry: r.metrics.Registry()})
+	if r.client, err = xdsclient.NewKeptClient(cfg, kept.root, kept.chosen, "/"+r.upstream.Text, func(err error) {
+		r.log.Warn(unkept, "error", err, "hint", "--state-dir")
 	}); err != nil {
 		return nil, cli.Fail(err, xdsclient.StateDirHint)
 	}
-	refs := xdsclient.References(s.types)
-	r.secrets = newConfidences(s.types, func(t *xds.Type, name string) *xds.Resource {
-		return st.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
+	refs := xdsclient.References(r.types)
+	r.secrets = newConfidences(r.types, func(t *xds.Type, name string) *xds.Resource {
+		return r.store.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
 	})
-	r.source = relay.New(st, r.client, relay.Options{
+	r.source = relay.New(r.store, r.client, relay.Options{
 		Refs: func(of *xds.Resource) []xds.Ref {
 			r.secrets.note(of, time.Now())
 			return refs(of)
 		},
-		Refused: r.refused, Committed: func() { s.admin.committed(st); changed() }, Log: s.log, Owner: ownerOf,
+		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
 		// The relay's node counts, too, and may be as large as any.
-		Limits: relay.Limits{Types: s.limits.Types, Names: s.limits.Names, Held: s.limits.Held - min(s.limits.Node, s.limits.Held/2)},
+		Limits: relay.Limits{Types: most.Types, Names: most.Names, Held: most.Held - min(most.Node, most.Held/2)},
 	})
-	return watchedOf[*relay.Watch](r.source), nil
+	return r, nil
 }
 
 // ownerOf says whose a stream is: an identity's, or else an address's.
@@ -246,9 +222,4 @@ func (r *relaying) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os
 			r.log.Warn("the client of the upstream does not close", "error", err)
 		}
 	})
-}
-
-// noFiles is the directory of a server that has none: it says of each resource that it is in no file.
-func noFiles(s *serving, st *store.Store) *dir.Source {
-	return dir.New("", st, dir.Options{Log: s.log, Types: s.types})
 }

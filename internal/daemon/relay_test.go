@@ -55,21 +55,18 @@ func TestRelayOf(t *testing.T) {
 		{"xds://up?delta", true, false, "--pass-refusals needs --quarantine"},
 		{"DIR", true, true, "--pass-refusals is of a relay"},
 	} {
-		if _, err := sourceOfServe(Command(), &serving{dir: tt.url, passRefusals: tt.pass, quarantine: tt.find}); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		c := Config{passRefusals: tt.pass, quarantine: tt.find}
+		if err := c.checkSource(func(string) bool { return false }, tt.url); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
 		}
 	}
 	for _, flag := range notOfRelay {
-		cmd := Command()
-		f := cmd.Flags().Lookup(flag)
-		if f == nil {
+		if Command().Flags().Lookup(flag) == nil {
 			t.Errorf("serve has no --%s", flag)
 			continue
 		}
-		if err := cmd.Flags().Set(flag, f.DefValue); err != nil {
-			t.Error(err)
-		}
-		if _, err := relayOf(cmd, "xds://up", &serving{}); err == nil || !strings.Contains(err.Error(), "--"+flag+" is about files") {
+		given := func(of string) bool { return of == flag }
+		if err := new(Config).checkSource(given, "xds://up"); err == nil || !strings.Contains(err.Error(), "--"+flag+" is about files") {
 			t.Errorf("--%s: %v", flag, err)
 		}
 	}
@@ -132,9 +129,9 @@ func TestRelayExposure(t *testing.T) {
 		{"0.0.0.0:18000", true, ""},
 		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
 	} {
-		s := &serving{types: envoy.Envoy(), insecureSecrets: tt.allow}
-		s.front.addresses = []string{tt.listen}
-		if err := s.front.check(); err != nil {
+		c := Config{insecureSecrets: tt.allow}
+		c.front.addresses = []string{tt.listen}
+		if err := c.front.check(); err != nil {
 			t.Fatal(err)
 		}
 		var none xdsclient.Flags
@@ -142,7 +139,7 @@ func TestRelayExposure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := (&relaying{upstream: up}).clientConfig(s)
+		cfg, err := (&relaying{services: services{types: envoy.Envoy(), exposed: c.exposed()}, upstream: up}).clientConfig()
 		if err != nil {
 			t.Fatal(err)
 		}

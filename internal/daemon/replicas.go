@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"regexp"
@@ -22,17 +23,22 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A replicating is how a server of a store is found by the others, and asks them.
-type replicating struct {
+// replicaFlags are the flags with which the servers of a store find and ask each other.
+type replicaFlags struct {
 	address string
 	files   certs.ClientFiles
+}
+
+// A replicating announces this server to the other servers of its store, and asks them.
+type replicating struct {
+	replicaFlags
 
 	id    string // of this process; "": it has no store
 	since time.Time
-	all   *peers.Replicas // nil: the store does not say who is there
+	all   *peers.Replicas // nil: the store does not list its servers
 }
 
-func (r *replicating) flags(f *pflag.FlagSet) {
+func (r *replicaFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.address, "replica-address", "", "`HOST:PORT` at which the other servers of the store reach the admin API of this one; without it: the first --admin-listen, with the name of the machine if that is on all addresses")
 	f.StringVar(&r.files.CA, "replica-ca", "", "`FILE` with the CA of the certificates of the other servers' admin APIs; without it: --admin-client-ca, or the system's CAs, and then no server gets the token of --admin-token-file")
 	f.StringVar(&r.files.Cert, "replica-cert", "", "`FILE` with the client certificate for these; without it: --admin-tls-cert")
@@ -40,9 +46,9 @@ func (r *replicating) flags(f *pflag.FlagSet) {
 }
 
 // check judges the flags; an error is one of usage.
-func (r *replicating) check(s *serving) error {
+func (r *replicaFlags) check(store string, admin *adminFlags) error {
 	switch {
-	case s.at.URL == "" && (r.address != "" || r.files != certs.ClientFiles{}):
+	case store == "" && (r.address != "" || r.files != certs.ClientFiles{}):
 		return errors.New("--replica-address, --replica-ca, --replica-cert and --replica-key are of servers of a store: give --store")
 	case (r.files.Cert == "") != (r.files.Key == ""):
 		return errors.New("--replica-cert and --replica-key: give both or none")
@@ -53,33 +59,46 @@ func (r *replicating) check(s *serving) error {
 			return fmt.Errorf("--replica-address: %q: want HOST:PORT", r.address)
 		}
 	}
-	r.files.CA = cmp.Or(r.files.CA, s.admin.tls.ClientCA)
+	r.files.CA = cmp.Or(r.files.CA, admin.tls.ClientCA)
 	if r.files.Cert == "" {
-		r.files.Cert, r.files.Key = s.admin.tls.Cert, s.admin.tls.Key
+		r.files.Cert, r.files.Key = admin.tls.Cert, admin.tls.Key
 	}
 	return nil
 }
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// open has the engine say who is there, if it can.
-func (r *replicating) open(s *serving, e revisions.Engine, of *stored) {
-	host, _ := os.Hostname()
+// A self is what this server tells the other servers of its store.
+type self struct {
+	admin   func(address, host string) string // the URL of its admin API
+	streams func() int                        // open now
+	writes  func() time.Time                  // since when it writes to the store; zero: it does not
+	served  func() revisions.Number
+}
+
+// name gives this process its ID among the servers of its store.
+func (r *replicating) name(host string) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	name := strings.Trim(notInID.ReplaceAllString(strings.ToLower(host), "-"), "-")
 	r.id, r.since = strings.TrimPrefix(name[:min(len(name), 63)]+"-"+hex.EncodeToString(random[:]), "-"), time.Now()
+}
+
+// open lists the servers of the store, if its engine can. token is the file with the token of the admin API.
+func (r *replicating) open(log *slog.Logger, e revisions.Engine, token string, own self) {
+	host, _ := os.Hostname()
+	r.name(host)
 	engine, ok := e.(revisions.Announcer)
 	if !ok {
 		return
 	}
 	asking := peers.Asking{TLS: r.files}
-	if s.admin.token != "" {
-		asking.Token = func() (string, error) { return readToken(s.admin.token) }
+	if token != "" {
+		asking.Token = func() (string, error) { return readToken(token) }
 	}
-	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: s.log, Self: func() peers.About {
-		a := peers.About{ID: r.id, Admin: s.admin.found(r.address, host), Host: host, Version: cli.Version(), Since: r.since, Streams: s.streams(), Writes: of.writing()}
-		if n := of.repo.Served().Number; n > 0 {
+	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: log, Self: func() peers.About {
+		a := peers.About{ID: r.id, Admin: own.admin(r.address, host), Host: host, Version: cli.Version(), Since: r.since, Streams: own.streams(), Writes: own.writes()}
+		if n := own.served(); n > 0 {
 			a.Revision = n.String()
 		}
 		return a

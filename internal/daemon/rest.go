@@ -18,11 +18,16 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A restFront is where xDS is served over REST-JSON, if it is.
-type restFront struct {
-	address string // "": nowhere
+// restFlags are the flags of the listener of REST-JSON.
+type restFlags struct {
+	address string // "": no REST-JSON
 
-	parsed   listen.Address
+	parsed listen.Address // address, after check
+}
+
+// A restFront serves xDS over REST-JSON.
+type restFront struct {
+	restFlags
 	listener net.Listener
 	web      *http.Server
 }
@@ -36,7 +41,7 @@ const (
 )
 
 // check parses the address; an error is one of usage.
-func (r *restFront) check() error {
+func (r *restFlags) check() error {
 	if r.address == "" {
 		return nil
 	}
@@ -49,7 +54,7 @@ func (r *restFront) check() error {
 }
 
 // plain returns an address at which others may read what is sent, or "".
-func (r *restFront) plain(f *front) string {
+func (r *restFlags) plain(f *frontFlags) string {
 	if r.address == "" || f.secure(r.parsed) || r.parsed.Loopback() {
 		return ""
 	}

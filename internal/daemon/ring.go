@@ -1,7 +1,5 @@
 package daemon
 
-import ()
-
 // ring fills a channel of one slot.
 func ring(bell chan<- struct{}) {
 	select {

@@ -14,12 +14,12 @@ import (
 
 // rolling has rollouts know what is served of a store, and how clients take it.
 func (d *stored) rolling(e revisions.Engine) {
-	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look { return lookAt(d.admin.tracker, lanes, since) })
+	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look { return lookAt(d.view.tracker, lanes, since) })
 }
 
 // rolled notes what is served now. Before is a time at which nobody was told of it.
 func (d *stored) rolled(before time.Time, err error) {
-	d.admin.tracker.Regroup()
+	d.view.tracker.Regroup()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
 	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
 		d.rollouts.Rejected(rejected.State, strings.Join(problemsOf(rejected.Err), "; "))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -11,28 +12,36 @@ import (
 
 	"github.com/spf13/pflag"
 
-	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/cluster/peers"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/server"
 )
 
+// shedFlags are the flags of shedding.
+type shedFlags struct {
+	wanted bool
+}
+
 // A shedding ends streams of a server that has more than its share.
 type shedding struct {
-	wanted bool
+	log     *slog.Logger
+	others  *peers.Replicas
+	streams func() int              // open now
+	all     func() []*server.Stream // the open streams
+	clients *listen.Limit           // their connections
 
 	ended   atomic.Uint64 // streams, ever
 	surplus peers.Surplus
 	going   map[net.Addr][]*server.Stream // that were told to leave, by connection
 }
 
-func (h *shedding) flags(f *pflag.FlagSet) {
+func (h *shedFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&h.wanted, "shed-surplus", false, "of a store: while this server has more than 1.3 times the mean of all servers' streams, end some of its oldest connections each second, in order, so that their clients go to others")
 }
 
 // check judges the flag; an error is one of usage.
-func (h *shedding) check(s *serving) error {
-	if h.wanted && (s.at.URL == "" || len(s.admin.parsed) == 0) {
+func (h *shedFlags) check(store string, admin bool) error {
+	if h.wanted && (store == "" || !admin) {
 		return errors.New("--shed-surplus: a server needs a --store to know of others, and an --admin-listen to know its clients")
 	}
 	return nil
@@ -42,7 +51,7 @@ func (h *shedding) check(s *serving) error {
 const maxOnOne = 100
 
 // run sheds until ctx is done.
-func (h *shedding) run(ctx context.Context, s *serving, clients *listen.Limit) {
+func (h *shedding) run(ctx context.Context) {
 	h.going = map[net.Addr][]*server.Stream{}
 	const often = 100 * time.Millisecond // connections are closed before their clients open other streams on them
 	tick := time.NewTicker(often)
@@ -54,22 +63,22 @@ func (h *shedding) run(ctx context.Context, s *serving, clients *listen.Limit) {
 			return
 		case <-tick.C:
 		}
-		h.finish(clients)
+		h.finish()
 		if n%int(time.Second/often) != 0 {
 			continue
 		}
-		others, sure := s.replicas.all.Streams()
-		open := s.streams()
+		others, sure := h.others.Streams()
+		open := h.streams()
 		most, mean := h.surplus.Next(open, others, sure)
 		switch {
 		case most > 0 && shedding == 0:
-			s.log.Info("more than its share of streams: some are ended", "streams", open, "mean", int(mean), "servers", len(others)+1)
+			h.log.Info("more than its share of streams: some are ended", "streams", open, "mean", int(mean), "servers", len(others)+1)
 		case most == 0 && shedding > 0:
-			s.log.Info("no more than its share of streams: no more are ended", "streams", open, "mean", int(mean), "ended", shedding)
+			h.log.Info("no more than its share of streams: no more are ended", "streams", open, "mean", int(mean), "ended", shedding)
 			shedding = 0
 		}
 		if most > 0 {
-			shedding += h.shed(s.admin.tracker.Selected(adminclients.Filter{All: true}), most)
+			shedding += h.shed(h.all(), most)
 		}
 	}
 }
@@ -99,10 +108,10 @@ func (h *shedding) shed(all []*server.Stream, most int) (n uint64) {
 }
 
 // finish closes connections whose streams have ended: who opens another on the same one would stay.
-func (h *shedding) finish(clients *listen.Limit) {
+func (h *shedding) finish() {
 	for peer, streams := range h.going {
 		if !slices.ContainsFunc(streams, (*server.Stream).Leave) {
-			clients.Close(peer)
+			h.clients.Close(peer)
 			delete(h.going, peer)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // The oldest connections are told to leave, with all their streams and each once; those of a unix socket, and of a proxy with many streams, stay.
 func TestShed(t *testing.T) {
-	h := &shedding{going: map[net.Addr][]*server.Stream{}}
+	h := &shedding{going: map[net.Addr][]*server.Stream{}, clients: listen.NewLimit(1)}
 	id := uint64(0)
 	open := func(peer net.Addr, n int) (all []*server.Stream) {
 		for range n {
@@ -30,7 +30,8 @@ func TestShed(t *testing.T) {
 	if n := h.shed(all, 3); n != 1 || h.going[c] == nil || h.ended.Load() != 5 {
 		t.Error(n, h.going, h.ended.Load())
 	}
-	if h.finish(listen.NewLimit(1)); len(h.going) != 0 { // they have ended
+	h.finish()
+	if len(h.going) != 0 { // they have ended
 		t.Error(h.going)
 	}
 }

@@ -2,28 +2,16 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
-	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/source/dir"
-	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A source is where serve has from what it serves: a directory, another xDS server, or a store of revisions.
 type source interface {
-	// open makes the source, before there is a server, and returns what clients see of it. From then on
-	// changed is called when there may be something else to serve.
-	open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error)
-
 	// load loads for the first time. It returns false if there is nothing to serve, and with no error if a
 	// signal came before.
 	load(signals <-chan os.Signal) (bool, error)
@@ -43,28 +31,4 @@ type source interface {
 	config() api.Config                                  // what is served, for status
 	reload(ctx context.Context, approve bool) api.Reload // what an operator wants
 	away() func() (text string, known bool)              // what explain says of what is not here; nil: it is in the files or nowhere
-}
-
-// sourceOfServe returns what the arguments of serve name. Its errors are of usage.
-func sourceOfServe(cmd *cobra.Command, s *serving) (source, error) {
-	switch {
-	case s.at.URL != "" && strings.HasPrefix(s.dir, xdsclient.Scheme):
-		return nil, fmt.Errorf("serve has %s or --store, not both", s.dir)
-	case s.at.URL != "":
-		return storedOf(cmd, s)
-	case s.dir == "":
-		return nil, errors.New("serve needs one directory or xds:// URL, or --store")
-	}
-	if strings.HasPrefix(s.dir, xdsclient.Scheme) {
-		r, err := relayOf(cmd, s.dir, s)
-		if err != nil {
-			return nil, err
-		}
-		s.dir = r.upstream.Text
-		return r, nil
-	}
-	if s.passRefusals {
-		return nil, errors.New("--pass-refusals is of a relay, and " + s.dir + " is a directory")
-	}
-	return &directory{serving: s}, nil
 }

@@ -20,11 +20,16 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A state is what chancery serve is told of what it keeps on disk.
-type state struct {
+// stateFlags are the flags of the last good configuration on disk.
+type stateFlags struct {
 	root           string // "": nothing is kept
-	chosen         bool   // somebody said where
+	chosen         bool   // --state-dir was given
 	withoutSecrets bool
+}
+
+// A state keeps the last good configuration on disk, and listens to operators there.
+type state struct {
+	stateFlags
 
 	keeper   *lastgood.Keeper                // nil: nothing is kept
 	door     *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
@@ -33,7 +38,7 @@ type state struct {
 	groups   atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
 }
 
-func (s *state) flags(f *pflag.FlagSet) {
+func (s *stateFlags) flags(f *pflag.FlagSet) {
 	cli.StateDirFlag(f, &s.root)
 	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
 }

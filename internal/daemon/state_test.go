@@ -27,7 +27,7 @@ func TestNoStateIsSaid(t *testing.T) {
 		want   string
 	}{{true, "level=INFO"}, {false, "level=WARN"}} {
 		var out bytes.Buffer
-		if err := (&state{chosen: tt.chosen}).open(slog.New(slog.NewTextHandler(&out, nil)), "dir"); err != nil {
+		if err := (&state{stateFlags: stateFlags{chosen: tt.chosen}}).open(slog.New(slog.NewTextHandler(&out, nil)), "dir"); err != nil {
 			t.Error(err)
 		}
 		if got := out.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "hint=--state-dir") == tt.chosen {
@@ -45,7 +45,7 @@ func TestStateOfNoUse(t *testing.T) {
 	}
 	for _, chosen := range []bool{true, false} {
 		var out bytes.Buffer
-		s := &state{root: file + "/state", chosen: chosen}
+		s := &state{stateFlags: stateFlags{root: file + "/state", chosen: chosen}}
 		err := s.open(slog.New(slog.NewTextHandler(&out, nil)), "dir")
 		if (err != nil) != chosen || s.keeper != nil {
 			t.Errorf("chosen %v: %v, kept: %v", chosen, err, s.keeper != nil)
@@ -53,7 +53,7 @@ func TestStateOfNoUse(t *testing.T) {
 		if kept := s.kept(); kept == nil || kept() {
 			t.Errorf("chosen %v: it is said to be kept", chosen)
 		}
-		if (&state{chosen: true}).kept() != nil {
+		if (&state{stateFlags: stateFlags{chosen: true}}).kept() != nil {
 			t.Error("nothing is to be kept, and there is a series that says so")
 		}
 		if strings.Contains(out.String(), "is not stored") == chosen {
@@ -65,7 +65,7 @@ func TestStateOfNoUse(t *testing.T) {
 // SAFE-6: who wants no secrets on disk has none there.
 func TestStateWithoutSecretsFlag(t *testing.T) {
 	for _, without := range []bool{false, true} {
-		s := &state{root: t.TempDir(), withoutSecrets: without}
+		s := &state{stateFlags: stateFlags{root: t.TempDir(), withoutSecrets: without}}
 		if err := s.open(slog.New(slog.DiscardHandler), "dir"); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestHowToAllow(t *testing.T) {
 		{true, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
 		{false, false, true, "chancery reload --allow-mass-delete " + here + "/dir --state-dir ''"},
 	} {
-		s := state{root: "state", chosen: tt.chosen}
+		s := state{stateFlags: stateFlags{root: "state", chosen: tt.chosen}}
 		if tt.kept {
 			s.keeper = &lastgood.Keeper{}
 		}
@@ -129,7 +129,7 @@ func TestHowToAllow(t *testing.T) {
 			t.Errorf("chosen %v, kept %v: %q, want %q", tt.chosen, tt.kept, got, tt.want)
 		}
 	}
-	spaced := state{root: "/my state", chosen: true, keeper: &lastgood.Keeper{}}
+	spaced := state{stateFlags: stateFlags{root: "/my state", chosen: true}, keeper: &lastgood.Keeper{}}
 	if got, want := spaced.howToAllow("/etc/it's $mine"), `chancery reload --allow-mass-delete '/etc/it'\''s $mine' --state-dir '/my state'`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -186,7 +186,7 @@ func TestOperatorOfTwo(t *testing.T) {
 			}
 		}
 		log := slog.New(slog.DiscardHandler)
-		s := &state{root: root}
+		s := &state{stateFlags: stateFlags{root: root}}
 		if err := s.open(log, "the same"); err != nil {
 			t.Fatal(err)
 		}

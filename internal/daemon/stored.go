@@ -8,24 +8,21 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
-	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -54,10 +51,14 @@ func heldNote(holds map[string]revisions.Hold) string {
 
 // A stored is the store of a server.
 type stored struct {
-	*serving
-	store    *store.Store
-	metrics  *procmetrics.Metrics
-	changed  func()
+	services
+
+	dir      string // the store, for logs and operators
+	flags    storeFlags
+	loading  fileFlags
+	state    *state
+	replicas *replicating
+	toStore  dirload.Exposure // how the way to the store would expose secrets
 	kept     revisions.Engine // what the store is kept in
 	engine   io.Closer        // of that
 	repo     *revsource.Source
@@ -80,43 +81,21 @@ type storeTrouble struct {
 	err   error
 }
 
-// storedOf returns what is served of a store. Its errors are of usage.
-func storedOf(cmd *cobra.Command, s *serving) (source, error) {
-	if s.passRefusals {
-		return nil, errors.New("--pass-refusals is of a relay, and " + s.at.URL + " is a store")
-	}
-	root := s.dir
-	if root == "" {
-		if err := noFileFlags(cmd, s.at.URL); err != nil {
-			return nil, err
-		}
-	}
-	folder, of, err := s.at.Check()
-	if err != nil {
-		return nil, err
-	}
-	if s.dir = s.at.URL; of != nil {
-		s.dir = of.String()
-	} else if abs, err := filepath.Abs(folder); err == nil {
-		s.dir = "file:" + abs
-	}
-	return &stored{serving: s, root: root}, nil
-}
-
-// open implements [source].
-func (d *stored) open(s *serving, st *store.Store, m *procmetrics.Metrics, changed func()) (watched, error) {
-	d.store, d.metrics, d.changed = st, m, changed
-	d.as = dir.New("", store.New(), d.options(s.log))
-	s.at.MayCreate = true
-	engine, closer, err := s.at.Open(s.log)
+// newStored opens the store. own is what the other servers of the store are told of this one.
+func newStored(sv services, c *Config, state *state, replicas *replicating, own self) (*stored, error) {
+	d := &stored{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, toStore: c.storeExposure(), state: state, replicas: replicas}
+	d.as = dir.New("", store.New(), d.options(d.log))
+	d.flags.at.MayCreate = true
+	engine, closer, err := d.flags.at.Open(d.log)
 	if err != nil {
 		return nil, err
 	}
 	d.kept, d.engine = engine, closer
-	d.refusals = revsource.NewRefusals(engine, s.log)
-	s.replicas.open(s, engine, d)
-	d.repo = revsource.New(engine, st, revsource.Options{
-		Types: s.types, CEL: cel.Compile, Log: s.log,
+	d.refusals = revsource.NewRefusals(engine, d.log)
+	own.writes, own.served = d.writing, func() revisions.Number { return d.repo.Served().Number }
+	d.replicas.open(d.log, engine, c.admin.token, own)
+	d.repo = revsource.New(engine, d.store, revsource.Options{
+		Types: d.types, CEL: cel.Compile, Log: d.log,
 		Review: func(next *revisions.Snapshot) error {
 			d.reviewed = time.Now()
 			d.next = dircommit.Config(next, d.reviewed)
@@ -127,14 +106,14 @@ func (d *stored) open(s *serving, st *store.Store, m *procmetrics.Metrics, chang
 	})
 	d.rolling(engine)
 	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
-	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: s.log, bell: make(chan struct{}, 1), note: func(e api.Event) { s.admin.tracker.Note(e) }}
+	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: d.log, bell: make(chan struct{}, 1), note: func(e api.Event) { d.view.tracker.Note(e) }}
 	d.openFeed(engine)
-	if err := s.state.openKeeper(s.log, "/"+s.dir); err != nil {
+	if err := d.state.openKeeper(d.log, "/"+d.dir); err != nil {
 		return nil, err
 	}
-	m.Source(d.as)
-	m.LastGood(func() bool { return d.disk.Load() != nil }, s.state.kept())
-	return watchedOf[*store.Watch](st), nil
+	d.metrics.Source(d.as)
+	d.metrics.LastGood(func() bool { return d.disk.Load() != nil }, d.state.kept())
+	return d, nil
 }
 
 // read returns what a review, or what was kept, has made of an item.
@@ -164,7 +143,7 @@ func (d *stored) done(err error) {
 		d.trouble.Store(t)
 	}
 	if _, rejected := errors.AsType[*revsource.RejectedError](err); err == nil || rejected {
-		d.admin.loaded(now, err, d.store)
+		d.view.loaded(now, err, d.store)
 	}
 	d.rolled(d.reviewed, err)
 	d.audit.ring()
@@ -238,8 +217,8 @@ func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-cha
 		beside.Go(func() { d.replicas.run(ctx) })
 		beside.Go(func() { d.rollouts.Run(ctx) })
 		beside.Go(func() { d.audit.run(ctx) })
-		if d.storeKeep > 0 {
-			w := sweeper{repo: d.repo.Repository(), keep: d.storeKeep, log: d.log, swept: func(s revisions.Swept) { d.admin.tracker.Note(sweptText(s)) }}
+		if d.flags.keep > 0 {
+			w := sweeper{repo: d.repo.Repository(), keep: d.flags.keep, log: d.log, swept: func(s revisions.Swept) { d.view.tracker.Note(sweptText(s)) }}
 			beside.Go(func() { w.run(ctx) })
 		}
 		d.repo.Run(ctx)
@@ -299,7 +278,7 @@ func (d *stored) serves() string {
 }
 
 func (d *stored) config() api.Config {
-	c := d.admin.config(d.store, d.as)
+	c := d.view.config(d.store, d.as)
 	s := &api.Store{URL: d.dir, LastGood: d.disk.Load()}
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message

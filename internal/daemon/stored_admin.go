@@ -19,17 +19,17 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// revisions is what the admin API knows of the store; nil: there is none.
-func (s *serving) revisions() *admin.Revisions {
-	d, ok := s.source.(*stored)
+// revisionsOf is what the admin API knows of the store; nil: there is none.
+func revisionsOf(src source) *admin.Revisions {
+	d, ok := src.(*stored)
 	if !ok {
 		return nil
 	}
-	finder := internalsecret.NewFinder(s.types)
+	finder := internalsecret.NewFinder(d.types)
 	var reviewing sync.Mutex // one at a time: each takes memory
 	return &admin.Revisions{
 		Repo:  d.repo.Repository(),
-		Write: s.storeWrite,
+		Write: d.flags.write,
 		Show: func(url string, body []byte) ([]byte, bool) {
 			m, whole := finder.Shown(url, body)
 			if whole {
@@ -56,21 +56,18 @@ func (s *serving) revisions() *admin.Revisions {
 		},
 		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {
-			s.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
-			s.admin.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
+			d.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
+			d.view.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
 		},
 		Refused: func(what, author, message string, err error) {
-			s.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)
-			s.admin.tracker.Note(refusedText(what, author, message, err))
+			d.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)
+			d.view.tracker.Note(refusedText(what, author, message, err))
 		},
 	}
 }
 
 // options are those of what is served as a directory.
 func (d *stored) options(log *slog.Logger) dir.Options {
-	r := &review{}
-	if !d.insecureSecrets {
-		r.exposed = exposed(&d.front, &d.rest)
-	}
-	return dir.Options{Log: log, V2: d.manner.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}
+	r := &review{exposed: d.exposed}
+	return dir.Options{Log: log, V2: d.loading.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}
 }

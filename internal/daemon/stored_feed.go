@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
@@ -24,37 +23,39 @@ func (d *stored) openFeed(e revisions.Engine) {
 	if d.root == "" {
 		return
 	}
-	s := d.serving
-	r := &review{empty: s.emptyMissing}
-	var stores dirload.Exposure
-	if !s.insecureSecrets {
-		r.exposed = exposed(&s.front, &s.rest)
-		if _, of, err := s.at.Check(); err == nil && s.at.PlainText(of) {
-			stores = dirload.Exposure{Way: "over the network in plain text, to " + of.String(), Mend: "--store-tls or --store-ca"}
+	opts := d.loading.options(&d.services)
+	opts.HowToAllow = "chancery reload --allow-mass-delete --admin URL allows it once"
+	review := opts.Review
+	opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) {
+		if err := d.toStore.Refuse(all); err != nil {
+			return nil, err
 		}
+		return review(all)
 	}
 	host, _ := os.Hostname()
 	d.feed = dircommit.New(e, d.repo.Repository(), d.root, dircommit.Options{
-		Log: s.log,
-		Dir: dir.Options{
-			Log: s.log, MaxFile: s.maxFile, FollowLinksOutside: s.followOutside, V2: s.manner.v2, AllowMassDelete: s.allowMassDelete, HowToAllow: "chancery reload --allow-mass-delete --admin URL allows it once",
-			Types: s.types, CEL: cel.Compile, Confirm: s.confirm, References: true, Validate: s.validate, Flag: dirload.FlagOfOption,
-			Review: func(all []dir.Loaded) ([]dir.Loaded, error) {
-				if err := stores.Refuse(all); err != nil {
-					return nil, err
-				}
-				return r.load(all)
-			},
-		},
+		Log: d.log,
+		Dir: opts,
 		Noted: func(dircommit.State) {
-			if s.replicas.all != nil {
-				s.replicas.all.Changed()
+			if d.replicas.all != nil {
+				d.replicas.all.Changed()
 			}
 		},
 		Note: func() revisions.Note {
 			return revisions.Note{Author: "chancery serve at " + host, Message: "what " + d.root + " says", Source: storeclient.GitRevision(d.root)}
 		},
 	})
+}
+
+// storeExposure is how the way to the store would expose secrets; the zero value if it does not, or may.
+func (c *Config) storeExposure() dirload.Exposure {
+	if c.insecureSecrets {
+		return dirload.Exposure{}
+	}
+	if _, etcd, err := c.store.at.Check(); err == nil && c.store.at.PlainText(etcd) {
+		return dirload.Exposure{Way: "over the network in plain text, to " + etcd.String(), Mend: "--store-tls or --store-ca"}
+	}
+	return dirload.Exposure{}
 }
 
 // hangs has who writes read its directory again at each hangup.

@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
+	"github.com/chancery-xds/chancery/internal/daemon/trace"
+	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/quarantine"
+	"github.com/chancery-xds/chancery/internal/relay"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// services are what the sources and the parts of a server share.
+type services struct {
+	log     *slog.Logger
+	types   *envoy.Types
+	store   *store.Store
+	metrics *procmetrics.Metrics
+	view    *view
+	exposed dirload.Exposure // how secrets would be exposed; the zero value: they are not, or may be
+	changed func()           // called when there may be something else to serve
+}
+
+// A daemon is the parts of a server. Only the wiring in this package's build, run and admin API sees them all: each part has
+// only what it needs.
+type daemon struct {
+	services
+
+	cfg       *Config
+	id        string        // control_plane.identifier of responses
+	traced    *trace.Traces // nil: no traces are wanted
+	source    source
+	shown     watched            // what clients see of the source
+	state     *state             // the last good configuration on disk
+	replicas  *replicating       // the other servers of the store
+	identity  *identifying       // which client may be which node
+	held      *quarantine.Source // what clients refuse; nil: --quarantine=false
+	server    *server.Server
+	shedding  *shedding // nil: no streams are shed
+	front     *front
+	rest      *restFront
+	admin     *adminFront
+	endpoints *registering
+
+	room            listen.Files  // for connections
+	clients, probes *listen.Limit // connections of xDS, and of health and metrics
+
+	loads          chan struct{} // rings when there may be something else to serve
+	served, polled <-chan error  // failures of the listeners of xDS and REST-JSON
+	unready        atomic.Pointer[string]
+}
+
+// build makes the parts of a server and starts none of them: no goroutine serves, and no listener is open. Its side effects, in
+// this order: it reads --proto-set, sets the memory limit of Go, raises the limit of open files, connects to the collector of
+// traces, opens the store or the client of the upstream, and reads the access rules and the keys of tokens.
+// It returns the daemon also with an error once there are traces to close.
+func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
+	d := &daemon{
+		cfg: c, loads: make(chan struct{}, 1),
+		state:     &state{stateFlags: c.state},
+		replicas:  &replicating{replicaFlags: c.store.replicas},
+		identity:  &identifying{identityFlags: c.identity},
+		front:     &front{frontFlags: c.front},
+		rest:      &restFront{restFlags: c.rest},
+		admin:     &adminFront{adminFlags: c.admin},
+		endpoints: &registering{endpointFlags: c.endpoints},
+	}
+	d.unready.Store(new("the configuration is not loaded yet"))
+	host, _ := os.Hostname()
+	d.id = identifier(host)
+	if err := d.buildServices(log); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.traced, err = openTraces(log, d.store); err != nil {
+		return nil, err
+	}
+	files := func() *dir.Source { return d.source.files() } // the source is there before the first client
+	if c.quarantine {
+		d.held = quarantined(d.identity, &d.services, files, d.refusalsChanged())
+	}
+	d.view.track(files, d.store.Snapshot, keptBy(d.held))
+	if d.source, d.shown, err = d.buildSource(stderr); err != nil {
+		return d, err
+	}
+	if err := d.buildIdentity(); err != nil {
+		return d, err
+	}
+	d.buildServer()
+	d.buildMetrics()
+	return d, nil
+}
+
+// buildServices makes what the parts share.
+func (d *daemon) buildServices(log *slog.Logger) (err error) {
+	c := d.cfg
+	d.log, d.view, d.exposed = log, new(view), c.exposed()
+	if d.types, err = dirload.ReadProtoSets(c.files.sets); err != nil {
+		return err
+	}
+	c.limits.within(limitMemory(log))
+	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request)
+	d.room = raiseFiles(log)
+	d.store = store.New(c.endpoints.store()...)
+	d.metrics = procmetrics.New(procmetrics.Options{Version: cli.Version(), Revision: cli.Revision(), Snapshot: d.store.Snapshot, Newest: d.store.Newest})
+	d.changed = func() { d.traced.Committed(); ring(d.loads) }
+	return nil
+}
+
+// buildSource makes the source, and what clients see of it.
+func (d *daemon) buildSource(stderr io.Writer) (source, watched, error) {
+	c := d.cfg
+	switch {
+	case c.store.at.URL != "":
+		src, err := newStored(d.services, c, d.state, d.replicas, self{admin: d.admin.found, streams: d.open})
+		if err != nil {
+			return nil, nil, err
+		}
+		return src, watchedOf[*store.Watch](d.store), nil
+	case c.upstream != nil:
+		src, err := newRelay(d.services, c.upstream, c.state, &c.limits, d.refusals())
+		if err != nil {
+			return nil, nil, err
+		}
+		return src, watchedOf[*relay.Watch](src.source), nil
+	}
+	src := &directory{services: d.services, dir: c.dir, flags: c.files, state: d.state, stderr: stderr}
+	return src, watchedOf[*store.Watch](d.store), nil
+}
+
+// open is how many streams are open.
+func (d *daemon) open() int { return d.server.Stats().Open }
+
+// buildIdentity reads the access rules and the keys of tokens.
+func (d *daemon) buildIdentity() error {
+	if d.admin.served() {
+		d.identity.note, d.identity.turned = d.view.tracker.Note, d.view.tracker.TurnAway
+		d.front.handshakes.Note = func(peer, reason, text string) {
+			d.view.tracker.TurnAway(api.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
+		}
+	}
+	d.front.handshakes.Log = d.log
+	return d.identity.open(context.Background(), d.log, d.shown, d.front.plain())
+}
+
+// buildServer makes the xDS server of what clients see.
+func (d *daemon) buildServer() {
+	c := d.cfg
+	observers := []server.Observer{d.metrics}
+	if d.traced != nil {
+		observers = append(observers, d.traced)
+	}
+	if d.admin.served() || c.store.at.URL != "" { // rollouts of a store look at clients, too
+		observers = append(observers, d.view.tracker)
+	}
+	var seen server.Source[server.Watch] = d.identity
+	if d.held != nil {
+		seen, observers = d.held, append(observers, d.held)
+	}
+	d.server = server.New(seen, append(slices.Concat(c.limits.options(), c.manner.options(), newestOptions(d.source)),
+		server.WithLogger(d.log),
+		server.WithObserver(server.Observers(observers...)),
+		server.WithDrainTime(max(c.drain-handover, c.drain/2)), // from the signal on it is --drain
+		server.WithAge(c.front.age),
+		server.WithIdentifier(func() string { return d.id }),
+		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
+		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
+	d.clients, d.probes = connections(d.log, c.limits.connections, d.room, d.metrics)
+	if c.shed.wanted && d.replicas.all != nil {
+		d.shedding = &shedding{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
+	}
+}
+
+func (d *daemon) allStreams() []*server.Stream {
+	return d.view.tracker.Selected(adminclients.Filter{All: true})
+}
+
+// buildMetrics has the metrics ask the parts.
+func (d *daemon) buildMetrics() {
+	if d.admin.served() {
+		d.metrics.Clients(d.view.standings())
+	}
+	if d.held != nil {
+		d.metrics.Quarantined(d.held.Held, d.held.Searches)
+	}
+	if d.shedding != nil {
+		d.metrics.Shed(d.shedding.ended.Load)
+	}
+	d.metrics.Server(d.server.Stats)
+	d.metrics.Log(d.cfg.logging.Lines.Lost)
+	d.metrics.Handshakes(d.front.handshakes.Counts)
+}

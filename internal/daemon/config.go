@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cli/storeclient"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// A Config is what the flags of serve say. Nothing changes it after the checks, except limits that depend on the memory.
+type Config struct {
+	dir      string            // what is served, for logs and operators: a directory, or a URL
+	root     string            // the directory to read; "": none
+	upstream *xdsclient.Server // the server to relay; nil: none
+
+	front           frontFlags
+	rest            restFlags
+	health          healthFlags
+	identity        identityFlags
+	admin           adminFlags
+	endpoints       endpointFlags
+	store           storeFlags
+	files           fileFlags
+	state           stateFlags
+	manner          manner
+	shed            shedFlags
+	limits          bounding
+	logging         cli.LogFlags
+	insecureSecrets bool // secrets may leave in plain text
+	quarantine      bool
+	passRefusals    bool
+	drain           time.Duration
+	drainDelay      time.Duration
+}
+
+// storeFlags are the flags of a server of a store.
+type storeFlags struct {
+	at       storeclient.Flags
+	replicas replicaFlags
+	write    bool // the admin API takes commits
+	keep     int  // revisions that a sweep keeps; 0: the server sweeps nothing
+}
+
+// fileFlags are the flags of how files are read, and what a load may do.
+type fileFlags struct {
+	sets          []string
+	maxFile       int64
+	followOutside bool
+	validate      bool
+	emptyMissing  bool
+	v2            bool // files may have resources of v2: the flag of the clients
+
+	allowEmpty      bool
+	allowMassDelete bool
+	confirm         time.Duration
+}
+
+// healthFlags are the flags of the listener of metrics and health.
+type healthFlags struct {
+	address string // "": neither metrics nor health
+
+	parsed listen.Address // address, after check
+}
+
+func (s *storeFlags) flags(f *pflag.FlagSet) {
+	s.at.Register(f)
+	s.replicas.flags(f)
+	f.BoolVar(&s.write, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API, freeze groups, and change rollouts")
+	f.IntVar(&s.keep, "store-keep", 0, "keep the last `NUMBER` of revisions in the store, and those since one that a group is frozen at, and sweep older ones, once an hour at most; 0: sweep nothing")
+}
+
+func (l *fileFlags) flags(f *pflag.FlagSet) {
+	f.BoolVar(&l.validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does, and keep the previous configuration")
+	dirload.ProtoSetFlag(f, &l.sets)
+	cli.SizeFlag(f, &l.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
+	dirload.FollowLinksFlag(f, &l.followOutside)
+	f.BoolVar(&l.emptyMissing, "empty-assignments", false, "send empty endpoints (ClusterLoadAssignment) for EDS clusters whose endpoints are in no file, so that Envoy does not wait for them")
+}
+
+func (l *fileFlags) loading(f *pflag.FlagSet) {
+	f.BoolVar(&l.allowEmpty, "allow-empty", false, "serve a directory without resources: clients lose all resources that they have")
+	f.DurationVar(&l.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be missing from the files before they are removed, if they are more than a tenth of a type; 0: remove at once")
+	f.BoolVar(&l.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
+}
+
+// options are those of a source of these files.
+func (l *fileFlags) options(sv *services) dir.Options {
+	r := &review{exposed: sv.exposed, empty: l.emptyMissing}
+	return dir.Options{
+		Log: sv.log, MaxFile: l.maxFile, FollowLinksOutside: l.followOutside, V2: l.v2, AllowMassDelete: l.allowMassDelete,
+		Types: sv.types, CEL: cel.Compile, Confirm: l.confirm, References: true, Validate: l.validate, Flag: dirload.FlagOfOption, Review: r.load,
+	}
+}
+
+func (c *Config) draining(f *pflag.FlagSet) {
+	f.BoolVar(&c.quarantine, "quarantine", true, "when a client refuses a response, find out which resource is at fault, and send the others without it: the client keeps what it accepted last of that resource; =false: nothing of the response is sent again before it changes")
+	f.BoolVar(&c.passRefusals, "pass-refusals", false, "tell the upstream of a relay, which is asked by delta, what clients refuse and why: it may keep it from all clients then")
+	f.DurationVar(&c.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
+	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
+}
+
+// check parses the addresses; an error is one of usage. given reports which flags were given.
+func (c *Config) check(given func(flag string) bool) error {
+	if c.health.address != "" {
+		var err error
+		if c.health.parsed, err = listen.Parse(c.health.address); err != nil {
+			return fmt.Errorf("--metrics-listen: %w", err)
+		}
+	}
+	if err := errors.Join(dirload.CheckMaxFile(c.files.maxFile), c.limits.check(given), c.manner.check()); err != nil {
+		return err
+	}
+	for _, t := range []timeFlag{{"confirm-removals", c.files.confirm, 0, longest}, {"drain", c.drain, 0, longest}, {"drain-delay", c.drainDelay, 0, longest}} {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
+	if err := c.rest.check(); err != nil {
+		return err
+	}
+	store := c.store.at.URL
+	if c.store.keep < 0 || c.store.keep > 0 && store == "" {
+		return errors.New("--store-keep: needs a --store, and must not be negative")
+	}
+	if c.store.write && store == "" {
+		return errors.New("--store-write: needs a --store, to which commits go")
+	}
+	if err := c.front.check(); err != nil {
+		return err
+	}
+	if err := errors.Join(c.admin.check(), c.store.replicas.check(store, &c.admin), c.shed.check(store, c.admin.served())); err != nil {
+		return err
+	}
+	if err := c.identity.check(c.front.tls.ClientCA); err != nil {
+		return err
+	}
+	c.files.v2 = c.manner.v2
+	return c.checkAddresses()
+}
+
+// checkSource finds out what to serve: the argument, or the store. Its errors are of usage.
+func (c *Config) checkSource(given func(flag string) bool, arg string) error {
+	c.dir, c.root = arg, arg
+	isURL, store := strings.HasPrefix(arg, xdsclient.Scheme), c.store.at.URL
+	switch {
+	case store != "" && isURL:
+		return fmt.Errorf("serve has %s or --store, not both", arg)
+	case store != "":
+		return c.checkStore(given)
+	case arg == "":
+		return errors.New("serve needs one directory or xds:// URL, or --store")
+	case isURL:
+		return c.checkRelay(given)
+	case c.passRefusals:
+		return errors.New("--pass-refusals is of a relay, and " + arg + " is a directory")
+	}
+	return nil
+}
+
+func (c *Config) checkStore(given func(flag string) bool) error {
+	url := c.store.at.URL
+	if c.passRefusals {
+		return errors.New("--pass-refusals is of a relay, and " + url + " is a store")
+	}
+	if c.root == "" {
+		if err := noFileFlags(given, url); err != nil {
+			return err
+		}
+	}
+	folder, etcd, err := c.store.at.Check()
+	if err != nil {
+		return err
+	}
+	if c.dir = url; etcd != nil {
+		c.dir = etcd.String()
+	} else if abs, err := filepath.Abs(folder); err == nil {
+		c.dir = "file:" + abs
+	}
+	return nil
+}
+
+func (c *Config) checkRelay(given func(flag string) bool) error {
+	arg := c.root
+	if err := noFileFlags(given, arg); err != nil {
+		return err
+	}
+	var none xdsclient.Flags
+	up, err := none.Server(arg)
+	switch {
+	case err != nil:
+		return err
+	case c.passRefusals && !up.Delta:
+		// A NACK of SotW refuses all of a type, and a server may take for gone what it keeps back for that.
+		return errors.New("--pass-refusals needs an upstream that is asked by delta: " + arg + " does not say delta")
+	case c.passRefusals && !c.quarantine:
+		return errors.New("--pass-refusals needs --quarantine, which finds out what is refused")
+	}
+	c.upstream, c.dir, c.root = up, up.Text, ""
+	return nil
+}
+
+// exposed is how the listeners would expose secrets; the zero value if they do not, or may.
+func (c *Config) exposed() dirload.Exposure {
+	if c.insecureSecrets {
+		return dirload.Exposure{}
+	}
+	return exposed(&c.front, &c.rest)
+}

@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/metrics"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A view is what the admin API shows of clients, and of loads.
+type view struct {
+	tracker  *clients.Tracker // of all clients; it hears of them if the API is served, or rollouts look at them
+	rejected atomic.Pointer[api.Rejected]
+	alone    atomic.Pointer[[]api.Rejected] // groups that the last load left as they were
+	noted    uint64                         // the last commit of which there is an event; of the goroutine that loads
+}
+
+// track begins to follow clients. The source is there before the first of them.
+func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
+	var expecting expecting
+	v.tracker = clients.New(clients.Options{
+		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
+		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
+		Identity: func(st *server.Stream) string {
+			if st.Identity == nil {
+				return ""
+			}
+			return st.Identity.String()
+		},
+		Kept: kept,
+		Expects: func(n *xds.Node, t *xds.Type) bool {
+			return !t.Is(xds.Endpoint) || expecting.endpoints(all(), src().Decide(n).Groups)
+		},
+	})
+}
+
+// standings are those of all clients, for who counts them.
+func (v *view) standings() iter.Seq[metrics.Standing] {
+	return func(yield func(metrics.Standing) bool) {
+		for c := range v.tracker.Census() {
+			s := metrics.Standing{State: strings.ToLower(string(c.State)), Stale: c.Stale}
+			if len(c.Groups) > 0 {
+				s.Group = c.Groups[0]
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// loaded notes what became of a load.
+func (v *view) loaded(at time.Time, err error, st *store.Store) {
+	kept, some := errors.AsType[dir.Kept](err)
+	if err == nil || some {
+		v.rejected.Store(nil)
+		v.alone.Store(v.rejectedGroups(at, kept))
+		v.tracker.Regroup()
+		v.committed(st)
+		if some {
+			v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
+		}
+		return
+	}
+	r := &api.Rejected{Since: at, Errors: problemsOf(err)}
+	before := v.rejected.Load()
+	if before != nil {
+		r.Since = before.Since
+	}
+	v.rejected.Store(r)
+	if before == nil || !slices.Equal(before.Errors, r.Errors) {
+		v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
+	}
+}
+
+// rejectedGroups returns why groups stay as they were, and since when.
+func (v *view) rejectedGroups(at time.Time, kept dir.Kept) *[]api.Rejected {
+	var before, now []api.Rejected
+	if was := v.alone.Load(); was != nil {
+		before = *was
+	}
+	for _, g := range kept {
+		r := api.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}
+		if i := slices.IndexFunc(before, func(b api.Rejected) bool { return b.Group == g.Group }); i >= 0 {
+			r.Since = before[i].Since
+		}
+		now = append(now, r)
+	}
+	return &now
+}
+
+// committed tells of the commits since the last that was told.
+func (v *view) committed(st *store.Store) {
+	for _, c := range st.Log() {
+		if c.Seq <= v.noted || len(c.Changes) == 0 {
+			continue
+		}
+		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
+		if store.IsOverlay(c.Changes[0].Group) { // of registered endpoints, which may be a hundred a second
+			continue
+		}
+		for _, ch := range c.Changes {
+			e.Count += ch.Set
+			e.Removed += ch.Removed
+		}
+		v.tracker.Note(e)
+	}
+	v.noted = st.Snapshot().Seq()
+}
+
+// clipped is the first of some texts, and how many more there are.
+func clipped(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	head := text.Head(all[0], 500)
+	if len(all) > 1 {
+		head += fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	return head
+}
+
+// problemsOf returns what is wrong with files, one thing each.
+func problemsOf(err error) (all []string) {
+	errs, ok := errors.AsType[dir.Errors](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	for _, e := range errs {
+		all = append(all, e.Error())
+	}
+	return all
+}
+
+// config says what is served.
+func (v *view) config(st *store.Store, src *dir.Source) api.Config {
+	sum := src.Summary()
+	c := api.Config{Files: sum.Files, Groups: sum.Groups, Rejected: v.rejected.Load()}
+	for _, n := range sum.Counts {
+		c.Resources += n.N
+	}
+	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
+	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
+		p.Warning = false // its field says it
+		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
+	}
+	if newest, ok := st.Newest(); ok {
+		c.Revision, c.At = newest.Seq, &newest.Time
+	}
+	return c
+}
+
+// maxWarnings is how many warnings of the configuration are told.
+const maxWarnings = 100

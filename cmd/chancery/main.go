@@ -20,6 +20,11 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run runs the command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
+	return cli.Run(newRoot(), args, stdout, stderr)
+}
+
+// newRoot returns the command chancery with its commands, in the groups of its help.
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chancery",
 		Short: "An xDS control plane",
@@ -36,6 +41,32 @@ both are given, the flag is used.`,
   chancery status`,
 	}
 	serve := daemon.Command()
-	root.AddCommand(serve, inspect.Status(), inspect.Get(), inspect.Explain(), inspect.Wait(), inspect.Watch(), endpoints.Command(), inspect.Graph(), inspect.Bugreport(), files.Check(), files.Preview(), inspect.Diff(), inspect.Fetch(), files.Import(), files.Reload(), store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(), files.Export(), files.Agent(), files.Bootstrap(), inspect.Health(), cli.VersionCommand(), cli.PackagingCommand(), cli.LimitsHelp(serve))
-	return cli.Run(root, args, stdout, stderr)
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"run", "Run a server or an agent", []*cobra.Command{serve, files.Reload(), inspect.Health(), files.Agent()}},
+		{"inspect", "Inspect servers and clients", []*cobra.Command{
+			inspect.Status(), inspect.Get(), inspect.Explain(), inspect.Wait(), inspect.Watch(), inspect.Graph(), inspect.Diff(), inspect.Fetch(), inspect.Bugreport(),
+		}},
+		{"files", "Check and convert files", []*cobra.Command{files.Check(), files.Preview(), files.Import(), files.Export(), files.Bootstrap()}},
+		{"store", "Change a store of revisions", []*cobra.Command{
+			store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(),
+		}},
+		{"endpoints", "Register endpoints", []*cobra.Command{endpoints.Command()}},
+		{other, "Other", []*cobra.Command{cli.VersionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title + ":"})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID(other)
+	root.SetCompletionCommandGroupID(other)
+	root.AddCommand(cli.PackagingCommand(), cli.LimitsHelp(serve)) // hidden, and a topic of help
+	return root
 }
+
+// other is the group of the commands that cobra adds, too.
+const other = "other"

@@ -289,8 +289,13 @@ func (f *finder) boolean(n *ast.Ident, stack []ast.Node) {
 // literal changes integers by one, and empties strings. A string with a space is text for people: tests need not
 // compare it.
 func (f *finder) literal(n *ast.BasicLit, stack []ast.Node) {
-	if _, tag := stack[len(stack)-1].(*ast.Field); tag {
+	switch parent := stack[len(stack)-1].(type) {
+	case *ast.Field: // a tag
 		return
+	case *ast.CallExpr: // a capacity only costs memory
+		if fun, ok := parent.Fun.(*ast.Ident); ok && fun.Name == "make" {
+			return
+		}
 	}
 	switch n.Kind {
 	case token.INT:
@@ -356,8 +361,11 @@ func (f *finder) returns(n *ast.ReturnStmt, stack []ast.Node) {
 		}
 		return
 	}
+	last := len(types) - 1
+	fails := last > 0 && types[last] == "error" && f.text(n.Results[last]) != "nil"
 	for i, value := range n.Results {
 		switch text := f.text(value); {
+		case fails && i != last: // callers do not use other values of an error
 		case slices.Contains([]string{"nil", "true", "false", "0", `""`, types[i] + "{}"}, text):
 		case types[i] == "bool":
 			f.wrap("return negated", value, "!(", ")", "!("+text+")")

@@ -286,16 +286,23 @@ func (f *finder) boolean(n *ast.Ident, stack []ast.Node) {
 	}
 }
 
+// inMake reports whether an expression is a size or a capacity: a capacity only costs memory.
+func inMake(stack []ast.Node) bool {
+	return slices.ContainsFunc(stack, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		fun, ok := call.Fun.(*ast.Ident)
+		return ok && fun.Name == "make"
+	})
+}
+
 // literal changes integers by one, and empties strings. A string with a space is text for people: tests need not
 // compare it.
 func (f *finder) literal(n *ast.BasicLit, stack []ast.Node) {
-	switch parent := stack[len(stack)-1].(type) {
-	case *ast.Field: // a tag
+	if _, tag := stack[len(stack)-1].(*ast.Field); tag || inMake(stack) {
 		return
-	case *ast.CallExpr: // a capacity only costs memory
-		if fun, ok := parent.Fun.(*ast.Ident); ok && fun.Name == "make" {
-			return
-		}
 	}
 	switch n.Kind {
 	case token.INT:
@@ -331,6 +338,7 @@ func (f *finder) binary(n *ast.BinaryExpr, stack []ast.Node) {
 		return
 	}
 	op, ok := operators[n.Op]
+	ok = ok && !inMake(stack)
 	if cond, head := stack[len(stack)-1].(*ast.IfStmt); !ok || op.kind == "equality" && head && cond.Cond == n {
 		return // the mutant "negate" of the condition is the same
 	}

@@ -150,9 +150,9 @@ func (j *judge) try(m *mutant, number int) (outcome, string) {
 
 // limit is the timeout of tests. It is generous, because a busy machine must not look like an endless loop.
 func limit(tests []*test) time.Duration {
-	sum := 20 * time.Second
+	sum := 10 * time.Second
 	for _, t := range tests {
-		sum += 4 * t.took
+		sum += 5 * t.took
 	}
 	return sum
 }

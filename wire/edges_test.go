@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// bytesField is the encoding of a field of bytes.
+func bytesField(num protowire.Number, b []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), b)
+}
+
+func TestTTLOfTheLongestDuration(t *testing.T) {
+	t.Run("CLI-8", func(t *testing.T) {
+		for ttl, want := range map[*durationpb.Duration]time.Duration{
+			{Seconds: math.MaxInt64/int64(time.Second) - 1, Nanos: 999_999_999}: math.MaxInt64/time.Second*time.Second - 1,
+			{Seconds: math.MaxInt64 / int64(time.Second), Nanos: 999_999_999}:   math.MaxInt64, // the sum would be negative
+		} {
+			b := marshal(t, &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*discovery.Resource{{Name: "a", Ttl: ttl}}})
+			r, err := DecodeResponse(xds.Delta, b, ResponseOptions{})
+			if err != nil || len(r.Beats) != 1 || r.Beats[0].TTL != want {
+				t.Errorf("%v: %+v, %v, want %v", ttl, r, err, want)
+			}
+		}
+	})
+}
+
+func TestMalformedResourcesAreListed(t *testing.T) {
+	unnamed := &discovery.Resource{Resource: &anypb.Any{TypeUrl: xds.Cluster.URL}}
+	decode := func(r *discovery.DeltaDiscoveryResponse, o ResponseOptions) []error {
+		t.Helper()
+		r.TypeUrl = xds.Cluster.URL
+		got, err := DecodeResponse(xds.Delta, marshal(t, r), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Malformed
+	}
+	t.Run("SAFE-9 one more than the limit", func(t *testing.T) {
+		got := decode(&discovery.DeltaDiscoveryResponse{Resources: slices.Repeat([]*discovery.Resource{unnamed}, maxMalformed+1)}, ResponseOptions{})
+		if len(got) != maxMalformed+1 || got[maxMalformed].Error() != "and 1 more" {
+			t.Errorf("%d errors: %v", len(got), got[len(got)-1])
+		}
+	})
+	t.Run("CLI-2 the place of a resource without a name", func(t *testing.T) {
+		got := decode(&discovery.DeltaDiscoveryResponse{Resources: []*discovery.Resource{unnamed}},
+			ResponseOptions{Place: func(at int) string { return fmt.Sprintf("line %d", at+1) }})
+		if len(got) != 1 || got[0].Error() != "line 1: has no name" {
+			t.Error(got)
+		}
+	})
+	t.Run("CLI-3 a removed name that is not UTF-8", func(t *testing.T) {
+		const removedResources = 6
+		r, err := DecodeResponse(xds.Delta, bytesField(removedResources, []byte{0xff}), ResponseOptions{Only: xds.Cluster})
+		if err != nil || len(r.Malformed) != 1 || r.Malformed[0].Error() != "removed_resources[0]: invalid UTF-8" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestMetadataIgnoresOtherFields(t *testing.T) {
+	s, err := structpb.NewStruct(map[string]any{"a": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := marshal(t, s)
+	_, _, tag := protowire.ConsumeTag(b)
+	entry, _ := protowire.ConsumeBytes(b[tag:])
+	for name, b := range map[string][]byte{
+		"another number":    bytesField(2, entry),
+		"another wire type": append(protowire.AppendTag(nil, 1, protowire.VarintType), 1),
+	} {
+		if got := Metadata(append(slices.Clone(b), bytesField(1, entry)...), "a"); got != "x" {
+			t.Errorf("%s before the entry: %q", name, got)
+		}
+		if got := Metadata(b, "a"); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestDecodeTornBuildVersion(t *testing.T) {
+	t.Run("SAFE-1", func(t *testing.T) {
+		const buildVersion = 8
+		b := bytesField(2, bytesField(buildVersion, []byte{1<<3 | 2})) // the length is missing
+		if _, err := (&Decoder{Variant: xds.SotW}).Decode(b); err == nil {
+			t.Error("a torn build version was accepted")
+		}
+	})
+}
+
+func TestRefsOfOddClusters(t *testing.T) {
+	const lrsServer, clusterType, self = 42, 38, 5
+	custom := bytesField(clusterType, bytesField(2, bytesField(1, []byte("type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig"))))
+	ownLoad := bytesField(lrsServer, bytesField(self, nil))
+	const opaque = "CDS *, ECDS *, SDS *"
+	for name, body := range map[string][]byte{
+		"ADS-8 load reported to this server, after an aggregate cluster": slices.Concat(custom, ownLoad),
+		"ADS-8 a cluster type that is a number":                          append(protowire.AppendTag(nil, clusterType, protowire.VarintType), 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := showRefs(Refs(xds.Cluster, "a", body)); got != opaque {
+				t.Errorf("%q, want %q", got, opaque)
+			}
+		})
+	}
+}
+
+// Responses at several versions share the encoded resources, unless the encoding contains the version.
+func TestEncodeSharesBetweenVersions(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 10))
+	changes := func(ttl time.Duration, beats ...*xds.Resource) *xds.Changes {
+		c := &xds.Changes{Beats: beats}
+		for i := range 1000 {
+			r := resource(rnd, fmt.Sprint("r", i), 300)
+			r.TTL = ttl
+			c.Upserts = append(c.Upserts, r)
+		}
+		return c
+	}
+	beat := expiring("b", "", time.Second)
+	for _, c := range []struct {
+		name    string
+		v       xds.Variant
+		changes *xds.Changes
+		shared  bool
+	}{
+		{"TTL-4 SotW without TTL", xds.SotW, changes(0), true},
+		{"TTL-4 SotW with TTL", xds.SotW, changes(time.Second), false},
+		{"TTL-4 SotW with a heartbeat", xds.SotW, changes(0, beat), false},
+		{"TTL-1 delta with TTL", xds.Delta, changes(time.Second), true},
+		{"TTL-1 delta with a heartbeat", xds.Delta, changes(0, beat), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var pieces int
+			for _, version := range []string{"1", "2", "3"} {
+				pieces = len(Encode(c.v, &xds.Response{Type: xds.Cluster, Version: version, Nonce: "n", TTL: true, Changes: c.changes}, ""))
+			}
+			if shared := pieces == 2; shared != c.shared { // one piece of all resources, and the tail
+				t.Errorf("shared %v: %d pieces", shared, pieces)
+			}
+		})
+	}
+}

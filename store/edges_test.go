@@ -27,10 +27,10 @@ func TestSetOfSeveralTypes(t *testing.T) {
 	}
 }
 
-func TestSeenWithoutOverlay(t *testing.T) {
-	st := New(WithOvers())
+func TestEffectiveWithoutOverlay(t *testing.T) {
+	st := New(WithOverlays())
 	update(t, st, func(tx *Tx) { tx.Group("a").Set(of(xds.Cluster, res("n", "1"))...) })
-	if got := st.Snapshot().Seen("a").Table(xds.Cluster).Lookup("n"); got == nil || string(got.Body) != "1" {
-		t.Errorf("the group without a layer over it is seen as %v", got)
+	if got := st.Snapshot().Effective("a").Table(xds.Cluster).Lookup("n"); got == nil || string(got.Body) != "1" {
+		t.Errorf("the effective view has %v", got)
 	}
 }

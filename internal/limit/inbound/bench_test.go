@@ -20,7 +20,7 @@ func (e endless) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkConn(b *testing.B) {
 	frame := newTalk().data(1, false, beginning(200, 200)).Bytes()[preface:]
 	c := NewBudget(Bounds{Bytes: 1 << 20, Stall: time.Hour, Streams: -1}).Conn(endless{b: frame}, false)
-	if err := c.took(newTalk().open(1, false).Bytes(), nil); err != nil {
+	if err := c.received(newTalk().open(1, false).Bytes(), nil); err != nil {
 		b.Fatal(err)
 	}
 	for what, pass := range map[string]func([]byte) (int, error){"read": c.Read, "write": c.Write} {

@@ -7,29 +7,28 @@ import (
 	"sync"
 )
 
-// A Body is the body of an HTTP request that counts against a budget, as requests on a
-// [Conn] do: what is beyond 64 KiB from its first byte until it is closed. Who reads it
-// waits for room. It has one reader.
+// A Body is the body of an HTTP request that counts against a budget like requests on a [Conn]: a body of more
+// than 64 KiB counts until it is closed. A read waits for room in the budget. It has one reader.
 type Body struct {
-	conn *Conn // of which only the account is used: nothing is read from it or written
+	conn *Conn // only for its account with the budget: nothing is read from it or written to it
 	from io.Reader
 	got  int
-	all  bool // it was read to its end, and counts as whole until it is closed
+	all  bool // the body was read to its end and counts as complete until it is closed
 }
 
-// Body returns a body whose client is at an address. stop must make reads from it fail; it
-// is called by any goroutine, and not any more when the body is closed.
+// Body returns a body of a client at an address. The function stop must make reads from the body fail. Any
+// goroutine may call it until the body is closed.
 func (b *Budget) Body(from io.Reader, peer net.Addr, stop func()) *Body {
 	return &Body{conn: b.Conn(&reader{peer: peer, stop: stop}, false), from: from}
 }
 
-// ErrRefused is the error of a body that came too slowly, or for which there was no room.
+// ErrRefused is the error of a body that arrived too slowly, or that the budget had no room for.
 var ErrRefused = errRefused
 
 // Read implements [io.Reader].
 func (b *Body) Read(p []byte) (int, error) {
 	if b.all {
-		return 0, io.EOF // it counts once, however often it is read
+		return 0, io.EOF // the body counts once, even if it is read again
 	}
 	c := b.conn
 	if err := c.wait(); err != nil {
@@ -56,9 +55,10 @@ func (b *Body) account(ends bool) (refused, over bool) {
 	c := b.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch refused = c.in.ended; {
+	refused = c.in.ended
+	switch {
 	case refused:
-	case ends: // it comes no more, and is not to be judged by how
+	case ends: // a complete body has no rate to judge
 		c.in.large = 0
 	case b.got > window:
 		c.in.total += b.got - c.in.large
@@ -67,7 +67,7 @@ func (b *Body) account(ends bool) (refused, over bool) {
 	return refused, c.note()
 }
 
-// Close says that the body is not needed any more. A second time does nothing.
+// Close releases the body. A second call does nothing.
 func (b *Body) Close() error {
 	b.conn.Conn.(*reader).end()
 	_ = b.conn.Close()
@@ -84,18 +84,18 @@ func (b *Body) whole(n int) {
 	}
 }
 
-// A reader stands for the connection of a body, which is HTTP's.
+// A reader takes the place of the connection of a body, which net/http owns.
 type reader struct {
 	net.Conn // nil
 	peer     net.Addr
 
 	mu   sync.Mutex
-	stop func() // nil: the body was closed
+	stop func() // nil after the body is closed
 }
 
 func (r *reader) RemoteAddr() net.Addr { return r.peer }
 
-// Close is called when the body is refused, and when it was closed.
+// Close is called when the budget refuses the body, and after the body is closed.
 func (r *reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

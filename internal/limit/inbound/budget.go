@@ -1,9 +1,8 @@
-// Package inbound bounds the memory of requests that have begun to come and are not
-// whole, and how fast streams come and go. It sits between a gRPC server and its
-// connections, and looks at the frames that pass: gRPC gives a request of 32 MiB all the
-// window it asks for, takes streams as fast as they come, and says so to nobody.
+// Package inbound limits the memory of half-received requests, and the rate at which streams open and end.
+// It sits between a gRPC server and its connections and parses the HTTP/2 frames that pass. gRPC itself
+// grants a request of 32 MiB its whole window, accepts streams at any rate, and reports neither.
 //
-// It changes no byte. What it can do is read a connection later, or close it.
+// The package changes no byte. It delays reads from a connection, or closes the connection.
 package inbound
 
 import (
@@ -17,13 +16,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A Budget is how many bytes such requests may hold, on all connections together. It
-// counts those of connections that have more than 64 KiB of them; of others there is that
-// much for each connection.
+// A Budget limits the bytes of half-received requests on all connections together. A connection with at
+// most 64 KiB of them does not count.
 //
-// A quarter of it is for all. When that is used up, the connections that have such requests
-// take turns: they are not read, but for one, which may use the whole budget until it has
-// none left. Create it with [NewBudget]. It is safe for concurrent use.
+// All connections share a quarter of the budget. When the quarter is used up, connections with half-received
+// requests take turns: the server reads from one of them, which may use the whole budget until its requests
+// are complete. Create a Budget with [NewBudget]. It is safe for concurrent use.
 type Budget struct {
 	max     int
 	stall   time.Duration
@@ -34,34 +32,34 @@ type Budget struct {
 	hasty    func(peer net.Addr)             // the same
 	panicked func(peer net.Addr, p *panics.Panic)
 
-	mu      sync.Mutex // held for memory only
-	used    int        // by requests that are not whole
-	whole   int        // by those that are, and wait to be handled
-	turn    *hold      // of the connection that may be read though there is no room; nil: none
-	last    string     // whose the turn before was
+	mu      sync.Mutex // never held during I/O
+	used    int        // bytes of half-received requests
+	whole   int        // bytes of complete requests that are not handled yet
+	turn    *hold      // the connection whose turn it is; nil: none
+	last    string     // the owner of the turn before
 	waiting []*hold    // for their turn or for room, in the order of arrival
 	holding map[*Conn]*hold
 
-	pressedAt time.Time // since when somebody waits, if somebody does
+	pressedAt time.Time // when waiting became nonempty
 }
 
-// A hold is what a budget knows of a connection for as long as it has requests that count.
-// The budget's lock guards it.
+// A hold is the budget's record of a connection while its half-received requests count. The budget's lock
+// guards it.
 type hold struct {
 	conn  *Conn
-	owner string        // whose the connection is, to take turns
-	wake  chan struct{} // with one slot: there may be room, or nothing is held any more
+	owner string        // for fair turns: see [fair.Owner]
+	wake  chan struct{} // has one slot: there may be room, or the hold ended
 	timer *time.Timer
 
 	counted state
-	ticks   int       // at which it was not read
-	since   time.Time // since when it may be judged by others who wait
+	ticks   int       // ticks during which the connection was not read
+	since   time.Time // start of the period in which others wait for this connection
 	seen    int       // counted.total at since
-	markAt  time.Time // when the stall time began
+	markAt  time.Time // start of the stall time
 	mark    int       // counted.total at markAt
 }
 
-// A Reason is why a connection was closed.
+// A Reason says why a connection was closed.
 type Reason string
 
 // The reasons.
@@ -71,41 +69,40 @@ const (
 	TooLong Reason = "there was no room for its request"
 )
 
-// How long, and how much.
 const (
-	tick    = time.Second
-	atLeast = 64 << 10         // bytes that come within the stall time
-	pressed = 1 << 20          // bytes that come within a tick while others wait
-	maxWait = 30 * time.Second // for a turn
+	tick        = time.Second
+	minStall    = 64 << 10         // bytes that must arrive within the stall time
+	minPressed  = 1 << 20          // bytes that must arrive within a tick while other connections wait
+	maxTurnWait = 30 * time.Second // for a turn
 )
 
-// Bounds are what a budget keeps to, and whom it tells.
+// Bounds are the limits and callbacks of a budget. Any goroutine may call the callbacks.
 type Bounds struct {
 	Bytes int
 
-	// Stall is in which time 64 KiB must come of requests that have begun, of each its share,
-	// or the rest of it; and while others wait for room 1 MiB in each second. A connection on
-	// which they do not is closed.
+	// Stall is the time in which 64 KiB of the half-received requests of a connection must arrive, each
+	// request its share, or the rest of the request. While other connections wait for room, 1 MiB must
+	// arrive each second. A slower connection is closed.
 	Stall time.Duration
 
-	// Streams is how many streams of a connection may end in a second, ten times as many at
-	// once; negative: any number. A connection on which more do is read later.
+	// Streams is the number of streams of a connection that may end in a second, with bursts of ten times
+	// as many; if negative, there is no limit. Reads from a faster connection are delayed.
 	Streams int
 
-	// Pace is that of all connections from an address, at which they take ten for each stream
-	// that has ended; it is called by any goroutine.
+	// Pace returns the share of a connection in the token bucket of its address. An ended stream takes
+	// ten tokens.
 	Pace func(peer net.Addr) *rate.Shared
 
-	// Refused is told of each connection that is closed, and Hasty once of each that is read
-	// later, by any goroutine.
+	// Refused is called for each connection that the budget closes, and Hasty once for each connection
+	// whose reads are delayed because of Streams or Pace.
 	Refused func(peer net.Addr, why Reason)
 	Hasty   func(peer net.Addr)
 
-	// Panicked is told of each panic that has closed a connection, by any goroutine.
+	// Panicked is called for each panic; the panic has closed the connection.
 	Panicked func(peer net.Addr, p *panics.Panic)
 }
 
-// NewBudget returns a budget that keeps to bounds.
+// NewBudget returns a budget with the given limits and callbacks.
 func NewBudget(b Bounds) *Budget {
 	return &Budget{
 		max: b.Bytes, stall: b.Stall, streams: b.Streams, pace: b.Pace, holding: map[*Conn]*hold{},
@@ -113,8 +110,7 @@ func NewBudget(b Bounds) *Budget {
 	}
 }
 
-// Whole is told that a request is whole, of bytes, and until when it takes memory: n is
-// negative then.
+// Whole adds n bytes of a complete request. Call it again with -n once the request is handled.
 func (b *Budget) Whole(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,16 +118,16 @@ func (b *Budget) Whole(n int) {
 	b.serve()
 }
 
-// Used is how many bytes are counted now.
+// Used returns the number of bytes that count now.
 func (b *Budget) Used() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used + b.whole
 }
 
-// Progress is a number that grows while a request comes on a stream of the connection
-// from an address, or might come if the connection were read; 0 if neither is so. stream is
-// its number in HTTP/2.
+// Progress returns a number that grows while bytes of a request arrive on a stream, and while the budget
+// itself delays reads from the connection. It returns 0 if neither happens. The stream is named by its
+// HTTP/2 number and the address of its connection.
 func (b *Budget) Progress(peer net.Addr, stream uint32) int {
 	c, ticks := b.from(peer)
 	if c == nil {
@@ -139,11 +135,10 @@ func (b *Budget) Progress(peer net.Addr, stream uint32) int {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.in.came(stream) + ticks
+	return c.in.received(stream) + ticks
 }
 
-// from returns the connection from an address, if it holds something, and how long it was
-// not read.
+// from returns the connection from an address, if it counts, and the ticks during which it was not read.
 func (b *Budget) from(peer net.Addr) (c *Conn, ticks int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,11 +150,11 @@ func (b *Budget) from(peer net.Addr) (c *Conn, ticks int) {
 	return nil, 0
 }
 
-// room reports whether there is some for all.
+// room reports whether the shared quarter has room.
 func (b *Budget) room() bool { return b.used+b.whole < b.max/4 }
 
-// note notes what a connection holds, and reports whether that is too much. The
-// connection is watched as long as it holds something.
+// note records the state of a connection, and reports whether it alone exceeds the budget. A timer checks the
+// connection as long as it counts.
 func (b *Budget) note(c *Conn, now state) (over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +169,8 @@ func (b *Budget) note(c *Conn, now state) (over bool) {
 	}
 	if h != nil {
 		b.used += now.large - h.counted.large
-		if h.counted = now; now.large == 0 {
+		h.counted = now
+		if now.large == 0 {
 			b.release(h)
 		}
 	}
@@ -182,7 +178,7 @@ func (b *Budget) note(c *Conn, now state) (over bool) {
 	return now.large > b.max
 }
 
-// release forgets a connection that holds nothing any more. b.mu is held.
+// release removes a connection that no longer counts. The caller holds b.mu.
 func (b *Budget) release(h *hold) {
 	delete(b.holding, h.conn)
 	h.ring()
@@ -195,16 +191,16 @@ func (b *Budget) release(h *hold) {
 	h.timer.Stop()
 }
 
-// ask is may for who has no lock.
+// ask is mayRead for a caller without the lock.
 func (b *Budget) ask(c *Conn) *hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.may(c)
+	return b.mayRead(c)
 }
 
-// may says what a connection waits for before it may be read, and has it wait; nil: it
-// may be read now. b.mu is held.
-func (b *Budget) may(c *Conn) *hold {
+// mayRead returns nil if the connection may be read now. Otherwise it adds the connection to the waiting ones
+// and returns its hold, whose wake channel rings when to ask again. The caller holds b.mu.
+func (b *Budget) mayRead(c *Conn) *hold {
 	h := b.holding[c]
 	if h == nil || b.turn == h || b.room() {
 		return nil
@@ -212,15 +208,16 @@ func (b *Budget) may(c *Conn) *hold {
 	if len(b.waiting) == 0 {
 		b.pressedAt = time.Now()
 	}
-	b.waiting = append(b.waiting, h) // it is not there: whoever wakes it takes it out
-	if b.serve(); b.turn == h {
+	b.waiting = append(b.waiting, h) // not a duplicate: serve removes a hold when it wakes it
+	b.serve()
+	if b.turn == h {
 		return nil
 	}
 	return h
 }
 
-// serve wakes those who wait: all if there is room, or the one whose turn it is. The turn
-// goes from address to address. b.mu is held.
+// serve wakes waiting connections: all if there is room, else the one whose turn it is. Turns alternate
+// between addresses. The caller holds b.mu.
 func (b *Budget) serve() {
 	if b.room() {
 		for _, h := range b.waiting {
@@ -245,7 +242,7 @@ func (b *Budget) serve() {
 	b.turn.ring()
 }
 
-// slow reports, at each tick, whether requests come too slowly on a connection.
+// slow runs at each tick. It reports whether requests arrive too slowly on a connection.
 func (b *Budget) slow(c *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,10 +257,9 @@ func (b *Budget) slow(c *Conn) bool {
 	return false
 }
 
-// judge reports, at each tick, whether requests come too slowly on a connection. b.mu is
-// held.
+// judge is slow for a caller that holds b.mu.
 func (b *Budget) judge(h *hold, now time.Time) (slow bool) {
-	if slices.Contains(b.waiting, h) { // it is we who do not read
+	if slices.Contains(b.waiting, h) { // the server does not read it
 		h.ticks++
 		h.begin(now)
 		h.mark, h.markAt = h.seen, now
@@ -273,18 +269,18 @@ func (b *Budget) judge(h *hold, now time.Time) (slow bool) {
 	if len(b.waiting) == 0 {
 		h.begin(now)
 	} else if start := later(h.since, b.pressedAt); now.Sub(start) >= tick {
-		if total-h.seen < pressed {
+		if total-h.seen < minPressed {
 			return true
 		}
 		h.begin(now)
 	}
-	if total-h.mark >= atLeast {
+	if total-h.mark >= minStall {
 		h.mark, h.markAt = total, now
 	}
 	return now.Sub(h.markAt) >= b.stall
 }
 
-// begin is when the connection has a tick before it is judged by others who wait.
+// begin gives the connection a tick before its rate is compared with minPressed.
 func (h *hold) begin(now time.Time) { h.since, h.seen = now, h.counted.total }
 
 func (h *hold) ring() {

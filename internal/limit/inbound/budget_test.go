@@ -377,7 +377,7 @@ func TestBudget(t *testing.T) {
 		a.server.Close()
 		synctest.Wait()
 		late := newTalk().open(1, false).data(1, false, beginning(300*k, 150*k))
-		if err := a.server.took(late.Bytes()[preface:], nil); err == nil || r.Used() != 0 {
+		if err := a.server.received(late.Bytes()[preface:], nil); err == nil || r.Used() != 0 {
 			r.Error(err, r.Used())
 		}
 	})

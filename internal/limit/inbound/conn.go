@@ -14,40 +14,41 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A Conn is a connection whose requests count against a budget. As of any net.Conn, one
-// goroutine reads and one writes at a time.
+// A Conn is a connection whose requests count against a budget. Like any net.Conn it has one reader and one
+// writer at a time.
 type Conn struct {
 	net.Conn
 	budget *Budget
-	raw    syscall.RawConn // nil: there is none, or what comes from it is not what Conn reads
+	raw    syscall.RawConn // nil if there is none, or if TLS decodes its bytes
 
-	out replies // owned by who writes
+	out replies // owned by the writing goroutine
 
-	// Owned by who reads, while it does.
-	size, n int32 // of a buffer, and what was read
+	// Owned by the reading goroutine.
+	size, n int32 // size of the buffer, bytes read into it
 	pool    mem.BufferPool
 	buf     *[]byte
 	failed  error
 	attempt func(fd uintptr) bool
 	haste   haste
 
-	mu    sync.Mutex    // held for memory only, and taken before the budget's
-	in    messages      // what came
-	noted state         // what the budget knows
-	rests chan struct{} // closed when the connection is; nil: it has never been read later
-	watch *time.Timer   // looks whether what has begun comes on; nil: nothing had begun when it last did
+	mu    sync.Mutex    // never held during I/O; locked before the budget's lock
+	in    messages      // parses the received bytes
+	noted state         // the state that the budget knows
+	rests chan struct{} // closed with the connection; nil if no read was ever delayed
+	watch *time.Timer   // checks half-received requests for progress; nil while there are none
 
-	holds  atomic.Bool // something that counts: noted.large > 0
-	unread atomic.Bool // who reads waits, since it may not
+	holds  atomic.Bool // noted.large > 0
+	unread atomic.Bool // the reader waits for the budget
 }
 
-// A state is what requests hold that are not whole, and what they have got, ever.
+// A state is the size of the half-received requests that count, and the number of request bytes received
+// since the connection began.
 type state struct{ large, total int }
 
 var errRefused = errors.New("connection closed: too many bytes of unfinished requests")
 
-// Conn returns a connection that keeps to the budget, and is c in all else. c is at its
-// beginning, after TLS. plain says that c reads what the system does: there is no TLS.
+// Conn wraps a connection so that it counts against the budget. No byte of c may have been read or written,
+// except by the TLS handshake. Set plain if c has no TLS.
 func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
 	conn := &Conn{Conn: c, budget: b, in: newMessages()}
 	if s, ok := c.(syscall.Conn); ok && plain && hasRaw {
@@ -58,19 +59,19 @@ func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
 	return conn
 }
 
-// guarded calls f, which follows what passes. Those who read, write and time connections are
-// not ours: a panic would end the process. It closes this connection, and is told of.
+// guarded calls f. A panic in f closes the connection and is reported; it would end the process otherwise,
+// because the calling goroutines belong to gRPC and to timers (SAFE-8).
 func (c *Conn) guarded(f func() error) (err error) {
 	if p := panics.Do(func() { err = f() }); p != nil {
 		_ = panics.Do(func() { _ = c.Conn.Close() })
 		_ = panics.Do(c.end)
-		c.tell(p)
+		c.report(p)
 		return errRefused
 	}
 	return err
 }
 
-func (c *Conn) tell(p *panics.Panic) {
+func (c *Conn) report(p *panics.Panic) {
 	_ = panics.Do(func() { c.budget.panicked(c.RemoteAddr(), p) })
 }
 
@@ -80,31 +81,31 @@ func (c *Conn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Read(b)
-	return n, c.took(b[:n], err)
+	return n, c.received(b[:n], err)
 }
 
 // Write implements [net.Conn].
 func (c *Conn) Write(b []byte) (int, error) {
-	if err := c.guarded(func() error { c.wrote(b); return nil }); err != nil {
+	if err := c.guarded(func() error { c.sending(b); return nil }); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
-// wrote follows what is about to be written.
-func (c *Conn) wrote(b []byte) {
+// sending parses bytes that are about to be written.
+func (c *Conn) sending(b []byte) {
 	for len(b) > 0 {
 		f, begins, grant, rest := c.out.next(b)
 		b = rest
 		ends := begins && f.ends()
 		if ends || grant > 0 && f.stream != 0 {
-			c.heard(f.stream, ends, grant)
+			c.sent(f.stream, ends, grant)
 		}
 	}
 }
 
-// heard notes what the server says of a stream: it ends, or its client may send more.
-func (c *Conn) heard(stream uint32, ends bool, grant int) {
+// sent records a frame of the server: it ends a stream, or grants the client n more bytes.
+func (c *Conn) sent(stream uint32, ends bool, grant int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ends {
@@ -119,12 +120,12 @@ func (c *Conn) heard(stream uint32, ends bool, grant int) {
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	if p := panics.Do(c.end); p != nil {
-		c.tell(p)
+		c.report(p)
 	}
 	return err
 }
 
-// end gives back what the connection holds.
+// end releases everything that the connection holds.
 func (c *Conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,11 +133,11 @@ func (c *Conn) end() {
 	if c.watch != nil {
 		c.watch.Stop()
 	}
-	c.rouse()
+	c.endRest()
 	c.note()
 }
 
-// wait returns when the connection may be read.
+// wait blocks until the connection may be read.
 func (c *Conn) wait() error {
 	if c.haste.wait <= 0 && !c.holds.Load() {
 		return nil
@@ -144,7 +145,7 @@ func (c *Conn) wait() error {
 	return c.guarded(c.queue)
 }
 
-// queue returns when it is the connection's turn.
+// queue blocks until the rate limit and the budget allow a read.
 func (c *Conn) queue() error {
 	if c.haste.wait > 0 {
 		if err := c.rest(); err != nil {
@@ -161,8 +162,9 @@ func (c *Conn) queue() error {
 		if h == nil {
 			return nil
 		}
-		if c.unread.Store(true); late == nil {
-			t := time.NewTimer(maxWait)
+		c.unread.Store(true)
+		if late == nil {
+			t := time.NewTimer(maxTurnWait)
 			defer t.Stop()
 			late = t.C
 		}
@@ -175,18 +177,18 @@ func (c *Conn) queue() error {
 	}
 }
 
-// took follows what was read, and returns the error of reading.
-func (c *Conn) took(b []byte, err error) error {
+// received parses bytes that were read, and returns the error of the read or of a limit.
+func (c *Conn) received(b []byte, err error) error {
 	return c.guarded(func() error {
-		opened, ended, over, closed := c.follow(b)
+		opened, ended, over, closed := c.parse(b)
 		if closed {
 			return net.ErrClosed
 		}
-		for range opened { // who handles them is not left behind: each that waits costs some KiB
+		for range opened { // let the handlers of new streams run: each waiting one costs some KiB
 			runtime.Gosched()
 		}
 		if ended > 0 {
-			c.hurried(ended)
+			c.limitRate(ended)
 		}
 		if over {
 			c.refuse(TooMuch)
@@ -196,22 +198,22 @@ func (c *Conn) took(b []byte, err error) error {
 	})
 }
 
-// follow says how many streams are more by what was read and how many have ended, and
-// whether too much is held.
-func (c *Conn) follow(b []byte) (opened, ended int, over, closed bool) {
+// parse parses received bytes. It returns how many streams they opened and ended, and whether the connection
+// exceeds the budget.
+func (c *Conn) parse(b []byte) (opened, ended int, over, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.in.ended {
 		return 0, 0, false, true
 	}
 	n := len(c.in.open)
-	c.in.received(b)
-	ended, c.in.over = int(c.in.over), 0
+	c.in.receive(b)
+	ended, c.in.gone = int(c.in.gone), 0
 	return len(c.in.open) - n, ended, c.note(), false
 }
 
-// note tells the budget what has changed, and reports whether there is too much. c.mu is
-// held.
+// note passes a changed state to the budget, and reports whether the connection exceeds it. The caller holds
+// c.mu.
 func (c *Conn) note() (over bool) {
 	if c.in.parts > 0 && c.watch == nil {
 		c.watch = time.AfterFunc(c.budget.stall/looks, c.stalled)
@@ -222,7 +224,7 @@ func (c *Conn) note() (over bool) {
 	}
 	c.holds.Store(now.large > 0)
 	over = c.budget.note(c, now)
-	c.noted = now // not before: if telling it panics, end tells it again
+	c.noted = now // after the call: if it panics, end calls it again
 	return over
 }
 
@@ -232,7 +234,7 @@ func (c *Conn) refuse(why Reason) {
 	c.budget.refused(c.RemoteAddr(), why)
 }
 
-// look is called at each tick while something is held.
+// look is called at each tick while the connection counts.
 func (c *Conn) look() {
 	_ = c.guarded(func() error {
 		if c.budget.slow(c) {
@@ -242,7 +244,7 @@ func (c *Conn) look() {
 	})
 }
 
-// stalled is called some times within the stall time, while something has begun.
+// stalled is called several times within the stall time while there are half-received requests.
 func (c *Conn) stalled() {
 	_ = c.guarded(func() error {
 		if c.stalls() {
@@ -252,8 +254,8 @@ func (c *Conn) stalled() {
 	})
 }
 
-// stalls reports whether something that has begun does not come on, and looks again later if
-// something has.
+// stalls reports whether a half-received request makes no progress. It restarts the timer while there are
+// any.
 func (c *Conn) stalls() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +264,7 @@ func (c *Conn) stalls() bool {
 		return true
 	case c.in.parts > 0:
 		c.watch.Reset(c.budget.stall / looks)
-	default: // an idle connection has no timer
+	default: // an idle connection needs no timer
 		c.watch = nil
 	}
 	return false

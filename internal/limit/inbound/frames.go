@@ -2,7 +2,7 @@ package inbound
 
 import "encoding/binary"
 
-// What is told of a frame of HTTP/2: "All frames begin with a fixed 9-octet header
+// Constants of HTTP/2 frames: "All frames begin with a fixed 9-octet header
 // followed by a variable-length frame payload." (RFC 9113, 4.1)
 const (
 	frameHeader = 9
@@ -16,10 +16,10 @@ const (
 	flagPadded    = 0x8
 )
 
-// preface is how many bytes a client sends before its first frame.
+// preface is the number of bytes that a client sends before its first frame.
 const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
-// A frame is the header of one, without its length.
+// A frame is the header of a frame, without its length.
 type frame struct {
 	typ, flags byte
 	stream     uint32
@@ -30,25 +30,23 @@ func (f frame) ends() bool {
 	return f.typ == typeReset || (f.typ == typeData || f.typ == typeHeaders) && f.flags&flagEndStream != 0
 }
 
-// A scanner follows the frames of one direction of a connection, whatever the pieces
-// are in which its bytes come. It judges nothing: bytes that are no HTTP/2 are frames of
-// some kind to it, and whoever reads them will end the connection. The zero value is at
-// the beginning of a frame.
+// A scanner parses the frames of one direction of a connection from pieces of any size. It validates nothing:
+// for bytes that are not HTTP/2 it returns meaningless frames, and gRPC will end the connection. The zero
+// value expects the start of a frame.
 type scanner struct {
-	skip   int32 // bytes before the next header: of the preface
+	skip   int32 // bytes of the preface that are still to come
 	header [frameHeader]byte
-	have   uint8 // bytes of the header
+	have   uint8 // bytes of the header so far
 
-	// Of the frame whose header is complete.
+	// The current frame, once its header is complete.
 	frame
-	left int32 // bytes of its payload that have not come, padding not counted
-	pad  int32 // bytes of padding that follow; -1: how many says the next byte
+	left int32 // missing bytes of its payload, without padding
+	pad  int32 // missing bytes of padding; -1 if the next byte is the length of the padding
 }
 
-// next returns what the beginning of b is: the end of a frame's header, or a part of its
-// payload, of which body is what is no padding. It returns the rest of b. begins and ends
-// say whether the frame's first or last byte is in what was taken; ok is false if all of
-// b was taken and nothing is to be told.
+// next consumes the first part of b and returns the rest. The part belongs to one frame f: it completes its
+// header (begins), has payload without padding (body), or completes the frame (ends). If b ends before any
+// of these, ok is false.
 func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok bool) {
 	if n := min(int(s.skip), len(b)); n > 0 {
 		s.skip -= int32(n)
@@ -61,10 +59,10 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 		if s.have < frameHeader {
 			return f, nil, nil, false, false, false
 		}
-		s.begin()
+		s.beginFrame()
 		begins = true
 	}
-	if s.pad < 0 && s.left == 0 { // a padded frame without a length of its padding
+	if s.pad < 0 && s.left == 0 { // malformed: a padded frame without the length of its padding
 		s.pad = 0
 	}
 	if s.pad < 0 && len(b) > 0 {
@@ -82,26 +80,27 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 			b = b[n:]
 		}
 	}
-	if ends = s.left == 0 && s.pad == 0; ends {
+	ends = s.left == 0 && s.pad == 0
+	if ends {
 		s.have = 0
 	}
 	return s.frame, body, b, begins, ends, begins || ends || len(body) > 0
 }
 
-// replies follow what a server sends: which streams it ends, and how much more of which
-// it takes.
+// replies parses the frames that the server sends, for two facts: which streams end, and how many more bytes
+// a client may send.
 type replies struct {
 	scanner
 	grant [4]byte
-	read  int32 // bytes of grant
+	read  int32 // bytes of grant so far
 }
 
-// next passes over a frame, or a part of it. grant is by how many bytes the window of
-// its stream grows, if it says so and is whole.
+// next consumes a frame or a part of it. If it completes a WINDOW_UPDATE, grant is the number of bytes.
 func (s *replies) next(b []byte) (f frame, begins bool, grant int, rest []byte) {
-	if s.skip == 0 && s.have == 0 && len(b) >= frameHeader { // it is whole
+	if s.skip == 0 && s.have == 0 && len(b) >= frameHeader { // fast path: a frame in one piece
 		if n := frameHeader + length(b); len(b) >= n {
-			if f = frameOf(b); f.typ == typeGrant && n == frameHeader+len(s.grant) {
+			f = frameOf(b)
+			if f.typ == typeGrant && n == frameHeader+len(s.grant) {
 				grant = granted(b[frameHeader:])
 			}
 			return f, true, grant, b[n:]
@@ -112,7 +111,8 @@ func (s *replies) next(b []byte) (f frame, begins bool, grant int, rest []byte) 
 		s.read = 0
 	}
 	if f.typ == typeGrant {
-		if s.read += int32(copy(s.grant[s.read:], body)); ends && int(s.read) == len(s.grant) {
+		s.read += int32(copy(s.grant[s.read:], body))
+		if ends && int(s.read) == len(s.grant) {
 			grant = granted(s.grant[:])
 		}
 	}
@@ -129,7 +129,7 @@ func frameOf(header []byte) frame {
 	return frame{header[3], header[4], binary.BigEndian.Uint32(header[5:]) &^ (1 << 31)}
 }
 
-func (s *scanner) begin() {
+func (s *scanner) beginFrame() {
 	s.frame, s.left = frameOf(s.header[:]), int32(length(s.header[:]))
 	s.pad = 0
 	if s.typ == typeData && s.flags&flagPadded != 0 {

@@ -6,44 +6,43 @@ import (
 	"slices"
 )
 
-// window is how much of a stream's requests a client may send before the server reads
-// them. So much of a connection's requests counts nowhere.
+// window is the initial HTTP/2 window of a stream: the bytes that a client may send before the server reads
+// them. The first window of a connection's half-received requests does not count against the budget.
 const window = 64 << 10
 
-// messages are the requests that streams of a connection have begun. It is a value that
-// is fed: it has no clock and no lock.
+// messages tracks the half-received requests of a connection. It is a plain value without clock and lock.
 type messages struct {
 	scanner
-	open  []request // of the streams that are open, by stream
-	begun int       // bytes of those that are not whole and wait for their client
-	large int       // what of these counts: all, if they are more than the window
-	total int       // bytes of requests that have come, ever
-	parts int32     // of the streams that are open, those on which a request has begun
-	over  int32     // streams that were open, and are no more: since somebody asked
-	ended bool      // nothing more is to come
+	open  []request // one for each open stream, sorted by stream
+	begun int       // bytes of half-received requests that wait for the client
+	large int       // the bytes that count: begun if it exceeds the window, else 0
+	total int       // request bytes received since the connection began
+	parts int32     // number of half-received requests
+	gone  int32     // streams that ended since the caller last reset this field
+	ended bool      // the connection is closed
 }
 
-// A request is what has come of a stream's next one.
+// A request is the state of an open stream.
 type request struct {
 	stream   uint32
-	room     int32 // bytes that the client may send, by the window of the stream
-	*message       // nil: nothing
+	room     int32 // bytes that the client may still send, by the window of the stream
+	*message       // nil between two requests
 }
 
-// A message is a request that has begun: "a Length-Prefixed-Message: Compressed-Flag,
-// Message-Length, Message", of which the first two have five bytes.
+// A message is a half-received request: "a Length-Prefixed-Message: Compressed-Flag, Message-Length, Message".
+// The flag and the length are a prefix of five bytes.
 type message struct {
 	prefix [5]byte
-	have   int // bytes of the prefix
-	left   int // bytes that have not come
-	got    int // bytes that have
-	mark   int // have and got when it was found last to come on
-	age    int // how often it was looked at since; once more if it was marked
+	have   int // bytes of the prefix so far
+	left   int // missing bytes of the message
+	got    int // bytes of the message so far
+	mark   int // have+got at the last progress
+	age    int // number of checks since the last progress
 }
 
-// waits reports whether a request waits for its client, and not for the server. gRPC
-// gives a client the window for all of a request when it reads that. Before that it may
-// have reasons not to read on; what has come by then is no more than the first window.
+// waits reports whether a request waits for its client, not for the server. gRPC opens the window for the
+// whole request when it reads the prefix. Until then the server may be the slow side, and at most the first
+// window of bytes has arrived.
 func (r *request) waits() bool {
 	switch msg := r.message; {
 	case msg == nil:
@@ -55,7 +54,7 @@ func (r *request) waits() bool {
 	}
 }
 
-// counts is how many bytes are held of what waits for its client.
+// counts returns the bytes of a request that waits for its client.
 func (r *request) counts() int {
 	if !r.waits() {
 		return 0
@@ -63,7 +62,7 @@ func (r *request) counts() int {
 	return r.got
 }
 
-// count notes that a request counted so much before.
+// count updates the sums after a change of a request that counted before bytes until now.
 func (m *messages) count(r *request, before int) {
 	m.begun += r.counts() - before
 	m.large = 0
@@ -76,16 +75,17 @@ func newMessages() messages {
 	return messages{scanner: scanner{skip: int32(preface)}}
 }
 
-// of returns where a stream's request is, or would be, and whether the stream is open.
+// of returns the index of a stream in open, or the place to insert it, and whether the stream is open.
 func (m *messages) of(stream uint32) (at int, open bool) {
 	return slices.BinarySearchFunc(m.open, stream, func(r request, stream uint32) int { return cmp.Compare(r.stream, stream) })
 }
 
-// received takes what a client sent.
-func (m *messages) received(b []byte) {
+// receive parses bytes from the client.
+func (m *messages) receive(b []byte) {
 	for len(b) > 0 {
 		f, body, rest, begins, ends, ok := m.next(b)
-		if b = rest; !ok {
+		b = rest
+		if !ok {
 			continue
 		}
 		switch {
@@ -102,12 +102,12 @@ func (m *messages) received(b []byte) {
 	}
 }
 
-// closed is told that the server has ended a stream, which reads no more of it.
+// closed records that the server has ended a stream.
 func (m *messages) closed(stream uint32) {
 	m.forget(stream, true)
 }
 
-// granted is told that the client of a stream may send n bytes more.
+// granted records that the client may send n more bytes on a stream.
 func (m *messages) granted(stream uint32, n int) {
 	if at, open := m.of(stream); open {
 		r := &m.open[at]
@@ -117,11 +117,11 @@ func (m *messages) granted(stream uint32, n int) {
 	}
 }
 
-// end is told that the connection is closed.
+// end records that the connection is closed.
 func (m *messages) end() { m.open, m.parts, m.begun, m.large, m.ended = nil, 0, 0, 0, true }
 
-// data takes a part of a stream's requests. Streams that are not open hold nothing: the
-// server drops what comes on them.
+// data parses a part of a stream's requests. It ignores streams that are not open, because the server drops
+// their data.
 func (m *messages) data(stream uint32, b []byte) {
 	at, open := m.of(stream)
 	if !open {
@@ -157,8 +157,8 @@ func (m *messages) data(stream uint32, b []byte) {
 	case msg.have == 0 && msg != &short:
 		r.message = nil
 		m.parts--
-	case msg.have > 0 && msg == &short: // of a request that is whole at once nothing is kept
-		kept := short // so that others need not live on the heap
+	case msg.have > 0 && msg == &short: // only a half-received request is kept
+		kept := short // a copy, so that short itself stays on the stack
 		r.message = &kept
 		m.parts++
 	case msg == &short:
@@ -167,8 +167,8 @@ func (m *messages) data(stream uint32, b []byte) {
 	m.count(r, before)
 }
 
-// forget drops what has come of a stream's request: no more will. gone says that the
-// stream is open no more.
+// forget drops the half-received request of a stream whose client sends no more. Set gone if the stream
+// itself has ended.
 func (m *messages) forget(stream uint32, gone bool) {
 	at, open := m.of(stream)
 	if !open {
@@ -182,38 +182,38 @@ func (m *messages) forget(stream uint32, gone bool) {
 	}
 	if gone {
 		m.open = slices.Delete(m.open, at, at+1)
-		m.over++
+		m.gone++
 	}
 }
 
-// came is how much has come of a stream's request.
-func (m *messages) came(stream uint32) int {
+// received returns the number of bytes so far of a stream's half-received request.
+func (m *messages) received(stream uint32) int {
 	if at, open := m.of(stream); open && m.open[at].message != nil {
 		return m.open[at].got
 	}
 	return 0
 }
 
-// looks is how often within the stall time it is looked whether requests come on.
+// looks is the number of progress checks within the stall time.
 const looks = 4
 
-// stalls looks at each request that has begun, and reports whether one has not come on
-// since it was looked at so often: its share of what must come of all of them, or the
-// rest of it. unread says that nothing was read of the connection.
+// stalls checks each half-received request, and reports whether one made no progress for the last checks.
+// Progress is its share of minStall, or its completion. Set unread if the server did not read from the
+// connection.
 func (m *messages) stalls(unread bool) (slow bool) {
-	share := atLeast / max(int(m.parts), 1)
+	share := minStall / max(int(m.parts), 1)
 	for i := range m.open {
 		r := &m.open[i]
 		msg := r.message
 		if msg == nil {
 			continue
 		}
-		come := msg.have + msg.got
+		received := msg.have + msg.got
 		switch {
 		case unread || !r.waits():
-			msg.mark, msg.age = come, 0
-		case come-msg.mark >= share:
-			msg.mark, msg.age = come, 1
+			msg.mark, msg.age = received, 0
+		case received-msg.mark >= share:
+			msg.mark, msg.age = received, 1
 		default:
 			msg.age++
 			slow = slow || msg.age > looks

@@ -40,7 +40,7 @@ func beginning(size, n int) []byte {
 
 func fed(t *talk) messages {
 	m := newMessages()
-	m.received(t.Bytes())
+	m.receive(t.Bytes())
 	return m
 }
 
@@ -106,7 +106,7 @@ func TestMessages(t *testing.T) {
 	if m.large != 0 || len(m.open) != 0 {
 		t.Errorf("the server has ended the stream: %+v", m)
 	}
-	m.received(newTalk().data(1, false, make([]byte, 100*k)).Bytes()[preface:])
+	m.receive(newTalk().data(1, false, make([]byte, 100*k)).Bytes()[preface:])
 	if m.large != 0 || len(m.open) != 0 {
 		t.Errorf("more comes on it: %+v", m)
 	}
@@ -206,7 +206,7 @@ func TestMessagesQuick(t *testing.T) {
 		}
 		for rest := talk.Bytes(); len(rest) > 0; {
 			n := min(len(rest), 1+r.IntN(1+r.IntN(most)))
-			m.received(rest[:n])
+			m.receive(rest[:n])
 			rest = rest[n:]
 		}
 		grants := map[uint32]int{}
@@ -237,7 +237,7 @@ func BenchmarkMessages(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, p := range c.pieces {
-					m.received(p)
+					m.receive(p)
 				}
 			}
 		})
@@ -253,10 +253,10 @@ func FuzzMessages(f *testing.F) {
 	f.Add(padded.Bytes(), uint16(1), uint32(3))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16, closed uint32) {
 		whole, pieces := newMessages(), newMessages()
-		whole.received(b)
+		whole.receive(b)
 		for rest := b; len(rest) > 0; {
 			n := min(len(rest), 1+int(cut))
-			pieces.received(rest[:n])
+			pieces.receive(rest[:n])
 			rest = rest[n:]
 		}
 		if whole.large != pieces.large || whole.total != pieces.total || whole.parts != pieces.parts || len(whole.open) != len(pieces.open) {

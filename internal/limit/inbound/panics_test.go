@@ -64,7 +64,7 @@ func TestPanics(t *testing.T) {
 			r.Whole(200 * k)
 			p.begin(300*k, 90*k)
 			p.send(10 * k)
-			time.Sleep(maxWait)
+			time.Sleep(maxTurnWait)
 			synctest.Wait() // it is told before there is room again
 			r.Whole(-200 * k)
 		},

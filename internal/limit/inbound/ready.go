@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// ReadOnReady reads up to size bytes into a buffer of the pool, which it takes when there
-// is something to read: an idle connection has none. gRPC looks for this method.
+// ReadOnReady reads up to size bytes into a buffer of the pool. It takes the buffer only when there are bytes
+// to read, so that an idle connection has none. gRPC looks for this method.
 func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	if err := c.wait(); err != nil {
 		return nil, 0, err
@@ -16,7 +16,7 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 	if buf == nil {
 		return nil, 0, err
 	}
-	if err := c.took((*buf)[:n], err); err != nil {
+	if err := c.received((*buf)[:n], err); err != nil {
 		pool.Put(buf)
 		return nil, 0, err
 	}
@@ -27,13 +27,14 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 func (c *Conn) ready(size int, pool mem.BufferPool) (buf *[]byte, n int, err error) {
 	if c.raw == nil {
 		buf = pool.Get(size)
-		if n, err = c.Conn.Read(*buf); n == 0 {
+		n, err = c.Conn.Read(*buf)
+		if n == 0 {
 			pool.Put(buf)
 			return nil, 0, err
 		}
 		return buf, n, err
 	}
-	// Owned by who reads; fields, so that each read need not allocate them.
+	// Fields of the reading goroutine, so that a read does not allocate them.
 	c.size, c.pool = int32(size), pool
 	err = c.raw.Read(c.attempt)
 	buf, n, failed := c.buf, int(c.n), c.failed
@@ -53,12 +54,13 @@ func (c *Conn) ready(size int, pool mem.BufferPool) (buf *[]byte, n int, err err
 	return buf, n, nil
 }
 
-// try reads without waiting, and reports whether that did anything.
+// try reads without blocking. It reports whether the read is done, with bytes or an error.
 func (c *Conn) try(fd uintptr) bool {
 	for {
 		c.buf = c.pool.Get(int(c.size))
 		var n int
-		if n, c.failed = readNow(fd, *c.buf); c.failed == nil {
+		n, c.failed = readNow(fd, *c.buf)
+		if c.failed == nil {
 			c.n = int32(n)
 			return true
 		}

@@ -1,0 +1,78 @@
+package inbound
+
+import (
+	"net"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/limit/rate"
+)
+
+// haste limits the rate at which the streams of a connection end. A client that opens streams and resets them
+// at once stays below the limit of open streams, although the server starts and ends each one
+// (CVE-2023-44487, "rapid reset"; the same if the client provokes the server into resetting them).
+//
+// Only ended streams count, no matter which side ended them: a client without ADS opens thousands of streams
+// at once and keeps them. Reads from a connection above the rate are delayed. The connection is not closed,
+// because this would end all its good streams and let the client start over. A client that reconnects is
+// limited by the rate of its address.
+type haste struct {
+	pace     rate.Pace
+	all      *rate.Shared  // of the client's address; nil until a stream has ended
+	wait     time.Duration // delay of the next read
+	reported bool
+}
+
+// cost is the number of tokens that an ended stream takes.
+const cost = 10
+
+// limitRate counts ended streams. The reading goroutine calls it.
+func (c *Conn) limitRate(ended int) {
+	h := &c.haste
+	if h.all == nil {
+		h.all = c.budget.pace(c.RemoteAddr())
+	}
+	now := time.Now()
+	h.wait = max(h.pace.Take(now, ended, c.budget.streams), h.all.Take(now, ended*cost))
+	if h.wait > 0 && !h.reported {
+		h.reported = true
+		c.budget.hasty(c.RemoteAddr())
+	}
+}
+
+// rest blocks until the delay is over, or returns an error when the connection is closed.
+func (c *Conn) rest() error {
+	closed := c.beginRest()
+	if closed == nil {
+		return net.ErrClosed
+	}
+	c.unread.Store(true)
+	defer c.unread.Store(false)
+	t := time.NewTimer(c.haste.wait)
+	defer t.Stop()
+	c.haste.wait = 0
+	select {
+	case <-t.C:
+		return nil
+	case <-closed:
+		return net.ErrClosed
+	}
+}
+
+// beginRest returns a channel that is closed with the connection, or nil if the connection is closed already.
+func (c *Conn) beginRest() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.in.ended {
+		return nil
+	}
+	c.rests = make(chan struct{})
+	return c.rests
+}
+
+// endRest ends a delay because the connection is closed. The caller holds c.mu.
+func (c *Conn) endRest() {
+	if c.rests != nil {
+		close(c.rests)
+		c.rests = nil // the connection may be closed twice
+	}
+}

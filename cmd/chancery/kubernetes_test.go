@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // What deploy/kubernetes says fits together, and the server runs as the manifest has it.

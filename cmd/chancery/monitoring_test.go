@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/credentials/insecure"
 

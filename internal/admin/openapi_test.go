@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"

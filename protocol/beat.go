@@ -165,10 +165,10 @@ func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) b
 	return true
 }
 
-// outlived marks resources to be sent again that the client may have dropped because their
-// heartbeats are too late, as after a pause of the server's process. A heartbeat would not bring
-// them back. It does so, too, for resources without heartbeats because their response is
-// unanswered, although a later one was answered.
+// outlived marks resources to be sent again that the client may have dropped, which a heartbeat
+// would not bring back. Either their heartbeats are too late, as after a pause of the server's
+// process. Or they have none, because their response is unanswered although a later one was
+// answered.
 func (s *Session) outlived(u *subscription) {
 	for ttl, at := range u.beats {
 		late := !s.now.Before(at.Add(ttl - ttl/beatsPerTTL))

@@ -46,6 +46,9 @@ type ClientOptions struct {
 // are inputs, requests and events are outputs. It is not safe for concurrent use; one goroutine
 // owns it.
 //
+// A subscribed name finds a resource if it is the name of the resource or "*". With delta, an alias
+// and the collection of the resource find it, too.
+//
 // After each call, the owner drains [Client.Events]. It drains [Client.Requests] before the next
 // [Client.Receive], for each response has a verdict there.
 type Client struct {

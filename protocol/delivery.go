@@ -59,8 +59,8 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 
 // A delivery is a response that the client has not answered yet, in one message or several.
 //
-// Invariant: each name is in exactly one message. It is in none if the name is removed and SotW
-// does not report that, or if an older delivery had it that this one includes.
+// Invariant: each name is in exactly one message. Two kinds of names are in none: removed names
+// that SotW does not report, and names that only an older, joined delivery had.
 type delivery struct {
 	cargo
 	parts   []part // at least one, by nonce

@@ -6,9 +6,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Resource names and aliases" (DELTA-11, NAME-2): a wanted name without a resource of its own matches
-// the resources that have it as an alias, or that belong to the collection of that name. The client
-// is sent these resources under their own names. Delta only.
+// "Resource names and aliases" (DELTA-11, NAME-2). A wanted name may have no resource of its own. Then
+// it matches the resources that have it as an alias, or that belong to the collection with this name.
+// The client is sent these resources under their own names. Delta only.
 
 // A matching is the set of resources that wanted names match as an alias or a collection.
 //

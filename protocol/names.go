@@ -12,8 +12,8 @@ import (
 // An entry is what a session knows of one name of a type, beyond the table that the wildcard was
 // told.
 //
-// Invariant: a name has an entry if it is subscribed or scoped, if a subscribed name matches it, if
-// it is leaving, or if it was told something else than the wildcard.
+// Invariant: a name has an entry if it is subscribed or scoped, if a subscribed name matches it, or
+// if it is leaving. It also has one if it was told something else than the wildcard.
 type entry struct {
 	name string
 	told *xds.Stamp // what the client was told last: a resource, absent or others; never nil

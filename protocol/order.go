@@ -9,6 +9,7 @@ import (
 
 // "LDS updates must arrive after corresponding CDS/EDS updates. RDS updates related to the newly
 // added listeners must arrive after CDS/EDS/LDS updates." (ADS-2, ADS-6)
+//
 // Envoy ACKs a CDS response when its clusters are warm, which needs EDS. So EDS waits for nothing
 // (ADS-7), and resources that refer to a cluster wait for that ACK.
 

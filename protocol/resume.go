@@ -343,8 +343,8 @@ func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
 	return recent[slices.Index(recent, t)+1:]
 }
 
-// worldOf returns what the client may hold once it accepts a part of a delivery that is about to be
-// sent, which brings it up to t. For a full-state type that is everything in it. For other types
+// worldOf returns what the client may hold once it accepts a part of delivery d, which is about to
+// be sent and has the content of t. For a full-state type that is everything in it. For other types
 // the client may refuse other parts and other responses in flight.
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}

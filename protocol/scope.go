@@ -8,9 +8,9 @@ import (
 )
 
 // Some types are under another type: VHDS names are "route/host". On an aggregated stream, a
-// wildcard of such a type covers one collection for each name that the stream subscribes to of the
-// type above (OND-4). These collections are its scopes. They are not subscriptions of the client:
-// it cannot drop one, nor keep one by subscribing to the same collection.
+// wildcard of such a type covers only the routes that the stream subscribes to, with one collection
+// for each (OND-4). These collections are its scopes. They are not subscriptions of the client: it
+// cannot drop one, nor keep one by subscribing to the same collection.
 
 // narrow replaces a wildcard by scopes if the stream subscribes to names of the type above it
 // (OND-4). Names outside the scopes are removed from the client. Names inside are sent again if the

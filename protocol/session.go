@@ -334,8 +334,9 @@ func (s *Session) Deadline() (next time.Time) {
 	return next
 }
 
-// Waits returns the time before which no change of the view can make the session send anything or
-// set an earlier deadline, unless a request comes. The zero time: a change may do so at once.
+// Waits returns a time before which changes of the view have no effect: without a request, they
+// cannot make the session send anything or set an earlier deadline. The zero time: a change may
+// have an effect at once.
 //
 // Until then the owner need not call Change; one later call can report several changes together.
 func (s *Session) Waits() (until time.Time) {

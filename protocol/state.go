@@ -25,7 +25,7 @@ type TypeState struct {
 	Unanswered []Message      // oldest first
 	Refused    []RefusedState // responses whose names the client has not accepted since, oldest first
 	Waiting    int            // number of names that wait for another type
-	Leaving    int            // number of names that the view has lost and that are still kept
+	Leaving    int            // number of names that are removed from the view and still kept
 	Due        bool           // something is to be sent now, or when the client has answered; waiting names do not count
 }
 
@@ -73,7 +73,7 @@ const (
 	StateRefused                     // the client refused it, and nothing is sent until something changes
 	StateWaiting                     // to be sent after the client has answered for WaitsFor; empty: the view still looks for the name
 	StateDue                         // to be sent when the client has answered, or in its turn
-	StateLingering                   // the view has lost it; it is kept because WaitsFor refers to it, or for the grace period
+	StateLingering                   // removed from the view, but kept because WaitsFor refers to it, or for the grace period
 	StateUnknown                     // the client may hold it from an earlier stream, with unknown content
 )
 
@@ -93,10 +93,10 @@ type NameState struct {
 
 	State NameStatus
 
-	// View is the content of the view, wanted or not. Told is the state that the client was told
-	// last, answered or not. Held is the state that the client accepted last, as far as is known;
-	// while something is unanswered or refused, the client may hold that instead. Nil: none. For a
-	// state from an earlier stream, only the version may be known.
+	// View is the content of the view, wanted or not. Told is the state that was sent last,
+	// answered or not. Held is the state that the client accepted last, as far as is known; while
+	// something is unanswered or refused, the client may hold that instead. Nil: none. For a state
+	// from an earlier stream, only the version may be known.
 	View, Told, Held *xds.Stamp
 
 	// Before is a state from an earlier stream with unknown content, which the client may hold in

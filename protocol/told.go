@@ -30,9 +30,9 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 // single names override it. Deliveries and refusals have the states that are not accepted or were
 // refused: the client may also hold the states before those.
 //
-// Invariant: each listed delivery has an unanswered message, unless a later one was accepted
-// (SotW), or it includes an older delivery that is unanswered (delta). heard and evicted are at
-// most nonce.
+// Invariant: each listed delivery has an unanswered message, with two exceptions: a later one was
+// accepted (SotW), or it includes an older delivery without an answer (delta). heard and evicted
+// are at most nonce.
 type record struct {
 	base *xds.Versions // the table told by way of the wildcard; nil without one
 

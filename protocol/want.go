@@ -13,9 +13,10 @@ import (
 // A want is the client's subscription to one type: a wildcard, names, and the resources that names
 // match (see matching).
 //
-// The client wants a name for one of three reasons, which are counted separately: it subscribes to
-// the name (entry.named), a wildcard under another type covers the name (scopes), or a subscribed
-// name matches it as an alias or a collection (entry.matched).
+// The client wants a name for one of three reasons, which are counted separately:
+//   - named: it subscribes to the name (entry.named)
+//   - scoped: a wildcard under another type covers the name (scopes)
+//   - matched: a subscribed name matches it as an alias or a collection (entry.matched)
 //
 // Invariant: a wildcard covers everything or scopes, not both. Each scope and each name in dropped
 // has an entry. dropped is empty without a wildcard.
@@ -353,9 +354,9 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	s.giveUpLapsed(u)
 }
 
-// enterLost is called before a wildcard ends. It gives an entry to each name that only the wildcard
-// told, that the view has lost, and that the client also gets by an alias or a collection. Its
-// removal must still be sent.
+// enterLost is called before a wildcard ends. Some names that only the wildcard told are lost in
+// the view, and the client also gets them by an alias or a collection. Each gets an entry, because
+// its removal must still be sent.
 func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	if u.base == t.Versions() {
 		return
@@ -468,9 +469,9 @@ func (u *subscription) regain(name string) {
 	}
 }
 
-// GivenUp returns the number of names, and their bytes, that are remembered because the client
-// unsubscribed from them under a wildcard and was not told their state yet. A client that answers
-// nothing makes them grow, so the server limits them.
+// GivenUp returns the number of names, and their bytes, that the client unsubscribed from under a
+// wildcard without being told their state yet. The session must remember them. A client that
+// answers nothing makes them grow, so the server limits them.
 func (s *Session) GivenUp() (names, bytes int) {
 	for _, u := range s.subs {
 		names, bytes = names+len(u.dropped), bytes+int(u.droppedSize)

@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A leaver is a resource that the view has lost and that is kept on the client, since something the
-// client may hold refers to it (ADS-3): "Stale CDS clusters and related EDS endpoints (ones no
+// A leaver is a resource that the view has lost and that the client still holds, because something
+// on the client may refer to it (ADS-3). "Stale CDS clusters and related EDS endpoints (ones no
 // longer being referenced) can then be removed". A resource that the view is looking for again is
 // kept, too.
 type leaver struct {
@@ -55,8 +55,8 @@ func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// A referrer is a type that may refer to another, with the references of all resources that the
-// client may hold of it and the view no longer has.
+// A referrer is a type that may refer to another. It has the references of all resources of the
+// type that the client may hold and the view no longer has.
 type referrer struct {
 	by    *xds.Type
 	sub   *subscription // nil: the client has not opened it yet

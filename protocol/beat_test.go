@@ -16,7 +16,7 @@ var with = tabletest.With
 
 // A process that was stopped for longer than a TTL finds clients without the
 // resource. A heartbeat does not bring it back.
-func TestBeatsTooLate(t *testing.T) {
+func TestLateHeartbeatsSendAgain(t *testing.T) {
 	const ttl = 30 * time.Second
 	for _, c := range []struct {
 		stopped time.Duration
@@ -119,7 +119,7 @@ func TestBeatsAreSpread(t *testing.T) {
 
 // TTL-5: what a client has refused gets no heartbeats, and so it wakes nobody while what
 // comes instead waits for a cluster that was refused, too.
-func TestRefusedAndWaitingIsSilent(t *testing.T) {
+func TestRefusedAndWaitingGetsNoHeartbeat(t *testing.T) {
 	set := func(view xds.Tables, typ *xds.Type, name, body string, ttl time.Duration, refs []xds.Ref) {
 		r := xds.NewResource(typ, name, []byte(body))
 		r.TTL, r.Refs = ttl, append([]xds.Ref{}, refs...)

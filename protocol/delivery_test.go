@@ -66,7 +66,7 @@ func cargoText(c *cargo) string {
 
 // ADS-3: two responses in a row carried what the later one did; before that was what
 // had been told before either, or, if that was nothing, what the older one said.
-func TestJoin(t *testing.T) {
+func TestJoinDeliveries(t *testing.T) {
 	u := new(subscription)
 	join := u.join
 	said := func(text string) *delivery {
@@ -198,7 +198,7 @@ func TestJoin(t *testing.T) {
 
 // DELTA-13: each message of a split response told of its own names, and is settled
 // by itself, accepted or refused; removals are in the last.
-func TestParts(t *testing.T) {
+func TestPartsAreAnsweredSeparately(t *testing.T) {
 	one, removed := stampOf("a1"), absent
 	p := part{lo: "b", hi: "d", gone: "f", last: "h"}
 	for name, want := range map[string][2]bool{"a": {false, false}, "b": {true, false}, "c": {true, false}, "d": {true, false}, "e": {false, false}, "f": {false, true}, "h": {false, true}, "i": {false, false}} {
@@ -223,7 +223,7 @@ func TestParts(t *testing.T) {
 
 // SAFE-2: of unanswered responses four are listed. The fifth puts out one of which
 // nothing is to be learned, else a heartbeat, else it is told of with the second.
-func TestEvict(t *testing.T) {
+func TestEvictDelivery(t *testing.T) {
 	listed := func(u *subscription) string {
 		var out []string
 		for i := range u.deliveries {
@@ -336,7 +336,7 @@ func TestSilence(t *testing.T) {
 
 // ADS-3: what a client drops was not there before a world that is under way, and comes with
 // it, whatever that said of it. Each is listed once.
-func TestLetGo(t *testing.T) {
+func TestUnsubscribeInFlight(t *testing.T) {
 	u := subscription{typ: xds.Cluster}
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
 		u.add(entry{name: name, told: stampOf(told), named: true})
@@ -351,7 +351,7 @@ func TestLetGo(t *testing.T) {
 
 // ADS-8: with the wildcard all is dropped that has no entry; a world brings that again, of
 // which it told nothing new.
-func TestLetGoAll(t *testing.T) {
+func TestUnsubscribeWildcardInFlight(t *testing.T) {
 	for _, c := range []struct {
 		world bool
 		want  string
@@ -371,7 +371,7 @@ func TestLetGoAll(t *testing.T) {
 
 // TTL-3: what a client was told of long ago, and got no heartbeats of since, counts from then,
 // not from when it was told again by what is not listed any more.
-func TestUnlistedCountsFromTheFirst(t *testing.T) {
+func TestTTLCountsFromEvictedResponse(t *testing.T) {
 	r := xds.NewResource(nil, "r", []byte("1"))
 	r.TTL, r.Refs = 30*time.Second, []xds.Ref{}
 	r.Seal("1")

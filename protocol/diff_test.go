@@ -41,7 +41,7 @@ func TestMinus(t *testing.T) {
 
 // DELTA-7: Envoy is told of each absence when its own time is over; of what it had
 // at once.
-func TestMute(t *testing.T) {
+func TestDelayedAbsence(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "had")})
 	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"a", "had"}})
 	l.want("RDS had@1")
@@ -72,7 +72,7 @@ func TestMute(t *testing.T) {
 }
 
 // SAFE-1: what is kept back costs an input nothing, nor that it ends, name by name.
-func TestMutedNamesAreCheap(t *testing.T) {
+func TestDelayedAbsenceIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
 		if err := l.Receive(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}}); err != nil {
@@ -105,7 +105,7 @@ func TestMutedNamesAreCheap(t *testing.T) {
 }
 
 // SAFE-1: what a client asks for again, or gives up, is not kept twice.
-func TestMutedNamesAreBounded(t *testing.T) {
+func TestDelayedAbsenceIsBounded(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
 	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"again", "stays"}})
 	for i := range 1000 {

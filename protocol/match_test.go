@@ -56,7 +56,7 @@ func TestUnsubscribedBy(t *testing.T) {
 
 // DELTA-11: what a name means when it is dropped does not depend on whether the session was
 // asked for its responses since the view changed.
-func TestUnsubscribedByUntold(t *testing.T) {
+func TestUnsubscribedByAliasBeforeResponse(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"nick"}})
 	l.want("CDS -nick")
@@ -67,7 +67,7 @@ func TestUnsubscribedByUntold(t *testing.T) {
 }
 
 // ADS-3, SAFE-9: what lingers is found until it leaves, and what is lost beside it is not.
-func TestFoundBesideWhatLingers(t *testing.T) {
+func TestKeptResourceStaysMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/*"}})
 	l.want("VHDS r/a@1")
@@ -84,7 +84,7 @@ func TestFoundBesideWhatLingers(t *testing.T) {
 }
 
 // SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
-func TestFoundAndLostUntold(t *testing.T) {
+func TestMatchRemovedBeforeSent(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "n")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
 	l.commit(xds.VirtualHost, nil, "r/a")
@@ -96,7 +96,7 @@ func TestFoundAndLostUntold(t *testing.T) {
 
 // DELTA-11: a resource is found as long as one name finds it, and is told to be
 // gone, or forgotten, with the last.
-func TestFoundByTwo(t *testing.T) {
+func TestMatchedByTwoNames(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{aliased("c", "m", "n")})})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"m", "n"}})
 	l.want("EDS c@1")
@@ -190,7 +190,7 @@ func TestReturnByAliasIsCheap(t *testing.T) {
 
 // SAFE-9: "cheap per request whatever was asked before": a name that does not exist costs
 // the same however much is on its way, of which the client has given something up.
-func TestGivenUpIsCheap(t *testing.T) {
+func TestUnsubscribedInFlightIsCheap(t *testing.T) {
 	for _, aliases := range []bool{false, true} {
 		t.Run(fmt.Sprint("SAFE-9 what has aliases: ", aliases), func(t *testing.T) {
 			ask := func(n int) func() time.Duration {
@@ -222,7 +222,7 @@ func TestGivenUpIsCheap(t *testing.T) {
 
 // SAFE-9: "bounded per stream": of names that may be wanted no more, none is kept once that was
 // looked at, however often a client changes its mind, and the view does, and whether it answers.
-func TestQuitIsBounded(t *testing.T) {
+func TestUnwantedNamesAreBounded(t *testing.T) {
 	for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, answers := range []bool{true, false} {
 			t.Run(fmt.Sprintf("SAFE-9 %v, answers: %v", variant, answers), func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestQuitIsBounded(t *testing.T) {
 
 // DELTA-11: what is on its way and was given up comes back by its collection and by the aliases
 // that it has as it was told last, or, where that is not known any more, as it was last.
-func TestGivenUpComesBack(t *testing.T) {
+func TestResubscribedByAliasInFlight(t *testing.T) {
 	change := func(l *line, name, alias string) {
 		r := resource(name, 2)
 		r.Aliases = []string{alias}
@@ -305,7 +305,7 @@ func TestGivenUpComesBack(t *testing.T) {
 
 // DELTA-11: what is on its way comes back also when the delivery that tells of it has become
 // one with the next.
-func TestGivenUpComesBackJoined(t *testing.T) {
+func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
 	l.want("VHDS r/a@1")
@@ -330,7 +330,7 @@ func TestGivenUpComesBackJoined(t *testing.T) {
 
 // SAFE-9: "bounded per stream": what no name finds any more, and may not go yet, is forgotten
 // when the client drops the alias by which it has that.
-func TestLapsedAndGivenUp(t *testing.T) {
+func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "alias"), aliased("z")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"alias", "z"}})
 	l.want("CDS a@1 z@1")
@@ -353,7 +353,7 @@ func TestLapsedAndGivenUp(t *testing.T) {
 // SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
 // each walked over all of them once. No allocation shows a walk, so it has to be time; but
 // once in so many tries the machine lets them be what they are.
-func TestPhantomsAreCheap(t *testing.T) {
+func TestPhantomUnsubscriptionsAreCheap(t *testing.T) {
 	timer := func(n int) func() time.Duration {
 		var set []*xds.Resource
 		var subs, phantoms []string

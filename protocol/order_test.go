@@ -199,7 +199,7 @@ func TestRefusedCluster(t *testing.T) {
 
 // ADS-6: what waits for a cluster is sent when the response with that was not
 // answered for long enough, though the route has not waited as long.
-func TestWokenToSend(t *testing.T) {
+func TestDeadlineSendsWaitingRoute(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
@@ -215,7 +215,7 @@ func TestWokenToSend(t *testing.T) {
 
 // ADS-6: what waited for the client to be told that a cluster does not exist, which comes
 // last, waits for the answer "at most 15 s", and says so.
-func TestWaitsForAbsence(t *testing.T) {
+func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	unknown := xds.NewResource(nil, "r", []byte("2"))
 	unknown.Seal("2")
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
@@ -238,7 +238,7 @@ func TestWaitsForAbsence(t *testing.T) {
 
 // ADS-6: nobody waits for assignments to warm a cluster that the client has dropped since it
 // was told of it, though an answer to that is not to be expected any more.
-func TestDroppedIsNotCold(t *testing.T) {
+func TestDroppedClusterIsNotAwaited(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
 			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
@@ -262,7 +262,7 @@ func TestDroppedIsNotCold(t *testing.T) {
 
 // ADS-6: nobody waits for assignments of a cluster that the wildcard has lost, for it is on
 // demand now: of these the client knows nothing, and what it has had no assignment to give.
-func TestOnDemandIsNotDoubtful(t *testing.T) {
+func TestOnDemandClusterIsNotAwaited(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 			xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),

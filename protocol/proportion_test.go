@@ -16,7 +16,7 @@ var computing, grows = scaling.Computing, scaling.Grows
 
 // What a client has from an earlier stream, and nobody knows what, costs a commit no more
 // than what it tells.
-func TestBroughtNamesAreCheap(t *testing.T) {
+func TestUnknownContentIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
 		views := []xds.Tables{{xds.Endpoint.URL: tableOf(xds.Endpoint, "one")}}
@@ -41,7 +41,7 @@ func TestBroughtNamesAreCheap(t *testing.T) {
 }
 
 // TTLs of what a client has not asked for cost its answers nothing.
-func TestBeatsOfOthersAreCheap(t *testing.T) {
+func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		rs := resources(1, "plain")
 		for _, name := range numbered(n) {
@@ -65,7 +65,7 @@ func TestBeatsOfOthersAreCheap(t *testing.T) {
 
 // A wildcard given up and taken again costs what is told of it, and not a note of each name
 // that is on its way, or has been: neither when the client answers nothing.
-func TestEverythingAgainIsCheap(t *testing.T) {
+func TestWildcardAgainIsCheap(t *testing.T) {
 	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
 			t.Run(fmt.Sprintf("SAFE-9 %v %s", v, typ), func(t *testing.T) {

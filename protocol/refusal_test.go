@@ -40,7 +40,7 @@ func TestRefusalOfAPart(t *testing.T) {
 
 // What is accepted of a refusal leaves it, and what is given up: that moves the rest. Of
 // what is left it still is known what was in force, removals too.
-func TestTake(t *testing.T) {
+func TestRefusalTake(t *testing.T) {
 	for _, c := range []struct{ out, left string }{
 		{"", "a:a1>a2 b:->b1 x:x1>-"},
 		{"z", "a:a1>a2 b:->b1 x:x1>-"},
@@ -66,7 +66,7 @@ func TestTake(t *testing.T) {
 
 // Two refusals become one: of a name that both told of, what had been before both
 // and what the later one said.
-func TestMerge(t *testing.T) {
+func TestMergeRefusals(t *testing.T) {
 	a := list(itemsOf("a:a1>a2 b:b1>b2"), 1, true)
 	b := list(itemsOf("b:b2>b3 c:->c1"), 2, false)
 	m := merge(a, b)
@@ -113,7 +113,7 @@ func TestMerge(t *testing.T) {
 
 // DELTA-15 beyond what is remembered one by one: after seventeen refusals each is
 // held back still, and one of the two oldest that moves brings the other along.
-func TestSeventeenRefusals(t *testing.T) {
+func TestMoreThanMaxRefusals(t *testing.T) {
 	const n = maxRefusals + 1
 	names := numbered(n + 1)
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
@@ -195,7 +195,7 @@ func TestRetell(t *testing.T) {
 
 // Only what was told anew after it was refused settles a refusal: not the ACK of
 // something older that is late, nor one of something else.
-func TestWhatSettlesARefusal(t *testing.T) {
+func TestOnlyNewerStateSettlesRefusal(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
 	l.settle()
@@ -225,7 +225,7 @@ func TestWhatSettlesARefusal(t *testing.T) {
 
 // DELTA-13: of a response that tells refused names anew, each message settles its
 // own.
-func TestAPartSettlesItsOwn(t *testing.T) {
+func TestPartSettlesOwnNames(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 200}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
 	l.settle()
@@ -287,7 +287,7 @@ func TestChurnBehindANACK(t *testing.T) {
 
 // 1,000 commits, each of them refused: what is remembered of them grows, and what a
 // commit costs does not. Of all that was refused a new list was made each time.
-func TestEachIsRefused(t *testing.T) {
+func TestEachCommitIsRefused(t *testing.T) {
 	within := func(what string, first, now uint64) {
 		if now > first+first/5 {
 			t.Errorf("%s: a commit took %d bytes first, and now %d", what, first, now)
@@ -411,7 +411,7 @@ func TestRefusedNamesAreCheap(t *testing.T) {
 // SAFE-9: "What a client can make the server hold or do is bounded per stream": names that
 // do not exist, asked for and given up without end, leave nothing behind, whether the
 // client refuses what it is told of them or never answers.
-func TestPhantomsLeaveNothing(t *testing.T) {
+func TestMissingNamesLeaveNothing(t *testing.T) {
 	const many = 50
 	for _, first := range [][]string{{"a"}, {"*", "a"}} {
 		for _, refuses := range []bool{false, true} {
@@ -511,7 +511,7 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 
 // DELTA-15, ADS-6: what was refused is told again when another of it moves; what of that
 // waits for a cluster comes when this is acknowledged, whatever else was told meanwhile.
-func TestRefusedWaitsBesideMany(t *testing.T) {
+func TestRefusedNameWaitsForCluster(t *testing.T) {
 	many := numbered(70)
 	view := xds.Tables{
 		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), resources(1, "c")),
@@ -550,7 +550,7 @@ func TestRefusedWaitsBesideMany(t *testing.T) {
 
 // DELTA-13, DELTA-15: a part is refused after one of its names was told anew; when that is
 // accepted nothing of the refusal is left, though the other parts are unanswered.
-func TestRefusedPartToldAnewIsForgotten(t *testing.T) {
+func TestRefusedPartResentIsForgotten(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
 	l.drain()

@@ -77,7 +77,7 @@ func changesText(c *xds.Changes) string {
 
 // SOTW-8: "the server must include the complete state of the world": all that the
 // subscription covers and the view has, and what stays for a while, by name.
-func TestWorldHasAll(t *testing.T) {
+func TestFullStateHasAll(t *testing.T) {
 	late := resource("d", 1)
 	late.OnDemand = true
 	late.Seal("1")
@@ -107,7 +107,7 @@ func TestWorldHasAll(t *testing.T) {
 
 // ADS-3: what stays after the view has lost it is in the world, which has another version than
 // the view's while it does.
-func TestWorldOfWhatStays(t *testing.T) {
+func TestFullStateHasKeptResources(t *testing.T) {
 	l := withdrawing2(t, xds.SotW, "*")
 	l.commit(xds.Route, route(2, "z"))
 	l.want("RDS r@2") // which is unanswered, so that something refers to x
@@ -197,7 +197,7 @@ func TestNoncesDiffer(t *testing.T) {
 
 // ADS-6: of a cluster without an assignment no ACK is to be expected, to none of the messages
 // it may be in: the last of them is remembered.
-func TestStuckByTheLast(t *testing.T) {
+func TestStuckUntilLastMessage(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
 		xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),
 	})

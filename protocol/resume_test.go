@@ -305,7 +305,7 @@ func TestRecall(t *testing.T) {
 
 // ADS-9, SOTW-12: a client that may have anything besides what it states is answered: "the
 // server can skip" that only for one that has just what it states.
-func TestStatedByWhoMayHaveAnything(t *testing.T) {
+func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 	table := tableOf(xds.Listener, "l")
 	for _, c := range []struct {
 		name  string
@@ -357,7 +357,7 @@ func TestWorldLacks(t *testing.T) {
 
 // ADS-9: what a client has besides is looked for by name, and so is in order, whatever that
 // was lost in.
-func TestOthersAreInOrder(t *testing.T) {
+func TestWorldOthersAreInOrder(t *testing.T) {
 	many := numbered(50)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, append(many, "x")...), xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{xds.NewResource(nil, "r", nil)}),
@@ -421,7 +421,7 @@ func TestSeveralOthersOfOneName(t *testing.T) {
 
 // ADS-9: of each name that it was not told the client may have something from before, and its
 // next stream knows that, also when nobody waits for it any more; what it has been told it has.
-func TestWorldOfWhoComesFromElsewhere(t *testing.T) {
+func TestWorldOfUnknownVersion(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), append(route(1, "x"), resources(1, "a", "z")...)),
 	})
@@ -463,7 +463,7 @@ func TestWorldOfWhoComesFromElsewhere(t *testing.T) {
 
 // ADS-9: of a type that is told whole, a client that has accepted a response has that, and
 // nothing from before.
-func TestWorldOfAWhole(t *testing.T) {
+func TestWorldOfFullState(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "b")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"*"}, Version: "of another replica"})
 	for range l.Responses() {
@@ -546,7 +546,7 @@ func TestStampLists(t *testing.T) {
 
 // ADS-4, ADS-9: a client that states a version which nobody knows may have what the view had
 // lately, and not what is to come: that is news to it, and what refers to it waits (ADS-3).
-func TestRecallsNothingToCome(t *testing.T) {
+func TestRecallIgnoresLaterTables(t *testing.T) {
 	was := tableOf(xds.Cluster, "x")
 	is := with(was, nil, "x")
 	next := with(is, resources(1, "y"))

@@ -72,7 +72,7 @@ func TestBlocked(t *testing.T) {
 }
 
 // TTL-3: a heartbeat that waits for an answer leaves when patience is over.
-func TestWokenForABeat(t *testing.T) {
+func TestDeadlineSendsHeartbeat(t *testing.T) {
 	a := resource("a", 1)
 	a.TTL = 30 * time.Second
 	a.Seal("1")

@@ -231,7 +231,7 @@ func TestErrorsChangeNothing(t *testing.T) {
 
 // "A hint only saves work": what was asked for and is lost stays from when the session is
 // asked what it has to say, whatever it was told of the view.
-func TestHintOfNothing(t *testing.T) {
+func TestHintOfNoNames(t *testing.T) {
 	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
 		t.Run(name, func(t *testing.T) {
 			eds := tableOf(xds.Endpoint, "e")
@@ -255,7 +255,7 @@ func TestHintOfNothing(t *testing.T) {
 // "A hint only saves work": what nothing referred to when it was lost, and something does by
 // the time that the session is asked what it has to say, waits for as long, whether a hint
 // has named it or not.
-func TestHintOfWhatRefers(t *testing.T) {
+func TestHintAndLaterReference(t *testing.T) {
 	for name, hinted := range map[string]bool{"ADS-3 hints": true, "ADS-3 no hint": false} {
 		t.Run(name, func(t *testing.T) {
 			scope := func(version int) []*xds.Resource {

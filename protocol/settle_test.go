@@ -53,7 +53,7 @@ func TestSettle(t *testing.T) {
 }
 
 // What an answer tells of, and what is remembered of it.
-func TestSettleTells(t *testing.T) {
+func TestSettleEvents(t *testing.T) {
 	ack := func(nonce string) xds.Request { return xds.Request{Nonce: nonce} }
 	nack := func(nonce string) xds.Request {
 		return xds.Request{Nonce: nonce, Version: "old", Error: &xds.Status{Message: "b is bad"}}
@@ -163,7 +163,7 @@ func TestSettlePartByPart(t *testing.T) {
 }
 
 // SOTW-3: who wants nothing more owes no answer, and nothing waits for it.
-func TestExcuse(t *testing.T) {
+func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}})
 	l.drain()
@@ -183,7 +183,7 @@ func TestExcuse(t *testing.T) {
 
 // SOTW-3: an answer to what is not listed any more counts, if it cannot be of anything else:
 // a world that was accepted so stands for those refused before.
-func TestSettleUnlisted(t *testing.T) {
+func TestSettleUnlistedResponse(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		variant xds.Variant
@@ -224,7 +224,7 @@ func TestSettleUnlisted(t *testing.T) {
 // DELTA-13: "each nonce is settled by itself": what has become one with a response stays
 // listed, alone, when that is answered first, and is forgotten with its own answer. In force
 // before it is nothing more if the later one was accepted.
-func TestSettleHalf(t *testing.T) {
+func TestSettleJoinedDelivery(t *testing.T) {
 	for _, c := range []struct {
 		answers string // of five responses; "!" refuses
 		want    string // what is listed then; "x" is superseded

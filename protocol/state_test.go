@@ -106,7 +106,7 @@ func TestStates(t *testing.T) {
 }
 
 // What the view has lost, and what refers to it.
-func TestStatesOfWhatLeaves(t *testing.T) {
+func TestStatesOfRemovedNames(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{
 			xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"),
@@ -139,7 +139,7 @@ func TestStatesOfWhatLeaves(t *testing.T) {
 }
 
 // Names that find others, and what a wildcard does not cover.
-func TestStatesOfWhatIsFound(t *testing.T) {
+func TestStatesOfMatches(t *testing.T) {
 	a, hidden := resource("a", 1), resource("hidden", 1)
 	a.Aliases = []string{"n"}
 	a.Seal("1")
@@ -180,7 +180,7 @@ func TestStatesOfWhatIsFound(t *testing.T) {
 }
 
 // What nobody knows yet: whether a name exists, or what a client has from before.
-func TestStatesOfWhatIsNotKnown(t *testing.T) {
+func TestStatesOfUnknownNames(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{})
 		l.Change(lookingFor{l.view, "e"}, nil)
@@ -248,7 +248,7 @@ func named(v xds.Variant, typ *xds.Type, names ...string) xds.Request {
 }
 
 // In SotW a client answers in order: who has answered a later response owes nothing for one before.
-func TestStatesOwedAnswers(t *testing.T) {
+func TestStatesUnansweredInOrder(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a")})
 		l.ask(xds.Request{Type: xds.Cluster})
@@ -266,7 +266,7 @@ func TestStatesOwedAnswers(t *testing.T) {
 
 // "The API provides no mechanism" to tell a client of SotW that a resource of a type without full state is
 // gone: what it has refused of that, and is gone since, is absent.
-func TestStatesOfWhatIsRefusedAndGone(t *testing.T) {
+func TestStatesOfRefusedAndRemoved(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 		l.ask(named(v, xds.Endpoint, "a", "b"))

@@ -150,7 +150,7 @@ func TestTell(t *testing.T) {
 
 // ADS-3: of what waits nothing is said, though the wildcard's table is told: what was told of
 // it before is an exception to that, until it is sent.
-func TestTellWhatWaits(t *testing.T) {
+func TestTellWaitingNames(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Listener.URL: tableOf(xds.Listener, "m")})
 		was := ""
@@ -186,7 +186,7 @@ func (v undecided) Undecided(_ *xds.Type, name string) bool { return v.names[nam
 // ADS-3: what the view has lost and looks for stays listed when all else is told, for the
 // client may hold it, and is told when it is decided. Of a type to which others refer it
 // lingers instead.
-func TestTellLater(t *testing.T) {
+func TestUndecidedStaysListed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a", "b")})
 	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"a", "b"}})
 	l.settle()
@@ -270,7 +270,7 @@ func TestExceptionsEnd(t *testing.T) {
 
 // DELTA-4: whoever asks for everything again is told everything again, also what
 // has to wait for a while.
-func TestWaitsWhenAskedAgain(t *testing.T) {
+func TestWildcardAgainWaits(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
 		xds.Listener.URL: with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"}), resource("m", 1)}),
@@ -289,7 +289,7 @@ func TestWaitsWhenAskedAgain(t *testing.T) {
 
 // ADS-3: of what stays nothing is said, also when what leaves beside it is told. Each is
 // listed once.
-func TestToldOnceBesideWhatStays(t *testing.T) {
+func TestKeptNameIsListedOnce(t *testing.T) {
 	l := withdrawing2(t, xds.Delta, "*", "y")
 	l.commit(xds.Route, route(2, "z"))
 	l.want("RDS r@2")

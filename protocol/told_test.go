@@ -122,7 +122,7 @@ func TestOrphans(t *testing.T) {
 
 // What a client has from before, and nobody knows what, is held until it accepts
 // all that it is told; if that is nothing, for as long as silence.
-func TestVague(t *testing.T) {
+func TestUnknownContentIsHeld(t *testing.T) {
 	route := resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "c"})
 	view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
 	begin := func(names ...string) *line {
@@ -172,7 +172,7 @@ func TestVague(t *testing.T) {
 
 // ADS-8, ADS-9: of what a client has from before it keeps what it asks for still, by name or as
 // all. Of a type with full state a world tells what that is, unless it asks for nothing.
-func TestBringsLess(t *testing.T) {
+func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 	for _, c := range []struct {
 		typ   *xds.Type
 		asked [][]string
@@ -230,7 +230,7 @@ func TestSame(t *testing.T) {
 
 // ADS-9: what there is nothing to tell of is forgotten after a while, and stays so when
 // any entry may have changed.
-func TestVagueWithoutHints(t *testing.T) {
+func TestUnknownContentEndsWithoutHints(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "q")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: "before"})
 	u := l.sub(xds.Route)

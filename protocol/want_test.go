@@ -152,7 +152,7 @@ func TestACKOfManyNames(t *testing.T) {
 
 // DELTA-6: what the client drops under a wildcard is remembered until it is told
 // what becomes of it, or asks for it again.
-func TestDropped(t *testing.T) {
+func TestUnsubscribedUnderWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "b", "x"}})
 	l.settle()
@@ -177,7 +177,7 @@ func TestDropped(t *testing.T) {
 
 // SAFE-9: "What a client can make the server hold or do is bounded per stream": what is
 // given up under a wildcard, too, by a client that is not told of it since it answers nothing.
-func TestDroppedIsBounded(t *testing.T) {
+func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 	const most = 20
 	l := newLine(t, xds.Delta, nil, Options{MaxNames: most}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}})
@@ -197,7 +197,7 @@ func TestDroppedIsBounded(t *testing.T) {
 }
 
 // SAFE-9: with the wildcard goes what was given up under it and is not told of.
-func TestDroppedGoesWithTheWildcard(t *testing.T) {
+func TestUnsubscribedNamesEndWithWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "x"}})
 	l.settle()
@@ -212,7 +212,7 @@ func TestDroppedGoesWithTheWildcard(t *testing.T) {
 // DELTA-6, OND-4: the hosts of a route are given up, and found by the wildcard all the same
 // before the client is told that there were none. They tell what becomes of that, and nothing
 // of it is left when all routes are asked for.
-func TestDroppedScopeIsFound(t *testing.T) {
+func TestDroppedScopeIsMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost)})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
 	l.settle()

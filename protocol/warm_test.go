@@ -78,7 +78,7 @@ func TestStuck(t *testing.T) {
 
 // A cluster that leaves makes nothing stuck: what is sent refers to it no more.
 // An assignment that lingers with it exists.
-func TestStuckByWhatLeaves(t *testing.T) {
+func TestRemovedClusterIsNotStuck(t *testing.T) {
 	view := xds.Tables{
 		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
 		xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),

@@ -44,7 +44,7 @@ func TestRefSet(t *testing.T) {
 // ADS-3: who holds a cluster, and until when. A refused route holds it for ever;
 // a route that waits for its answer, as long as the client is not silent; what
 // may still be opened, for the grace.
-func TestHolds(t *testing.T) {
+func TestReferrerHolds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	lost := now.Add(-10 * time.Second)
 	set := func(name string) refSet { return refSet{names: map[string]bool{name: true}} }
@@ -99,7 +99,7 @@ func withdrawing2(t *testing.T, v xds.Variant, clusters ...string) *line {
 
 // A leaver names the moment at which it may leave though nobody answers, so that
 // the session is woken then, and leaves at that moment and not before.
-func TestDue(t *testing.T) {
+func TestRemovalDeadline(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		variant  xds.Variant
@@ -251,7 +251,7 @@ func TestGrace(t *testing.T) {
 
 // ADS-3: what came back meanwhile has its time from when it was lost again, on a stream
 // that was too busy to say anything before.
-func TestLostBackAndLost(t *testing.T) {
+func TestRemovedAddedAndRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")})
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.settle()
@@ -266,7 +266,7 @@ func TestLostBackAndLost(t *testing.T) {
 
 // DELTA-11, ADS-3: what loses the alias by which the client has it has its time from when the
 // stream can say so.
-func TestLostByItsAlias(t *testing.T) {
+func TestAliasRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("x", "n")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"n"}})
 	l.settle()
@@ -281,7 +281,7 @@ func TestLostByItsAlias(t *testing.T) {
 
 // ADS-6: an assignment that the client was told to be gone is not kept for a cluster that
 // refers to it and leaves. Whoever has forgotten it asks again.
-func TestGoneIsNotKept(t *testing.T) {
+func TestRemovedAssignmentIsNotKept(t *testing.T) {
 	refers := func(version int, assignment string) []*xds.Resource {
 		return []*xds.Resource{resource("c", version, xds.Ref{Type: xds.Endpoint, Name: assignment})}
 	}
@@ -395,7 +395,7 @@ func TestMassRemovalIsCheap(t *testing.T) {
 
 // What leaves is told when the wait for it ends, though nothing else happens; and
 // the event says what it was.
-func TestWokenToWithdraw(t *testing.T) {
+func TestDeadlineRemoves(t *testing.T) {
 	begin := func(known bool) *line {
 		routes := with(xds.NewTable(xds.Route), route(1, "x"))
 		l := newLine(t, xds.SotW, nil, Options{Grace: time.Second}, xds.Tables{
@@ -486,7 +486,7 @@ func TestWokenToWithdraw(t *testing.T) {
 }
 
 // SAFE-2: what may leave and waits for an answer leaves when patience is over.
-func TestWokenByPatience(t *testing.T) {
+func TestRemovalAfterPatience(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
 	})
@@ -505,7 +505,7 @@ func TestWokenByPatience(t *testing.T) {
 
 // ADS-3: what a client that comes back has, as the server told it, may be known by
 // its stamp alone.
-func TestLingersByItsStamp(t *testing.T) {
+func TestLingersWithStampOnly(t *testing.T) {
 	c := func(version int) []*xds.Resource { return []*xds.Resource{cluster("c", version, "e")} }
 	world := &World{Versions: with(xds.NewTable(xds.Cluster), c(1)).Versions()}
 	for _, tt := range []struct {
@@ -539,7 +539,7 @@ func TestLingersByItsStamp(t *testing.T) {
 
 // TTL-5: "not of a resource which the client has not ACKed": what lingers, and was refused, gets
 // no heartbeats, so that it wakes nobody.
-func TestRefusedAndLingeringIsSilent(t *testing.T) {
+func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		x := xds.NewResource(nil, "x", []byte("1"))
 		x.TTL, x.Refs = 9*time.Second, []xds.Ref{}
@@ -570,7 +570,7 @@ func TestRefusedAndLingeringIsSilent(t *testing.T) {
 
 // ADS-3, ADS-8: what the view has lost and looks for lingers since then, though nothing refers to
 // it yet. What else is lost does not.
-func TestLostWhileNotDecided(t *testing.T) {
+func TestRemovedWhileUndecided(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{Grace: -1}, xds.Tables{})
 	l.Change(undecided{l.view, map[string]bool{"c": true}}, nil)
 	l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}, {Name: "a", Version: "1"}}})

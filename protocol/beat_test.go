@@ -14,8 +14,8 @@ import (
 
 var with = tabletest.With
 
-// A process that was stopped for longer than a TTL finds clients without the
-// resource. A heartbeat does not bring it back.
+// TTL-3: after the server process was stopped for longer than a TTL, clients may have dropped the
+// resource. A heartbeat would not bring it back, so it is sent again.
 func TestLateHeartbeatsSendAgain(t *testing.T) {
 	const ttl = 30 * time.Second
 	for _, c := range []struct {
@@ -59,8 +59,8 @@ func TestLateHeartbeatsSendAgain(t *testing.T) {
 				t.Fatalf("at first: %s", got)
 			}
 			said()
-			// The last sign that the client has had is at most a third of the TTL
-			// before the first heartbeat that is missed.
+			// The last message to the client is at most a third of the TTL before the first missed
+			// heartbeat.
 			s.Advance(s.Deadline().Add(c.stopped - ttl/3))
 			if got := said(); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -72,9 +72,9 @@ func TestLateHeartbeatsSendAgain(t *testing.T) {
 	}
 }
 
-// TTL-3 "jittered": streams of different Spread beat at different times within a
-// third of the TTL, also if their numbers follow each other; those of the same
-// Spread beat together, whenever they began, so that they share their responses.
+// TTL-3 "jittered": streams with different Spread send heartbeats at different times within a third
+// of the TTL, also for consecutive numbers. Streams with the same Spread send them together,
+// whenever they began, and share the responses.
 func TestBeatsAreSpread(t *testing.T) {
 	const ttl, streams = 30 * time.Second, 100
 	r := xds.NewResource(xds.Endpoint, "a", []byte("1"))
@@ -117,8 +117,8 @@ func TestBeatsAreSpread(t *testing.T) {
 	}
 }
 
-// TTL-5: what a client has refused gets no heartbeats, and so it wakes nobody while what
-// comes instead waits for a cluster that was refused, too.
+// TTL-5: a refused resource gets no heartbeats. So its stream is not woken while the next state
+// waits for a cluster that was refused, too.
 func TestRefusedAndWaitingGetsNoHeartbeat(t *testing.T) {
 	set := func(view xds.Tables, typ *xds.Type, name, body string, ttl time.Duration, refs []xds.Ref) {
 		r := xds.NewResource(typ, name, []byte(body))

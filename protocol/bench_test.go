@@ -60,8 +60,8 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// 1,000 commits, each of one of 100 assignments, told together to a client of these; it
-// ACKs.
+// 1,000 commits, each of one of 100 assignments, reported together to a client that subscribes to
+// these; it ACKs.
 func BenchmarkManyCommits(b *testing.B) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		b.Run(v.String(), func(b *testing.B) {
@@ -100,8 +100,7 @@ func BenchmarkManyCommits(b *testing.B) {
 	}
 }
 
-// A commit that sets 10,000 clusters, or removes them, told to a stream of many and
-// acknowledged.
+// A commit adds or removes 10,000 clusters; one of many streams sends it and gets the ACK.
 func BenchmarkMassChange(b *testing.B) {
 	names := numbered(10_000)
 	base := tableOf(xds.Cluster, names...)
@@ -136,7 +135,7 @@ func BenchmarkMassChange(b *testing.B) {
 	}
 }
 
-// A client that comes back states 1,000 versions, all current.
+// A client reconnects and states 1,000 versions, all current.
 func BenchmarkResume(b *testing.B) {
 	names := numbered(1_000)
 	t := tableOf(xds.Cluster, names...)

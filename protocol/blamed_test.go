@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// refusing refuses the newest response of a type, and returns the names that the event tells.
+// refusing refuses the newest response of a type, and returns the names in the event.
 func (l *line) refusing(typ *xds.Type, text string) (names []string) {
 	l.t.Helper()
 	l.drain()
@@ -23,8 +23,7 @@ func (l *line) refusing(typ *xds.Type, text string) (names []string) {
 	return nil
 }
 
-// OBS-1: an event of a NACK names resources of the response, those first that the client's
-// text names.
+// OBS-1: the event of a NACK has names of the response, first those in the client's text.
 func TestBlamed(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		clusters := func(t *testing.T, names ...string) *line {
@@ -66,7 +65,7 @@ func TestBlamed(t *testing.T) {
 			if got := l.refusing(xds.Cluster, "no"); !slices.Equal(got, []string{"b"}) {
 				t.Errorf("%q", got)
 			}
-			// A world has also what is as it was; the refusal that is told again, too.
+			// A full state also has unchanged names, and names of a refusal that are sent again.
 			l = clusters(t, "a", "b", "c")
 			l.drain()
 			l.ack(xds.Cluster)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a response carried: by way of the wildcard the difference of two tables,
-// or all of one; items override.
+// The content of a response: for a wildcard the difference of two tables, or all of one; items
+// override it.
 func TestCargo(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -36,7 +36,7 @@ func TestCargo(t *testing.T) {
 		if got := cargoText(&is); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
-		// carries and before say the same of single names.
+		// carries and before agree with each.
 		var out []string
 		for _, n := range []string{"a", "b", "c", "z"} {
 			if st := is.carries(n); st != nil {
@@ -49,7 +49,7 @@ func TestCargo(t *testing.T) {
 	}
 }
 
-// Items override what the tables tell, and stay in order whatever is added and taken out.
+// Items override the tables and stay in order, whatever is added and removed.
 func TestCargoWithout(t *testing.T) {
 	for _, c := range []struct {
 		items, out string
@@ -93,7 +93,7 @@ func sorted(text string) string {
 	return strings.Join(words, " ")
 }
 
-// What is added stands among the others, and is found.
+// Added items are in order and are found.
 func TestCargoAdd(t *testing.T) {
 	var is cargo
 	if is.find("a") != nil || is.carries("a") != nil || is.before("a") != absent {
@@ -118,8 +118,8 @@ func TestCargoAdd(t *testing.T) {
 	}
 }
 
-// Whether the client may have anything of a name, before and after: of what it cannot have
-// nothing need be remembered.
+// Whether the client may hold a resource of the name before or after the item. If not, the name
+// need not be remembered.
 func TestTellsNothing(t *testing.T) {
 	for text, want := range map[string]bool{
 		"a:->-": true, "a:>": true, "a:->": true, "a:>-": true,

@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What tests look for after each step is found: an invariant that is broken by hand is told.
+// The check after each step finds each invariant that is broken by hand.
 func TestCheck(t *testing.T) {
 	st := func(name string) *xds.Stamp { return &xds.Stamp{Name: name} }
 	items := []item{{name: "a", was: absent, is: st("a")}}
@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "n"}})
 		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"q", "r"}})
 		l.drain()
-		l.ack(xds.Route) // what is blocked does not rest
+		l.ack(xds.Route) // names of a blocked type do not rest
 		l.drain()
 		if !l.sub(xds.Route).waiting.resting("r") {
 			t.Fatal("no route rests")

@@ -14,8 +14,8 @@ func aliased(name, body string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// "Each name that finds it is told once, and is told what becomes of it, whatever else it finds: Updated, Removed or
-// Absent of the same Name."
+// Each name that finds a refused resource gets one Refused event, and later Updated, Removed or
+// Absent with the same Name, whatever else it finds.
 func TestClientRefusalsEnd(t *testing.T) {
 	has := func(rs ...*xds.Resource) *xds.Changes { return &xds.Changes{Upserts: rs} }
 	removed := &xds.Changes{Removed: []string{"x"}}

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// holding returns a client that holds n clusters by a wildcard, and these.
+// holding returns a client that holds n clusters by a wildcard, and the clusters.
 func holding(v xds.Variant, n int) (*protocol.Client, []*xds.Resource) {
 	c := protocol.NewClient(v, protocol.ClientOptions{Check: func(*xds.Resource) error { return nil }})
 	c.Subscribe(xds.Cluster, xds.Wildcard)
@@ -32,8 +32,8 @@ func drain(c *protocol.Client) {
 	}
 }
 
-// One cluster of 10,000 that are held changes. In SotW the response has all of them, each in
-// memory of its own, or as the decoder gives them again; with delta it has the one.
+// One of 10,000 held clusters changes. In SotW the response has all of them, either each in its own
+// memory, or the same objects from the decoder. In delta it has the one.
 func BenchmarkClientOneChange(b *testing.B) {
 	const n = 10_000
 	for _, bb := range []struct {
@@ -68,7 +68,7 @@ func BenchmarkClientOneChange(b *testing.B) {
 	}
 }
 
-// What a resource costs that is held, besides itself.
+// The memory of a held resource, without the resource itself.
 func BenchmarkClientHeld(b *testing.B) {
 	const n = 10_000
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {

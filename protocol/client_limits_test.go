@@ -10,7 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is kept of a server's words, and what they mean for the next stream.
+// Long texts from a server are cut when they are kept. Partly refused versions are not stated on
+// the next stream.
 func TestClientLimits(t *testing.T) {
 	bothVariants(t, "CLI-2 the error of a check is cut where it is kept", func(t *testing.T, v xds.Variant) {
 		long := errors.New(strings.Repeat("x", 1<<20))
@@ -49,7 +50,7 @@ func TestClientLimits(t *testing.T) {
 		c.holds(xds.Cluster, "a=1 b=2")
 	})
 
-	// again lets a new stream begin.
+	// again starts a new stream.
 	again := func(c talk) {
 		c.Disconnected(nil)
 		c.Connected(nil)

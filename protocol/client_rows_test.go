@@ -13,9 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client that knows the places of the last response tells, holds and answers what one does
-// that looks for each name: whatever comes, goes, comes twice, in another order, is refused, beats
-// or expires.
+// A client that uses the places of the last response behaves like one that looks up each name: for
+// added, removed, duplicate, reordered and refused resources, heartbeats and expired TTLs.
 func TestClientRows(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
@@ -38,7 +37,7 @@ func TestClientRows(t *testing.T) {
 	}
 }
 
-// A rowsWorld does the same to two clients, the second of which knows no places.
+// A rowsWorld gives the same inputs to two clients. The second does not use places.
 type rowsWorld struct {
 	rnd     *rand.Rand
 	typ     *xds.Type
@@ -101,7 +100,7 @@ func (w *rowsWorld) step(t *testing.T) {
 
 func (w *rowsWorld) say(what ...any) { w.story = append(w.story, fmt.Sprint(what...)) }
 
-// spell says which resource it is, and not just what is in it.
+// spell identifies the resource itself, not only its content.
 func (w *rowsWorld) spell(r *xds.Resource) string {
 	if r == nil {
 		return ""
@@ -127,7 +126,7 @@ func (w *rowsWorld) resource() *xds.Resource {
 	return r
 }
 
-// response is what the last one was, or otherwise.
+// response returns a variation of the last response.
 func (w *rowsWorld) response() *xds.Response {
 	at := func() int { return w.rnd.IntN(len(w.last) + 1) }
 	is := slices.Clone(w.last)

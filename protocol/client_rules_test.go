@@ -14,12 +14,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// at lets the client's time be so many seconds after the beginning.
+// at sets the client's time to so many seconds after the start.
 func (c talk) at(seconds float64) {
 	c.Advance(time.Unix(1000, 0).Add(time.Duration(seconds * float64(time.Second))))
 }
 
-// told compares what the client told since.
+// told compares the events since the last call.
 func (c talk) told(want ...string) {
 	c.Helper()
 	var got []string
@@ -38,13 +38,13 @@ func (c talk) told(want ...string) {
 	}
 }
 
-// say lets the client send what is due, whatever that is.
+// say sends the requests that are due, whatever they are.
 func (c talk) say() {
 	for range c.Requests() {
 	}
 }
 
-// ask begins: the client asks for names at the time 0.
+// ask returns a client that subscribes to names at time 0.
 func ask(t *testing.T, v xds.Variant, opts protocol.ClientOptions, typ *xds.Type, names ...string) talk {
 	c := newTalk(t, v, opts)
 	c.at(0)
@@ -446,7 +446,7 @@ func TestClientMemory(t *testing.T) {
 	}
 }
 
-// What a server sends costs no more than its length, whatever that is: these were quadratic.
+// A response costs no more than its length, whatever it contains: these were quadratic.
 func TestClientCosts(t *testing.T) {
 	many := func(n int) (list []string) {
 		for i := range n {

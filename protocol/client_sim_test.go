@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The client against servers of all personalities: CLI-2, CLI-3, CLI-4, CLI-6, CLI-7, CLI-8, CLI-12 and
-// CLI-14, whatever the server does.
+// The client against servers of all kinds: CLI-2, CLI-3, CLI-4, CLI-6, CLI-7, CLI-8, CLI-12 and
+// CLI-14 hold, whatever the server does.
 func TestSimulationOfClient(t *testing.T) {
 	t.Parallel()
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -39,8 +39,8 @@ func tellClient(t *testing.T, test string, err error) {
 	t.Errorf("%v\nreplay: go test ./protocol -run '%s' -seed %d", f.Err, test, f.Seed)
 }
 
-// FuzzClient lets a server say anything to a client, as the bytes say, which is judged as in
-// TestSimulationOfClient: no panic, nothing held that is not wanted, one verdict at most for each response.
+// FuzzClient sends arbitrary responses to a client, judged as in TestSimulationOfClient: no panic,
+// nothing held without a subscription, at most one verdict for each response.
 func FuzzClient(f *testing.F) {
 	f.Add([]byte("a server that was never written, and says what it likes to whoever asks"), false)
 	f.Add([]byte("another one, which speaks delta and has nothing of what it is asked for"), true)

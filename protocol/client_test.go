@@ -122,7 +122,7 @@ func TestClient(t *testing.T) {
 		c.want("EDS nonce=1 version=v1 names=[a]", "RDS nonce=2 version=w1 names=[r]")
 		c.Subscribe(xds.Endpoint, "b")
 		c.want("EDS nonce=1 version=v1 names=[a b]")
-		// "Responses v1, v2 back to back are ACKed each in turn."
+		// Responses v1 and v2 arrive together: each gets its own ACK, in order.
 		_ = c.respond(xds.Endpoint, "3", "v2", "a=2")
 		_ = c.respond(xds.Endpoint, "4", "v3", "b=1")
 		c.want("EDS nonce=3 version=v2 names=[a b]", "EDS nonce=4 version=v3 names=[a b]")
@@ -157,7 +157,7 @@ func TestClient(t *testing.T) {
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= names=[a]")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "x=bad")
-		_ = c.respond(xds.Cluster, "2", "v1", "c=1") // nobody opened the type
+		_ = c.respond(xds.Cluster, "2", "v1", "c=1") // no request opened the type
 		c.want("EDS nonce=1 version=v1 names=[a]")
 		c.holds(xds.Endpoint, "a=1")
 		c.holds(xds.Cluster, "")
@@ -202,8 +202,8 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("SOTW-12 the client states no version of what it holds in part", func(t *testing.T) {
-		// Whoever states it is sent nothing: after it changed its mind, or
-		// refused a part, the client would miss something for ever.
+		// The server sends nothing to a client that states the current version. After a new
+		// subscription or a refused part, such a client would miss resources for ever.
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
 		c.Subscribe(xds.Cluster, "a")
 		c.want("CDS nonce= names=[a]")
@@ -262,8 +262,8 @@ func TestClient(t *testing.T) {
 	})
 }
 
-// DELTA-11: aliases find in delta only. What a SotW client has of a wildcard that it
-// drops, it does not keep for an alias.
+// DELTA-11: aliases match in delta only. A SotW client that unsubscribes from a wildcard does not
+// keep resources because of an alias.
 func TestClientAliases(t *testing.T) {
 	for v, want := range map[xds.Variant]int{xds.SotW: 0, xds.Delta: 1} {
 		c := protocol.NewClient(v, protocol.ClientOptions{})

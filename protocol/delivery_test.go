@@ -23,7 +23,7 @@ func stampedResource(f string) *xds.Resource {
 	return resource(f[:1], int(f[1]-'0'))
 }
 
-// stampOf is the stamp that "a1" stands for; "-" is absent, "" nil.
+// stampOf returns the stamp for "a1"; "-" is absent, "" nil.
 func stampOf(f string) *xds.Stamp {
 	switch f {
 	case "":
@@ -44,8 +44,7 @@ func textOf(s *xds.Stamp) string {
 	return s.Name + s.Version
 }
 
-// itemsOf reads items: "a:a1>a2" says of a that it was a1 and is a2, "a:>" that
-// nothing was said of it.
+// itemsOf reads items: "a:a1>a2" changes a from a1 to a2, "a:>" does not mention it.
 func itemsOf(text string) (items []item) {
 	for f := range strings.FieldsSeq(text) {
 		name, rest, _ := strings.Cut(f, ":")
@@ -64,8 +63,8 @@ func cargoText(c *cargo) string {
 	return strings.Join(out, " ")
 }
 
-// ADS-3: two responses in a row carried what the later one did; before that was what
-// had been told before either, or, if that was nothing, what the older one said.
+// ADS-3: two consecutive deliveries become one with the states of the later. Before it, the client
+// may hold the state before both or, if that is no resource, the state of the older.
 func TestJoinDeliveries(t *testing.T) {
 	u := new(subscription)
 	join := u.join
@@ -88,7 +87,7 @@ func TestJoinDeliveries(t *testing.T) {
 			t.Errorf("in no order: %v", j.items)
 		}
 	}
-	// Where no message says that a name is gone (SotW), what the older one said of it stands.
+	// In SotW no message removes a name: the state of the older delivery stays.
 	for _, c := range []struct{ a, b, want string }{
 		{"a:a1>a2", "a:a2>-", "a:a1>a2"},
 		{"", "a:a2>-", "a:a2>-"},
@@ -101,13 +100,13 @@ func TestJoinDeliveries(t *testing.T) {
 			t.Errorf("%s, %s, untold: %s, not %s", c.a, c.b, got, c.want)
 		}
 	}
-	// What it has answered for it has.
+	// The client holds names that it has accepted.
 	old := said("a:a1>a2")
 	old.parts[0].fate = accepted
 	if j := join(old, said("a:a2>a3")); cargoText(&j) != "a:a2>a3" {
 		t.Error("accepted:", cargoText(&j))
 	}
-	// A later one that said nothing of a name says nothing else.
+	// If the later one does not mention a name, the state of the older stays.
 	if j := join(said("a:a1>a2"), &delivery{cargo: cargo{items: []item{{name: "a"}}}}); cargoText(&j) != "a:a1>a2" {
 		t.Error("said nothing of it:", cargoText(&j))
 	}
@@ -120,13 +119,13 @@ func TestJoinDeliveries(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("by the wildcard:", got)
 	}
-	// A wildcard that began in between is told from its own beginning.
+	// A wildcard that began between them has its own first table.
 	j = join(said("a:a1>a2"), two)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("names, then the wildcard:", got)
 	}
-	// One that ended in between was told to its own end, and one of which something
-	// was not told, as it was told.
+	// A wildcard that ended between them has its own last table. Names that no message
+	// reported keep their reported state.
 	j = join(one, said("c:c1>c2"))
 	if got := cargoText(&j); got != "a:a1>a2 c:c1>c2" {
 		t.Error("the wildcard, then names:", got)
@@ -136,7 +135,7 @@ func TestJoinDeliveries(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b3" {
 		t.Error("something was not told in between:", got)
 	}
-	// What all of it was told over stays what it was.
+	// The state before a full table stays.
 	again := table("a2 b1 c1", "a2 b1 c1")
 	again.whole = true
 	one = said("a:a1>a2")
@@ -145,14 +144,14 @@ func TestJoinDeliveries(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:->b1 c:->c1" {
 		t.Error("told again:", got)
 	}
-	// All of it was told, if either told all.
+	// The result is a full table if either was.
 	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
 	whole.whole, more.from = true, whole.to
 	j = join(whole, more)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2 c:c1>c1" {
 		t.Error("told all:", got)
 	}
-	// What came and went is remembered, for the client may have it still.
+	// A name that was added and removed is kept, for the client may still hold it.
 	one = table("b2", "a2 b2")
 	three.from = one.to
 	j = join(one, three)
@@ -163,8 +162,8 @@ func TestJoinDeliveries(t *testing.T) {
 	if j = join(one, three); cargoText(&j) != "a:->a2" {
 		t.Error("it came and went untold:", cargoText(&j))
 	}
-	// What was given up before the later one left it had not; what came by the later one
-	// it had, and what it has answered for. Nothing is listed by name that both told.
+	// Names dropped before the later one was sent were not held before. Names in the later
+	// one, or accepted ones, were. A name in both tables has no item.
 	whole, again = table("", "a1 b1"), table("", "a1 b1")
 	whole.whole, whole.dropped, again.whole, again.from, again.to = true, true, true, whole.to, whole.to
 	if j = join(whole, again); cargoText(&j) != "a:->a1 b:->b1" || len(j.items) > 0 {
@@ -188,7 +187,7 @@ func TestJoinDeliveries(t *testing.T) {
 	if j = join(one, again); cargoText(&j) != "a:a1>a1 b:b1>b1 c:->c1" {
 		t.Error("dropped, and a wildcard that it has begins:", cargoText(&j))
 	}
-	// What was refused is remembered by its refusal.
+	// A refused state is kept in its refusal.
 	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
 	j = join(said("a:a1>a2"), said("a:a2>a3"))
 	if got := cargoText(&j); got != "a:a2>a3" {
@@ -196,8 +195,8 @@ func TestJoinDeliveries(t *testing.T) {
 	}
 }
 
-// DELTA-13: each message of a split response told of its own names, and is settled
-// by itself, accepted or refused; removals are in the last.
+// DELTA-13: each message of a split response has its own names, and is accepted or refused by
+// itself; removals are in the last one.
 func TestPartsAreAnsweredSeparately(t *testing.T) {
 	one, removed := stampOf("a1"), absent
 	p := part{lo: "b", hi: "d", gone: "f", last: "h"}
@@ -221,8 +220,8 @@ func TestPartsAreAnsweredSeparately(t *testing.T) {
 	}
 }
 
-// SAFE-2: of unanswered responses four are listed. The fifth puts out one of which
-// nothing is to be learned, else a heartbeat, else it is told of with the second.
+// SAFE-2: four unanswered responses are listed. For the fifth, a superseded one is dropped, else a
+// heartbeat, else the oldest is joined with the second.
 func TestEvictDelivery(t *testing.T) {
 	listed := func(u *subscription) string {
 		var out []string
@@ -291,8 +290,8 @@ func TestEvictDelivery(t *testing.T) {
 	}
 }
 
-// ADS-3: a client is silent since it was told something and answers nothing, not
-// since some earlier answer, and not anew with each response.
+// ADS-3: silence begins with the first unanswered response, neither with an earlier answer nor
+// again with each response.
 func TestSilence(t *testing.T) {
 	u := &subscription{typ: xds.Route}
 	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
@@ -315,8 +314,8 @@ func TestSilence(t *testing.T) {
 	if u.silent != time.Unix(200, 0) {
 		t.Error("silent before there was anything to answer:", u.silent.Unix())
 	}
-	// Of a split response the last message is answered, and a first one is not: what
-	// is sent then is the first that it owes an answer to.
+	// The last message of a split response is answered, but not the first. So the next
+	// response is the first one that needs an answer.
 	w := &subscription{typ: xds.Route}
 	w.deliver(s, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
 	w.settle(s, xds.Request{Nonce: "2"})
@@ -334,8 +333,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// ADS-3: what a client drops was not there before a world that is under way, and comes with
-// it, whatever that said of it. Each is listed once.
+// ADS-3: a dropped name was not held before a full state in flight, and comes with it, whatever its
+// item was. Each name has one item.
 func TestUnsubscribeInFlight(t *testing.T) {
 	u := subscription{typ: xds.Cluster}
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
@@ -349,8 +348,8 @@ func TestUnsubscribeInFlight(t *testing.T) {
 	}
 }
 
-// ADS-8: with the wildcard all is dropped that has no entry; a world brings that again, of
-// which it told nothing new.
+// ADS-8: unsubscribing from the wildcard drops all names without an entry. A full state in flight
+// brings them again, also those that did not change in it.
 func TestUnsubscribeWildcardInFlight(t *testing.T) {
 	for _, c := range []struct {
 		world bool
@@ -369,8 +368,8 @@ func TestUnsubscribeWildcardInFlight(t *testing.T) {
 	}
 }
 
-// TTL-3: what a client was told of long ago, and got no heartbeats of since, counts from then,
-// not from when it was told again by what is not listed any more.
+// TTL-3: for a name without heartbeats, the TTL counts from its first response, even if a later one
+// had it again and is no longer listed.
 func TestTTLCountsFromEvictedResponse(t *testing.T) {
 	r := xds.NewResource(nil, "r", []byte("1"))
 	r.TTL, r.Refs = 30*time.Second, []xds.Ref{}

@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// DELTA-15: what waits and what is gone moves a refusal, too.
+// DELTA-15: waiting and removed names also count as changes of a refusal.
 func TestDiffNames(t *testing.T) {
 	d := diff{upserts: resources(1, "b"), waiting: []waiter{{name: "c"}}, removed: []string{"a"}, absent: []string{"a"}, kept: []string{"x"}}
 	for some, want := range []string{"b", "b c", "b c a"} {
@@ -39,8 +39,7 @@ func TestMinus(t *testing.T) {
 	}
 }
 
-// DELTA-7: Envoy is told of each absence when its own time is over; of what it had
-// at once.
+// DELTA-7: Envoy is told each absence after a delay of its own; for a name that it held, at once.
 func TestDelayedAbsence(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "had")})
 	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"a", "had"}})
@@ -71,7 +70,7 @@ func TestDelayedAbsence(t *testing.T) {
 	}
 }
 
-// SAFE-1: what is kept back costs an input nothing, nor that it ends, name by name.
+// SAFE-1: delayed absences cost other inputs nothing, nor does the end of a delay cost all names.
 func TestDelayedAbsenceIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
@@ -104,7 +103,7 @@ func TestDelayedAbsenceIsCheap(t *testing.T) {
 	grows(t, 30, func() time.Duration { return run(1000) }, func() time.Duration { return run(8000) })
 }
 
-// SAFE-1: what a client asks for again, or gives up, is not kept twice.
+// SAFE-1: names that are subscribed again or dropped are not kept twice.
 func TestDelayedAbsenceIsBounded(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})
 	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"again", "stays"}})

@@ -35,12 +35,12 @@ func (s *Session) Check() error {
 	return nil
 }
 
-// checkResting finds what rests though it would be found otherwise if it was looked at.
+// checkResting finds resting names that would not wait if they were evaluated.
 func (s *Session) checkResting(u *subscription) error {
 	ends := s.waitEnds(u)
 	if !u.waiting.rests() || u.waiting.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) ||
 		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.stirred) > 0 }) {
-		return nil // it is about to be looked at
+		return nil // it is evaluated in the next step
 	}
 	turns, patient := s.turns, s.patient
 	defer func() { s.turns, s.patient = turns, patient }()
@@ -56,7 +56,7 @@ func (s *Session) checkResting(u *subscription) error {
 		s.turns, s.patient = time.Time{}, false
 		ready := !s.ordered(u) || s.ready(u, &anyReady{}, r)
 		if ready && is.until.IsZero() && !is.patient && s.variant == xds.SotW && u.typ.FullState {
-			continue // a world waits for others
+			continue // a full state waits for others
 		}
 		if ready {
 			return fmt.Errorf("%q waits, and need not", n)
@@ -214,7 +214,7 @@ func (u *subscription) checkRecord() error {
 	return nil
 }
 
-// check: items are in order, and each is of a message.
+// check: items are in order, and each is in a message.
 func (d *delivery) check() error {
 	if err := d.cargo.check(); err != nil {
 		return err
@@ -323,7 +323,7 @@ func (s *Session) checkWaiting(u *subscription) error {
 		return fmt.Errorf("waits end at %v, counted are %v; the patient since %v, counted are %v", ends, w.ends, patient, w.patient)
 	}
 	if s.view == nil || !w.rests() || w.seen != s.sight(u) {
-		return nil // it is about to be looked at
+		return nil // it is evaluated in the next step
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t != nil && s.sub(t) != nil && !s.sub(t).heeded {

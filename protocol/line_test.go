@@ -16,9 +16,8 @@ import (
 // Tables and resources of tests.
 var with, of = tabletest.With, tabletest.Of
 
-// A line is a session with what it serves and what time it is. Tests of single
-// files of the core talk over it; where a conversation can be told, it is a
-// transcript instead.
+// A line is a session with its view and time. Tests of single files of the core use it; a
+// conversation that can be written down is a transcript instead.
 type line struct {
 	*Session
 	t    testing.TB
@@ -62,12 +61,12 @@ func numbered(n int) (names []string) {
 	return names
 }
 
-// commit changes the view, and tells the session by a hint.
+// commit changes the view, and tells the session with a hint.
 func (l *line) commit(typ *xds.Type, set []*xds.Resource, remove ...string) {
 	next := xds.Tables{}
 	maps.Insert(next, l.view.All())
 	next[typ.URL] = with(l.view.Table(typ), of(typ, set...), remove...)
-	// As a store says it: the names that changed, and those that found them or do.
+	// As in a store: the names that changed, and names that matched them or do now.
 	touched := slices.Clone(remove)
 	for _, r := range set {
 		touched = append(touched, r.Name)
@@ -111,8 +110,8 @@ func (l *line) nack(typ *xds.Type) {
 	l.ask(xds.Request{Type: typ, Nonce: l.last[typ.URL], Error: &xds.Status{Message: "no"}})
 }
 
-// talk does as a shell does with a request, and returns the newest nonce. It does not look
-// at the session: what it takes is measured.
+// talk handles a request like a server, and returns the newest nonce. It does not read the session,
+// so that its cost can be measured.
 func (l *line) talk(req xds.Request) (nonce string) {
 	l.t.Helper()
 	if err := l.Receive(req); err != nil {
@@ -128,7 +127,7 @@ func (l *line) talk(req xds.Request) (nonce string) {
 	return nonce
 }
 
-// drain returns what is due.
+// drain returns the responses that are due.
 func (l *line) drain() (all []*xds.Response) {
 	l.t.Helper()
 	for r := range l.Responses() {
@@ -143,8 +142,8 @@ func (l *line) drain() (all []*xds.Response) {
 	return all
 }
 
-// next sleeps from deadline to deadline until there is something to say, as a
-// shell does, and returns how long that was and what it is.
+// next sleeps from deadline to deadline, like a server, until there is a response. It returns the
+// time slept and the responses.
 func (l *line) next() (time.Duration, string) {
 	l.t.Helper()
 	start := l.now
@@ -161,7 +160,7 @@ func (l *line) next() (time.Duration, string) {
 	return l.now.Sub(start), "nothing"
 }
 
-// said is the same in words: "CDS a@1 -b ~c !d, EDS e@1".
+// said returns responses as text: "CDS a@1 -b ~c !d, EDS e@1".
 func (l *line) said() string {
 	l.t.Helper()
 	var out []string
@@ -193,8 +192,7 @@ func (l *line) want(said string) {
 	}
 }
 
-// settle answers everything until nothing more is due, and returns how many
-// responses there were.
+// settle acknowledges everything until nothing more is due, and returns the number of responses.
 func (l *line) settle() (n int) {
 	l.t.Helper()
 	for {
@@ -209,7 +207,7 @@ func (l *line) settle() (n int) {
 	}
 }
 
-// names is what an ACK in SotW repeats.
+// names returns the names that a SotW ACK repeats.
 func (l *line) names(typ *xds.Type) (names []string) {
 	if l.variant == xds.Delta {
 		return nil
@@ -226,8 +224,8 @@ func (l *line) names(typ *xds.Type) (names []string) {
 	return names
 }
 
-// check fails the test if an invariant does not hold. It looks at everything:
-// large sessions are not checked.
+// check fails the test if an invariant does not hold. It looks at everything, so large sessions are
+// not checked.
 func (l *line) check() {
 	l.t.Helper()
 	for _, u := range l.subs {
@@ -240,7 +238,7 @@ func (l *line) check() {
 	}
 }
 
-// countAllocs returns how many allocations f makes.
+// countAllocs returns the number of allocations of f.
 func countAllocs(f func()) float64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -249,7 +247,7 @@ func countAllocs(f func()) float64 {
 	return float64(after.Mallocs - before.Mallocs)
 }
 
-// countBytes is how much memory f takes, whether it keeps it or not.
+// countBytes returns the memory that f allocates, kept or not.
 func countBytes(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -258,7 +256,7 @@ func countBytes(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// liveBytes is how much memory is in use.
+// liveBytes returns the memory in use.
 func liveBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -267,7 +265,7 @@ func liveBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// timer returns what a request takes at best, of as many tries as it was called.
+// timer returns the shortest time of a request, of as many tries as it was called.
 func (l *line) timer(req xds.Request) func() time.Duration {
 	best := time.Hour
 	return func() time.Duration {

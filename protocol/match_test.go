@@ -19,15 +19,15 @@ func aliased(name string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// DELTA-11: whoever unsubscribes drops what the name means: the name if it is
-// subscribed, else the names that the resource behind it is found by.
+// DELTA-11: unsubscribing drops the name if it is subscribed, else the subscribed names that match
+// the resource with it.
 func TestUnsubscribedBy(t *testing.T) {
 	table := with(xds.NewTable(xds.VirtualHost), []*xds.Resource{
 		aliased("r/a", "n"), aliased("r/b", "m", "k"), aliased("c", "both"), aliased("d", "both"),
 	})
 	for _, c := range []struct{ sub, unsub, want string }{
 		{"n", "n", "n"},         // as it was subscribed
-		{"n", "r/a", "n"},       // by the name behind it
+		{"n", "r/a", "n"},       // by the name of the matched resource
 		{"r/a", "n", "r/a"},     // by an alias of it
 		{"m,k", "r/b", "k m"},   // all its aliases
 		{"r/*", "r/a", ""},      // a collection is not dropped with a member
@@ -35,7 +35,7 @@ func TestUnsubscribedBy(t *testing.T) {
 		{"r/*,n", "r/a", "n"},   //
 		{"both", "c", "both"},   // "resource names and aliases" both match
 		{"c,d", "both", "c d"},  //
-		{"c,d", "nothing", ""},  // a phantom
+		{"c,d", "nothing", ""},  // a phantom unsubscription
 		{"r/a,n", "r/a", "r/a"}, // it is subscribed as it is
 		{"n", "m", ""},          // an alias of something else
 		{"missing", "r/a", ""},  //
@@ -54,8 +54,8 @@ func TestUnsubscribedBy(t *testing.T) {
 	}
 }
 
-// DELTA-11: what a name means when it is dropped does not depend on whether the session was
-// asked for its responses since the view changed.
+// DELTA-11: the effect of an unsubscription does not depend on whether Responses was called since
+// the view changed.
 func TestUnsubscribedByAliasBeforeResponse(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"nick"}})
@@ -66,7 +66,8 @@ func TestUnsubscribedByAliasBeforeResponse(t *testing.T) {
 	l.want("")
 }
 
-// ADS-3, SAFE-9: what lingers is found until it leaves, and what is lost beside it is not.
+// ADS-3, SAFE-9: a kept resource stays matched until it is removed. Another one that is lost at the
+// same time does not.
 func TestKeptResourceStaysMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/*"}})
@@ -83,7 +84,7 @@ func TestKeptResourceStaysMatched(t *testing.T) {
 	l.want("VHDS -r/* -r/a")
 }
 
-// SAFE-1: what was found, and lost before it could be told, leaves nothing behind.
+// SAFE-1: a match that was removed before it was sent leaves nothing behind.
 func TestMatchRemovedBeforeSent(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "n")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
@@ -94,8 +95,8 @@ func TestMatchRemovedBeforeSent(t *testing.T) {
 	}
 }
 
-// DELTA-11: a resource is found as long as one name finds it, and is told to be
-// gone, or forgotten, with the last.
+// DELTA-11: a resource stays while one name matches it. With the last name it is removed or
+// forgotten.
 func TestMatchedByTwoNames(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{Grace: -1}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{aliased("c", "m", "n")})})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"m", "n"}})
@@ -121,8 +122,7 @@ func TestMatchedByTwoNames(t *testing.T) {
 	}
 }
 
-// What finds a resource is known: an alias that it lost still finds it until it has looked
-// anew.
+// The names that match a resource. A lost alias counts until match is called for it.
 func TestMatchedBy(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/c", "m", "n", "other")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m", "n", "r/*", "x"}})
@@ -148,8 +148,8 @@ func TestMatchedBy(t *testing.T) {
 	}
 }
 
-// SAFE-9: "cheap per request whatever was asked before": what comes back under another
-// alias, while something still refers to it, costs as much as there is of it.
+// SAFE-9: "cheap per request whatever was asked before": a resource that returns under another
+// alias, while something still refers to it, costs only itself.
 func TestReturnByAliasIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		names := numbered(n)
@@ -188,8 +188,8 @@ func TestReturnByAliasIsCheap(t *testing.T) {
 	})
 }
 
-// SAFE-9: "cheap per request whatever was asked before": a name that does not exist costs
-// the same however much is on its way, of which the client has given something up.
+// SAFE-9: "cheap per request whatever was asked before": a missing name costs the same for any
+// number of names in flight, some of them unsubscribed.
 func TestUnsubscribedInFlightIsCheap(t *testing.T) {
 	for _, aliases := range []bool{false, true} {
 		t.Run(fmt.Sprint("SAFE-9 what has aliases: ", aliases), func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestUnsubscribedInFlightIsCheap(t *testing.T) {
 	}
 }
 
-// SAFE-9: "bounded per stream": of names that may be wanted no more, none is kept once that was
-// looked at, however often a client changes its mind, and the view does, and whether it answers.
+// SAFE-9: "bounded per stream": names that may be unwanted are not kept once they were looked at.
+// The client and the view may change again and again, with or without answers.
 func TestUnwantedNamesAreBounded(t *testing.T) {
 	for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, answers := range []bool{true, false} {
@@ -259,8 +259,9 @@ func TestUnwantedNamesAreBounded(t *testing.T) {
 	}
 }
 
-// DELTA-11: what is on its way and was given up comes back by its collection and by the aliases
-// that it has as it was told last, or, where that is not known any more, as it was last.
+// DELTA-11: a resource in flight that was unsubscribed comes back by its collection and by its
+// aliases. Its aliases are those of the state that was sent or, if that is no longer known, of the
+// last state.
 func TestResubscribedByAliasInFlight(t *testing.T) {
 	change := func(l *line, name, alias string) {
 		r := resource(name, 2)
@@ -303,8 +304,7 @@ func TestResubscribedByAliasInFlight(t *testing.T) {
 	}
 }
 
-// DELTA-11: what is on its way comes back also when the delivery that tells of it has become
-// one with the next.
+// DELTA-11: it also comes back if its delivery was joined with the next one.
 func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
@@ -328,8 +328,8 @@ func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	}
 }
 
-// SAFE-9: "bounded per stream": what no name finds any more, and may not go yet, is forgotten
-// when the client drops the alias by which it has that.
+// SAFE-9: "bounded per stream": a kept resource that no name matches any more is forgotten when the
+// client unsubscribes from the alias by which it holds it.
 func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "alias"), aliased("z")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"alias", "z"}})
@@ -350,9 +350,9 @@ func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	}
 }
 
-// SAFE-1: n phantom unsubscriptions cost n, however many aliases are subscribed:
-// each walked over all of them once. No allocation shows a walk, so it has to be time; but
-// once in so many tries the machine lets them be what they are.
+// SAFE-1: n phantom unsubscriptions cost n, for any number of subscribed aliases; each one used to
+// walk over all of them. A walk allocates nothing, so the test measures time. In one of so many
+// tries the machine is idle.
 func TestPhantomUnsubscriptionsAreCheap(t *testing.T) {
 	timer := func(n int) func() time.Duration {
 		var set []*xds.Resource

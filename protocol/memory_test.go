@@ -20,8 +20,8 @@ type memoryStream struct {
 	names   map[string][]string
 }
 
-// wake does what a server does when a doorbell rings: tell the session, send,
-// take the answers, and let go of the view.
+// wake does what a server does for a stream after a change: it updates the session, sends, takes
+// the answers, and releases the view.
 func (m *memoryStream) wake(view xds.View, touched []xds.Names, now time.Time) (sent int) {
 	m.Advance(now)
 	m.Change(view, touched)
@@ -73,9 +73,9 @@ func liveHeap() uint64 {
 	return s.HeapAlloc
 }
 
-// The memory test of the design: "10,000 commits with 1,000 idle named and 10
-// stuck streams grow the heap by 10 % at most". Every body is replaced several
-// times; whatever keeps one of the old ones alive shows.
+// The memory test of the design: "10,000 commits with 1,000 idle named and 10 stuck streams grow
+// the heap by 10 % at most". Every body is replaced several times, so a reference to an old one
+// shows.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and nothing here is concurrent")
@@ -84,13 +84,12 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	// Each stuck stream keeps the stamps of the last few tables it was sent,
-	// each stream of other ones; once these are full, nothing may grow.
+	// Each stuck stream keeps the stamps of the last few tables it was sent, which differ between
+	// streams. Once these lists are full, nothing may grow.
 	t.Run("sent anew every 5 s", func(t *testing.T) { memory(t, 10*time.Millisecond, 2500) })
 }
 
-// memory compares the heap after warm and after all commits; with each, time
-// passes by tick.
+// memory compares the heap after warm commits and after all; each commit takes tick of time.
 func memory(t *testing.T, tick time.Duration, warm int) {
 	const (
 		resources, rare = 1000, 10 // clusters; the first few change seldom
@@ -122,7 +121,7 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 
 	now := time.Unix(1_700_000_000, 0)
 	var streams []*memoryStream
-	byName := map[string][]*memoryStream{} // who is rung for a cluster
+	byName := map[string][]*memoryStream{} // streams to wake for a cluster
 	open := func(stuck bool, v xds.Variant) *memoryStream {
 		m := &memoryStream{Session: protocol.NewSession(v, nil, view, protocol.Options{}), variant: v, stuck: stuck, names: map[string][]string{}}
 		m.Advance(now)
@@ -160,7 +159,7 @@ func memory(t *testing.T, tick time.Duration, warm int) {
 			before = liveHeap()
 		}
 		i := rare + n%(resources-rare)
-		if n%(commits/(3*rare)) == 0 { // 30 changes of what the idle ones hold
+		if n%(commits/(3*rare)) == 0 { // 30 changes of clusters that the idle streams hold
 			i = n / (commits / (3 * rare)) % rare
 		}
 		r := cluster(i, n+1)

@@ -10,8 +10,8 @@ import (
 
 func entryOf(name string) entry { return entry{name: name, told: absent} }
 
-// The set agrees with a sorted map, whatever is done to it: one by one, many at
-// once, names that are there already, all gone.
+// The set agrees with a sorted map for all operations: single, many at once, existing names, all
+// removed.
 func TestNamesAgreeWithMap(t *testing.T) {
 	for seed := range uint64(40) {
 		d := rand.New(rand.NewPCG(seed, 1))
@@ -25,7 +25,7 @@ func TestNamesAgreeWithMap(t *testing.T) {
 				e.matched = int32(step)
 				l.add(e)
 				model[e.name] = e.matched
-			case 1: // many, some of them twice: the last one counts
+			case 1: // many, some twice: the last one counts
 				var extra []entry
 				for i := range d.IntN(700) {
 					e := entryOf(pick())
@@ -64,8 +64,8 @@ func TestNamesAgreeWithMap(t *testing.T) {
 	}
 }
 
-// A chunk that is full is cut in halves; the names on both sides of the cut are
-// found, and those before the first and behind the last are not.
+// A full chunk is split in two. Names on both sides of the split are found; those before the first
+// and after the last are not.
 func TestNamesAtChunkBoundaries(t *testing.T) {
 	all := numbered(chunkMax + 1)
 	for _, order := range [][]string{all, slices.Collect(func(yield func(string) bool) {
@@ -130,7 +130,7 @@ func TestNamesTwice(t *testing.T) {
 	}
 }
 
-// SAFE-1: what most of a set took is given back when most of it goes.
+// SAFE-1: when most of a set is removed, its memory is released.
 func TestNamesGiveMemoryBack(t *testing.T) {
 	var l names
 	for _, n := range numbered(20_000) {
@@ -150,8 +150,8 @@ func TestNamesGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// SAFE-1: 40,000 names, two at a time, copy what their number asks for, not its
-// square: 40,000 entries are moved within chunks a few times, not 20,000 times.
+// SAFE-1: adding 40,000 names, two at a time, copies each a few times within chunks, not 20,000
+// times.
 func TestNamesTwoAtATime(t *testing.T) {
 	const n = 40_000
 	all := numbered(n)
@@ -166,8 +166,8 @@ func TestNamesTwoAtATime(t *testing.T) {
 			}
 		})
 	}
-	// A chunk is made when one is full, and grows a few times; a copy of all at
-	// each step would be made 20,000 times.
+	// A chunk is allocated when one is full, and grows a few times. A copy of all at each step would
+	// be allocated 20,000 times.
 	if got := allocated(n); got > n/4 {
 		t.Errorf("%v allocations for %d names", got, n)
 	}

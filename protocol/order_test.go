@@ -7,15 +7,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a route waits for: what it refers to of the clusters on their way, and
-// nothing else.
+// A route waits for the clusters in flight that it refers to, and for nothing else.
 func TestReady(t *testing.T) {
 	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	named := aliased("named", "n")
 	for _, c := range []struct {
 		name  string
-		refs  []xds.Ref // nil: not known
-		ready bool      // while z is on its way
+		refs  []xds.Ref // nil: unknown
+		ready bool      // while z is in flight
 	}{
 		{"ADS-6 nothing", []xds.Ref{}, true},
 		{"ADS-7 what is on its way", []xds.Ref{cds("z")}, false},
@@ -64,8 +63,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// ADS-6: what may refer to any cluster waits for the newest response of clusters,
-// unless it cannot be answered, is a heartbeat, or was too long ago.
+// ADS-6: a resource that may refer to any cluster waits for the newest CDS response. It does not
+// wait if no ACK is expected, or if the response is a heartbeat or too old.
 func TestReadyForAny(t *testing.T) {
 	table := tableOf(xds.Cluster, "x")
 	for _, c := range []struct {
@@ -90,9 +89,8 @@ func TestReadyForAny(t *testing.T) {
 	}
 }
 
-// ADS-9: a client that comes back may have clusters though it has not opened their
-// type: what may refer to one waits, for as long as silence. A client that begins
-// has none.
+// ADS-9: a resuming client may have clusters before it opens CDS. A resource that may refer to one
+// waits for the duration silence. A new client has none.
 func TestOpensLater(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -144,8 +142,8 @@ func TestOpensLater(t *testing.T) {
 	}
 }
 
-// A line whose client has cluster x, its assignment, and a route to x; and a
-// route to the new cluster z is to be sent. z is refused.
+// refusedCluster returns a line whose client has cluster x, its assignment, and a route to x. A
+// route to the new cluster z is to be sent, but z is refused.
 func refusedCluster(t *testing.T, eds bool) *line {
 	view := xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
@@ -166,9 +164,9 @@ func refusedCluster(t *testing.T, eds bool) *line {
 	return l
 }
 
-// ADS-3: a route does not leave what works for a cluster that the client has
-// refused, until it proves that it has that cluster all the same: it asks for the
-// assignment and acknowledges it. A route it has nothing of waits for nothing.
+// ADS-3: a route does not switch from a working cluster to one that the client has refused, until
+// the client proves that it has it: it subscribes to the assignment and ACKs it. A new route waits
+// for nothing.
 func TestRefusedCluster(t *testing.T) {
 	l := refusedCluster(t, true)
 	l.want("RDS fresh@1")
@@ -176,11 +174,11 @@ func TestRefusedCluster(t *testing.T) {
 	l.wait(time.Hour)
 	l.want("")
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"z"}})
-	l.want("EDS z@1") // is not the proof: it may refuse it
+	l.want("EDS z@1") // this is no proof: the client may refuse it
 	l.ack(xds.Endpoint)
 	l.want("RDS r@2")
 
-	l = refusedCluster(t, false) // no assignment could tell: silence ends the wait
+	l = refusedCluster(t, false) // without an assignment, only silence ends the wait
 	l.want("RDS fresh@1")
 	l.ack(xds.Route)
 	l.want("")
@@ -197,8 +195,8 @@ func TestRefusedCluster(t *testing.T) {
 	t.Error("it waits for ever")
 }
 
-// ADS-6: what waits for a cluster is sent when the response with that was not
-// answered for long enough, though the route has not waited as long.
+// ADS-6: a route that waits for a cluster is sent when the CDS response is unanswered for long
+// enough. The route itself need not have waited that long.
 func TestDeadlineSendsWaitingRoute(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Cluster})
@@ -213,8 +211,8 @@ func TestDeadlineSendsWaitingRoute(t *testing.T) {
 	}
 }
 
-// ADS-6: what waited for the client to be told that a cluster does not exist, which comes
-// last, waits for the answer "at most 15 s", and says so.
+// ADS-6: a route that waited for the removal of a cluster, which is sent last, waits for its answer
+// "at most 15 s"; an event reports that.
 func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	unknown := xds.NewResource(nil, "r", []byte("2"))
 	unknown.Seal("2")
@@ -236,8 +234,8 @@ func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	}
 }
 
-// ADS-6: nobody waits for assignments to warm a cluster that the client has dropped since it
-// was told of it, though an answer to that is not to be expected any more.
+// ADS-6: assignments are not awaited for a cluster that the client has dropped since it was sent,
+// even if no ACK is expected any more.
 func TestDroppedClusterIsNotAwaited(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
@@ -260,8 +258,8 @@ func TestDroppedClusterIsNotAwaited(t *testing.T) {
 	}
 }
 
-// ADS-6: nobody waits for assignments of a cluster that the wildcard has lost, for it is on
-// demand now: of these the client knows nothing, and what it has had no assignment to give.
+// ADS-6: assignments are not awaited for a cluster that is on demand now and so not part of the
+// wildcard. The client does not know the new state, and the old one had no assignment.
 func TestOnDemandClusterIsNotAwaited(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{

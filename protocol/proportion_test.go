@@ -11,11 +11,10 @@ import (
 
 // SAFE-9: "cheap per request whatever was asked before".
 
-// What code costs is compared with what it costs with less.
+// These tests compare the cost of code for many names with its cost for few.
 var computing, grows = scaling.Computing, scaling.Grows
 
-// What a client has from an earlier stream, and nobody knows what, costs a commit no more
-// than what it tells.
+// Names with unknown content from an earlier stream cost a commit nothing: it costs what it sends.
 func TestUnknownContentIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
@@ -40,7 +39,7 @@ func TestUnknownContentIsCheap(t *testing.T) {
 	})
 }
 
-// TTLs of what a client has not asked for cost its answers nothing.
+// TTLs of resources without a subscription cost the client's answers nothing.
 func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		rs := resources(1, "plain")
@@ -51,7 +50,7 @@ func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 		}
 		l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), rs)})
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{"plain"}})
-		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce}) // the table lists what has a TTL once
+		l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce}) // the table computes its list of TTLs once
 		return computing(func() {
 			for range 200 {
 				l.talk(xds.Request{Type: xds.Endpoint, Nonce: nonce})
@@ -63,8 +62,8 @@ func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 	})
 }
 
-// A wildcard given up and taken again costs what is told of it, and not a note of each name
-// that is on its way, or has been: neither when the client answers nothing.
+// Dropping a wildcard and subscribing again costs what is sent for it, not a record for each name
+// in flight, even if the client answers nothing.
 func TestWildcardAgainIsCheap(t *testing.T) {
 	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
@@ -78,7 +77,7 @@ func TestWildcardAgainIsCheap(t *testing.T) {
 							l.talk(xds.Request{Type: typ, Names: []string{"*"}, Subscribe: []string{"*"}})
 						}
 					}
-					again() // as many are unanswered then as are listed
+					again() // the list of unanswered responses is full then
 					return countBytes(again)
 				}
 				if few, many := run(100), run(10_000); many > few+50_000 {
@@ -89,7 +88,7 @@ func TestWildcardAgainIsCheap(t *testing.T) {
 	}
 }
 
-// The tables that a type had lately are asked for once, however many names a client states.
+// Recent is called once, for any number of stated names.
 func TestStatedNamesAreCheap(t *testing.T) {
 	for _, n := range []int{1, 1000} {
 		t.Run(fmt.Sprint("SAFE-9 ", n), func(t *testing.T) {

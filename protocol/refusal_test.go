@@ -20,7 +20,7 @@ func refusalText(r *refusal) string {
 	return strings.Join(out, " ")
 }
 
-// DELTA-13: a refused message of several carries its own names, and no others.
+// DELTA-13: a refused message of a split response has its own names, and no others.
 func TestRefusalOfAPart(t *testing.T) {
 	c := cargo{from: versionsOf("a1 b1 x1"), to: versionsOf("a2 b2 c1"), items: itemsOf("d:->d1")}
 	r := refusal{cargo: c, part: part{nonce: 1, lo: "b", hi: "c"}}
@@ -38,8 +38,8 @@ func TestRefusalOfAPart(t *testing.T) {
 	}
 }
 
-// What is accepted of a refusal leaves it, and what is given up: that moves the rest. Of
-// what is left it still is known what was in force, removals too.
+// Accepted names leave a refusal, and unsubscribed names, too: these change the rest. The states
+// before the refusal stay known for the rest, also of removals.
 func TestRefusalTake(t *testing.T) {
 	for _, c := range []struct{ out, left string }{
 		{"", "a:a1>a2 b:->b1 x:x1>-"},
@@ -64,8 +64,7 @@ func TestRefusalTake(t *testing.T) {
 	}
 }
 
-// Two refusals become one: of a name that both told of, what had been before both
-// and what the later one said.
+// Two refusals become one: for a name in both, the state before both and the state of the later.
 func TestMergeRefusals(t *testing.T) {
 	a := list(itemsOf("a:a1>a2 b:b1>b2"), 1, true)
 	b := list(itemsOf("b:b2>b3 c:->c1"), 2, false)
@@ -73,15 +72,15 @@ func TestMergeRefusals(t *testing.T) {
 	if got := refusalText(&m); got != "a:a1>a2 b:b1>b3 c:->c1" || m.nonce != 2 {
 		t.Error(got, m.nonce)
 	}
-	// It is told anew only if both were.
+	// It is retold only if both were.
 	for _, retold := range [][3]bool{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {
 		a.retold, b.retold = retold[0], retold[1]
 		if m := merge(a, b); m.retold != retold[2] {
 			t.Error(retold)
 		}
 	}
-	// What is out of one and in the other is in it. What the client gave up of either
-	// moves it when it is asked for again, what it accepted does not.
+	// A name that left one and is in the other is a member. A new subscription to an unsubscribed
+	// name counts as a change, one to an accepted name does not.
 	for _, c := range []struct{ a, b, moves, left string }{
 		{"+e", "+f", "a b c d e f", "a b c d"},
 		{"+e -d", "+f -c", "a b d c e f", "a b c d"},
@@ -111,8 +110,8 @@ func TestMergeRefusals(t *testing.T) {
 	}
 }
 
-// DELTA-15 beyond what is remembered one by one: after seventeen refusals each is
-// held back still, and one of the two oldest that moves brings the other along.
+// DELTA-15 beyond the limit: each of seventeen refusals is still held back, and a change of one of
+// the two oldest also sends the other.
 func TestMoreThanMaxRefusals(t *testing.T) {
 	const n = maxRefusals + 1
 	names := numbered(n + 1)
@@ -131,7 +130,7 @@ func TestMoreThanMaxRefusals(t *testing.T) {
 	if got := refusalText(&u.refusals[0]); got != "name-00000:name-000001>name-000002 name-00001:name-000011>name-000012" {
 		t.Error(got)
 	}
-	l.commit(xds.Endpoint, resources(2, names[n])) // another name moves: none of them is told
+	l.commit(xds.Endpoint, resources(2, names[n])) // another name changes: none of them is sent
 	l.want("EDS " + names[n] + "@2")
 	l.ack(xds.Endpoint)
 	l.commit(xds.Endpoint, resources(3, names[0]))
@@ -144,8 +143,8 @@ func TestMoreThanMaxRefusals(t *testing.T) {
 	l.want("EDS name-00005@3")
 }
 
-// "No version update after NACK", until something of it moves; what was told anew
-// in the meantime, or is not wanted, is not told once more.
+// "No version update after NACK", until one of its names changes. Names that were sent since, or
+// are unwanted, are not sent once more.
 func TestRetell(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -193,8 +192,8 @@ func TestRetell(t *testing.T) {
 	}
 }
 
-// Only what was told anew after it was refused settles a refusal: not the ACK of
-// something older that is late, nor one of something else.
+// A refusal is settled only by an ACK of names that were sent after it: not by a late ACK of an
+// older response, nor by one of other names.
 func TestOnlyNewerStateSettlesRefusal(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
@@ -223,8 +222,7 @@ func TestOnlyNewerStateSettlesRefusal(t *testing.T) {
 	}
 }
 
-// DELTA-13: of a response that tells refused names anew, each message settles its
-// own.
+// DELTA-13: if a response sends refused names again, each message settles its own names.
 func TestPartSettlesOwnNames(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 200}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})
@@ -247,9 +245,8 @@ func TestPartSettlesOwnNames(t *testing.T) {
 	}
 }
 
-// 1,000 commits behind a NACK: what comes and goes and nothing refers to is let go
-// of, each in its turn. It was kept, told with each response and sorted, a
-// thousand of them in the end.
+// 1,000 commits behind a NACK: names that were added and removed, without references, are released
+// one by one. They used to be kept and sorted with each response.
 func TestChurnBehindANACK(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		t.Run("ADS-3 "+v.String(), func(t *testing.T) {
@@ -285,8 +282,8 @@ func TestChurnBehindANACK(t *testing.T) {
 	}
 }
 
-// 1,000 commits, each of them refused: what is remembered of them grows, and what a
-// commit costs does not. Of all that was refused a new list was made each time.
+// 1,000 commits, each refused: the memory grows, but not the cost of a commit. A new list of all
+// refused names used to be built each time.
 func TestEachCommitIsRefused(t *testing.T) {
 	within := func(what string, first, now uint64) {
 		if now > first+first/5 {
@@ -323,8 +320,8 @@ func TestEachCommitIsRefused(t *testing.T) {
 	}
 }
 
-// Of refusals that become one the newest stay apart the longest: of these it counts
-// most what each of them carried.
+// When refusals are merged, the newest stay separate the longest, for the content of each matters
+// most.
 func TestJoinedRefusals(t *testing.T) {
 	u := subscription{}
 	join := func(sizes ...int) (left []int) {
@@ -359,8 +356,8 @@ func TestJoinedRefusals(t *testing.T) {
 	}
 }
 
-// DELTA-13: "each nonce is settled by itself", in any order: refusals are kept in
-// that of their responses.
+// DELTA-13: "each nonce is settled by itself", in any order: refusals are kept in the order of
+// their responses.
 func TestRefusedInAnyOrder(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
@@ -376,15 +373,14 @@ func TestRefusedInAnyOrder(t *testing.T) {
 	}
 }
 
-// SAFE-1: what was refused costs a request no more than the names that it drops, or
-// accepts.
+// SAFE-1: refused names cost a request only the names that it drops or accepts.
 func TestRefusedNamesAreCheap(t *testing.T) {
 	run := func(n int, again bool, req func(name, nonce string) xds.Request) time.Duration {
 		names := numbered(n)
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Nonce: l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names}), Error: &xds.Status{}})
 		if again {
-			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[:1]}) // all are told anew, which it leaves unanswered
+			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[:1]}) // all are sent again, without an answer
 		}
 		took := computing(func() {
 			for _, name := range names {
@@ -408,9 +404,9 @@ func TestRefusedNamesAreCheap(t *testing.T) {
 	})
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded per stream": names that
-// do not exist, asked for and given up without end, leave nothing behind, whether the
-// client refuses what it is told of them or never answers.
+// SAFE-9: "What a client can make the server hold or do is bounded per stream": subscriptions to
+// missing names, dropped again without end, leave nothing behind. That is so if the client refuses
+// the responses and if it never answers.
 func TestMissingNamesLeaveNothing(t *testing.T) {
 	const many = 50
 	for _, first := range [][]string{{"a"}, {"*", "a"}} {
@@ -450,8 +446,8 @@ func TestMissingNamesLeaveNothing(t *testing.T) {
 	}
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded": of a name that has come
-// and gone meanwhile a client that refuses each response leaves nothing behind.
+// SAFE-9: "What a client can make the server hold or do is bounded": a client that refuses each
+// response leaves nothing behind for names that were added and removed.
 func TestRefusedChurnLeavesNothing(t *testing.T) {
 	for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
 		names := numbered(500)
@@ -472,12 +468,12 @@ func TestRefusedChurnLeavesNothing(t *testing.T) {
 	}
 }
 
-// SAFE-9: what a client has accepted and refuses to let go is kept, for it has that. More
-// than MaxNames end the stream: on the next it says what it has.
+// SAFE-9: names whose removal the client refuses are kept, for it holds them. More than MaxNames of
+// them end the stream; on the next one the client states what it holds.
 func TestRefusedRemovalsAreBounded(t *testing.T) {
 	const most = 20
 	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
-		// SotW does not say that an assignment is gone, so the client refuses nothing.
+		// SotW does not report that an assignment is removed, so the client refuses nothing.
 		l := newLine(t, v, nil, Options{MaxNames: most}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
 		req := xds.Request{Type: xds.Endpoint, Subscribe: []string{"*"}}
 		if v == xds.SotW {
@@ -509,8 +505,8 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 	}
 }
 
-// DELTA-15, ADS-6: what was refused is told again when another of it moves; what of that
-// waits for a cluster comes when this is acknowledged, whatever else was told meanwhile.
+// DELTA-15, ADS-6: refused names are sent again when one of them changes. One that waits for a
+// cluster is sent after its ACK, whatever else was sent meanwhile.
 func TestRefusedNameWaitsForCluster(t *testing.T) {
 	many := numbered(70)
 	view := xds.Tables{
@@ -529,7 +525,7 @@ func TestRefusedNameWaitsForCluster(t *testing.T) {
 	l.nack(xds.Listener)
 	l.drain()
 	l.commit(xds.Cluster, resources(2, "c"))
-	l.drain() // c, not acknowledged yet
+	l.drain() // c, not answered yet
 	l.commit(xds.Listener, resources(3, "l2"))
 	l.drain() // l2 alone: l1 waits
 	l.ack(xds.Listener)
@@ -548,8 +544,8 @@ func TestRefusedNameWaitsForCluster(t *testing.T) {
 	t.Error("l1 is not told again")
 }
 
-// DELTA-13, DELTA-15: a part is refused after one of its names was told anew; when that is
-// accepted nothing of the refusal is left, though the other parts are unanswered.
+// DELTA-13, DELTA-15: a part is refused after one of its names was sent again. When that is
+// accepted, nothing of the refusal is left, though the other parts are unanswered.
 func TestRefusedPartResentIsForgotten(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// DELTA-13: a message is known by the names it tells of, whether it has resources,
-// heartbeats, removals or names told absent.
+// DELTA-13: a message is identified by its names, be they resources, heartbeats, removals or
+// absences.
 func TestPartOf(t *testing.T) {
 	rs := resources(1, "b", "c", "d")
 	for _, c := range []struct {
@@ -23,7 +23,7 @@ func TestPartOf(t *testing.T) {
 		{&xds.Changes{Absent: []string{"a", "f"}}, "-- a-f"},
 		{&xds.Changes{Removed: []string{"e", "g"}, Absent: []string{"f", "h"}}, "-- e-h"},
 		{&xds.Changes{Removed: []string{"e"}, Absent: []string{"a"}}, "-- a-e"},
-		{&xds.Changes{Removed: []string{""}}, "-- -"}, // the empty name is one, too
+		{&xds.Changes{Removed: []string{""}}, "-- -"}, // the empty name is a name, too
 	} {
 		p := partOf(9, c.changes, false)
 		if got := fmt.Sprintf("%s-%s %s-%s", p.lo, p.hi, p.gone, p.last); got != c.want || p.nonce != 9 {
@@ -35,8 +35,7 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// DELTA-13: of a response that is split each message is one event, and its names
-// told missing are in one of them.
+// DELTA-13: each message of a split response is one event, and missing names are in one of them.
 func TestSplitTellsMissing(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1, ResourceErrors: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "x"}})
@@ -58,7 +57,7 @@ func TestSplitTellsMissing(t *testing.T) {
 	}
 }
 
-// changesText says what a response has: "a1 b2", and what is gone.
+// changesText returns the content of a response: "a1 b2", and removals.
 func changesText(c *xds.Changes) string {
 	var out []string
 	for _, r := range c.Upserts {
@@ -75,8 +74,8 @@ func changesText(c *xds.Changes) string {
 	return strings.Join(out, " ")
 }
 
-// SOTW-8: "the server must include the complete state of the world": all that the
-// subscription covers and the view has, and what stays for a while, by name.
+// SOTW-8: "the server must include the complete state of the world": all resources of the view that
+// the subscription covers, and kept ones, by name.
 func TestFullStateHasAll(t *testing.T) {
 	late := resource("d", 1)
 	late.OnDemand = true
@@ -105,12 +104,11 @@ func TestFullStateHasAll(t *testing.T) {
 	}
 }
 
-// ADS-3: what stays after the view has lost it is in the world, which has another version than
-// the view's while it does.
+// ADS-3: kept resources are in the full state. While they are, its version differs from the view's.
 func TestFullStateHasKeptResources(t *testing.T) {
 	l := withdrawing2(t, xds.SotW, "*")
 	l.commit(xds.Route, route(2, "z"))
-	l.want("RDS r@2") // which is unanswered, so that something refers to x
+	l.want("RDS r@2") // unanswered, so the old state of r may still refer to x
 	u := l.sub(xds.Cluster)
 	before := l.version(u, l.view.Table(xds.Cluster))
 	l.commit(xds.Cluster, nil, "x", "y")
@@ -129,8 +127,8 @@ func TestFullStateHasKeptResources(t *testing.T) {
 	}
 }
 
-// What is sent of a diff: a world whole; of other types in SotW what is new alone, for "the API
-// provides no mechanism" for what is gone; in delta both.
+// The content sent for a diff: the full state; for other SotW types only the news, since "the API
+// provides no mechanism" for removals; in delta both.
 func TestChanges(t *testing.T) {
 	d := diff{upserts: resources(2, "a"), removed: []string{"b", "c"}, absent: []string{"c"}, missing: []string{"c"}}
 	shared := &xds.Changes{Upserts: resources(2, "a"), Removed: []string{"b"}}
@@ -168,7 +166,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// SOTW-2: no two messages of a stream have the same nonce, of whatever type and however a
+// SOTW-2: no two messages of a stream have the same nonce, whatever their type and however a
 // response is split; each is listed with its own.
 func TestNoncesDiffer(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
@@ -195,8 +193,8 @@ func TestNoncesDiffer(t *testing.T) {
 	}
 }
 
-// ADS-6: of a cluster without an assignment no ACK is to be expected, to none of the messages
-// it may be in: the last of them is remembered.
+// ADS-6: if a cluster has no assignment, no ACK is expected for any message that may have the
+// cluster: the last of them is recorded.
 func TestStuckUntilLastMessage(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
 		xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),

@@ -10,8 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a client has that states a version is known if it was told it under that
-// version, or if a table lately had it: the present one, or one of those before.
+// A stated version is known if it was sent with it, or if the present table or a recent one has it.
 func TestWorld(t *testing.T) {
 	var tables []*xds.Table // the newest first
 	table := xds.NewTable(xds.Cluster)
@@ -64,8 +63,8 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// What the events tell of a client is what the next stream takes over: the rest
-// that it has besides the view's, too.
+// The next stream adopts what the events report of a client, including states that the view does
+// not have.
 func TestWorldOfAnEarlierStream(t *testing.T) {
 	refer := func(version int) []*xds.Resource {
 		return []*xds.Resource{resource("l", version, xds.Ref{Type: xds.Cluster, Name: "x"})}
@@ -104,13 +103,13 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	if got := othersOf(worlds["RDS"]); got != "l1 l2" {
 		t.Error("of routes it may have, besides:", got)
 	}
-	l.commit(xds.Cluster, resources(1, "z"), "x") // x lingers
+	l.commit(xds.Cluster, resources(1, "z"), "x") // x is kept
 	listen()
 	if got := othersOf(worlds["CDS"]); got != "x1" {
 		t.Error("of clusters it may have, besides:", got)
 	}
 
-	// On the next stream x lingers as long, since a route may refer to it.
+	// On the next stream x is kept as well, since a route may refer to it.
 	opts := Options{
 		Told:   func(typ *xds.Type, version string, _ *World) *World { return worlds[typ.Short+version] },
 		Recent: func(typ *xds.Type) []*xds.Table { return []*xds.Table{view.Table(typ)} },
@@ -147,8 +146,7 @@ func othersOf(w *World) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// Of a type that somebody refused a response of, nobody knows what the client has,
-// whatever it states.
+// After a refused response of a type, it is unknown what the client holds, whatever it states.
 func TestRefusedBefore(t *testing.T) {
 	table := tableOf(xds.Cluster, "a")
 	for _, refused := range []bool{false, true} {
@@ -165,23 +163,23 @@ func TestRefusedBefore(t *testing.T) {
 	}
 }
 
-// DELTA-9: a client is told what it does not state, or states at another version,
-// and that what it states and may not have is gone.
+// DELTA-9: a client is sent resources that it does not state, or states at another version. Stated
+// names that it may not have are removed.
 func TestInitialVersions(t *testing.T) {
 	view := xds.Tables{xds.Endpoint.URL: with(tableOf(xds.Endpoint, "a", "b"), []*xds.Resource{aliased("c", "n")})}
 	for _, c := range []struct{ sub, initial, want string }{
 		{"*", "", "EDS a@1 b@1 c@1"},
 		{"*", "a@1 b@1 c@1", ""},
 		{"*", "a@1", "EDS b@1 c@1"},
-		{"*", "a@1 a@1 a@1", "EDS b@1 c@1"}, // stated twice is stated once
-		{"*", "a@0 a@1", "EDS b@1 c@1"},     // "the later holds"
+		{"*", "a@1 a@1 a@1", "EDS b@1 c@1"}, // stated several times is stated once
+		{"*", "a@0 a@1", "EDS b@1 c@1"},     // the later statement counts
 		{"*", "a@1 a@0", "EDS a@1 b@1 c@1"},
 		{"*", "a@0 b@1 c@1", "EDS a@1"},
 		{"*", "a@1 b@1 c@1 gone@1", "EDS -gone"},
 		{"a,b", "a@1", "EDS b@1"},
 		{"a,b", "a@1 b@1", ""},
 		{"a,gone", "a@1 gone@1", "EDS -gone"},
-		{"a", "a@1 b@1 never@1", "EDS -b -never"}, // what it has and does not ask for
+		{"a", "a@1 b@1 never@1", "EDS -b -never"}, // stated and not subscribed
 		{"n", "c@1", ""},
 		{"n", "c@0", "EDS c@1"},
 	} {
@@ -198,8 +196,8 @@ func TestInitialVersions(t *testing.T) {
 	}
 }
 
-// What a stated version refers to is known if the view had it lately; else it may
-// refer to anything.
+// The references of a stated version are known if the view had it recently; otherwise it may refer
+// to anything.
 func TestStated(t *testing.T) {
 	ref := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	one := with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, ref("x"))})
@@ -233,9 +231,9 @@ func TestStated(t *testing.T) {
 	}
 }
 
-// ADS-9: "what a client was told and has not been told otherwise counts as held on its
-// next stream": the wait for what refers to it begins when the session is first asked what it
-// has to say, whatever wakes it then.
+// ADS-9: "what a client was told and has not been told otherwise counts as held on its next
+// stream". The wait for references to it begins with the first call of Responses, whatever caused
+// that.
 func TestKeptFromTheFirstRequest(t *testing.T) {
 	was := with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
 	lost := tableOf(xds.Cluster, "x", "y")
@@ -248,7 +246,7 @@ func TestKeptFromTheFirstRequest(t *testing.T) {
 			l.ask(xds.Request{Type: typ, Initial: []xds.Version{{Name: name, Version: version}}})
 		}
 		first(xds.Listener, "l", "1")
-		l.want("LDS l@2") // and it never answers
+		l.want("LDS l@2") // never answered
 		first(xds.Cluster, "x", "1")
 		l.want("CDS y@1")
 		l.ack(xds.Cluster)
@@ -260,8 +258,8 @@ func TestKeptFromTheFirstRequest(t *testing.T) {
 	}
 }
 
-// ADS-9: a client that states a version has what its world says: not what that
-// lacks, and instead of it or besides what else it may have.
+// ADS-9: a client that states a version holds its World: without the names that it lacks, and with
+// the others that it may hold instead or in addition.
 func TestRecall(t *testing.T) {
 	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	stamps := func(rs ...*xds.Resource) (sts []*xds.Stamp) {
@@ -277,7 +275,7 @@ func TestRecall(t *testing.T) {
 		names []string
 		world World
 		view  []*xds.Resource
-		held  string // that is not what the view has
+		held  string // that the view does not have
 		said  string
 	}{
 		{"ADS-9 what it was told", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
@@ -303,8 +301,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// ADS-9, SOTW-12: a client that may have anything besides what it states is answered: "the
-// server can skip" that only for one that has just what it states.
+// ADS-9, SOTW-12: a client that may hold more than it states is answered. "The server can skip"
+// that only for one that holds exactly what it states.
 func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 	table := tableOf(xds.Listener, "l")
 	for _, c := range []struct {
@@ -324,8 +322,8 @@ func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 	}
 }
 
-// ADS-9: what a response could not tell of since it waits its world lacks. That is looked for
-// by name, and so is in order, whatever it came to wait in.
+// ADS-9: a World lacks names that waited. They are looked up by name, and so they are sorted, in
+// whatever order they began to wait.
 func TestWorldLacks(t *testing.T) {
 	many := numbered(20)
 	routes := func(version int, cluster string) (all []*xds.Resource) {
@@ -355,8 +353,8 @@ func TestWorldLacks(t *testing.T) {
 	}
 }
 
-// ADS-9: what a client has besides is looked for by name, and so is in order, whatever that
-// was lost in.
+// ADS-9: other states that a client may hold are looked up by name, and so they are sorted, in
+// whatever order the view lost them.
 func TestWorldOthersAreInOrder(t *testing.T) {
 	many := numbered(50)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
@@ -365,7 +363,7 @@ func TestWorldOthersAreInOrder(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
 	l.settle()
-	l.commit(xds.Route, resources(2, "r")) // what it has may refer to any of them
+	l.commit(xds.Route, resources(2, "r")) // the old state of r may refer to any of them
 	l.commit(xds.Cluster, resources(2, "x"), many...)
 	for range l.Responses() {
 	}
@@ -383,12 +381,12 @@ func TestWorldOthersAreInOrder(t *testing.T) {
 	}
 }
 
-// DELTA-9: an index agrees with a map, also when it is as full as it gets.
+// DELTA-9: an index agrees with a map, also when it is as full as possible.
 func TestIndex(t *testing.T) {
 	for n := range 70 {
 		var of []xds.Version
 		for i := range n {
-			of = append(of, xds.Version{Name: strings.Repeat("x", i*7%(n/2+1))}) // some twice, and the empty name
+			of = append(of, xds.Version{Name: strings.Repeat("x", i*7%(n/2+1))}) // some names twice, and the empty name
 		}
 		x, is := newIndex(of), map[string]bool{}
 		for i, v := range of {
@@ -403,8 +401,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// ADS-9: of a name a World may tell several others. When the client has accepted what it is
-// told on the new stream, nothing of these is held.
+// ADS-9: a World may have several other states of a name. None of them is held any more after the
+// client accepts the new one.
 func TestSeveralOthersOfOneName(t *testing.T) {
 	old := func(v int) *xds.Stamp { return resource("a", v).Stamp }
 	w := &World{Versions: with(xds.NewTable(xds.Endpoint), resources(1, "a")).Versions(), Others: []*xds.Stamp{old(3), old(2)}}
@@ -419,8 +417,8 @@ func TestSeveralOthersOfOneName(t *testing.T) {
 	}
 }
 
-// ADS-9: of each name that it was not told the client may have something from before, and its
-// next stream knows that, also when nobody waits for it any more; what it has been told it has.
+// ADS-9: the client may hold an earlier state of each name that it was not sent. Its next stream
+// knows that, even if nothing waits for it any more. Names that it was sent it holds.
 func TestWorldOfUnknownVersion(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), append(route(1, "x"), resources(1, "a", "z")...)),
@@ -456,13 +454,12 @@ func TestWorldOfUnknownVersion(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Route, Names: names, Nonce: l.last[xds.Route.URL]})
 	l.wait(silence)
 	l.commit(xds.Route, resources(2, "a"), "z")
-	if got := world(); got != "gone@ z@1 " { // it cannot be told that these are gone
+	if got := world(); got != "gone@ z@1 " { // SotW cannot remove these
 		t.Errorf("at last it may have %q", got)
 	}
 }
 
-// ADS-9: of a type that is told whole, a client that has accepted a response has that, and
-// nothing from before.
+// ADS-9: a client that has accepted a full state holds exactly that, and nothing from before.
 func TestWorldOfFullState(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "b")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"*"}, Version: "of another replica"})
@@ -482,7 +479,7 @@ func TestWorldOfFullState(t *testing.T) {
 	}
 }
 
-// SAFE-1: however much a client may have of a name, what is remembered of it is bounded.
+// SAFE-1: however many states of a name a client may hold, the memory for them is bounded.
 func TestManyOthersOfOneName(t *testing.T) {
 	var old []*xds.Stamp
 	for v := range 40 {
@@ -498,7 +495,7 @@ func TestManyOthersOfOneName(t *testing.T) {
 	}
 }
 
-// Lists of stamps, in order, agree with maps: what is taken out, and what comes first.
+// Sorted lists of stamps agree with maps, for removed names and for the order of equal names.
 func TestStampLists(t *testing.T) {
 	list := func(version string, which int) (all []*xds.Stamp) {
 		for i := range 8 {
@@ -544,8 +541,8 @@ func TestStampLists(t *testing.T) {
 	}
 }
 
-// ADS-4, ADS-9: a client that states a version which nobody knows may have what the view had
-// lately, and not what is to come: that is news to it, and what refers to it waits (ADS-3).
+// ADS-4, ADS-9: a client with an unknown version may hold resources that the view had recently, not
+// those of later tables: they are new to it, and resources that refer to them wait (ADS-3).
 func TestRecallIgnoresLaterTables(t *testing.T) {
 	was := tableOf(xds.Cluster, "x")
 	is := with(was, nil, "x")
@@ -567,7 +564,7 @@ func TestRecallIgnoresLaterTables(t *testing.T) {
 	l.want("RDS r@1")
 }
 
-// What lingered beside a table when another server told it, the version proves.
+// A version proves which kept resources another server sent together with a table.
 func TestWorldOfAnotherServer(t *testing.T) {
 	before := with(xds.NewTable(xds.Cluster), append(resources(0, "a", "b", "c"), resources(1, "d")...))
 	table := with(before, nil, "b", "d")
@@ -595,7 +592,8 @@ func TestWorldOfAnotherServer(t *testing.T) {
 	}
 }
 
-// A request that states what its client has from before says whether the view has or had that.
+// Whether a request states resources from an earlier stream, and whether the view has or had
+// exactly these.
 func TestBrings(t *testing.T) {
 	first := with(xds.NewTable(xds.Cluster), resources(0, "a"))
 	before := with(first, resources(0, "b"))

@@ -7,11 +7,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// DELTA-3: new names are answered though a response is unanswered, until as many
-// responses are as are listed; those that were dealt with do not count.
+// DELTA-3: new subscriptions are answered while a response is unanswered, until the list of
+// unanswered responses is full; superseded ones do not count.
 func TestCrowded(t *testing.T) {
 	for _, c := range []struct {
-		acks string // nonces that are answered, all at the end
+		acks string // nonces answered, all at the end
 		want bool   // the next subscription is answered
 	}{
 		{"", false}, {"1", true}, {"2", true}, {"3", true}, {"4", true},
@@ -39,8 +39,8 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// SAFE-2: only a response that is unanswered blocks, and only until patience is
-// over, or if an answer is to be expected.
+// SAFE-2: only an unanswered response blocks, only for the duration patience, and only if an ACK is
+// expected.
 func TestBlocked(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -71,7 +71,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TTL-3: a heartbeat that waits for an answer leaves when patience is over.
+// TTL-3: a heartbeat that waits for an answer is sent after the duration patience.
 func TestDeadlineSendsHeartbeat(t *testing.T) {
 	a := resource("a", 1)
 	a.TTL = 30 * time.Second
@@ -88,8 +88,7 @@ func TestDeadlineSendsHeartbeat(t *testing.T) {
 	}
 }
 
-// SAFE-1: while nothing may be said, a request costs what it asks for, and not all that
-// waits.
+// SAFE-1: while nothing may be sent, a request costs the names in it, not all that wait.
 func TestUnansweredNamesAreCheap(t *testing.T) {
 	run := func(n int, have ...string) time.Duration {
 		names := numbered(n)
@@ -114,8 +113,8 @@ func TestUnansweredNamesAreCheap(t *testing.T) {
 	})
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded": beside a wildcard, too,
-// a response costs what it says, and not what the client has asked for by name.
+// SAFE-9: "What a client can make the server hold or do is bounded": also with a wildcard, a
+// response costs its content, not the names that the client subscribes to.
 func TestNamesBesideAWildcardAreCheap(t *testing.T) {
 	run := func(n int) func() time.Duration {
 		return func() time.Duration {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// OND-4: a wildcard of virtual hosts stands for those of the routes that the
-// stream subscribes to, whichever was asked for first, and follows them.
+// OND-4: a wildcard of virtual hosts covers those of the routes that the stream subscribes to, in
+// whatever order they were subscribed, and follows them.
 func TestScopes(t *testing.T) {
 	hosts := with(xds.NewTable(xds.VirtualHost), resources(1, "r/a", "r/b", "s/a", "t/a"))
 	routes := func(sub, unsub string) xds.Request {
@@ -22,8 +22,8 @@ func TestScopes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		asks   []xds.Request
-		scopes string // "-": it is none of scopes
-		said   string // of virtual hosts, by the last request
+		scopes string // "-": no scopes
+		said   string // virtual hosts sent for the last request
 	}{
 		{"OND-4 routes first", []xds.Request{routes("r", ""), vhds("", "")}, "r/*", "VHDS r/a@1 r/b@1"},
 		{"OND-4 virtual hosts first, with the routes", []xds.Request{vhds("", ""), routes("r", "")}, "r/*", "VHDS -s/a -t/a"},
@@ -76,8 +76,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// OND-4: on a stream of its own a wildcard is of everything; its first answer
-// names the collections that are empty, and those alone.
+// OND-4: on a per-type stream a wildcard covers everything; its first answer also names the empty
+// collections, and only those.
 func TestEmptyCollections(t *testing.T) {
 	view := xds.Tables{
 		xds.Route.URL:       tableOf(xds.Route, "empty", "full"),
@@ -92,8 +92,8 @@ func TestEmptyCollections(t *testing.T) {
 	}
 }
 
-// OND-4, SUB-5: the source hears when scopes are a wildcard again; and what was
-// refused of a wildcard that is given up is forgotten with it.
+// OND-4, SUB-5: Interests reports when scopes become a wildcard again. Refusals under a wildcard
+// end with it.
 func TestScopesEnd(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost, "r/a"),

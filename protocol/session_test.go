@@ -10,8 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// SAFE-1: the zero Options are those that their comments promise; what is given
-// stays.
+// SAFE-1: zero Options have the documented defaults; other values stay.
 func TestOptionsDefaults(t *testing.T) {
 	got := NewSession(xds.Delta, nil, xds.Tables{}, Options{}).opts
 	if got.MaxTypes != 64 || got.MaxNames != 100_000 || got.MaxNameLen != 4096 || got.MaxResponse != 3<<20 || got.Grace != 5*time.Second {
@@ -23,7 +22,7 @@ func TestOptionsDefaults(t *testing.T) {
 	}
 }
 
-// Each limit holds what it says, and not one more.
+// Each limit allows exactly its value.
 func TestLimits(t *testing.T) {
 	opts := Options{MaxTypes: 2, MaxNames: 3, MaxNameLen: 4}
 	sub := func(names ...string) xds.Request { return xds.Request{Type: xds.Endpoint, Subscribe: names} }
@@ -64,7 +63,7 @@ func TestLimits(t *testing.T) {
 	}
 	for limit, req := range map[xds.Limit]xds.Request{
 		xds.LimitNames:      {Type: xds.Endpoint, Names: strings.Split("a b c d", " ")},
-		xds.LimitNameLength: {Type: xds.Route, Version: "12345"}, // that is stated
+		xds.LimitNameLength: {Type: xds.Route, Version: "12345"}, // a stated version
 	} {
 		err := l.Receive(req)
 		if e, ok := errors.AsType[*xds.LimitError](err); !errors.Is(err, ErrLimit) || !ok || e.Limit != limit {
@@ -83,8 +82,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// SAFE-2: Waits tells until when nothing can be said, so that a server need not
-// wake a stream that could not speak.
+// SAFE-2: before Waits nothing can be sent, so a server need not wake the stream.
 func TestWaits(t *testing.T) {
 	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Listener.URL: tableOf(xds.Listener, "l")}
 	l := newLine(t, xds.SotW, nil, Options{}, view)
@@ -102,7 +100,7 @@ func TestWaits(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.drain()
 	wait("the first response is unanswered", 5*time.Second)
-	l.ask(xds.Request{Type: xds.Route}) // wants nothing: that does not count
+	l.ask(xds.Request{Type: xds.Route}) // without a subscription it does not count
 	l.drain()
 	wait("a type that wants nothing", 5*time.Second)
 	l.wait(2 * time.Second)
@@ -115,8 +113,8 @@ func TestWaits(t *testing.T) {
 	wait("one is answered", 0)
 }
 
-// SAFE-12: the newest response of a type must be answered, whatever became of those
-// before it; not what was sent before a time, nor what the client wants no more.
+// SAFE-12: the newest response of a type must be answered, whatever the state of older ones.
+// Responses before a time, and names without a subscription, need no answer.
 func TestAnswered(t *testing.T) {
 	began := time.Unix(0, 0)
 	for _, c := range []struct {
@@ -169,7 +167,7 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// SAFE-1: the memory of a burst of events is given back.
+// SAFE-1: the memory of many events is released.
 func TestEventsGiveMemoryBack(t *testing.T) {
 	names := numbered(1000)
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, names...)})
@@ -186,8 +184,8 @@ func TestEventsGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// An operator is told how long answers take, and of how many names it was said that they do
-// not exist, in whatever form a client is told so.
+// Events report how long answers take, and how many names were reported as missing, in whatever
+// form.
 func TestEventsCount(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{Bodyless: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	event := func(kind EventKind) (found Event) {
@@ -212,7 +210,7 @@ func TestEventsCount(t *testing.T) {
 	}
 }
 
-// An error in a request changes nothing: what was wanted before still is.
+// A request with an error changes nothing: the subscription stays.
 func TestErrorsChangeNothing(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxNames: 1, MaxTypes: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
@@ -229,8 +227,8 @@ func TestErrorsChangeNothing(t *testing.T) {
 	}
 }
 
-// "A hint only saves work": what was asked for and is lost stays from when the session is
-// asked what it has to say, whatever it was told of the view.
+// "A hint only saves work": a removed name is kept from the next call of Responses on, whatever the
+// hints were.
 func TestHintOfNoNames(t *testing.T) {
 	for name, touched := range map[string][]xds.Names{"ADS-3 a hint of nothing": {}, "ADS-3 no hint": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -252,9 +250,8 @@ func TestHintOfNoNames(t *testing.T) {
 	}
 }
 
-// "A hint only saves work": what nothing referred to when it was lost, and something does by
-// the time that the session is asked what it has to say, waits for as long, whether a hint
-// has named it or not.
+// "A hint only saves work": a name had no references when it was removed, and has one at the next
+// call of Responses. It is kept as long, whether a hint had the name or not.
 func TestHintAndLaterReference(t *testing.T) {
 	for name, hinted := range map[string]bool{"ADS-3 hints": true, "ADS-3 no hint": false} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +280,7 @@ func TestHintAndLaterReference(t *testing.T) {
 	}
 }
 
-// SOTW-12: who watches is told what a client states when it opens a type.
+// SOTW-12: the Opened event has the version that the client states.
 func TestOpenedAtAVersion(t *testing.T) {
 	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
 	s.Advance(time.Unix(0, 0))

@@ -9,19 +9,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// SOTW-3: whatever is answered late, or twice, changes what it is about and
-// nothing else.
+// SOTW-3: a late or repeated answer changes only its own response.
 func TestSettle(t *testing.T) {
 	for _, c := range []struct {
-		answers string // of three responses; "!" refuses
-		want    string // what is listed then; "x" is superseded
+		answers string // to three responses; "!" refuses
+		want    string // the list then; "x" is superseded
 	}{
 		{"", "1 2 3"},
 		{"1", "2 3"},
 		{"2", "1x 3"},
 		{"3", "1x 2x"},
 		{"3 1", "2x"},
-		{"2!", "1 3"}, // a refused one has replaced nothing
+		{"2!", "1 3"}, // a refused one replaces nothing
 		{"3!", "1 2"},
 		{"2 2 2", "1x 3"},
 		{"1 2 3", ""},
@@ -52,7 +51,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What an answer tells of, and what is remembered of it.
+// The event of an answer, and the refusals then.
 func TestSettleEvents(t *testing.T) {
 	ack := func(nonce string) xds.Request { return xds.Request{Nonce: nonce} }
 	nack := func(nonce string) xds.Request {
@@ -61,8 +60,8 @@ func TestSettleEvents(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		variant xds.Variant
-		answers []xds.Request // to two responses, of three seconds ago and two
-		want    string        // of the last of them: what is told; how many are refused
+		answers []xds.Request // to two responses, of three and two seconds ago
+		want    string        // the event of the last one; the number of refusals
 	}{
 		{"SOTW-3 the newest", xds.SotW, []xds.Request{ack("2")}, "acked 2 v2 2s settled; 0"},
 		{"SOTW-3 an older one", xds.SotW, []xds.Request{ack("1")}, "acked 1 v1 3s; 0"},
@@ -117,13 +116,13 @@ func TestSettleEvents(t *testing.T) {
 	}
 }
 
-// DELTA-13: each nonce is settled by itself: of a response that was split the names of one
-// message are accepted, those of another refused, and it is listed until all are answered.
+// DELTA-13: each nonce is settled by itself. Of a split response, the names of one message are
+// accepted and those of another refused; it stays listed until all are answered.
 func TestSettlePartByPart(t *testing.T) {
 	for _, c := range []struct {
 		answers string
 		listed  bool
-		open    string // of which names nothing is known
+		open    string // names without an answer
 		refused string
 	}{
 		{"", true, "a b c", ""},
@@ -162,7 +161,7 @@ func TestSettlePartByPart(t *testing.T) {
 	}
 }
 
-// SOTW-3: who wants nothing more owes no answer, and nothing waits for it.
+// SOTW-3: a client without subscriptions owes no answer, and nothing waits for it.
 func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}})
@@ -181,17 +180,17 @@ func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	l.want("EDS b@1")
 }
 
-// SOTW-3: an answer to what is not listed any more counts, if it cannot be of anything else:
-// a world that was accepted so stands for those refused before.
+// SOTW-3: an answer to a response that is no longer listed counts, if it cannot be for another one.
+// So an accepted full state ends older refusals.
 func TestSettleUnlistedResponse(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		variant xds.Variant
 		typ     *xds.Type
-		heard   string // answers before
+		heard   string // earlier answers
 		answer  string
-		silent  bool // it is heard
-		refused int  // of two that were refused, nonces 1 and 3
+		silent  bool // the answer counts
+		refused int  // of two refusals with nonces 1 and 3
 	}{
 		{"SOTW-8 a world", xds.SotW, xds.Cluster, "", "2", false, 1},
 		{"SOTW-8 a world, later answers were heard", xds.SotW, xds.Cluster, "5", "2", true, 2},
@@ -221,14 +220,14 @@ func TestSettleUnlistedResponse(t *testing.T) {
 	}
 }
 
-// DELTA-13: "each nonce is settled by itself": what has become one with a response stays
-// listed, alone, when that is answered first, and is forgotten with its own answer. In force
-// before it is nothing more if the later one was accepted.
+// DELTA-13: "each nonce is settled by itself". A joined delivery stays listed alone if the one that
+// includes it is answered first, and ends with its own answer. If the later one was accepted, the
+// states before it are not held any more.
 func TestSettleJoinedDelivery(t *testing.T) {
 	for _, c := range []struct {
-		answers string // of five responses; "!" refuses
-		want    string // what is listed then; "x" is superseded
-		left    string // of the first of these
+		answers string // to five responses; "!" refuses
+		want    string // the list then; "x" is superseded
+		left    string // content of the first of these
 		refused string
 	}{
 		{"2", "2x 3 4 5", "b:->b1", ""},
@@ -278,8 +277,7 @@ func TestSettleJoinedDelivery(t *testing.T) {
 	}
 }
 
-// answer settles what a client says: the nonces that it acknowledges, and those with a "!" that
-// it refuses.
+// answer sends answers: nonces are ACKs, with a "!" NACKs.
 func answer(s *Session, u *subscription, answers string) {
 	for a := range strings.FieldsSeq(answers) {
 		nonce, no := strings.CutSuffix(a, "!")

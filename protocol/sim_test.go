@@ -22,8 +22,8 @@ var (
 	allFlag    = flag.Bool("all", false, "go on after a world that fails, and list all that do")
 )
 
-// raceEnabled is set under the race detector, which makes worlds slow and has
-// nothing to find in them: nothing here is concurrent.
+// raceEnabled is set under the race detector. It makes worlds slow and has nothing to find in
+// them, for nothing here is concurrent.
 var raceEnabled bool
 
 func session(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) protocoltest.Session {
@@ -67,8 +67,8 @@ func play(t *testing.T, name string, n int, f func(t *testing.T, test string, se
 	}
 }
 
-// Both halves against each other, in worlds of all personalities, with and
-// without hints.
+// Both halves of the protocol against each other, with clients of all kinds, with and without
+// hints.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	seen := summary(t)
@@ -80,10 +80,10 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// "Make before break": in worlds whose commits are whole, no client that answers
-// ever holds a listener or route whose cluster it lacks or, if it warms clusters,
-// was never warm: through reconnects, refused listeners and routes, and whatever
-// it asks for, as long as no deadline passes.
+// "Make before break": in worlds with consistent commits, no client that answers ever holds a
+// listener or route without its cluster. If it warms clusters, the cluster has been warm. This
+// holds through reconnects, refused listeners and routes, and any subscriptions, as long as no
+// deadline passes.
 func TestSimulationNeverBreaks(t *testing.T) {
 	t.Parallel()
 	seen := summary(t)
@@ -100,8 +100,8 @@ func TestSimulationNeverBreaks(t *testing.T) {
 	}
 }
 
-// The same commits and whims end in the same caches, whatever the variant;
-// save what SotW cannot express.
+// The same commits and client choices end in the same resources in both variants, except for those
+// that SotW cannot express.
 func TestSimulationSotWEqualsDelta(t *testing.T) {
 	t.Parallel()
 	seen := summary(t)
@@ -112,7 +112,7 @@ func TestSimulationSotWEqualsDelta(t *testing.T) {
 			b, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.Delta, Client: who, Accept: true})
 			seen.report(t, test+" delta", seed, b, err)
 			if a.Held == nil || b.Held == nil {
-				return // a world that was told of already
+				return // this world was reported already
 			}
 			for i := range a.Held {
 				if a.Held[i] != nil && b.Held[i] != nil && !maps.Equal(a.Held[i], b.Held[i]) {
@@ -123,8 +123,8 @@ func TestSimulationSotWEqualsDelta(t *testing.T) {
 	}
 }
 
-// FuzzReceive throws requests at a session as the bytes say: any type, nonce,
-// names and versions, in any order.
+// FuzzReceive sends arbitrary requests to a session: any type, nonce, names and versions, in any
+// order.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte("a client that was never written"), false)
 	f.Add(bytes.Repeat([]byte{1, 7, 42, 99, 3, 16, 5, 77}, 30), true)

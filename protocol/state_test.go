@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// states tells in words how the client stands with the names of a type: "a:synced b:sent@3".
+// states returns the states of the names of a type as text: "a:synced b:sent@3".
 func (l *line) states(typ *xds.Type) string {
 	var all []string
 	for n := range l.NameStates(typ) {
@@ -30,7 +30,7 @@ func (l *line) wantStates(typ *xds.Type, want string) {
 	}
 }
 
-// A client's first minutes, from name to name.
+// The states of names during a client's first minutes.
 func TestStates(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{
@@ -61,7 +61,7 @@ func TestStates(t *testing.T) {
 		l.ask(named(v, xds.Route, "r", "s"))
 		l.drain()
 		l.wantStates(xds.Route, map[xds.Variant]string{
-			xds.SotW:  "r:waiting<CDS/x s:absent", // it cannot be told so
+			xds.SotW:  "r:waiting<CDS/x s:absent", // SotW cannot remove s
 			xds.Delta: "r:waiting<CDS/x s:sent@2",
 		}[v])
 		if s := l.States()[1]; s.Waiting != 1 || s.Names != 2 || s.Wildcard || s.Leaving != 0 {
@@ -105,7 +105,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// What the view has lost, and what refers to it.
+// The states of names that the view has lost, with the references to them.
 func TestStatesOfRemovedNames(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{
@@ -138,7 +138,7 @@ func TestStatesOfRemovedNames(t *testing.T) {
 	})
 }
 
-// Names that find others, and what a wildcard does not cover.
+// The states of names that match others, and of names that a wildcard does not cover.
 func TestStatesOfMatches(t *testing.T) {
 	a, hidden := resource("a", 1), resource("hidden", 1)
 	a.Aliases = []string{"n"}
@@ -179,7 +179,7 @@ func TestStatesOfMatches(t *testing.T) {
 	}
 }
 
-// What nobody knows yet: whether a name exists, or what a client has from before.
+// The states of undecided names, and of names with unknown content from an earlier stream.
 func TestStatesOfUnknownNames(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{})
@@ -200,7 +200,7 @@ func TestStatesOfUnknownNames(t *testing.T) {
 	l.wantStates(xds.Endpoint, "e:absent")
 }
 
-// lookingFor is a view that does not know yet whether a name exists.
+// lookingFor is a view that has not decided whether a name exists.
 type lookingFor struct {
 	xds.View
 	name string
@@ -208,7 +208,7 @@ type lookingFor struct {
 
 func (l lookingFor) Undecided(_ *xds.Type, name string) bool { return name == l.name }
 
-// A response says about how large it is.
+// The Sent event has the approximate size of a response.
 func TestSentBytes(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a", "b")})
 	l.ask(xds.Request{Type: xds.Cluster})
@@ -223,7 +223,7 @@ func TestSentBytes(t *testing.T) {
 	}
 }
 
-// settleTypes acknowledges what there is of types, and drains.
+// settleTypes acknowledges all responses of types, and drains.
 func (l *line) settleTypes(types ...*xds.Type) {
 	l.t.Helper()
 	for _, typ := range types {
@@ -247,7 +247,7 @@ func named(v xds.Variant, typ *xds.Type, names ...string) xds.Request {
 	return xds.Request{Type: typ, Subscribe: names}
 }
 
-// In SotW a client answers in order: who has answered a later response owes nothing for one before.
+// In SotW a client answers in order: after an answer, earlier responses need none.
 func TestStatesUnansweredInOrder(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a")})
@@ -264,8 +264,8 @@ func TestStatesUnansweredInOrder(t *testing.T) {
 	})
 }
 
-// "The API provides no mechanism" to tell a client of SotW that a resource of a type without full state is
-// gone: what it has refused of that, and is gone since, is absent.
+// "The API provides no mechanism" to remove a resource of a SotW type without full state. A refused
+// and then removed resource has the state absent.
 func TestStatesOfRefusedAndRemoved(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})

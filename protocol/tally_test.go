@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A tally is what the worlds of a test were.
+// A tally describes the worlds of a test.
 type tally struct {
 	mu sync.Mutex
 	protocoltest.Result
@@ -81,9 +81,9 @@ var all = struct {
 	tests []string
 }{tally: newTally()}
 
-// summary counts the worlds of a test, and says at its end what they were: with -v, and
-// in the file $SIM_SUMMARY, which `make sim` prints. When the last of the three tests has
-// ended, it says so of all worlds, and fails if an excuse was used too often.
+// summary counts the worlds of a test, and describes them at its end: with -v, and in the file
+// $SIM_SUMMARY, which `make sim` prints. At the end of the last of the three tests, it describes
+// all worlds, and fails if an excuse was used too often.
 func summary(t *testing.T) *tally {
 	c := newTally()
 	t.Cleanup(func() {
@@ -100,7 +100,7 @@ func summary(t *testing.T) *tally {
 			for _, what := range all.excess() {
 				t.Error(what)
 			}
-			all.tests, all.tally = nil, newTally() // with -count there is another
+			all.tests, all.tally = nil, newTally() // with -count there is another run
 		}
 		t.Log(text)
 		if path := os.Getenv("SIM_SUMMARY"); path != "" {
@@ -128,7 +128,7 @@ func (c *tally) String() string {
 	return b.String()
 }
 
-// excuses says how often each has turned a verdict that would have been a failure.
+// excuses returns how often each excuse has changed a verdict from a failure.
 func (c *tally) excuses() string {
 	var b strings.Builder
 	for _, x := range protocoltest.Excuses() {
@@ -140,8 +140,8 @@ func (c *tally) excuses() string {
 
 func perMillion(n, of int) int { return int(math.Ceil(1e6 * float64(n) / float64(max(of, 1)))) }
 
-// excess lists the excuses that are not known, or turned the verdict in more worlds than
-// they may. Few worlds may have more by chance: three standard deviations, and three.
+// excess returns the excuses that are unknown, or changed the verdict in more worlds than allowed.
+// With few worlds, chance allows more: three standard deviations, and three.
 func (c *tally) excess() (out []string) {
 	bounds := map[protocoltest.Excuse]int{}
 	for _, x := range protocoltest.Excuses() {
@@ -160,8 +160,8 @@ func (c *tally) excess() (out []string) {
 	return out
 }
 
-// What an excuse is said to have turned would have been a failure: without it the world
-// fails, and without one that has turned nothing it ends as it did.
+// An excuse changes a verdict only where there would be a failure: without it the world fails.
+// Without an excuse that changed nothing, the world ends as before.
 func TestExcusesTurnVerdicts(t *testing.T) {
 	tried, seeds := map[protocoltest.Excuse]int{}, uint64(150)
 	if raceEnabled {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tells counts as told what is due of a type, and returns what that said of entries, as
-// itemsOf reads it; with what has lapsed, and was found by a collection, marked "!" and "*".
+// tells counts the due content of a type as told, and returns its items as itemsOf reads them.
+// Lapsed items have a "!", and those of a collection a "*".
 func (l *line) tells(typ *xds.Type) string {
 	l.t.Helper()
 	u, t := l.sub(typ), l.view.Table(typ)
@@ -41,8 +41,8 @@ func (l *line) tells(typ *xds.Type) string {
 	return strings.Join(out, " ")
 }
 
-// toldText says what the client was told of names that it may have been told of: of entries,
-// and, behind "|", by way of the wildcard.
+// toldText returns the told states of names: those of entries and, after "|", those of the
+// wildcard.
 func (l *line) toldText(typ *xds.Type) string {
 	var own, base []string
 	u := l.sub(typ)
@@ -63,8 +63,8 @@ func (l *line) toldText(typ *xds.Type) string {
 	return strings.TrimSpace(strings.Join(own, " ") + " | " + strings.Join(base, " "))
 }
 
-// Told when sent: what a diff says of entries is counted as told, with what had been told
-// before. What the wildcard's table tells needs no item.
+// A diff counts as told, together with the states before. Names that only the wildcard's table has
+// need no item.
 func TestTell(t *testing.T) {
 	const star = xds.Wildcard
 	for _, c := range []struct {
@@ -148,8 +148,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// ADS-3: of what waits nothing is said, though the wildcard's table is told: what was told of
-// it before is an exception to that, until it is sent.
+// ADS-3: waiting names have no item although the wildcard's table counts as told. Their told state
+// is an exception to the table until they are sent.
 func TestTellWaitingNames(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Listener.URL: tableOf(xds.Listener, "m")})
@@ -183,9 +183,9 @@ type undecided struct {
 
 func (v undecided) Undecided(_ *xds.Type, name string) bool { return v.names[name] }
 
-// ADS-3: what the view has lost and looks for stays listed when all else is told, for the
-// client may hold it, and is told when it is decided. Of a type to which others refer it
-// lingers instead.
+// ADS-3: a name that the view has lost and looks for stays dirty after everything else is sent, for
+// the client may hold it. It is sent when the view has decided. A name of a type that others refer
+// to is kept instead.
 func TestUndecidedStaysListed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a", "b")})
 	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"a", "b"}})
@@ -213,8 +213,8 @@ func TestUndecidedStaysListed(t *testing.T) {
 	}
 }
 
-// SAFE-1: exceptions to the wildcard that are none any more have no entry, whether few were
-// told or many.
+// SAFE-1: entries that no longer differ from the wildcard's table are removed, after few items or
+// many.
 func TestForgetPlain(t *testing.T) {
 	for _, n := range []int{3, 200} {
 		names := numbered(n)
@@ -233,8 +233,8 @@ func TestForgetPlain(t *testing.T) {
 	}
 }
 
-// SAFE-1: what is told anew, waits or is an exception to the wildcard has an entry
-// only until that is over.
+// SAFE-1: a name that is sent again, waits or differs from the wildcard has an entry only until
+// that is over.
 func TestExceptionsEnd(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Listener.URL: tableOf(xds.Listener, "l", "m"),
@@ -268,8 +268,8 @@ func TestExceptionsEnd(t *testing.T) {
 	entries("m was refused, told anew and accepted", 0)
 }
 
-// DELTA-4: whoever asks for everything again is told everything again, also what
-// has to wait for a while.
+// DELTA-4: a client that subscribes to everything again is sent everything again, also names that
+// have to wait.
 func TestWildcardAgainWaits(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL:  tableOf(xds.Cluster, "x"),
@@ -287,8 +287,7 @@ func TestWildcardAgainWaits(t *testing.T) {
 	l.want("LDS l@1")
 }
 
-// ADS-3: of what stays nothing is said, also when what leaves beside it is told. Each is
-// listed once.
+// ADS-3: a kept name has an empty item, also when other removals are sent. Each name has one item.
 func TestKeptNameIsListedOnce(t *testing.T) {
 	l := withdrawing2(t, xds.Delta, "*", "y")
 	l.commit(xds.Route, route(2, "z"))

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// held says what the client may have of a type besides what the view has: "a1" for
-// a at version 1, "a1!" if that is firm, "?" if nobody knows.
+// held returns what the client may hold of a type and the view does not have: "a1" is a at version
+// 1, "a1!" is firm, "?" has unknown content.
 func (l *line) held(typ *xds.Type) string {
 	var out []string
 	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) bool {
@@ -28,8 +28,8 @@ func (l *line) held(typ *xds.Type) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// ADS-3: what the client may have, and the view has not. It decides what has to
-// stay: too little breaks, too much stays for ever.
+// ADS-3: what the client may hold and the view does not have. It decides which names are kept: too
+// little breaks clients, too much keeps names for ever.
 func TestMayHold(t *testing.T) {
 	set := func(version int, names ...string) func(*line) {
 		return func(l *line) { l.commit(xds.Route, resources(version, names...)) }
@@ -88,8 +88,8 @@ func TestMayHold(t *testing.T) {
 	}
 }
 
-// SOTW-9: what SotW cannot tell to be gone the client keeps, until it drops the
-// name or is told something of it again.
+// SOTW-9: the client keeps names that SotW cannot remove, until it unsubscribes or is sent the name
+// again.
 func TestOrphans(t *testing.T) {
 	for _, wild := range []bool{false, true} {
 		names := []string{"a", "b"}
@@ -120,8 +120,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// What a client has from before, and nobody knows what, is held until it accepts
-// all that it is told; if that is nothing, for as long as silence.
+// Unknown content from an earlier stream counts as held until the client accepts all that it is
+// sent. If there is nothing to send, it counts for the duration silence.
 func TestUnknownContentIsHeld(t *testing.T) {
 	route := resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "c"})
 	view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
@@ -158,7 +158,7 @@ func TestUnknownContentIsHeld(t *testing.T) {
 	if got := l.held(xds.Route); got != "?" {
 		t.Error("it accepted what it was told, which was not all:", got)
 	}
-	l = begin("nothing") // there is nothing to tell it
+	l = begin("nothing") // there is nothing to send
 	l.drain()
 	l.wait(silence - 1)
 	if got := l.held(xds.Route); got != "?" {
@@ -170,8 +170,9 @@ func TestUnknownContentIsHeld(t *testing.T) {
 	}
 }
 
-// ADS-8, ADS-9: of what a client has from before it keeps what it asks for still, by name or as
-// all. Of a type with full state a world tells what that is, unless it asks for nothing.
+// ADS-8, ADS-9: of unknown content, the client keeps the part that it still subscribes to, by name
+// or by wildcard. For a full-state type the next full state ends it, unless the client has no
+// subscription.
 func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 	for _, c := range []struct {
 		typ   *xds.Type
@@ -205,8 +206,7 @@ func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 	}
 }
 
-// Stamps of which the content is not known are like no other, not even like each
-// other.
+// Stamps with unknown content are equal to no other, not even to each other.
 func TestSame(t *testing.T) {
 	a, b := stampOf("a1"), stampOf("a2")
 	unknown, another := &xds.Stamp{Name: "a"}, &xds.Stamp{Name: "a"}
@@ -228,8 +228,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// ADS-9: what there is nothing to tell of is forgotten after a while, and stays so when
-// any entry may have changed.
+// ADS-9: unknown content with nothing to send is forgotten after a while, and stays so when any
+// entry may have changed.
 func TestUnknownContentEndsWithoutHints(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "q")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: "before"})

@@ -9,9 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// -update rewrites what testdata expects by what the session does. The
-// transcripts are the judge: look at the diff, and commit it only if the
-// sentence of the document that each transcript quotes still holds.
+// -update replaces the expected output in testdata by the session's output. Transcripts state the
+// rules: look at the diff, and commit it only if each quoted sentence of the document still holds.
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 func TestTranscripts(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// SAFE-9: "What a client can make the server hold or do is bounded per stream": a request
-// costs what it asks for, and not all that waits for clusters that the client does not
-// answer.
+// SAFE-9: "What a client can make the server hold or do is bounded per stream": a request costs the
+// names in it, not all that wait for clusters without an answer.
 func TestWaitingNamesAreCheap(t *testing.T) {
 	names := numbered(4000)
 	var clusters, routes []*xds.Resource
@@ -80,7 +79,7 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 	}
 }
 
-// The first of some times, and how many these are.
+// The first of several times, and how many are equal to it.
 func TestEarliest(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	for _, c := range []struct {
@@ -89,12 +88,12 @@ func TestEarliest(t *testing.T) {
 		over       bool
 	}{
 		{nil, nil, 0, 0, false},
-		{[]int{0, 0}, []int{0}, 0, 0, false}, // the zero time counts not
+		{[]int{0, 0}, []int{0}, 0, 0, false}, // zero times do not count
 		{[]int{5, 3, 7}, nil, 3, 1, false},
 		{[]int{3, 5, 3}, nil, 3, 2, false},
 		{[]int{3, 5, 3}, []int{3}, 3, 1, false},
-		{[]int{3, 5, 3}, []int{5, 5}, 3, 2, false}, // another goes: the first stays
-		{[]int{3, 5, 3}, []int{3, 3}, 3, 0, true},  // which is the first now?
+		{[]int{3, 5, 3}, []int{5, 5}, 3, 2, false}, // others are removed: the first stays
+		{[]int{3, 5, 3}, []int{3, 3}, 3, 0, true},  // the first is gone: the next is unknown
 		{[]int{5, 3}, []int{3}, 3, 0, true},
 	} {
 		var e earliest
@@ -122,7 +121,7 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// What rests is not looked at, save what was roused. Of nothing that waits all can be asked.
+// Resting names are not evaluated, except the roused. The methods accept a nil waiting.
 func TestResting(t *testing.T) {
 	waits := func() map[string]wait { return map[string]wait{"a": {}, "b": {}} }
 	for _, c := range []struct {
@@ -130,7 +129,7 @@ func TestResting(t *testing.T) {
 		w       *waiting
 		rouse   string
 		resting string
-		still   bool // some rest
+		still   bool // some names rest
 	}{
 		{"nothing waits", nil, "a", "", false},
 		{"it is all looked at", &waiting{waits: waits()}, "a", "", false},
@@ -158,7 +157,7 @@ func TestResting(t *testing.T) {
 	}
 }
 
-// ADS-3: who waits, since when, and until when if nobody answers.
+// ADS-3: which names wait, since when, and until when without an answer.
 func TestWait(t *testing.T) {
 	now := time.Unix(1000, 0)
 	until := now.Add(7 * time.Second)
@@ -168,7 +167,7 @@ func TestWait(t *testing.T) {
 		before  map[string]wait
 		roused  string
 		waiting []waiter
-		want    string // name, since how many seconds ago
+		want    string // name, start in seconds ago
 		ends    earliest
 		patient earliest
 	}{
@@ -210,8 +209,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// ADS-7: a world is told whole, or not yet: while one of its names waits, all do, since when
-// each did.
+// ADS-7: a full state is sent as a whole. While one of its names waits, all wait, each with its own
+// start.
 func TestWaitOfAWorld(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
@@ -229,8 +228,8 @@ func TestWaitOfAWorld(t *testing.T) {
 	}
 }
 
-// ADS-6: a wait for who does not answer ends by itself: at the time that the rule says, or when
-// the client has been silent for too long, whichever comes first.
+// ADS-6: a wait ends without an answer at the time of its rule, or when the client has been silent
+// for too long, whichever comes first.
 func TestWaitEnds(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
@@ -263,13 +262,14 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// ADS-3: what rests is looked at when something moves on which its wait depends, and only then:
-// a cluster to which it refers, or its assignments; who may refer to anything, with each answer.
+// ADS-3: a resting name is evaluated only when something changes that its wait depends on: a
+// cluster that it refers to, or its assignments; a name that may refer to anything, with each
+// answer.
 func TestStir(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		do     func(l *line)
-		roused string // of r1 and r2, which wait for c1 and c2, and any, for nobody knows what
+		roused string // of r1 and r2, which wait for c1 and c2, and any, with unknown references
 	}{
 		{"nothing", func(*line) {}, ""},
 		{"its cluster", func(l *line) { l.sub(xds.Cluster).stir("c1") }, "r1"},
@@ -322,8 +322,8 @@ func TestStir(t *testing.T) {
 	}
 }
 
-// ADS-6: what has waited for a client that did not answer is told of by an event; what it has
-// answered for is not.
+// ADS-6: an event reports the names that waited for a silent client; not those whose wait an answer
+// ended.
 func TestWaive(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{

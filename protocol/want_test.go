@@ -12,8 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Lists of the same names are the same request, whatever their order; any other
-// list is another.
+// Lists of the same names are equal, whatever their order; other lists are not.
 func TestSpelling(t *testing.T) {
 	a := spell([]string{"a", "b", "c"})
 	if a != spell([]string{"c", "a", "b"}) {
@@ -26,7 +25,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// A request whose names are left out, since they are the same, is one that lists them.
+// A request with SameNames is equal to one with these names.
 func TestSameNames(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a", "b"}})
@@ -43,7 +42,7 @@ func TestSameNames(t *testing.T) {
 	}
 }
 
-// SOTW-14, DELTA-4: a name counts once, however often it is listed or asked for.
+// SOTW-14, DELTA-4: a name counts once, however often it is listed or subscribed.
 func TestNamesCountOnce(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a", "b", "a", "a"}})
@@ -59,8 +58,8 @@ func TestNamesCountOnce(t *testing.T) {
 	}
 }
 
-// What a server has to wake the stream for: the interest moves with what is
-// wanted, by name or by what names find, and is told once.
+// Interests reports each change of the wanted names once, by name or by match. The server wakes the
+// stream for these names.
 func TestInterest(t *testing.T) {
 	alias := resource("c", 1)
 	alias.Aliases = []string{"n"}
@@ -71,9 +70,9 @@ func TestInterest(t *testing.T) {
 		want       string
 	}{
 		{"a,x", "", "+a +x"},
-		{"a", "", ""}, // asked for again: nothing new
+		{"a", "", ""}, // subscribed again: no change
 		{"", "a,nobody", "-a"},
-		{"a", "a", ""}, // subscribed, then unsubscribed: it has not moved
+		{"a", "a", ""}, // subscribed, then unsubscribed: no change
 		{"*", "", "* "},
 		{"a", "a", "* "}, // the same under the wildcard
 		{"b", "", "* +b"},
@@ -108,12 +107,12 @@ func TestInterest(t *testing.T) {
 	}
 }
 
-// SAFE-1: a session keeps none of a request's memory: names share that of the
-// table, or have their own.
+// SAFE-1: a session keeps none of a request's memory: names share the strings of the table, or have
+// their own.
 func TestNamesOwnTheirMemory(t *testing.T) {
 	known := resource("known", 1)
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{known})})
-	buffer := "known,unknown,stated,old" // as a request is decoded
+	buffer := "known,unknown,stated,old" // like a decoded request
 	names := strings.Split(buffer, ",")
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: names[:2]})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}, Initial: []xds.Version{{Name: names[2], Version: names[3]}}})
@@ -132,8 +131,8 @@ func TestNamesOwnTheirMemory(t *testing.T) {
 	}
 }
 
-// An ACK that repeats 100,000 names is recognised by its spelling: it allocates
-// nothing that grows with them.
+// An ACK that repeats 100,000 names is recognised by its spelling: its allocations do not grow with
+// them.
 func TestACKOfManyNames(t *testing.T) {
 	names := numbered(100_000)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
@@ -150,8 +149,8 @@ func TestACKOfManyNames(t *testing.T) {
 	}
 }
 
-// DELTA-6: what the client drops under a wildcard is remembered until it is told
-// what becomes of it, or asks for it again.
+// DELTA-6: a name that the client unsubscribes from under a wildcard is remembered until the client
+// is told its state, or subscribes again.
 func TestUnsubscribedUnderWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "b", "x"}})
@@ -175,8 +174,8 @@ func TestUnsubscribedUnderWildcard(t *testing.T) {
 	}
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded per stream": what is
-// given up under a wildcard, too, by a client that is not told of it since it answers nothing.
+// SAFE-9: "What a client can make the server hold or do is bounded per stream": also names
+// unsubscribed under a wildcard by a client that answers nothing, and so is not told their state.
 func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 	const most = 20
 	l := newLine(t, xds.Delta, nil, Options{MaxNames: most}, xds.Tables{})
@@ -196,7 +195,7 @@ func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 	t.Errorf("%d names are kept, more than %d", len(l.subs[0].dropped), most)
 }
 
-// SAFE-9: with the wildcard goes what was given up under it and is not told of.
+// SAFE-9: names unsubscribed under a wildcard are forgotten with it.
 func TestUnsubscribedNamesEndWithWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "x"}})
@@ -209,9 +208,9 @@ func TestUnsubscribedNamesEndWithWildcard(t *testing.T) {
 	l.want("")
 }
 
-// DELTA-6, OND-4: the hosts of a route are given up, and found by the wildcard all the same
-// before the client is told that there were none. They tell what becomes of that, and nothing
-// of it is left when all routes are asked for.
+// DELTA-6, OND-4: a client unsubscribes from the hosts of a route, and the wildcard matches new
+// ones before the client is told that there were none. The new hosts tell the state, and nothing is
+// left when all routes are subscribed.
 func TestDroppedScopeIsMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost)})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
@@ -229,7 +228,7 @@ func TestDroppedScopeIsMatched(t *testing.T) {
 	l.want("RDS r@1")
 }
 
-// SAFE-1: whoever drops all names leaves nothing behind, few or many at once.
+// SAFE-1: a client that unsubscribes from all names leaves nothing behind, few or many at once.
 func TestDropAll(t *testing.T) {
 	for _, n := range []int{1, 8, 9, 300} {
 		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
@@ -249,8 +248,8 @@ func TestDropAll(t *testing.T) {
 	}
 }
 
-// SAFE-1: what a wildcard told is let go of with it, answered or not: what the client
-// may come to hold of it all the same is under way.
+// SAFE-1: all that a wildcard told is released with it, answered or not. Names that may still
+// arrive are in flight.
 func TestDroppedWildcard(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
@@ -267,8 +266,8 @@ func TestDroppedWildcard(t *testing.T) {
 	}
 }
 
-// SAFE-1: what subscribing to a name costs does not depend on how many there are: it copied
-// all names at each step once, 20,000 times.
+// SAFE-1: the cost of a subscription does not depend on the number of names. Each step used to copy
+// all names, 20,000 times.
 func TestSubscribeTwoAtATime(t *testing.T) {
 	run := func(n int) func() time.Duration {
 		return func() time.Duration {
@@ -284,9 +283,8 @@ func TestSubscribeTwoAtATime(t *testing.T) {
 	grows(t, 25, run(500), run(4000))
 }
 
-// SAFE-9: who asks for one name after the other and answers nothing makes no request look at
-// all that it has asked for, in a stream that is brought up to date before each: 20,000 took
-// a core for half a minute.
+// SAFE-9: a client subscribes to one name after the other and answers nothing, on a stream that
+// sends before each. A request must not look at all names: 20,000 used to take half a minute.
 func TestSubscribeWithoutAnswers(t *testing.T) {
 	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x")}
 	run := func(n int) func() time.Duration {
@@ -314,7 +312,7 @@ func TestSubscribeWithoutAnswers(t *testing.T) {
 	grows(t, 25, run(500), run(4000))
 }
 
-// SAFE-1: a name that is unsubscribed many times at once is looked up once.
+// SAFE-1: a name that one request unsubscribes many times is looked up once.
 func TestUnsubscribedManyTimes(t *testing.T) {
 	members := numbered(300)
 	for i, n := range members {
@@ -329,9 +327,8 @@ func TestUnsubscribedManyTimes(t *testing.T) {
 	grows(t, 100, run(1), run(1000))
 }
 
-// SAFE-9: what a client has given up is counted once, by however many names it had that, and
-// no more when it has been told what becomes of it: else a stream that lives long enough would
-// end.
+// SAFE-9: an unsubscribed name is counted once, by however many names it was wanted, and no longer
+// once the client is told its state. Otherwise a long-lived stream would end.
 func TestGivenUpIsCountedOnce(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "x", "y")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
@@ -352,8 +349,7 @@ func TestGivenUpIsCountedOnce(t *testing.T) {
 	}
 }
 
-// What was given up, and ends with the wildcard that it was given up under, is remembered no
-// more: a client that does so again and again holds no memory by it.
+// Unsubscribed names are forgotten with their wildcard: a client that repeats this holds no memory.
 func TestGivenUpEndsWithTheWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "x")})})
 	for range 3 {

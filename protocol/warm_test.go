@@ -11,8 +11,8 @@ func cluster(name string, version int, assignment string) *xds.Resource {
 	return resource(name, version, xds.Ref{Type: xds.Endpoint, Name: assignment})
 }
 
-// WARM-2: "a new ClusterLoadAssignment response is supplied": with each change of
-// a cluster its assignment is told again, also one that an alias finds.
+// WARM-2: "a new ClusterLoadAssignment response is supplied": with each change of a cluster its
+// assignment is sent again, also one that an alias matches.
 func TestWarm(t *testing.T) {
 	for _, c := range []struct {
 		name, assignment string
@@ -44,7 +44,7 @@ func TestWarm(t *testing.T) {
 	}
 }
 
-// ADS-6: a response is stuck if one of its clusters has no assignment to give.
+// ADS-6: a response is stuck if one of its clusters has no assignment.
 func TestStuck(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -76,8 +76,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// A cluster that leaves makes nothing stuck: what is sent refers to it no more.
-// An assignment that lingers with it exists.
+// A kept cluster makes no response stuck: nothing sent refers to it. An assignment that is kept
+// with it exists.
 func TestRemovedClusterIsNotStuck(t *testing.T) {
 	view := xds.Tables{
 		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
@@ -91,7 +91,7 @@ func TestRemovedClusterIsNotStuck(t *testing.T) {
 	l.settle()
 	l.commit(xds.Route, route(2, "y"))
 	l.commit(xds.Cluster, []*xds.Resource{cluster("z", 1, "e")}, "x")
-	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"x"}}) // told again, from before
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"x"}}) // sent again, in its earlier state
 	if got := l.said(); got != "CDS x@1 z@1, EDS e@1, RDS r@2" && got != "CDS x@1 z@1, EDS e@1" {
 		t.Fatal(got)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What resources refer to of a type: by name or alias, to any, or nobody knows.
+// References to resources of a type: by name or alias, to any, or unknown.
 func TestRefSet(t *testing.T) {
 	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	body := aliased("x", "n", "m")
 	for _, c := range []struct {
 		name string
-		refs []xds.Ref // nil: not known
+		refs []xds.Ref // nil: unknown
 		has  string
 		body *xds.Resource
 		want bool
@@ -33,7 +33,7 @@ func TestRefSet(t *testing.T) {
 		{"DELTA-11 by an alias, of what is not known any more", []xds.Ref{cds("m")}, "x", nil, false},
 	} {
 		var s refSet
-		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: []xds.Ref{}}) // refers to nothing
+		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: []xds.Ref{}}) // no references
 		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: c.refs})
 		if got := s.has(c.has, c.body); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -41,9 +41,9 @@ func TestRefSet(t *testing.T) {
 	}
 }
 
-// ADS-3: who holds a cluster, and until when. A refused route holds it for ever;
-// a route that waits for its answer, as long as the client is not silent; what
-// may still be opened, for the grace.
+// ADS-3: which types keep a cluster, and until when. A refused route keeps it for ever; a route
+// without an answer, until the client is silent; a type that may still be opened, for the grace
+// period.
 func TestReferrerHolds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	lost := now.Add(-10 * time.Second)
@@ -81,7 +81,7 @@ func TestReferrerHolds(t *testing.T) {
 	}
 }
 
-// route is a route that leads to a cluster.
+// route returns a route to a cluster.
 func route(version int, cluster string) []*xds.Resource {
 	return []*xds.Resource{resource("r", version, xds.Ref{Type: xds.Cluster, Name: cluster})}
 }
@@ -97,8 +97,8 @@ func withdrawing2(t *testing.T, v xds.Variant, clusters ...string) *line {
 	return l
 }
 
-// A leaver names the moment at which it may leave though nobody answers, so that
-// the session is woken then, and leaves at that moment and not before.
+// A kept resource has a time at which it is removed without an answer. The session is woken then,
+// and removes it then and not before.
 func TestRemovalDeadline(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -106,7 +106,7 @@ func TestRemovalDeadline(t *testing.T) {
 		clusters []string
 		answer   func(l *line)
 		due      time.Duration // zero: no deadline
-		now      bool          // it leaves at once
+		now      bool          // removed at once
 	}{
 		{"ADS-3 silence", xds.Delta, nil, func(l *line) {}, silence, false},
 		{"ADS-3 a NACK", xds.Delta, nil, func(l *line) { l.nack(xds.Route) }, 0, false},
@@ -147,7 +147,7 @@ func TestRemovalDeadline(t *testing.T) {
 				return
 			}
 			end := l.now.Add(c.due)
-			for range 20 { // as a server wakes it
+			for range 20 { // like a server
 				next := l.Deadline()
 				if next.IsZero() || next.After(end) {
 					t.Fatalf("no deadline tells of %v", end)
@@ -169,8 +169,7 @@ func TestRemovalDeadline(t *testing.T) {
 	}
 }
 
-// What something waits for was waived: that is told once, with the withdrawal, and
-// only if it was so.
+// A waived wait is reported once, with the removal, and only if there was one.
 func TestWaived(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		l := withdrawing2(t, xds.Delta)
@@ -220,9 +219,8 @@ func TestWaived(t *testing.T) {
 	}
 }
 
-// On a stream of one type what is lost stays for the grace: of types that others
-// refer to, and in SotW of those with full state, since the others have no
-// removals.
+// A per-type stream keeps removed resources for the grace period: for types that others refer to
+// and, in SotW, only for full-state types, since others have no removals.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -249,8 +247,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// ADS-3: what came back meanwhile has its time from when it was lost again, on a stream
-// that was too busy to say anything before.
+// ADS-3: a name that was added again and removed again is kept from the second removal on, also on
+// a stream that could not send in between.
 func TestRemovedAddedAndRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")})
 	l.ask(xds.Request{Type: xds.Cluster})
@@ -264,8 +262,8 @@ func TestRemovedAddedAndRemoved(t *testing.T) {
 	}
 }
 
-// DELTA-11, ADS-3: what loses the alias by which the client has it has its time from when the
-// stream can say so.
+// DELTA-11, ADS-3: a resource that loses the alias by which the client has it is kept from the time
+// at which the stream can send that.
 func TestAliasRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("x", "n")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"n"}})
@@ -279,8 +277,8 @@ func TestAliasRemoved(t *testing.T) {
 	}
 }
 
-// ADS-6: an assignment that the client was told to be gone is not kept for a cluster that
-// refers to it and leaves. Whoever has forgotten it asks again.
+// ADS-6: an assignment whose removal was sent is not kept for a kept cluster that refers to it. A
+// client that has forgotten it subscribes again.
 func TestRemovedAssignmentIsNotKept(t *testing.T) {
 	refers := func(version int, assignment string) []*xds.Resource {
 		return []*xds.Resource{resource("c", version, xds.Ref{Type: xds.Endpoint, Name: assignment})}
@@ -296,16 +294,15 @@ func TestRemovedAssignmentIsNotKept(t *testing.T) {
 	l.ack(xds.Endpoint)
 	l.commit(xds.Cluster, refers(2, "f"))
 	l.want("CDS c@2")
-	l.Change(l.view, nil) // anything may have changed
+	l.Change(l.view, nil) // any name may have changed
 	l.want("")
 	if u := l.sub(xds.Endpoint); len(u.leaving) > 0 || !l.Deadline().IsZero() {
 		t.Errorf("kept until %v: %v", l.Deadline(), u.leaving)
 	}
 }
 
-// 10,000 removals, acknowledged, leave next to nothing behind on a stream; streams
-// that held the same are told by the same Changes. What nothing refers to is not
-// looked at one by one.
+// 10,000 removals leave next to nothing behind on a stream after the ACK. Streams that held the
+// same share the same Changes. Names without references are not looked at one by one.
 func TestMassRemoval(t *testing.T) {
 	const n, streams = 10_000, 10
 	names := numbered(n)
@@ -358,8 +355,7 @@ func TestMassRemoval(t *testing.T) {
 	runtime.KeepAlive(view)
 }
 
-// 10,000 removals, told and acknowledged, cost a stream less than twice what it costs to be
-// told of as many resources that have changed.
+// 10,000 removals and their ACK cost a stream less than twice as much as 10,000 changed resources.
 func TestMassRemovalIsCheap(t *testing.T) {
 	names := numbered(10_000)
 	table := tableOf(xds.Cluster, names...)
@@ -370,7 +366,7 @@ func TestMassRemovalIsCheap(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Listener})
 		l.settle()
 		next := xds.Tables{xds.Cluster.URL: to, xds.Listener.URL: base[xds.Listener.URL]}
-		shared := []*xds.Changes{to.Since(table.Versions()), table.Since(to.Versions())} // other streams keep them
+		shared := []*xds.Changes{to.Since(table.Versions()), table.Since(to.Versions())} // other streams hold them
 		told := func(view xds.Tables) {
 			l.Change(view, []xds.Names{{xds.Cluster.URL: names}})
 			n := 0
@@ -393,8 +389,7 @@ func TestMassRemovalIsCheap(t *testing.T) {
 	grows(t, 2, change(with(table, resources(2, names...))), change(with(table, nil, names...)))
 }
 
-// What leaves is told when the wait for it ends, though nothing else happens; and
-// the event says what it was.
+// A kept resource is removed when its wait ends, without another input, and the event has its name.
 func TestDeadlineRemoves(t *testing.T) {
 	begin := func(known bool) *line {
 		routes := with(xds.NewTable(xds.Route), route(1, "x"))
@@ -485,7 +480,7 @@ func TestDeadlineRemoves(t *testing.T) {
 	})
 }
 
-// SAFE-2: what may leave and waits for an answer leaves when patience is over.
+// SAFE-2: an unreferenced removal that waits for an answer is sent after the duration patience.
 func TestRemovalAfterPatience(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Route.URL: with(xds.NewTable(xds.Route), route(1, "x")),
@@ -503,8 +498,7 @@ func TestRemovalAfterPatience(t *testing.T) {
 	}
 }
 
-// ADS-3: what a client that comes back has, as the server told it, may be known by
-// its stamp alone.
+// ADS-3: for a reconnecting client, only the stamp of a sent state may be known.
 func TestLingersWithStampOnly(t *testing.T) {
 	c := func(version int) []*xds.Resource { return []*xds.Resource{cluster("c", version, "e")} }
 	world := &World{Versions: with(xds.NewTable(xds.Cluster), c(1)).Versions()}
@@ -512,7 +506,7 @@ func TestLingersWithStampOnly(t *testing.T) {
 		name string
 		cds  *xds.Table
 		said string
-		told string // of c; empty: it does not linger
+		told string // of c; empty: it is not kept
 	}{
 		{"ADS-3 it is told as it was at last", with(with(xds.NewTable(xds.Cluster), append(c(2), resource("y", 1))), nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
 		{"ADS-3 no world can have what nobody knows", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
@@ -537,8 +531,8 @@ func TestLingersWithStampOnly(t *testing.T) {
 	}
 }
 
-// TTL-5: "not of a resource which the client has not ACKed": what lingers, and was refused, gets
-// no heartbeats, so that it wakes nobody.
+// TTL-5: "not of a resource which the client has not ACKed": a kept and refused resource gets no
+// heartbeats, so its stream is not woken.
 func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		x := xds.NewResource(nil, "x", []byte("1"))
@@ -556,7 +550,7 @@ func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 		}
 		l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
 		l.want("RDS r@1")
-		l.nack(xds.Route) // it may have it all the same
+		l.nack(xds.Route) // it may hold it all the same
 		l.commit(xds.Cluster, nil, "x")
 		l.commit(xds.Route, route(2, "y"))
 		l.want("RDS r@2")
@@ -568,8 +562,8 @@ func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 	}
 }
 
-// ADS-3, ADS-8: what the view has lost and looks for lingers since then, though nothing refers to
-// it yet. What else is lost does not.
+// ADS-3, ADS-8: a removed name that the view is looking for is kept from then on, even without
+// references. Other removed names are not.
 func TestRemovedWhileUndecided(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{Grace: -1}, xds.Tables{})
 	l.Change(undecided{l.view, map[string]bool{"c": true}}, nil)

@@ -246,7 +246,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 5, "revision r1 is not the newest any more: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)
-	d.logged("a change of the store was refused")
+	d.logged("change of the store was refused")
 	chancery(t, 0, "unix socket (says ben)", on("http://"+port, "history")...)
 	chancery(t, 0, "r2", on("http://"+port, "history", "cluster/b", "-o", "name")...)
 	chancery(t, 4, "no revision that is kept has changed cluster/x", on(socket, "history", "cluster/x")...)

@@ -101,7 +101,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 		}
 		i.finder.Tokens = &identity.Tokens{Issuer: i.issuer, Audiences: i.audiences, Keys: keys}
 		if plain != "" {
-			log.Warn("tokens are sent in plain text: who reads them can use them", "listen", plain, "hint", "--tls-cert, --tls-key")
+			log.Warn("tokens are sent in plain text: every machine on the path can use them", "listen", plain, "hint", "--tls-cert, --tls-key")
 		}
 	}
 	if !i.bound {

@@ -33,9 +33,9 @@ func (d *stored) newest(ctx context.Context, known bool) error {
 		return err
 	}
 	told := time.Since(behind.Since) > patience
-	what := "clients that have what this server does not know are turned away: it may be newer than what is served, and the store does not say"
+	what := "store does not answer: turning away clients with unknown versions"
 	if told {
-		what = "clients that have what this server does not know are told what is served, which may be older: the store has not answered for long"
+		what = "store does not answer: serving clients with unknown versions, whose content may be newer"
 	}
 	tell := func(more ...any) {
 		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal

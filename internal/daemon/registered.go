@@ -79,7 +79,7 @@ func (r *registering) open(ctx context.Context, log *slog.Logger, src source, ke
 	case <-r.registry.Loaded():
 		log.Info("registered endpoints are served", "clusters", len(r.registry.List("", "")), "kept", where)
 	case <-time.After(longestLoad):
-		log.Error("registered endpoints are not known yet, and are served when they are", "kept", where, "after", longestLoad.String())
+		log.Error("registered endpoints are not known yet, serving without them", "kept", where, "after", longestLoad.String())
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (r *relaying) clientConfig() (client.Config, error) {
 func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *bounding, refused func() []relay.Refusal) (*relaying, error) {
 	r := &relaying{services: sv, upstream: upstream, refused: refused}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
-	const unkept = "what the upstream gives is not stored: a restart without it would serve nothing"
+	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
 	if kept.root == "" {
 		r.log.Warn(unkept, "hint", "--state-dir")
 	}
@@ -219,7 +219,7 @@ func (r *relaying) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os
 	running.Go(func() {
 		r.source.Run(ctx)
 		if err := r.client.Close(); err != nil {
-			r.log.Warn("the client of the upstream does not close", "error", err)
+			r.log.Warn("cannot close the client of the upstream", "error", err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func exposed(f *frontFlags, r *restFlags) dirload.Exposure {
 	}
 	for _, a := range all {
 		if !a.Loopback() {
-			return dirload.Exposure{Way: "to whoever connects to " + a.String(), Mend: "--client-ca"}
+			return dirload.Exposure{Way: "to every client that connects to " + a.String(), Mend: "--client-ca"}
 		}
 	}
 	return dirload.Exposure{}

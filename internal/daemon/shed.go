@@ -72,9 +72,9 @@ func (h *shedding) run(ctx context.Context) {
 		most, mean := h.surplus.Next(open, others, sure)
 		switch {
 		case most > 0 && shedding == 0:
-			h.log.Info("more than its share of streams: some are ended", "streams", open, "mean", int(mean), "servers", len(others)+1)
+			h.log.Info("server has more than its share of streams, ending some", "streams", open, "mean", int(mean), "servers", len(others)+1)
 		case most == 0 && shedding > 0:
-			h.log.Info("no more than its share of streams: no more are ended", "streams", open, "mean", int(mean), "ended", shedding)
+			h.log.Info("server has its share of streams, ending none", "streams", open, "mean", int(mean), "ended", shedding)
 			shedding = 0
 		}
 		if most > 0 {

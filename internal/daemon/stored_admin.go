@@ -56,11 +56,11 @@ func revisionsOf(src source) *admin.Revisions {
 		},
 		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {
-			d.log.Info("what is served of the store was changed", "what", what, "author", author, "message", message)
+			d.log.Info("change of the store was made", "what", what, "author", author, "message", message)
 			d.view.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
 		},
 		Refused: func(what, author, message string, err error) {
-			d.log.Warn("a change of the store was refused", "what", what, "author", author, "message", message, "error", err)
+			d.log.Warn("change of the store was refused", "what", what, "author", author, "message", message, "error", err)
 			d.view.tracker.Note(refusedText(what, author, message, err))
 		},
 	}

@@ -145,7 +145,7 @@ func (a *auditor) hold(group string, n revisions.Number, is string, by revisions
 	case by.Message != "":
 		text += ": " + by.Message
 	}
-	a.log.Info("what is frozen has changed", "group", group, "is", is, "author", by.Author, "message", by.Message)
+	a.log.Info("frozen group changed", "group", group, "is", is, "author", by.Author, "message", by.Message)
 	a.note(api.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
 }
 

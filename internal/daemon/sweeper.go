@@ -36,13 +36,13 @@ func (s *sweeper) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, revisions.ErrDenied):
-			s.log.Warn("this server may not sweep the store, and tries no more", "error", err)
+			s.log.Warn("no permission to sweep the store, not trying again", "error", err)
 			return
 		case err == nil, errors.Is(err, revisions.ErrBusy):
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			s.log.Warn("the store is not swept", "error", err)
+			s.log.Warn("cannot sweep the store", "error", err)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	}
 	did, err := s.repo.Sweep(ctx, s.keep)
 	if did.Revisions+did.Packs > 0 {
-		s.log.Info("the store is swept", "oldest", did.Oldest.String(), "revisions", did.Revisions, "packs", did.Packs, "bytes", did.Bytes)
+		s.log.Info("store was swept", "oldest", did.Oldest.String(), "revisions", did.Revisions, "packs", did.Packs, "bytes", did.Bytes)
 		if s.swept != nil {
 			s.swept(did)
 		}

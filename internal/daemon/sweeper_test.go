@@ -63,12 +63,12 @@ func TestSweeper(t *testing.T) {
 		commit()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if due, err := repo.Due(t.Context(), 20); due != 0 || err != nil || !strings.Contains(may.String(), `msg="the store is swept" oldest=r3 revisions=2`) {
+		if due, err := repo.Due(t.Context(), 20); due != 0 || err != nil || !strings.Contains(may.String(), `msg="store was swept" oldest=r3 revisions=2`) {
 			t.Errorf("%d, %v, %s", due, err, may.String())
 		}
 		stop()
 		running.Wait()
-		if got := mayNot.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "may not sweep the store") {
+		if got := mayNot.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no permission to sweep the store") {
 			t.Error(got)
 		}
 	})

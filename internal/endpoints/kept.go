@@ -82,7 +82,7 @@ func (k *Kept) run(ctx context.Context, tell func([]Change)) {
 		select {
 		case <-late.C:
 			if last := k.disk.all(); len(last) > 0 && k.silent() {
-				k.log.Warn("registered endpoints are those of the disk: where they are kept cannot be read yet", "registrations", len(last))
+				k.log.Warn("endpoint store does not answer, serving the endpoints from disk", "registrations", len(last))
 				tell(last)
 			}
 		case <-next.C:
@@ -146,6 +146,6 @@ func (k *Kept) write() {
 	}
 	k.mu.Unlock()
 	if first {
-		k.log.Error("registered endpoints cannot be kept on disk: a start without their store would serve older ones", "error", err)
+		k.log.Error("cannot store registered endpoints on disk: a start without their store would serve older ones", "error", err)
 	}
 }

@@ -286,7 +286,7 @@ func (l *Local) Watch(ctx context.Context, tell func([]Change, bool)) {
 		l.end()
 		if l.long() {
 			if err := l.shorten(); err != nil { // it is as good as it was
-				l.log.Warn("the journal of endpoints cannot be shortened", "file", l.journal.path, "error", err)
+				l.log.Warn("cannot shorten the journal of endpoints", "file", l.journal.path, "error", err)
 			}
 		}
 		l.mu.Lock()
@@ -326,7 +326,7 @@ func (l *Local) end() {
 		l.flush()
 	}
 	if w.err != nil {
-		l.log.Warn("that leases have ended cannot be written: after a restart they begin anew", "error", w.err)
+		l.log.Warn("cannot write the end of leases to the journal of endpoints: after a restart these leases begin again", "error", w.err)
 	}
 }
 

@@ -544,7 +544,7 @@ func TestReplaceAndLimits(t *testing.T) {
 	r.hear(many, false)
 	r.hear([]Change{{Key: Key{Cluster{"default", "x"}, "bad"}, Value: []byte(`{`)}}, false)
 	r.stop()
-	if !strings.Contains(r.log.String(), "cannot be used") || !strings.Contains(r.log.String(), "count=2") {
+	if !strings.Contains(r.log.String(), "invalid registered endpoints") || !strings.Contains(r.log.String(), "count=2") {
 		t.Error(r.log.String())
 	}
 }

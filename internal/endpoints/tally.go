@@ -35,9 +35,9 @@ func (t *tally) wrong(k Key, err error) {
 
 func (t *tally) say(log *slog.Logger) {
 	if t.bad > 0 {
-		log.Error("registered endpoints cannot be used: what was there before stays", "count", t.bad, "first", t.badKey.String(), "error", t.badErr)
+		log.Error("invalid registered endpoints: the earlier ones stay", "count", t.bad, "first", t.badKey.String(), "error", t.badErr)
 	}
 	if t.set+t.removed > 0 {
-		log.Info("endpoints have changed by registrations", "set", t.set, "removed", t.removed, "clusters", t.clusters)
+		log.Info("registrations changed endpoints", "set", t.set, "removed", t.removed, "clusters", t.clusters)
 	}
 }

@@ -164,7 +164,7 @@ func (s *Source) ask(now time.Time) {
 		}
 		for _, n := range names { // one cannot be asked for, and would keep the others from it
 			if err := s.follow.Add(k.typ, n); err != nil {
-				s.opts.Log.Warn("a name cannot be asked of the upstream", "type", k.typ.String(), "name", n, "error", err)
+				s.opts.Log.Warn("cannot request a name from the upstream", "type", k.typ.String(), "name", n, "error", err)
 				s.decide(k, n, &c)
 			}
 		}

@@ -51,7 +51,7 @@ func (s *Source) refuse(of []*kind, set map[*name]*xds.Resource, refused map[*na
 				k.refused = map[*name]*xds.Resource{}
 			}
 			if k.refused[e] = set[e]; was[e] != set[e] {
-				s.opts.Log.Error("a resource of the upstream cannot be served", "type", e.typ.String(), "name", set[e].Name, "error", err)
+				s.opts.Log.Error("cannot serve a resource of the upstream", "type", e.typ.String(), "name", set[e].Name, "error", err)
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func (s *Source) relieve(l *limit) {
 		return
 	}
 	most.greedy = status.Errorf(codes.ResourceExhausted, "limit exceeded: all clients of the relay together ask for %s, and most of that is of this address or identity", l.text)
-	s.opts.Log.Warn("a client of the relay asks for too much: its stream ends", "owner", most.owner, "error", most.greedy)
+	s.opts.Log.Warn("client of the relay exceeds the limits of the upstream: its stream ends", "owner", most.owner, "error", most.greedy)
 	most.Ring()
 }
 

@@ -92,7 +92,7 @@ func TestGivenUpToAnother(t *testing.T) {
 		c.Await(xds.Cluster, "a", "b", "c")
 		up.say(called("e"))
 		c.Await(xds.Cluster, "a", "b", "c", "e")
-		if n := strings.Count(log.String(), "cannot be served"); n != 1 {
+		if n := strings.Count(log.String(), "cannot serve a resource of the upstream"); n != 1 {
 			t.Errorf("it is said %d times: %s", n, log.String())
 		}
 	})

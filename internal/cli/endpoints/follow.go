@@ -191,7 +191,7 @@ func (w *nameFollowing) run(cmd *cobra.Command, names map[dns.Name][]string) err
 			tell(n, known)
 		}
 	}
-	log.Info("names of the DNS are followed", "names", len(all), "server", daemon.Shown())
+	log.Info("following names of the DNS", "names", len(all), "server", daemon.Shown())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

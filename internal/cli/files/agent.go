@@ -148,7 +148,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 
 // open begins to be a client that keeps the last good, if it can.
 func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, error) {
-	const unkept = "what the server gives is not stored"
+	const unkept = "resources of the server are not stored"
 	if a.state == "" && !a.given {
 		a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
 	}

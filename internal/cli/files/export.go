@@ -299,7 +299,7 @@ func ring(bell chan<- struct{}) {
 const again = 10 * time.Second
 
 // damaged is what an agent and an export that watches log when somebody has removed of their files.
-const damaged = "the export is not as it was made: it is made again"
+const damaged = "export was changed by another program, writing it again"
 
 // follow exports what changes until ctx is done.
 func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {

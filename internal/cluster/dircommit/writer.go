@@ -89,7 +89,7 @@ func (f *Feeder) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		held, release, err := f.engine.Lease(ctx, lease)
 		if err == nil {
-			f.opts.Log.Info("this server writes to the store what its directory says", "dir", f.root)
+			f.opts.Log.Info("leadership gained: this server writes its directory to the store", "dir", f.root)
 			err = f.write(held)
 			release()
 			if err == nil && ctx.Err() == nil {
@@ -97,11 +97,11 @@ func (f *Feeder) Run(ctx context.Context) {
 			}
 			f.src.Store(nil)
 			if ctx.Err() == nil {
-				f.opts.Log.Warn("this server writes to the store no more", "dir", f.root, "error", err)
+				f.opts.Log.Warn("leadership lost: this server no longer writes to the store", "dir", f.root, "error", err)
 			}
 		} else if !errors.Is(err, revisions.ErrBusy) && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			f.opts.Log.Error("nobody knows which server writes to the store", "dir", f.root, "error", err)
+			f.opts.Log.Error("cannot find out which server writes to the store", "dir", f.root, "error", err)
 		}
 		if errors.Is(err, revisions.ErrBusy) {
 			err, said = nil, ""
@@ -149,7 +149,7 @@ func (f *Feeder) write(held context.Context) error {
 	// So much that has gone is asked about: a directory that is not mounted is not to empty the store.
 	if head.Revision.Number > 0 {
 		if err := src.Restore(Config(head, head.Revision.Time)); err != nil {
-			f.opts.Log.Warn("what the store has is not compared with the directory", "dir", f.root, "error", err)
+			f.opts.Log.Warn("cannot compare the directory with the store", "dir", f.root, "error", err)
 		} else {
 			w.had = head.Revision.Items > 0
 		}
@@ -174,7 +174,7 @@ func (f *Feeder) write(held context.Context) error {
 			return err
 		}
 		if err != nil {
-			f.opts.Log.Error("what the directory says is not committed", "dir", f.root, "error", err)
+			f.opts.Log.Error("cannot commit the directory", "dir", f.root, "error", err)
 			f.note(true, err)
 			f.rest(held, bell)
 			continue
@@ -245,7 +245,7 @@ func (w *writer) commit(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if n := next.Revision; n.Number != base.Revision.Number {
-				w.opts.Log.Info("what the directory says is committed", "dir", w.root, "revision", n.Number.String(), "set", n.Set, "removed", n.Removed)
+				w.opts.Log.Info("directory was committed", "dir", w.root, "revision", n.Number.String(), "set", n.Set, "removed", n.Removed)
 			}
 			w.last, w.seen, w.tried = is, next.Revision.Number, nil
 		case errors.Is(err, revisions.ErrUnknown):

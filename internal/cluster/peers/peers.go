@@ -113,7 +113,7 @@ func (r *Replicas) announce(ctx context.Context) {
 		telling.Wait()
 		if err != nil && ctx.Err() == nil {
 			if !said {
-				r.opts.Log.Warn("this server is not announced in the store: status of others does not show its clients", "error", err)
+				r.opts.Log.Warn("cannot announce this server in the store: the status of other servers does not show its clients", "error", err)
 			}
 			said = true
 			pause(ctx, retryAfter, nil)

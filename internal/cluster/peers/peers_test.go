@@ -132,7 +132,7 @@ func TestAnnounced(t *testing.T) {
 		is("y 9")
 		b.lose(false)
 		is("y 9")
-		if n := strings.Count(log.String(), "is not announced in the store"); n != 1 {
+		if n := strings.Count(log.String(), "cannot announce this server in the store"); n != 1 {
 			t.Errorf("said %d times: %s", n, log.String())
 		}
 		b.put("replica/z", []byte("{"))

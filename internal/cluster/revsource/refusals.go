@@ -116,7 +116,7 @@ func (r *Refusals) Run(ctx context.Context) {
 	for {
 		if err := r.sync(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, revisions.ErrConflict) {
 			if !said {
-				r.log.Warn("what clients refuse is not shared with other servers", "error", err)
+				r.log.Warn("cannot share refusals with other servers", "error", err)
 			}
 			said = true
 		} else if err == nil {

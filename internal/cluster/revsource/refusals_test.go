@@ -139,7 +139,7 @@ func TestRefusalsDenied(t *testing.T) {
 		}
 		stop()
 		running.Wait()
-		if !r.Has("n0", "cds") || strings.Count(log.String(), "is not shared with other servers") != 1 {
+		if !r.Has("n0", "cds") || strings.Count(log.String(), "cannot share refusals with other servers") != 1 {
 			t.Error(log.String())
 		}
 	})

@@ -232,7 +232,7 @@ func TestRolledBack(t *testing.T) {
 				t.Error(err)
 			}
 			w.is(15*time.Second, id, RolledBack, 1)
-			if strings.Count(w.log.String(), "rollout is rolled back") != 1 {
+			if strings.Count(w.log.String(), "rollout was rolled back") != 1 {
 				t.Error(w.log.String())
 			}
 		})

@@ -183,7 +183,7 @@ func (r *Runner) say(ctx context.Context, running *sync.WaitGroup, id string) *s
 	running.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.engine.(revisions.Announcer).Announce(ctx, evidencePrefix+id+"/"+r.server, s.values); err != nil {
-				r.log.Warn("how clients take a rollout is not told to other servers", "rollout", id, "error", err)
+				r.log.Warn("cannot share the answers of clients to a rollout", "rollout", id, "error", err)
 			}
 			s.lost.Store(true)
 			select {
@@ -299,7 +299,7 @@ func (d *driver) tell(ctx context.Context, id string, err error) bool {
 	}
 	if text := id + err.Error(); text != d.said {
 		d.said = text
-		d.log.Warn("a rollout waits: the store does not answer, or refuses", "rollout", id, "error", err)
+		d.log.Warn("rollout waits: the store does not answer, or refuses", "rollout", id, "error", err)
 	}
 	return true
 }
@@ -374,11 +374,11 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	attrs := []any{"rollout", id, "revision", s.Number.String(), "groups", s.Groups(), "picked", sum.Picked, "acked", sum.Acked, "refused", sum.Refused}
 	switch s.Phase {
 	case RolledBack:
-		d.log.Error("rollout is rolled back", append(attrs, "error", s.Why)...)
+		d.log.Error("rollout was rolled back", append(attrs, "error", s.Why)...)
 	case Done:
 		d.log.Info("rollout is done", attrs...)
 	default:
-		d.log.Info("rollout goes on", append(attrs, "step", s.Step+1, "of", len(s.Steps), "nodes", Say(s.Steps[s.Step]))...)
+		d.log.Info("rollout reached the next step", append(attrs, "step", s.Step+1, "of", len(s.Steps), "nodes", Say(s.Steps[s.Step]))...)
 	}
 	return s.Settle(ctx, d.repo)
 }

@@ -123,30 +123,30 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) take(is became, q question, a answer) {
 	switch {
 	case is.failing:
-		w.opts.Log.Warn("a name cannot be looked up: what was found before stays", "question", q.String(), "error", is.err)
+		w.opts.Log.Warn("DNS look-up failed: the last addresses stay", "question", q.String(), "error", is.err)
 	case is.missing:
 		after := "never"
 		if w.opts.EmptyAfter >= 0 {
 			after = w.opts.EmptyAfter.String()
 		}
-		w.opts.Log.Warn("a name has no records: what was found before stays until that is confirmed", "question", q.String(), "after", after)
+		w.opts.Log.Warn("DNS name has no records: its last addresses stay until that is confirmed", "question", q.String(), "after", after)
 	case is.absent:
 		says := "it has no such records"
 		if a.unknown {
 			says = "NXDOMAIN: it does not exist"
 		}
-		w.opts.Log.Warn("a name has no address: nothing is registered of it", "name", q.host, "question", q.String(), "says", says)
+		w.opts.Log.Warn("DNS name has no address: nothing is registered", "name", q.host, "question", q.String(), "says", says)
 	case is.recovered:
-		w.opts.Log.Info("a name can be looked up again", "question", q.String())
+		w.opts.Log.Info("DNS look-up succeeds again", "question", q.String())
 	}
 	if is.emptied {
-		w.opts.Log.Warn("a name has no records any more", "question", q.String(), "after", w.opts.EmptyAfter.String())
+		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "after", w.opts.EmptyAfter.String())
 	}
 	for _, f := range is.wide {
-		w.opts.Log.Warn("a name has too many addresses: what was found before stays", "name", f.name.String(), "most", maxFound)
+		w.opts.Log.Warn("DNS name has too many addresses: the last addresses stay", "name", f.name.String(), "most", maxFound)
 	}
 	for _, f := range is.changed {
-		w.opts.Log.Info("a name has other addresses", "name", f.name.String(), "addresses", len(f.found))
+		w.opts.Log.Info("addresses of a DNS name changed", "name", f.name.String(), "addresses", len(f.found))
 		w.tell(f.name, slices.Clone(f.found))
 	}
 }

@@ -119,7 +119,7 @@ func TestAbsentIsSaid(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		w.Run(ctx)
-		const want = `msg="a name has no address: nothing is registered of it" name=nosuch.example`
+		const want = `msg="DNS name has no address: nothing is registered" name=nosuch.example`
 		if got := log.String(); strings.Count(got, want) != 1 || !strings.Contains(got, "NXDOMAIN") || strings.Count(got, "level=WARN") != 1 {
 			t.Error(got)
 		}

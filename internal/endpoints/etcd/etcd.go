@@ -288,7 +288,7 @@ func (e *Engine) Watch(ctx context.Context, tell func([]endpoints.Change, bool))
 		if began {
 			wait = least
 		}
-		e.log.Warn("registered endpoints are as they were: the etcd cannot be watched", "error", err, "again_in", wait.String())
+		e.log.Warn("etcd watch failed, serving the last known endpoints", "error", err, "again_in", wait.String())
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -380,6 +380,6 @@ func (e *Engine) strange(key string) {
 	}
 	e.mu.Unlock()
 	if !told {
-		e.log.Warn("a key among registered endpoints is none: it is left alone", "key", key)
+		e.log.Warn("unknown key below the registered endpoints: ignored", "key", key)
 	}
 }

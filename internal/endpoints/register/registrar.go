@@ -137,7 +137,7 @@ func (r *Registrar) await(ctx context.Context, ask func() error) error {
 			return ctx.Err()
 		}
 		if !away {
-			r.opts.Log.Warn("the server of endpoints does not answer yet", "server", r.server.Shown(), "error", err)
+			r.opts.Log.Warn("server of endpoints does not answer yet", "server", r.server.Shown(), "error", err)
 		}
 		away = true
 		rest(ctx, pause)
@@ -174,7 +174,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 		began := false
 		err := r.session(ctx, func() {
 			began, ever, away = true, true, false
-			r.opts.Log.Info("endpoints are kept at the server", "server", r.server.Shown())
+			r.opts.Log.Info("endpoints are registered at the server", "server", r.server.Shown())
 		})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was asked to end
@@ -183,7 +183,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 			return err
 		}
 		if !away {
-			r.opts.Log.Warn("endpoints cannot be kept at the server: it has those of before", "server", r.server.Shown(), "error", err)
+			r.opts.Log.Warn("cannot register endpoints at the server: it keeps the earlier ones", "server", r.server.Shown(), "error", err)
 		}
 		if away = true; began {
 			pause = firstPause

@@ -154,7 +154,7 @@ func (s *session) tell(ctx context.Context) error {
 	}
 	if len(wrong) > 0 {
 		s.pause = min(max(2*s.pause, time.Second), time.Minute)
-		s.opts.Log.Warn("the server does not take endpoints: they are sent again", "count", len(wrong), "field", wrong[0].Field, "first", wrong[0].Message, "again_in", s.pause.String())
+		s.opts.Log.Warn("server refuses endpoints: they are sent again", "count", len(wrong), "field", wrong[0].Field, "first", wrong[0].Message, "again_in", s.pause.String())
 	} else if len(s.refused) == 0 {
 		s.pause = 0
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/wire"

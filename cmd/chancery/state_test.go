@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/chancery-xds/chancery/internal/cli"

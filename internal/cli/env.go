@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
+// VariablePrefix begins the name of each environment variable that replaces a flag.
 const VariablePrefix = "CHANCERY_"
 
 // variable is the environment variable that stands for a flag.

@@ -29,8 +29,10 @@ type Failure struct {
 	Code int    // the exit code
 }
 
+// Error implements error.
 func (f Failure) Error() string { return f.Err.Error() }
 
+// Unwrap returns the error without its hint.
 func (f Failure) Unwrap() error { return f.Err }
 
 // Fail is a failure with the exit code of most.

@@ -28,6 +28,7 @@ const (
 	LastLinesTimeout = 2 * time.Second // for the last lines to be read when the program ends
 )
 
+// Register adds the flags of the log.
 func (l *LogFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
 	f.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")

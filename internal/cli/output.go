@@ -39,6 +39,7 @@ func (o *Output) Register(cmd *cobra.Command, of ...string) {
 	}
 }
 
+// Check returns an error of usage if the format is unknown.
 func (o *Output) Check() error {
 	if !slices.Contains(o.formats, o.Format) {
 		last := len(o.formats) - 1
@@ -130,6 +131,7 @@ type Table struct {
 	Rows    [][]string
 }
 
+// Row adds a row.
 func (t *Table) Row(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // Print prints the table, if it has rows.

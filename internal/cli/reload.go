@@ -1,7 +1,5 @@
 package cli
 
-import ()
-
 // RelayReload is what a relay says that is asked to reload.
 const RelayReload = "a relay has no files: it serves what its upstream gives"
 

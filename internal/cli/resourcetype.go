@@ -76,7 +76,7 @@ func ParseResource(arg string) (*xds.Type, string, error) {
 	return t, name, err
 }
 
-// asked for by a path of the API: a type that the table does not list has no name of its own.
+// TypeInPath is a type in a path of the admin API: its short name, or its URL if it has none.
 func TypeInPath(t *xds.Type) string {
 	switch {
 	case t == nil:

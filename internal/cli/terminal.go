@@ -31,6 +31,7 @@ func (o *Output) Page(cmd *cobra.Command) io.Writer {
 	return NewPage(cmd.OutOrStdout())
 }
 
+// NewPage returns a page as wide as the terminal behind w; a page of other writers folds nothing.
 func NewPage(w io.Writer) *Page {
 	p := &Page{Out: w}
 	if f, ok := w.(*os.File); ok {

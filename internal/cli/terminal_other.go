@@ -4,4 +4,5 @@ package cli
 
 import "os"
 
+// TerminalSize is not known on this system.
 func TerminalSize(*os.File) (columns, lines int) { return 0, 0 }

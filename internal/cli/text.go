@@ -4,6 +4,7 @@ import (
 	"fmt"
 )
 
+// Count is "1 error", "2 errors".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -19,4 +20,5 @@ func Prefixed(lead, text string) string {
 	return lead + text
 }
 
+// OrDash is text, or "-" if it is empty.
 func OrDash(text string) string { return Prefixed("", text) + map[bool]string{true: "-"}[text == ""] }

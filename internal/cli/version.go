@@ -14,6 +14,7 @@ import (
 // from what Go writes into the program.
 var release, commit string
 
+// VersionCommand returns the command version.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

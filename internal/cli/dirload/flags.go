@@ -21,7 +21,7 @@ func CheckMaxFile(bytes int64) error {
 	return nil
 }
 
-// ProtoSetFlag, followFlag and v2Flag are flags of all commands that load a directory.
+// ProtoSetFlag adds --proto-set.
 func ProtoSetFlag(f *pflag.FlagSet, to *[]string) {
 	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages that Envoy's API does not have, made by protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; may be repeated")
 }
@@ -43,10 +43,12 @@ func FlagOfOption(option string) string {
 	return map[string]string{"MaxFile": "--max-file", "FollowLinksOutside": "--follow-links-outside", "V2": "--legacy-v2"}[option]
 }
 
+// FollowLinksFlag adds --follow-links-outside.
 func FollowLinksFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "follow-links-outside", false, "follow symbolic links that point outside DIR; without this flag such a link is an error")
 }
 
+// LegacyV2Flag adds --legacy-v2.
 func LegacyV2Flag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "legacy-v2", false, "accept resources of the v2 API; without this flag such a resource is an error")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
+// Command returns the command endpoints with its subcommands.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoints put|rm|ls|follow",

@@ -32,6 +32,7 @@ type agent struct {
 	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
 }
 
+// Agent returns the command agent.
 func Agent() *cobra.Command {
 	a := agent{wants: map[xds.Ref]bool{}}
 	cmd := &cobra.Command{

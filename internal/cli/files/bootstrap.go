@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
+// Bootstrap returns the command bootstrap.
 func Bootstrap() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",

@@ -29,6 +29,7 @@ type checking struct {
 	stay []string // the files with bootstraps that were read
 }
 
+// Check returns the command check.
 func Check() *cobra.Command {
 	var k checking
 	cmd := &cobra.Command{

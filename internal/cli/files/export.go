@@ -51,6 +51,7 @@ type exporting struct {
 	told    map[string]bool // warnings
 }
 
+// Export returns the command export.
 func Export() *cobra.Command {
 	var e exporting
 	cmd := &cobra.Command{

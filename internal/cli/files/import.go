@@ -35,6 +35,7 @@ type importing struct {
 	stdout, stderr io.Writer
 }
 
+// Import returns the command import.
 func Import() *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{

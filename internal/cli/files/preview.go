@@ -56,6 +56,7 @@ type previewResource struct {
 	Place   string   `json:"place"`
 }
 
+// Preview returns the command preview.
 func Preview() *cobra.Command {
 	var p previewing
 	cmd := &cobra.Command{

@@ -19,6 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
+// Reload returns the command reload.
 func Reload() *cobra.Command {
 	var root string
 	var approve bool

@@ -29,6 +29,7 @@ type reporting struct {
 	node         string
 }
 
+// Bugreport returns the command bugreport.
 func Bugreport() *cobra.Command {
 	var r reporting
 	cmd := &cobra.Command{

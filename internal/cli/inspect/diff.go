@@ -58,6 +58,7 @@ type diffResult struct {
 	Items      []diff.Difference `json:"items"`
 }
 
+// Diff returns the command diff.
 func Diff() *cobra.Command {
 	var d differing
 	cmd := &cobra.Command{

@@ -13,6 +13,7 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
+// Explain returns the command explain.
 func Explain() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output

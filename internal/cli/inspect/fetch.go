@@ -63,6 +63,7 @@ type fetchedBroken struct {
 	Error string `json:"error"`
 }
 
+// Fetch returns the command fetch.
 func Fetch() *cobra.Command {
 	var x fetching
 	cmd := &cobra.Command{

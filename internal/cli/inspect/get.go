@@ -56,6 +56,7 @@ var kinds = map[string]func(*getting, context.Context, *api.Daemon) (*listing, e
 // byClients are kinds of which each server of a store knows what its own clients say.
 var byClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
 
+// Get returns the command get.
 func Get() *cobra.Command {
 	var g getting
 	cmd := &cobra.Command{

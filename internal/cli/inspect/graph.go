@@ -32,6 +32,7 @@ type graphed struct {
 
 func (g *graphed) id() string { return g.Type + "/" + g.Name }
 
+// Graph returns the command graph.
 func Graph() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output

@@ -20,6 +20,7 @@ import (
 // MaxAnswer is how much of what a server says of its health is read.
 const MaxAnswer = 64 << 10
 
+// Health returns the command health.
 func Health() *cobra.Command {
 	var address string
 	var alive bool

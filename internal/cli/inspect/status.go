@@ -23,6 +23,7 @@ import (
 // looks at their causes first.
 const mostRows = 50
 
+// Status returns the command status.
 func Status() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output

@@ -20,6 +20,7 @@ import (
 // slice is how long one question of wait may take: proxies end what says nothing for longer.
 const slice = 30 * time.Second
 
+// Wait returns the command wait.
 func Wait() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output

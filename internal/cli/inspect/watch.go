@@ -31,6 +31,7 @@ type watching struct {
 // eventKinds are what can happen.
 var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}
 
+// Watch returns the command watch.
 func Watch() *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{

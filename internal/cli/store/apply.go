@@ -91,6 +91,7 @@ type applying struct {
 	insecureSecrets bool
 }
 
+// Apply returns the command apply.
 func Apply() *cobra.Command {
 	var a applying
 	cmd := &cobra.Command{

@@ -15,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
+// Blame returns the command blame.
 func Blame() *cobra.Command {
 	var p pasting
 	cmd := &cobra.Command{

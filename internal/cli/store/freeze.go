@@ -15,6 +15,7 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
+// Freeze returns the command freeze.
 func Freeze() *cobra.Command {
 	var c committing
 	var at string
@@ -85,6 +86,7 @@ func oneGroup(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// Unfreeze returns the command unfreeze.
 func Unfreeze() *cobra.Command {
 	var c committing
 	cmd := &cobra.Command{

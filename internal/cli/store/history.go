@@ -26,6 +26,7 @@ type pasting struct {
 	timeout time.Duration
 }
 
+// History returns the command history.
 func History() *cobra.Command {
 	var p pasting
 	cmd := &cobra.Command{
@@ -116,6 +117,7 @@ func (p *pasting) print(cmd *cobra.Command, h *api.History) error {
 	return nil
 }
 
+// Rollback returns the command rollback.
 func Rollback() *cobra.Command {
 	var c committing
 	cmd := &cobra.Command{

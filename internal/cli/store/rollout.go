@@ -21,6 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
+// Rollout returns the command rollout.
 func Rollout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout start|status|promote|pause|resume|abort",

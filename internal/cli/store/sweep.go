@@ -18,6 +18,7 @@ import (
 // keptRevisions is how many revisions a sweep keeps by default.
 const keptRevisions = 1000
 
+// Sweep returns the command sweep.
 func Sweep() *cobra.Command {
 	var at storeclient.Flags
 	var keep int

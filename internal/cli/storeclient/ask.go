@@ -45,6 +45,7 @@ type Access struct {
 	OtherUse bool   // the server is asked of something else, too: then --store counts, if both are given
 }
 
+// Register adds the flags of the store and of the server.
 func (s *Access) Register(f *pflag.FlagSet) {
 	cli.TitledFlags(f, "Store", s.At.Register)
 	s.Server.Register(f)

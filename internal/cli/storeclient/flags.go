@@ -30,6 +30,7 @@ type Flags struct {
 	MayCreate bool // it may be a directory that is not there yet
 }
 
+// Register adds the flags of the store.
 func (s *Flags) Register(f *pflag.FlagSet) {
 	f.StringVar(&s.URL, "store", "", "`URL` of the store: file:DIR, or etcd://HOST:PORT,HOST:PORT/PREFIX")
 	f.BoolVar(&s.secure, "store-tls", false, "use TLS to the etcd, with the system's CAs unless --store-ca names another")

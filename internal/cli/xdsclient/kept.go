@@ -32,6 +32,7 @@ func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 	}
 }
 
+// StateDirHint is what to do if the state directory cannot be used.
 const StateDirHint = "--state-dir chooses another directory; an empty one stores nothing"
 
 // NewKeptClient is a client that keeps the last good of what is called so in a folder of root; "": nowhere. If it

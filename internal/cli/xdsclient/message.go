@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A message is a line of what goes on between a client and an xDS server: what they say to each
+// A Message is a line of what goes on between a client and an xDS server: what they say to each
 // other, or what becomes of a resource by it.
 type Message struct {
 	At      time.Time       `json:"at"`

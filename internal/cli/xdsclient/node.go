@@ -20,6 +20,7 @@ import (
 // A NodeFlags says which node somebody asks about.
 type NodeFlags struct{ ID, Cluster, JSON string }
 
+// Register adds the flags of the node.
 func (n *NodeFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&n.ID, "node", "", "`ID` of the node")
 	f.StringVar(&n.Cluster, "cluster", "", "`NAME` of the node's cluster")
@@ -29,6 +30,7 @@ func (n *NodeFlags) Register(f *pflag.FlagSet) {
 // Given reports whether they say anything.
 func (n *NodeFlags) Given() bool { return n.ID != "" || n.Cluster != "" || n.JSON != "" }
 
+// Check returns an error of usage if flags of the node contradict each other.
 func (n *NodeFlags) Check() error {
 	if n.JSON != "" && (n.ID != "" || n.Cluster != "") {
 		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")

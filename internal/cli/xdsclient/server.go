@@ -64,15 +64,18 @@ func (x *Flags) Register(f *pflag.FlagSet) {
 	}
 }
 
+// RegisterTimes adds the flags of how long to wait for an answer.
 func (x *Flags) RegisterTimes(f *pflag.FlagSet) {
 	f.DurationVar(&x.Timeout, "timeout", 5*time.Second, "`time` to wait for an xDS server's next answer")
 	f.DurationVar(&x.settle, "settle", 500*time.Millisecond, "`time` without news after which an answer that may have more parts is whole")
 }
 
+// FollowRefsFlag adds --follow-refs.
 func FollowRefsFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "follow", false, "get what the resources refer to, too: routes of a listener, clusters of routes, endpoints, secrets")
 }
 
+// NackFlag adds --nack.
 func NackFlag(f *pflag.FlagSet, to *string) {
 	f.StringVar(to, "nack", "", "refuse all that comes, with this `MESSAGE`, and print what client and server say to each other")
 }

@@ -22,6 +22,7 @@ type ShowFlags struct {
 	Types   *envoy.Types
 }
 
+// Register adds the flags of how resources are shown.
 func (s *ShowFlags) Register(f *pflag.FlagSet) {
 	f.BoolVar(&s.secrets, "show-secrets", false, "show secrets, such as private keys, as they are")
 }

@@ -218,6 +218,7 @@ func Server(t testing.TB, documented bool) string {
 	return s.URL
 }
 
+// Status is the status of the canned server.
 func Status() api.Status {
 	at := ago(6 * time.Minute)
 	return api.Status{
@@ -245,6 +246,7 @@ func Status() api.Status {
 	}
 }
 
+// Clients are the clients of the canned server.
 func Clients() []api.Client {
 	typ := func(short, name string, s api.State) api.TypeStatus {
 		m := &api.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
@@ -270,6 +272,7 @@ func Clients() []api.Client {
 	return []api.Client{sick, odd, well, gone}
 }
 
+// Events are the events of the canned server.
 func Events() []api.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
 	return []api.Event{

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	"github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	"github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -33,18 +33,24 @@ type Upstream struct {
 	asked map[string]bool // by type and name; false: not any more
 }
 
+// New returns a server that has nothing yet.
 func New() *Upstream {
 	return &Upstream{responses: make(chan *xds.Response), asked: map[string]bool{}}
 }
 
+// Variant implements [client.Transport].
 func (*Upstream) Variant() xds.Variant { return xds.Delta }
 
+// Aggregated implements [client.Transport].
 func (*Upstream) Aggregated() bool { return true }
 
+// String implements [client.Transport].
 func (*Upstream) String() string { return "xds://up" }
 
+// Close implements [client.Transport].
 func (*Upstream) Close() error { return nil }
 
+// Open implements [client.Transport].
 func (u *Upstream) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -118,6 +124,7 @@ func made(t *testing.T, typ *xds.Type, name string, m proto.Message) *xds.Resour
 	return xds.NewResource(typ, name, body)
 }
 
+// Cluster returns a cluster.
 func Cluster(t *testing.T, name string) *xds.Resource {
 	return made(t, xds.Cluster, name, &clusterv3.Cluster{Name: name})
 }
@@ -137,6 +144,7 @@ func Listener(t *testing.T, name, routes string) *xds.Resource {
 	}}})
 }
 
+// Routes returns routes of which all go to one cluster.
 func Routes(t *testing.T, name, cluster string) *xds.Resource {
 	return made(t, xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
 		Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,12 @@ func TestPages(t *testing.T) {
 			t.Errorf("docs/README.md does not lead to %s", name)
 		}
 	}
-	for _, path := range append(pages, "../../README.md", "../../CONTRIBUTING.md", "../../examples/README.md") {
+	decisions, err := filepath.Glob("../../docs/adr/*.md")
+	if err != nil || len(decisions) == 0 {
+		t.Fatal(decisions, err)
+	}
+	others := []string{"../../README.md", "../../CONTRIBUTING.md", "../../examples/README.md", "../../e2e/README.md", "../../bench/README.md", "../../packaging/README.md"}
+	for _, path := range slices.Concat(pages, decisions, others) {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

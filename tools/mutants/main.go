@@ -38,9 +38,10 @@ import (
 
 // dependents are other packages whose tests run on mutants that survive the tests of their own package.
 var dependents = map[string][]string{
-	"server": {"rest"},
-	"store":  {"lazy"},
-	"xds":    {"wire", "store"},
+	"protocol": {"client"},
+	"server":   {"rest"},
+	"store":    {"lazy"},
+	"xds":      {"wire", "store"},
 }
 
 // A pkg is a package with mutants.

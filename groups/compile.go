@@ -10,38 +10,38 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 )
 
-// A compiler makes rules of the Match of one group.
+// A compiler compiles the Match of one group.
 type compiler struct {
 	*builder
 	def *Definition
 }
 
-// match returns the rule of a Match. What costs least stands first.
-func (c *compiler) match(m *Match) *rule {
+// compileMatch returns the rule of a Match. Its cheapest parts are first.
+func (c *compiler) compileMatch(m *Match) *rule {
 	r := &rule{kind: allOf, place: m.place}
 	for f, values := range [texts]Values{m.ID, m.Cluster, m.Region, m.Zone, m.SubZone, m.UserAgentName, m.UserAgentVersion} {
 		if values != nil {
-			r.parts = append(r.parts, c.one(m, field(f), nil, values))
+			r.parts = append(r.parts, c.field(m, field(f), nil, values))
 		}
 	}
 	for _, e := range m.Metadata {
-		r.parts = append(r.parts, c.one(m, metadata, e.Path, e.Values))
+		r.parts = append(r.parts, c.field(m, metadata, e.Path, e.Values))
 	}
 	for i := range m.All {
-		r.parts = append(r.parts, c.match(&m.All[i]))
+		r.parts = append(r.parts, c.compileMatch(&m.All[i]))
 	}
 	if m.Any != nil {
 		some := &rule{kind: anyOf, place: m.place}
 		for i := range m.Any {
-			some.parts = append(some.parts, c.match(&m.Any[i]))
+			some.parts = append(some.parts, c.compileMatch(&m.Any[i]))
 		}
 		r.parts = append(r.parts, some)
 	}
 	if m.Not != nil {
-		r.parts = append(r.parts, &rule{kind: notOf, parts: []*rule{c.match(m.Not)}, place: m.place})
+		r.parts = append(r.parts, &rule{kind: notOf, parts: []*rule{c.compileMatch(m.Not)}, place: m.place})
 	}
 	if m.CEL != "" {
-		r.parts = append(r.parts, c.cel(m))
+		r.parts = append(r.parts, c.compileCEL(m))
 	}
 	if len(r.parts) == 1 {
 		return r.parts[0]
@@ -49,8 +49,8 @@ func (c *compiler) match(m *Match) *rule {
 	return r
 }
 
-// one returns the rule of a field.
-func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
+// field returns the rule of one field.
+func (c *compiler) field(m *Match, f field, path []string, values Values) *rule {
 	r := &rule{kind: oneOf, field: f, path: path, place: m.place}
 	if f == metadata && (len(path) == 0 || len(path) > nodemeta.MaxDepth || strings.ContainsRune(strings.Join(path, ""), 0)) {
 		c.fail(c.def, findings.NodeRule, "match", fmt.Sprintf("a path in the metadata has 1 to %d keys, without zero bytes", nodemeta.MaxDepth), "")
@@ -60,7 +60,7 @@ func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
 		if err != nil {
 			c.fail(c.def, findings.NodeRule, "match", fieldNames[f]+": "+err.Error(), "")
 		}
-		if text, is := v.(string); is && f != metadata && foreign(text) {
+		if text, is := v.(string); is && f != metadata && isForeign(text) {
 			q := c.def.problem(findings.ForeignPattern, "match", fmt.Sprintf("%s: %q stands for this text itself: in a pattern only * and ? have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
 			if m.place.Pos.Line > 0 {
 				q.Pos = m.place.Pos
@@ -73,7 +73,7 @@ func (c *compiler) one(m *Match, f field, path []string, values Values) *rule {
 	return r
 }
 
-// compileValue takes one of Values.
+// compileValue compiles one of Values. others allows a bool and a float64.
 func compileValue(v any, others bool) (value, error) {
 	switch v := v.(type) {
 	case string:
@@ -88,10 +88,10 @@ func compileValue(v any, others bool) (value, error) {
 			return value{other: v}, nil
 		}
 	}
-	return value{}, fmt.Errorf("a %T (%v) is no value of it", v, v)
+	return value{}, fmt.Errorf("a %T (%v) cannot be a value of this field", v, v)
 }
 
-func (c *compiler) cel(m *Match) *rule {
+func (c *compiler) compileCEL(m *Match) *rule {
 	r := &rule{kind: expression, text: m.CEL, place: m.place}
 	err := errNoCEL
 	if c.options.CEL != nil {
@@ -103,7 +103,7 @@ func (c *compiler) cel(m *Match) *rule {
 	return r
 }
 
-// never reports whether the rule holds for no node, whatever it says of itself.
+// never reports whether the rule holds for no node, as far as its structure shows.
 func (r *rule) never() bool {
 	switch r.kind {
 	case allOf:
@@ -127,7 +127,7 @@ func (r *rule) never() bool {
 	return false
 }
 
-// always reports whether the rule holds for every node.
+// always reports whether the rule holds for each node, as far as its structure shows.
 func (r *rule) always() bool {
 	switch r.kind {
 	case allOf:

@@ -7,28 +7,28 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// A Definition is what one group.yaml says.
+// A Definition is the content of one group.yaml.
 type Definition struct {
-	// Name is the group's. If the file says none it is empty after [Parse], and whoever
-	// reads the directory sets the path from the root, or Default for the root itself.
+	// Name is the name of the group. It is empty after [Parse] if the file has no name. Then the reader
+	// of the directory sets it: to the path from the root, or to Default for the root itself.
 	Name string
 
-	Match    *Match   // which nodes get it; nil: none by itself
-	Include  []string // groups whose resources are added behind its own
-	Priority int      // the higher comes first
-	Alone    bool     // an error in its files keeps nobody else's from changing
-	Lane     *Lane    // of which group it is one; nil: of none
+	Match    *Match   // the nodes that get the group; nil: none, unless another group includes it
+	Include  []string // groups whose resources are added with lower precedence
+	Priority int      // groups with a higher priority have precedence
+	Alone    bool     // an error in its files does not stop changes of other groups
+	Lane     *Lane    // set if the group is a lane of another group
 
-	// Otherwise is what nodes get that match no group, in the root: Default, Refuse, or the
+	// Otherwise is for the root only: what nodes get that match no group. It is Default, Refuse, or the
 	// name of a group. Empty: Default.
 	Otherwise string
 
 	File   string
-	places map[string]findings.Problem // places of keys, with what is quoted of them
+	places map[string]findings.Problem // positions of keys, with their excerpts
 }
 
-// problem returns a problem at a key, such as "name" or "include[0]"; at the beginning of the
-// file if the key is not there.
+// problem returns a problem with the position of a key, such as "name" or "include[0]". If the file
+// does not have the key, the position is the beginning of the file.
 func (d *Definition) problem(code findings.Code, key, message, hint string) findings.Problem {
 	p, ok := d.places[key]
 	if !ok {
@@ -44,29 +44,29 @@ func (d *Definition) problem(code findings.Code, key, message, hint string) find
 // has reports whether the file has a key.
 func (d *Definition) has(key string) bool { _, ok := d.places[key]; return ok }
 
-// A Match says for which nodes a group is. All that is set must hold, so the zero Match
-// holds for every node.
+// A Match is a condition for nodes. All fields that are set must hold, so the zero Match holds for each
+// node.
 type Match struct {
 	ID, Cluster, Region, Zone, SubZone, UserAgentName, UserAgentVersion Values
 
-	Metadata []Entry
+	Metadata []MetadataMatch
 
 	All []Match
-	Any []Match // one must hold; nil: not asked. If it is empty and not nil, the Match holds for no node
+	Any []Match // one must hold; nil: no condition; empty but not nil: holds for no node
 	Not *Match
-	CEL string // an expression that must be true; empty: none
+	CEL string // an expression that must be true; empty: no condition
 
 	place Place
-	cel   string // the key of its place in Definition.places
+	cel   string // its key in Definition.places
 }
 
-// Values are what a field may be: one of them. Nil: it is not asked. Each is a pattern, a
-// string that must be equal, in which "*" stands for any characters, "?" for one, and `\`
-// makes the next character a plain one. In metadata it may be a float64 or a bool.
+// Values are the allowed values of a field; one of them must match. Nil: no condition. A string is a
+// pattern (docs/groups.md#patterns). In metadata, a value may also be a float64 or a bool.
 type Values []any
 
-// An Entry asks for a value in the node's metadata. In a list one of the elements must do.
-type Entry struct {
-	Path   []string // keys, from the outermost
+// A MetadataMatch is a condition for a value in the node's metadata. If the value is a list, one of its
+// elements must match.
+type MetadataMatch struct {
+	Path   []string // keys, the outermost first
 	Values Values
 }

@@ -12,7 +12,7 @@ func TestSharesAreUniform(t *testing.T) {
 	const nodes = 10_000
 	below := [10]int{}
 	for i := range nodes {
-		s := share("r", fmt.Sprint("node-", i))
+		s := hashPercent("r", fmt.Sprint("node-", i))
 		if s < 0 || s > 100 {
 			t.Fatalf("share %v", s)
 		}
@@ -25,12 +25,12 @@ func TestSharesAreUniform(t *testing.T) {
 	}
 }
 
-// When the counter of rounds starts again, a group that was never a candidate may become one.
+// When the counter of generations starts again, a group that was never a candidate may become one.
 func TestQueryRoundsStartAgain(t *testing.T) {
 	r, _ := New([]Definition{{Name: "g", Match: &Match{ID: Values{"a"}}}, {Name: Default}}, Options{})
 	q := r.query(nil)
-	q.places = make([]position, len(r.groups))
-	q.round = ^uint32(0)
+	q.states = make([]groupState, len(r.groups))
+	q.generation = ^uint32(0)
 	r.queries.Put(q)
 	if d := r.Decide(&xds.Node{ID: "a"}); fmt.Sprint(d.Groups) != "[g]" {
 		t.Error(d)

@@ -66,9 +66,9 @@ func TestTogetherByEachField(t *testing.T) {
 				match(m, groups.Values{value})
 				all = append(all, groups.Definition{Name: group, Match: m})
 			}
-			together := groups.NewTogether(all)
-			if together.See("a", "b") || !together.See("a", "c") {
-				t.Errorf("different values: %v, equal values: %v", together.See("a", "b"), together.See("a", "c"))
+			together := groups.NewOverlap(all)
+			if together.Possible("a", "b") || !together.Possible("a", "c") {
+				t.Errorf("different values: %v, equal values: %v", together.Possible("a", "b"), together.Possible("a", "c"))
 			}
 		})
 	}

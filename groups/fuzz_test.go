@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Whatever stands in a group.yaml: nothing panics, and what is taken can be decided on.
+// No group.yaml makes Parse panic, and a valid one gives rules that can decide.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"name: edge\nmatch: {id: 'edge-*', cluster: [edge, web], locality: {region: eu, zone: a, sub_zone: b}}\n",
@@ -97,7 +97,7 @@ func plain(pattern, v []rune) bool {
 	return reach[len(v)]
 }
 
-// Metadata is what protobuf's own reader reads, or none.
+// Metadata has the same values as with protobuf's own decoder, or is nil.
 func FuzzMetadata(f *testing.F) {
 	s, _ := structpb.NewStruct(map[string]any{"a": nil, "b": true, "c": 1.5, "d": "x", "e": []any{1.0, map[string]any{"f": "g"}}})
 	b, _ := proto.Marshal(s)
@@ -124,7 +124,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// natural is the value in Go's own types. AsInterface would say "NaN" for a number that is none.
+// natural returns the value as Go types. Unlike AsInterface, it keeps NaN a number.
 func natural(v *structpb.Value) any {
 	switch v := v.GetKind().(type) {
 	case *structpb.Value_NumberValue:
@@ -145,7 +145,7 @@ func natural(v *structpb.Value) any {
 	return v.AsInterface()
 }
 
-// same compares, with NaN equal to itself.
+// same compares two values; NaN equals NaN.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case float64:
@@ -177,8 +177,8 @@ func same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// What a client sends is bounded; more is as good as nothing, and is told.
-func TestMetadataBounds(t *testing.T) {
+// Metadata above the limits counts as missing, with a note.
+func TestMetadataLimits(t *testing.T) {
 	deep := func(n int) *structpb.Value {
 		v := structpb.NewBoolValue(true)
 		for i := range n {

@@ -40,7 +40,8 @@ func compile(pattern string) (glob, error) {
 			part = append(part, text.String())
 			text.Reset()
 		case '\\':
-			if i++; i == len(pattern) || !strings.ContainsRune(`*?\`, rune(pattern[i])) {
+			i++
+			if i == len(pattern) || !strings.ContainsRune(`*?\`, rune(pattern[i])) {
 				return g, errors.New(`behind \ stands neither *, ? nor \`)
 			}
 			text.WriteByte(pattern[i])
@@ -54,7 +55,7 @@ func compile(pattern string) (glob, error) {
 
 // foreign reports whether a pattern has what is of other languages of patterns: (a|b), {a,b}, [a-z],
 // ^a, a$. Such characters stand for themselves here, and are in few names of nodes.
-func foreign(pattern string) bool {
+func isForeign(pattern string) bool {
 	between := func(open, inner, end string) bool {
 		_, rest, found := strings.Cut(pattern, open)
 		rest, _, closed := strings.Cut(rest, end)
@@ -86,13 +87,15 @@ func (g *glob) match(v string) bool {
 		return v == ""
 	}
 	last := len(g.parts) - 1
-	if n, ok = ends(v, g.parts[last]); !ok {
+	n, ok = ends(v, g.parts[last])
+	if !ok {
 		return false
 	}
 	v = v[:len(v)-n]
 	// The leftmost place of each part leaves most for the others.
 	for _, part := range g.parts[1:last] {
-		if n, ok = find(v, part); !ok {
+		n, ok = find(v, part)
+		if !ok {
 			return false
 		}
 		v = v[n:]

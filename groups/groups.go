@@ -1,10 +1,10 @@
-// Package groups says which groups of resources a node gets. A group is a directory of
-// configuration with a group.yaml, which has the rule by which nodes are found
-// (docs/groups.md); [Parse] reads one, [New] makes [Rules] of all, and [Rules.Decide] says
-// for a node which groups it gets, in which order, and why.
+// Package groups decides which groups of resources a node gets. A group is a directory of configuration
+// with a group.yaml, whose rule selects nodes (docs/groups.md). [Parse] reads a group.yaml. [New]
+// compiles the [Rules] of all groups. [Rules.Decide] returns the groups of a node, in their order, with
+// the reasons.
 //
-// It reads no files, holds no resources, reads no clock and starts no goroutine. CEL is a
-// package of its own, groups/cel, which [Options] take.
+// The package reads no files, holds no resources, reads no clock and starts no goroutine. Rules in CEL
+// need package groups/cel, which programs pass in [Options].
 package groups
 
 import (
@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// Default is the group of the root: of nodes that match no other, unless Otherwise says
-	// something else, and of who includes it.
+	// Default is the group of the root directory. Nodes that match no other group get it, unless
+	// Otherwise is different. Groups may also include it.
 	Default = "default"
 
-	// Refuse is what the Otherwise of the root is if nodes that match no group are refused.
+	// Refuse is the value of Otherwise that refuses nodes that match no group.
 	Refuse = "refuse"
 )
 
-// Rules decide about nodes. They never change, and are safe for concurrent use. See [New].
+// Rules decide which groups a node gets. They are immutable and safe for concurrent use. Create them
+// with [New].
 type Rules struct {
-	groups    []group // who includes comes before what it includes
+	groups    []group // each group comes before the groups that it includes
 	index     index
-	otherwise int  // of groups; -1: refuse
-	lanes     bool // there is one
+	otherwise int  // index in groups; -1: refuse
+	lanes     bool // some group has a lane
 	queries   sync.Pool
 }
 
-// A group is a Definition, ready to be asked.
+// A group is a compiled Definition.
 type group struct {
 	name    string
-	rule    *rule // nil: no node gets it by itself
-	include []int // of Rules.groups
-	rank    int   // by priority and name: the lower comes first
+	rule    *rule // nil: no node gets it, unless another group includes it
+	include []int // indexes in Rules.groups
+	rank    int   // position by priority and name; a lower rank comes first
 	lane    *lane // nil: none
 }
 
-// A Place is where something stands in a file; the zero Place is nowhere.
+// A Place is a position in a file. The zero Place is no position.
 type Place struct {
 	File string
 	Pos  findings.Pos
@@ -56,30 +57,30 @@ func (p Place) String() string {
 	return p.File + ":" + strconv.Itoa(p.Pos.Line) + ":" + strconv.Itoa(p.Pos.Column)
 }
 
-// A Decision is which groups a node gets, and why.
+// A Decision is the list of groups of a node, with the reasons.
 type Decision struct {
-	// Groups are in order: of a name that several have, the first group's resource is seen.
-	// Nil: no group matches, and the node is refused.
+	// Groups are in order of precedence: if several groups have a resource of the same name, the node
+	// gets that of the first one. Nil: no group matches, and the node is refused.
 	Groups []string
 
-	// Reasons has one for each of Groups, in their order; before them, or alone, it has one
-	// without a group if none matches.
+	// Reasons has one element for each of Groups, in the same order. If no group matches, an element
+	// without a group comes first.
 	Reasons []Reason
 
-	// Notes say what was in the way: metadata that cannot be read, a rule in CEL that asks
-	// for a field that the node does not have.
+	// Notes describe conditions that could not be evaluated: the metadata cannot be read, or a rule in
+	// CEL uses a field that the node does not have.
 	Notes []string
 }
 
-// A Reason is why a node gets a group.
+// A Reason is the reason why a node gets a group.
 type Reason struct {
-	Group string // "": none matches
-	Rule  string // what of its rule holds, such as `cluster is "edge"`
-	Place Place  // of the rule
-	By    string // the group that includes this one, or Otherwise if none matches; else empty
+	Group string // "": no group matches
+	Rule  string // the part of the rule that holds, such as `cluster is "edge"`
+	Place Place  // position of the rule
+	By    string // the group that includes this one; without Group, the value of Otherwise; else empty
 }
 
-// String returns the reason for people.
+// String returns the reason as a sentence.
 func (r Reason) String() string {
 	switch {
 	case r.Group == "":
@@ -94,7 +95,7 @@ func (r Reason) String() string {
 	return "group " + r.Group + ": " + r.Rule + " (" + r.Place.String() + ")"
 }
 
-// Decide returns which groups a node gets. A nil node is one that says nothing of itself.
+// Decide returns the groups of a node. A nil node is a node without any fields.
 func (r *Rules) Decide(n *xds.Node) Decision {
 	q := r.query(n)
 	defer r.queries.Put(q)
@@ -106,7 +107,7 @@ func (r *Rules) Decide(n *xds.Node) Decision {
 	return r.decision(q)
 }
 
-// decision puts the groups that match in order, with what they include.
+// decision returns the matching groups with the groups that they include, in their order.
 func (r *Rules) decision(q *query) Decision {
 	var d Decision
 	none := len(q.matched) == 0
@@ -124,19 +125,19 @@ func (r *Rules) decision(q *query) Decision {
 		d.Groups = make([]string, len(all))
 	}
 	for i, at := range all {
-		g, p := &r.groups[at], &q.places[at]
+		g, p := &r.groups[at], &q.states[at]
 		d.Groups[i] = g.name
 		reason := Reason{Group: g.name}
 		switch {
 		case !p.matched:
-			reason.By = r.groups[p.by].name
+			reason.By = r.groups[p.includedBy].name
 		case !none:
-			reason.Rule, reason.Place = g.rule.why(q)
+			reason.Rule, reason.Place = g.rule.explain(q)
 		}
 		d.Reasons = append(d.Reasons, reason)
 	}
 	if r.lanes {
-		r.change(q, all, &d)
+		r.replaceByLanes(q, all, &d)
 	}
 	if q.node.problem != "" {
 		q.notes = append(q.notes, q.node.problem)

@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// load makes rules of a directory: a txtar archive of group.yaml files, by the paths of their
+// load compiles the rules of a txtar archive with group.yaml files. The paths are those of their
 // directories.
 func load(t testing.TB, archive string) (*groups.Rules, []findings.Problem) {
 	t.Helper()
@@ -201,8 +201,8 @@ func TestOtherwise(t *testing.T) {
 	}
 }
 
-// "Whoever includes comes before what it includes (longest chain); of the rest the higher
-// priority comes first, then by name."
+// A group comes before the groups that it includes, by the longest chain; else by priority, then by
+// name.
 func TestOrder(t *testing.T) {
 	r := mustLoad(t, `
 -- a/group.yaml --
@@ -233,8 +233,8 @@ include: [b]
 	}
 }
 
-// A rule that is turned around lets nobody in whom it cannot judge.
-func TestUnknownStaysUnknown(t *testing.T) {
+// If an expression cannot be evaluated, its negation does not match, either.
+func TestErrorInNegatedExpressionDoesNotMatch(t *testing.T) {
 	r := mustLoad(t, `
 -- a/group.yaml --
 match: {not: {cel: node.metadata.env == "prod"}}
@@ -254,10 +254,10 @@ match: {any: [{cel: node.metadata.env == "prod"}, {id: x}]}
 	}
 }
 
-// Rules without YAML, as a program makes them.
-func TestWithoutFiles(t *testing.T) {
+// Rules that a program makes without YAML.
+func TestRulesWithoutYAML(t *testing.T) {
 	r, problems := groups.New([]groups.Definition{
-		{Name: "edge", Match: &groups.Match{Cluster: groups.Values{"edge"}, Metadata: []groups.Entry{{Path: []string{"n"}, Values: groups.Values{1.0}}}}},
+		{Name: "edge", Match: &groups.Match{Cluster: groups.Values{"edge"}, Metadata: []groups.MetadataMatch{{Path: []string{"n"}, Values: groups.Values{1.0}}}}},
 	}, groups.Options{})
 	if r == nil || len(problems) > 0 {
 		t.Fatal(told(problems))
@@ -268,7 +268,7 @@ func TestWithoutFiles(t *testing.T) {
 	}
 	for _, m := range []groups.Match{
 		{ID: groups.Values{5}}, {ID: groups.Values{true}}, {ID: groups.Values{`\`}}, {CEL: "true"},
-		{Metadata: []groups.Entry{{}}}, {Metadata: []groups.Entry{{Path: []string{"a\x00"}}}}, {Metadata: []groups.Entry{{Path: []string{"a"}, Values: groups.Values{1}}}},
+		{Metadata: []groups.MetadataMatch{{}}}, {Metadata: []groups.MetadataMatch{{Path: []string{"a\x00"}}}}, {Metadata: []groups.MetadataMatch{{Path: []string{"a"}, Values: groups.Values{1}}}},
 	} {
 		r, problems := groups.New([]groups.Definition{{Name: "g", Match: &m}}, groups.Options{})
 		if r != nil || len(problems) != 1 || problems[0].Code != findings.NodeRule {
@@ -277,9 +277,9 @@ func TestWithoutFiles(t *testing.T) {
 	}
 }
 
-// The longest of several chains counts by which a group is included, whichever is known last; and of
-// rules that cannot be evaluated a few are told.
-func TestLongestChain(t *testing.T) {
+// The longest of several chains of includes counts, whatever the order. A few rules that cannot be
+// evaluated are in the notes.
+func TestOrderByLongestChain(t *testing.T) {
 	for _, short := range []string{"a0", "m", "zz"} { // before, among and behind those of the longer one
 		r := mustLoad(t, "-- b/group.yaml --\nmatch: {}\ninclude: [y]\n-- y/group.yaml --\ninclude: [c]\n-- c/group.yaml --\n-- "+short+"/group.yaml --\nmatch: {}\ninclude: [c]\n")
 		all := r.Decide(&xds.Node{}).Groups

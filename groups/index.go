@@ -6,51 +6,50 @@ import (
 	"strings"
 )
 
-// An index finds the groups that may match a node, without asking all: by something that
-// the rule demands, such as one of three clusters, or an id that begins with "edge-". What
-// demands nothing of the kind is asked each time.
+// An index finds the groups that may match a node, without evaluating all rules. It uses a value that
+// the rule requires, such as one of three clusters, or an id that begins with "edge-". Rules without
+// such a value are always evaluated.
 //
-// Invariant: a group whose rule holds for a node is among the node's candidates.
+// Invariant: a group whose rule holds for a node is one of the node's candidates.
 type index struct {
-	fields [texts]table
-	paths  *paths
-	rest   []int
+	fields    [texts]table
+	paths     *paths
+	unindexed []int
 }
 
-// A table finds groups by a value.
+// A table finds groups by a value of a field.
 type table struct {
 	equal    map[string][]int
 	prefixed map[string][]int
-	lengths  []int // of prefixes, that there are
+	lengths  []int // lengths of the prefixes, sorted
 	other    map[any][]int
 }
 
-// Paths is a tree of the keys that rules demand of the metadata.
+// Paths is a tree of the metadata keys that rules require.
 type paths struct {
 	table
 	below map[string]*paths
 }
 
-// A demand is a value of a field without which a rule does not hold. All that is compared is
-// in it, so that demands can be counted.
-type demand struct {
+// A requirement is a value of a field without which a rule does not hold. It is comparable, so that
+// equal requirements can be counted.
+type requirement struct {
 	field  field
-	path   string // keys, with a zero byte behind each
+	path   string // keys, each followed by a zero byte
 	text   string
-	prefix bool // the value begins with the text
-	other  any  // a float64 or bool; nil: it is a text
+	prefix bool // the value begins with text
+	other  any  // a float64 or bool; nil: the value is text
 }
 
-// maxPrefix is how much of a prefix is looked for: each length is looked for by itself.
+// maxPrefix limits the length of prefixes in a table, because each length needs a lookup.
 const maxPrefix = 32
 
-// newIndex chooses for each group by what it is found: of all that it demands what the
-// fewest groups have.
+// newIndex chooses the requirements by which each group is found: those that the fewest groups share.
 func newIndex(groups []group) index {
-	count := map[demand]int{}
+	count := map[requirement]int{}
 	for i := range groups {
 		if r := groups[i].rule; r != nil {
-			r.count(count)
+			r.countRequirements(count)
 		}
 	}
 	var x index
@@ -59,9 +58,9 @@ func newIndex(groups []group) index {
 		if r == nil {
 			continue
 		}
-		demands, _, ok := r.demands(count)
+		demands, _, ok := r.requirements(count)
 		if !ok {
-			x.rest = append(x.rest, i)
+			x.unindexed = append(x.unindexed, i)
 		}
 		for _, d := range demands {
 			x.add(d, i)
@@ -70,25 +69,25 @@ func newIndex(groups []group) index {
 	return x
 }
 
-// count adds how often what is demanded.
-func (r *rule) count(count map[demand]int) {
+// countRequirements adds the requirements of a rule to count.
+func (r *rule) countRequirements(count map[requirement]int) {
 	switch r.kind {
 	case allOf, anyOf:
 		for _, part := range r.parts {
-			part.count(count)
+			part.countRequirements(count)
 		}
 	case oneOf:
 		for _, v := range r.values {
-			if d, ok := r.demand(v); ok {
+			if d, ok := r.requirement(v); ok {
 				count[d]++
 			}
 		}
 	}
 }
 
-// demand returns what a value demands, if it is something that can be looked up.
-func (r *rule) demand(v value) (d demand, ok bool) {
-	d = demand{field: r.field}
+// requirement returns the requirement of one value, if it can be looked up.
+func (r *rule) requirement(v value) (d requirement, ok bool) {
+	d = requirement{field: r.field}
 	if r.field == metadata {
 		d.path = strings.Join(r.path, "\x00") + "\x00"
 	}
@@ -97,26 +96,27 @@ func (r *rule) demand(v value) (d demand, ok bool) {
 		return d, true
 	}
 	text, all := v.glob.prefix()
-	if d.text = text; !all {
+	d.text = text
+	if !all {
 		d.prefix, d.text = true, text[:min(len(text), maxPrefix)]
 	}
 	return d, all || text != ""
 }
 
-// demands returns demands of which each node meets one for which the rule holds, and how
-// many groups have one of these; not ok: there are none.
-func (r *rule) demands(count map[demand]int) (best []demand, cost int, ok bool) {
+// requirements returns a list of requirements such that each node for which the rule holds meets one of
+// them. The cost is the number of groups with one of these. ok is false if there is no such list.
+func (r *rule) requirements(count map[requirement]int) (best []requirement, cost int, ok bool) {
 	switch r.kind {
 	case allOf:
 		for _, part := range r.parts {
-			if d, n, is := part.demands(count); is && (!ok || n < cost) {
+			if d, n, is := part.requirements(count); is && (!ok || n < cost) {
 				best, cost, ok = d, n, true
 			}
 		}
 		return best, cost, ok
 	case anyOf:
 		for _, part := range r.parts {
-			d, n, is := part.demands(count)
+			d, n, is := part.requirements(count)
 			if !is {
 				return nil, 0, false
 			}
@@ -125,13 +125,13 @@ func (r *rule) demands(count map[demand]int) (best []demand, cost int, ok bool) 
 		return best, cost, true
 	case oneOf:
 		for _, v := range r.values {
-			d, is := r.demand(v)
+			d, is := r.requirement(v)
 			if !is {
 				return nil, 0, false
 			}
 			best, cost = append(best, d), cost+2*count[d]
 			if d.prefix {
-				cost++ // what is equal is met by fewer nodes
+				cost++ // fewer nodes meet an equal value than a prefix
 			}
 		}
 		return best, cost, true
@@ -139,7 +139,7 @@ func (r *rule) demands(count map[demand]int) (best []demand, cost int, ok bool) 
 	return nil, 0, false
 }
 
-func (x *index) add(d demand, group int) {
+func (x *index) add(d requirement, group int) {
 	if d.field != metadata {
 		x.fields[d.field].add(d, group)
 		return
@@ -160,21 +160,21 @@ func (x *index) add(d demand, group int) {
 	at.add(d, group)
 }
 
-func (t *table) add(d demand, group int) {
+func (t *table) add(d requirement, group int) {
 	switch {
 	case d.other != nil:
-		t.other = with(t.other, d.other, group)
+		t.other = appendGroup(t.other, d.other, group)
 	case d.prefix:
-		t.prefixed = with(t.prefixed, d.text, group)
+		t.prefixed = appendGroup(t.prefixed, d.text, group)
 		if i, found := slices.BinarySearch(t.lengths, len(d.text)); !found {
 			t.lengths = slices.Insert(t.lengths, i, len(d.text))
 		}
 	default:
-		t.equal = with(t.equal, d.text, group)
+		t.equal = appendGroup(t.equal, d.text, group)
 	}
 }
 
-func with[K comparable](m map[K][]int, key K, group int) map[K][]int {
+func appendGroup[K comparable](m map[K][]int, key K, group int) map[K][]int {
 	if m == nil {
 		m = map[K][]int{}
 	}
@@ -182,59 +182,59 @@ func with[K comparable](m map[K][]int, key K, group int) map[K][]int {
 	return m
 }
 
-// candidates returns the groups that may match, each once.
+// candidates returns the groups that may match a node, each once.
 func (x *index) candidates(q *query) []int {
 	for f := range x.fields {
-		x.fields[f].find(q, field(f).of(&q.node))
+		x.fields[f].addMatches(q, field(f).valueOf(&q.node))
 	}
 	if x.paths != nil {
-		x.paths.find(q, q.node.Metadata())
+		x.paths.addMatches(q, q.node.Metadata())
 	}
-	q.may(x.rest)
+	q.addCandidates(x.unindexed)
 	return q.candidates
 }
 
-func (t *table) find(q *query, value string) {
+func (t *table) addMatches(q *query, value string) {
 	if t.equal != nil {
-		q.may(t.equal[value])
+		q.addCandidates(t.equal[value])
 	}
 	for _, n := range t.lengths {
 		if n > len(value) {
 			break
 		}
-		q.may(t.prefixed[value[:n]])
+		q.addCandidates(t.prefixed[value[:n]])
 	}
 }
 
-// find goes through what is in both, the tree and the metadata.
-func (p *paths) find(q *query, at any) {
+// addMatches walks the tree and the metadata together.
+func (p *paths) addMatches(q *query, at any) {
 	switch at := at.(type) {
 	case []any:
 		for _, element := range at {
-			p.find(q, element)
+			p.addMatches(q, element)
 		}
 	case map[string]any:
 		if len(at) < len(p.below) {
 			for key, value := range at {
 				if below := p.below[key]; below != nil {
-					below.find(q, value)
+					below.addMatches(q, value)
 				}
 			}
 			return
 		}
 		for key, below := range p.below {
 			if value, ok := at[key]; ok {
-				below.find(q, value)
+				below.addMatches(q, value)
 			}
 		}
 	case string:
-		p.table.find(q, at)
+		p.table.addMatches(q, at)
 	case float64, bool:
-		q.may(p.other[at])
+		q.addCandidates(p.other[at])
 	}
 }
 
-// less orders groups by priority, and then by name.
-func less(a, b *Definition) int {
+// compareRank orders groups by priority, then by name.
+func compareRank(a, b *Definition) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 }

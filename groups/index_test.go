@@ -14,9 +14,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The index must agree with asking every group: the same groups, in the same order, for the
-// same reasons.
-func TestIndexAgrees(t *testing.T) {
+// Decisions with the index equal those that evaluate all rules: the same groups in the same order with
+// the same reasons.
+func TestIndexAgreesWithEvaluatingAllRules(t *testing.T) {
 	for seed := range uint64(300) {
 		w := world{rand.New(rand.NewPCG(seed, 1))}
 		var defs []Definition
@@ -40,7 +40,7 @@ func TestIndexAgrees(t *testing.T) {
 		plain := &Rules{groups: r.groups, otherwise: r.otherwise}
 		for i, g := range r.groups {
 			if g.rule != nil {
-				plain.index.rest = append(plain.index.rest, i)
+				plain.index.unindexed = append(plain.index.unindexed, i)
 			}
 		}
 		for range 30 {
@@ -53,7 +53,7 @@ func TestIndexAgrees(t *testing.T) {
 	}
 }
 
-// odd holds for ids of odd length, and cannot judge an empty one.
+// odd holds for ids of odd length, and has an error for an empty one.
 func odd(string) (Predicate, error) {
 	return func(n *Node) (bool, error) {
 		if n.ID == "" {
@@ -63,7 +63,7 @@ func odd(string) (Predicate, error) {
 	}, nil
 }
 
-// A world makes rules and nodes of a few words, so that many match.
+// A world makes rules and nodes of few words, so that many match.
 type world struct{ *rand.Rand }
 
 func (w world) word() string {
@@ -92,7 +92,7 @@ func (w world) match(depth int) (m Match) {
 		}
 	}
 	for range w.IntN(3) {
-		m.Metadata = append(m.Metadata, Entry{Path: []string{"a", "b", "a"}[w.IntN(2):][:1+w.IntN(2)], Values: w.values(true)})
+		m.Metadata = append(m.Metadata, MetadataMatch{Path: []string{"a", "b", "a"}[w.IntN(2):][:1+w.IntN(2)], Values: w.values(true)})
 	}
 	if depth > 2 {
 		return m
@@ -146,20 +146,20 @@ func (w world) node() *xds.Node {
 		if err != nil {
 			panic(err)
 		}
-		if n.Metadata, err = proto.Marshal(s); err != nil {
+		n.Metadata, err = proto.Marshal(s)
+		if err != nil {
 			panic(err)
 		}
 	}
 	return n
 }
 
-// Groups are found by what fewest have: what all have in common leads to nobody in
-// particular.
-func TestIndexChooses(t *testing.T) {
+// The index uses the value that the fewest groups require; a value that all require finds none of them.
+func TestIndexUsesRarestValue(t *testing.T) {
 	var defs []Definition
 	for i := range 100 {
 		defs = append(defs, Definition{Name: fmt.Sprint(i), Match: &Match{Cluster: Values{"web"}, Any: []Match{
-			{ID: Values{fmt.Sprintf("n-%d", i)}}, {Metadata: []Entry{{Path: []string{"team"}, Values: Values{fmt.Sprint(i, "-*")}}}},
+			{ID: Values{fmt.Sprintf("n-%d", i)}}, {Metadata: []MetadataMatch{{Path: []string{"team"}, Values: Values{fmt.Sprint(i, "-*")}}}},
 		}}})
 	}
 	r, problems := New(defs, Options{})
@@ -167,24 +167,24 @@ func TestIndexChooses(t *testing.T) {
 		t.Fatal(problems)
 	}
 	q := r.query(&xds.Node{Cluster: "web", ID: "n-7"})
-	if got := r.index.candidates(q); len(got) != 1 || len(r.index.rest) > 0 {
-		t.Errorf("%d candidates, %d are asked each time", len(got), len(r.index.rest))
+	if got := r.index.candidates(q); len(got) != 1 || len(r.index.unindexed) > 0 {
+		t.Errorf("%d candidates, %d are asked each time", len(got), len(r.index.unindexed))
 	}
 	if d := r.Decide(&xds.Node{Cluster: "web", ID: "n-7"}); fmt.Sprint(d.Groups) != "[7]" {
 		t.Error(d)
 	}
 }
 
-// Metadata is decoded only if a rule asks for it.
-func TestMetadataUnasked(t *testing.T) {
+// Metadata is decoded only for a rule that needs it.
+func TestMetadataIsDecodedOnDemand(t *testing.T) {
 	broken := []byte{0xff}
 	for _, c := range []struct {
 		match Match
 		notes int
 	}{
 		{Match{Cluster: Values{"a"}}, 0},
-		{Match{Cluster: Values{"b"}, Not: &Match{Metadata: []Entry{{[]string{"a"}, Values{"b"}}}}}, 0},
-		{Match{Cluster: Values{"a"}, Not: &Match{Metadata: []Entry{{[]string{"a"}, Values{"b"}}}}}, 1},
+		{Match{Cluster: Values{"b"}, Not: &Match{Metadata: []MetadataMatch{{[]string{"a"}, Values{"b"}}}}}, 0},
+		{Match{Cluster: Values{"a"}, Not: &Match{Metadata: []MetadataMatch{{[]string{"a"}, Values{"b"}}}}}, 1},
 	} {
 		r, _ := New([]Definition{{Name: "g", Match: &c.match}}, Options{})
 		if d := r.Decide(&xds.Node{Cluster: "a", Metadata: broken}); len(d.Notes) != c.notes {
@@ -193,15 +193,15 @@ func TestMetadataUnasked(t *testing.T) {
 	}
 }
 
-// Queries are used again: nothing of one is left in the next, not even when rounds begin anew.
-func TestQueriesAgain(t *testing.T) {
+// Queries are reused without any state of the previous one, also when generations start again.
+func TestQueriesAreReused(t *testing.T) {
 	m := Match{ID: Values{"a"}}
 	r, _ := New([]Definition{{Name: "g", Match: &m, Include: []string{Default}}}, Options{})
 	q := r.query(nil)
-	for i := range q.places {
-		q.places[i].candidate, q.places[i].member = 1, 1
+	for i := range q.states {
+		q.states[i].candidate, q.states[i].member = 1, 1
 	}
-	q.round = ^uint32(0)
+	q.generation = ^uint32(0)
 	for range 3 {
 		r.queries.Put(q)
 		if d := r.Decide(&xds.Node{ID: "a"}); fmt.Sprint(d.Groups) != "[g default]" {

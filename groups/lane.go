@@ -17,21 +17,21 @@ import (
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
-// LaneSuffix ends the name of each lane, and of no other group.
+// LaneSuffix is the end of the name of each lane. No other group's name may end with it.
 const LaneSuffix = "@next"
 
-// A Lane is a group that some of the nodes that get another group get in its place, while a rollout of that is under
-// way: those for which one of the conditions holds. Which these are depends on the node and on the
-// lane alone, so all servers say the same. It is written by who serves a rollout, not by people.
+// A Lane is a copy of a group with the resources of a rollout. During the rollout some nodes of the
+// group get the lane instead. A node is picked if one of the conditions below holds. The result depends
+// only on the node and the lane, so all servers agree. The rollout writes it.
 type Lane struct {
-	Of      string  // the other group
-	Rollout string  // its ID: in another rollout other nodes are in a share
-	Percent float64 // this share of all nodes, by the hash of their id; from 100 on all, also those without one
+	Of      string  // the name of the group
+	Rollout string  // the ID of the rollout; it selects which nodes are in the first percent
+	Percent float64 // this share of nodes by the hash of their id; 100: all nodes, also without an id
 	Labels  map[string]string
-	Groups  []string // the node gets one of these
+	Groups  []string // nodes that also get one of these groups
 }
 
-// BaseOf returns the group that a group is a lane of, and itself if it is none.
+// BaseOf returns the group of a lane, or the group itself if it is not a lane.
 func BaseOf(group string) string { return strings.TrimSuffix(group, LaneSuffix) }
 
 // Definition returns the group.yaml of the lane.
@@ -48,16 +48,16 @@ func (l Lane) Definition() []byte {
 	}
 	b, err := json.Marshal(map[string]any{"name": l.Of + LaneSuffix, "lane": all})
 	if err != nil {
-		panic(err) // a share that is no number
+		panic(err) // Percent is not a number
 	}
 	return b
 }
 
-// lane reads what Definition wrote.
-func (p *parser) lane(n *yaml.Node, path string) {
+// readLane reads the lane in the output of Definition.
+func (p *parser) readLane(n *yaml.Node, path string) {
 	l := &Lane{}
 	p.def.Lane = l
-	p.each(n, path, "a lane", yamlkeys.Keys{
+	p.mapping(n, path, "a lane", yamlkeys.Keys{
 		"of":      func(n *yaml.Node, path string) { l.Of = p.Text(n, path) },
 		"rollout": func(n *yaml.Node, path string) { l.Rollout = p.Text(n, path) },
 		"percent": func(n *yaml.Node, path string) {
@@ -83,43 +83,44 @@ func (p *parser) lane(n *yaml.Node, path string) {
 	})
 }
 
-// A lane is a Lane, ready to be asked.
+// A lane is a compiled Lane.
 type lane struct {
 	Lane
 	name   string
-	labels *rule // nil: none
+	labels *rule // nil: no labels
 }
 
-// lanes finds those of all groups, and what is wrong with them.
-func (b *builder) lanes(r *Rules) {
+// compileLanes compiles the lanes of all groups, and reports their errors.
+func (b *builder) compileLanes(r *Rules) {
 	for i := range b.defs {
 		d := &b.defs[i]
 		if d.Lane == nil {
 			continue
 		}
-		of, ok := b.at[d.Lane.Of]
+		of, ok := b.byName[d.Lane.Of]
 		switch {
 		case !ok || b.defs[of].Lane != nil:
-			b.fail(d, findings.UnknownGroup, "lane", fmt.Sprintf("there is no group %q that it is a lane of", d.Lane.Of), "")
+			b.fail(d, findings.UnknownGroup, "lane", fmt.Sprintf("there is no group %q for this lane", d.Lane.Of), "")
 			continue
 		case d.Name != d.Lane.Of+LaneSuffix:
 			b.fail(d, findings.GroupName, "name", fmt.Sprintf("the lane of group %q is %q", d.Lane.Of, d.Lane.Of+LaneSuffix), "")
 			continue
 		case d.Match != nil || len(d.Include) > 0 || d.Alone:
-			b.fail(d, findings.MisplacedKey, "lane", "a lane is got by nodes that get the group that it is of: it has no rule of its own, and includes none", "")
+			b.fail(d, findings.MisplacedKey, "lane", "a lane has neither match, include nor on_error: it replaces its group for some nodes", "")
 			continue
 		}
 		l := &lane{Lane: *d.Lane, name: d.Name}
 		if len(l.Labels) > 0 {
 			c := compiler{builder: b, def: d}
-			l.labels = c.match(labelled(l.Labels))
+			l.labels = c.compileMatch(labelsMatch(l.Labels))
 		}
 		r.groups[of].lane, r.lanes = l, true
 	}
 }
 
-// labelled is the Match of all labels. "true" is also a bool, and "1" a number: who writes metadata may mean either.
-func labelled(labels map[string]string) *Match {
+// labelsMatch returns the Match of all labels. The text "true" also matches a bool, and "1" a number,
+// because the writer of the metadata may use either.
+func labelsMatch(labels map[string]string) *Match {
 	m := &Match{}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		text := labels[key]
@@ -130,16 +131,16 @@ func labelled(labels map[string]string) *Match {
 		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) {
 			values = append(values, v)
 		}
-		m.Metadata = append(m.Metadata, Entry{Path: []string{key}, Values: values})
+		m.Metadata = append(m.Metadata, MetadataMatch{Path: []string{key}, Values: values})
 	}
 	return m
 }
 
-// picks reports whether a node that gets some groups is in the lane, and says why.
+// picks reports whether a node with these groups is in the lane, with the reason.
 func (l *lane) picks(r *Rules, q *query, all []int) (why string, picked bool) {
 	if l.labels != nil && l.labels.holds(q, nil) == yes {
 		var b strings.Builder
-		l.labels.say(&b, q)
+		l.labels.describe(&b, q)
 		return b.String(), true
 	}
 	for _, at := range all {
@@ -147,20 +148,20 @@ func (l *lane) picks(r *Rules, q *query, all []int) (why string, picked bool) {
 			return "it gets group " + name, true
 		}
 	}
-	if l.Percent >= 100 || q.node.ID != "" && share(l.Rollout, q.node.ID) < l.Percent {
+	if l.Percent >= 100 || q.node.ID != "" && hashPercent(l.Rollout, q.node.ID) < l.Percent {
 		return "it is in the first " + strconv.FormatFloat(l.Percent, 'g', -1, 64) + " %", true
 	}
 	return "", false
 }
 
-// share says where a node stands among all, from 0 to 100, in a rollout.
-func share(rollout, node string) float64 {
+// hashPercent returns the position of a node among all nodes of a rollout, from 0 to 100.
+func hashPercent(rollout, node string) float64 {
 	sum := sha256.Sum256([]byte(rollout + "\x00" + node))
 	return float64(binary.BigEndian.Uint64(sum[:])) / (1 << 63) * 50
 }
 
-// change gives the node lanes in the place of the groups that they are of.
-func (r *Rules) change(q *query, all []int, d *Decision) {
+// replaceByLanes replaces groups by their lanes, for a node that is in them.
+func (r *Rules) replaceByLanes(q *query, all []int, d *Decision) {
 	skip := len(d.Reasons) - len(d.Groups)
 	for i := range d.Groups {
 		l := r.groups[all[i]].lane

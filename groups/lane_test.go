@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// rulesOf are those of some group.yaml.
+// rulesOf compiles the rules of some group.yaml files and lanes.
 func rulesOf(t *testing.T, files map[string]string, lanes ...Lane) (*Rules, string) {
 	t.Helper()
 	var defs []Definition
@@ -52,7 +52,8 @@ func nodeWith(id string, metadata map[string]any) *xds.Node {
 	return &xds.Node{ID: id, Cluster: "edge", Metadata: b}
 }
 
-// Which nodes are in a lane depends on the node and the lane; who is in a small share is in each larger one.
+// The nodes in a lane depend only on the node and the lane. A larger percentage includes the nodes of a
+// smaller one.
 func TestLanes(t *testing.T) {
 	files := map[string]string{"edge": "match: {cluster: edge}\ninclude: [default]\n", "web": "match: {id: [n7, n8]}\n"}
 	picked := func(l Lane) (all []string) {
@@ -138,14 +139,14 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-func TestWrongLanes(t *testing.T) {
+func TestLaneErrors(t *testing.T) {
 	edge := "match: {cluster: edge}\n"
 	for say, files := range map[string]map[string]string{
-		`a name that ends in "@next" is that of a lane`:  {"edge@next": edge},
-		`there is no group "web" that it is a lane of`:   {"web@next": "lane: {of: web}\n"},
+		`names that end in "@next" are reserved`:  {"edge@next": edge},
+		`there is no group "web" for this lane`:   {"web@next": "lane: {of: web}\n"},
 		`the lane of group "edge" is "edge@next"`:        {"edge": edge, "other@next": "lane: {of: edge}\n"},
-		"it has no rule of its own":                      {"edge": edge, "edge@next": "lane: {of: edge}\nmatch: {cluster: x}\n"},
-		`"edge@next" is a lane, which no group includes`: {"edge": edge, "edge@next": "lane: {of: edge}\n", "web": "match: {cluster: x}\ninclude: [edge@next]\n"},
+		"a lane has neither match, include nor on_error":                      {"edge": edge, "edge@next": "lane: {of: edge}\nmatch: {cluster: x}\n"},
+		`"edge@next" is a lane, and a group must not include a lane`: {"edge": edge, "edge@next": "lane: {of: edge}\n", "web": "match: {cluster: x}\ninclude: [edge@next]\n"},
 		"a number from 0 to 100 is needed":               {"edge": edge, "edge@next": "lane: {of: edge, percent: 101}\n"},
 		"unknown key":                                    {"edge": edge, "edge@next": "lane: {of: edge, percnt: 1}\n"},
 	} {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A label that is a number, or true, is in metadata as that or as a text; a lane is of a group, and of no lane.
+// A label such as "1" or "true" also matches a number or a bool in the metadata. A lane of a lane is an
+// error.
 func TestLabelsOfLanes(t *testing.T) {
 	r, problems := rulesOf(t, map[string]string{"edge": "match: {cluster: edge}\n"}, Lane{Of: "edge", Rollout: "x", Labels: map[string]string{"ring": "1"}})
 	if problems != "" {
@@ -20,7 +21,7 @@ func TestLabelsOfLanes(t *testing.T) {
 		}
 	}
 	_, problems = rulesOf(t, map[string]string{"edge": "match: {cluster: edge}\n", "edge@next": "lane: {of: edge}\n", "edge@next@next": "lane: {of: edge@next}\n"})
-	if !strings.Contains(problems, `there is no group "edge@next" that it is a lane of`) {
+	if !strings.Contains(problems, `there is no group "edge@next" for this lane`) {
 		t.Error(problems)
 	}
 }

@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	maxName    = 256 // bytes of a group's name
-	maxInclude = 100 // groups that one brings in, those included that these bring in
-	maxHints   = 100 // names that are wrong, for which near ones are looked for
+	maxName    = 256 // bytes in the name of a group
+	maxInclude = 100 // groups that one group includes, directly or indirectly
+	maxHints   = 100 // wrong names for which New looks for a similar one
 )
 
-// Options are what [New] needs besides the groups. The zero Options do for rules without CEL.
+// Options are the options of [New]. The zero Options are for rules without CEL.
 type Options struct {
-	// CEL compiles an expression, such as groups/cel.Compile does. Nil: a rule in CEL is an
-	// error.
+	// CEL compiles an expression; see groups/cel.Compile. Nil: a rule in CEL is an error.
 	CEL func(expression string) (Predicate, error)
 }
 
-// A Predicate is a compiled expression. Its error says what kept it from being evaluated: a
-// field that is missing, a value of the wrong type. Then the group does not match, and the
-// Decision has a note. It must be safe for concurrent use, and must not keep the node.
+// A Predicate is a compiled expression. It returns an error if it cannot be evaluated, for example
+// because the node does not have a field. Then the group does not match, and the Decision has a note. A
+// Predicate must be safe for concurrent use, and must not keep the node.
 type Predicate func(n *Node) (bool, error)
 
-// New makes rules of all groups that there are, in any order; the group Default need not be
-// among them. If there is an error among the problems the rules are nil.
+// New compiles the rules of all groups, which may be in any order. The group Default may be missing. If
+// one of the problems is an error, the rules are nil.
 func New(definitions []Definition, o Options) (*Rules, []findings.Problem) {
 	b := builder{options: o, defs: slices.Clone(definitions)}
 	if !slices.ContainsFunc(b.defs, func(d Definition) bool { return d.Name == Default }) {
 		b.defs = append(b.defs, Definition{Name: Default})
 	}
 	slices.SortStableFunc(b.defs, func(x, y Definition) int { return strings.Compare(x.Name, y.Name) })
-	b.names()
-	b.includes()
+	b.checkNames()
+	b.checkIncludes()
 	if b.failed == 0 {
 		b.sort()
 	}
@@ -49,14 +48,14 @@ func New(definitions []Definition, o Options) (*Rules, []findings.Problem) {
 	return rules, b.problems
 }
 
-// A builder makes Rules.
+// A builder builds Rules.
 type builder struct {
 	options  Options
-	defs     []Definition // by name; after sort, who includes comes first
-	at       map[string]int
-	include  [][]int // by definition
+	defs     []Definition // sorted by name; after sort, each before those that it includes
+	byName   map[string]int
+	include  [][]int // by definition: indexes of its includes
 	problems []findings.Problem
-	failed   int // how many of the problems are errors
+	failed   int // number of errors in problems
 	hints    int
 }
 
@@ -71,19 +70,19 @@ func (b *builder) warn(d *Definition, code findings.Code, key, message, hint str
 	b.problems = append(b.problems, p)
 }
 
-// names finds wrong names and wrong keys of the root and of the others.
-func (b *builder) names() {
-	b.at = make(map[string]int, len(b.defs))
+// checkNames reports invalid and duplicate names, and keys of the root in other groups.
+func (b *builder) checkNames() {
+	b.byName = make(map[string]int, len(b.defs))
 	for i := range b.defs {
 		d := &b.defs[i]
 		if d.Name == Default {
-			b.root(d)
+			b.checkRoot(d)
 		} else if lane := strings.HasSuffix(d.Name, LaneSuffix); lane && d.Lane == nil {
-			b.fail(d, findings.GroupName, "name", fmt.Sprintf("a name that ends in %q is that of a lane, which a rollout makes", LaneSuffix), "")
-		} else if why := wrongName(d.Name); why != "" && !lane { // that of the group that it is of is judged
+			b.fail(d, findings.GroupName, "name", fmt.Sprintf("names that end in %q are reserved for the lanes of rollouts", LaneSuffix), "")
+		} else if why := nameError(d.Name); why != "" && !lane { // the name of a lane's group is checked instead
 			b.fail(d, findings.GroupName, "name", why, "")
 		}
-		if first, twice := b.at[d.Name]; twice {
+		if first, twice := b.byName[d.Name]; twice {
 			hint := ""
 			if file := b.defs[first].File; file != "" {
 				hint = "the other is in " + file
@@ -91,15 +90,15 @@ func (b *builder) names() {
 			b.fail(d, findings.GroupName, "name", fmt.Sprintf("two groups have the name %q", d.Name), hint)
 			continue
 		}
-		b.at[d.Name] = i
+		b.byName[d.Name] = i
 		if d.Name != Default && d.Otherwise != "" {
 			b.fail(d, findings.MisplacedKey, "otherwise", `only the root may have "otherwise"`, "")
 		}
 	}
 }
 
-// root finds what the root cannot have.
-func (b *builder) root(d *Definition) {
+// checkRoot reports keys that the root must not have.
+func (b *builder) checkRoot(d *Definition) {
 	const why = "the root is the group of nodes that match no other"
 	for key, has := range map[string]bool{"name": d.has("name"), "match": d.Match != nil, "include": len(d.Include) > 0, "on_error": d.Alone} {
 		if has {
@@ -109,32 +108,33 @@ func (b *builder) root(d *Definition) {
 	slices.SortFunc(b.problems, func(x, y findings.Problem) int { return cmp.Compare(x.Path, y.Path) })
 }
 
-// includes finds the groups that others name.
-func (b *builder) includes() {
+// checkIncludes finds the included groups.
+func (b *builder) checkIncludes() {
 	b.include = make([][]int, len(b.defs))
 	for i := range b.defs {
 		d := &b.defs[i]
 		for n, name := range d.Include {
 			key := fmt.Sprintf("include[%d]", n)
-			if at, ok := b.at[name]; !ok {
-				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("there is no group %q", name), b.meant(name))
+			if at, ok := b.byName[name]; !ok {
+				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("there is no group %q", name), b.suggestion(name))
 			} else if b.defs[at].Lane != nil {
-				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("%q is a lane, which no group includes", name), "")
+				b.fail(d, findings.UnknownGroup, key, fmt.Sprintf("%q is a lane, and a group must not include a lane", name), "")
 			} else if !slices.Contains(b.include[i], at) {
 				b.include[i] = append(b.include[i], at)
 			}
 		}
 		if d.Name == Default && d.Otherwise != "" && d.Otherwise != Refuse && d.Otherwise != Default {
-			if _, ok := b.at[d.Otherwise]; !ok {
-				b.fail(d, findings.UnknownGroup, "otherwise", fmt.Sprintf("there is no group %q", d.Otherwise), cmp.Or(b.meant(d.Otherwise), `it is "default", "refuse" or the name of a group`))
+			if _, ok := b.byName[d.Otherwise]; !ok {
+				b.fail(d, findings.UnknownGroup, "otherwise", fmt.Sprintf("there is no group %q", d.Otherwise), cmp.Or(b.suggestion(d.Otherwise), `it is "default", "refuse" or the name of a group`))
 			}
 		}
 	}
 }
 
-// meant returns a hint at the group that a wrong name means; "" if none is near.
-func (b *builder) meant(name string) string {
-	if b.hints++; b.hints > maxHints || len(name) > maxName {
+// suggestion returns a hint with a similar group name, or "".
+func (b *builder) suggestion(name string) string {
+	b.hints++
+	if b.hints > maxHints || len(name) > maxName {
 		return ""
 	}
 	names := func(yield func(string) bool) {
@@ -150,7 +150,7 @@ func (b *builder) meant(name string) string {
 	return ""
 }
 
-// sort puts who includes before what it includes, and finds circles.
+// sort sorts each group before the groups that it includes, and reports cycles.
 func (b *builder) sort() {
 	const (
 		fresh = iota
@@ -166,7 +166,7 @@ func (b *builder) sort() {
 		for _, next := range b.include[i] {
 			switch state[next] {
 			case open:
-				b.circle(path[slices.Index(path, next):])
+				b.reportCycle(path[slices.Index(path, next):])
 			case fresh:
 				visit(next)
 			}
@@ -182,26 +182,26 @@ func (b *builder) sort() {
 	}
 	slices.Reverse(order)
 
-	to := make([]int, len(order)) // where each is now
+	to := make([]int, len(order)) // new index by old index
 	for now, i := range order {
 		to[i] = now
 	}
 	defs, include := make([]Definition, len(order)), make([][]int, len(order))
 	for i := range b.defs {
 		defs[to[i]] = b.defs[i]
-		b.at[b.defs[i].Name] = to[i]
+		b.byName[b.defs[i].Name] = to[i]
 		for _, next := range b.include[i] {
 			include[to[i]] = append(include[to[i]], to[next])
 		}
 	}
 	b.defs, b.include = defs, include
 	if b.failed == 0 {
-		b.bound()
+		b.limitIncludes()
 	}
 }
 
-// circle reports groups that include each other, each the next, and the last the first.
-func (b *builder) circle(groups []int) {
+// reportCycle reports groups that include each other: each the next one, the last the first.
+func (b *builder) reportCycle(groups []int) {
 	last, first := &b.defs[groups[len(groups)-1]], &b.defs[groups[0]]
 	var text strings.Builder
 	for n, i := range groups {
@@ -213,9 +213,9 @@ func (b *builder) circle(groups []int) {
 	b.fail(last, findings.IncludeCycle, fmt.Sprintf("include[%d]", slices.Index(last.Include, first.Name)), text.String(), "")
 }
 
-// bound finds groups that bring in too many others: each costs something for each node.
-func (b *builder) bound() {
-	seen := make([]int, len(b.defs)) // by whom last, from 1
+// limitIncludes reports groups that include too many others, since each costs time for each node.
+func (b *builder) limitIncludes() {
+	seen := make([]int, len(b.defs)) // the group that last reached it, plus 1
 	for i := range b.defs {
 		all := []int{i}
 		for n := 0; n < len(all) && len(all) <= maxInclude+1; n++ {
@@ -227,12 +227,12 @@ func (b *builder) bound() {
 			}
 		}
 		if len(all) > maxInclude+1 {
-			b.fail(&b.defs[i], findings.UnknownGroup, "include", fmt.Sprintf("group %q brings in more than %d groups", b.defs[i].Name, maxInclude), "")
+			b.fail(&b.defs[i], findings.UnknownGroup, "include", fmt.Sprintf("group %q includes more than %d groups", b.defs[i].Name, maxInclude), "")
 		}
 	}
 }
 
-// compile makes the rules ready to be asked, and warns of groups that no node gets.
+// compile compiles the rules, and warns of groups that no node gets.
 func (b *builder) compile() *Rules {
 	r := &Rules{groups: make([]group, len(b.defs))}
 	reached := make([]bool, len(b.defs))
@@ -243,28 +243,30 @@ func (b *builder) compile() *Rules {
 			continue
 		}
 		c := compiler{builder: b, def: d}
-		if g.rule = c.match(d.Match); b.failed == 0 && g.rule.never() {
+		g.rule = c.compileMatch(d.Match)
+		if b.failed == 0 && g.rule.never() {
 			b.warn(d, findings.UnusedGroup, "match", fmt.Sprintf("no node can match the rule of group %q", d.Name), "")
-			reached[i] = true // it is told once
+			reached[i] = true // one warning is enough
 		}
 	}
-	b.lanes(r)
+	b.compileLanes(r)
 	if b.failed > 0 {
 		return nil
 	}
-	root := b.at[Default]
+	root := b.byName[Default]
 	switch name := cmp.Or(b.defs[root].Otherwise, Default); name {
 	case Refuse:
 		r.otherwise = -1
 	default:
-		r.otherwise = b.at[name]
+		r.otherwise = b.byName[name]
 		reached[r.otherwise] = true
 	}
-	reached[root] = true      // of a directory without files for it nothing is wrong
-	for i := range r.groups { // who includes comes first
+	reached[root] = true      // an empty root directory is valid
+	for i := range r.groups { // groups come before those that they include
 		d := &b.defs[i]
-		if reached[i] = reached[i] || d.Match != nil || d.Lane != nil; !reached[i] {
-			b.warn(d, findings.UnusedGroup, "name", fmt.Sprintf("no node gets group %q: it has no rule, and no group that nodes get includes it", d.Name), "add match, or name it in the include of another")
+		reached[i] = reached[i] || d.Match != nil || d.Lane != nil
+		if !reached[i] {
+			b.warn(d, findings.UnusedGroup, "name", fmt.Sprintf("no node gets group %q: it has no rule, and no group with nodes includes it", d.Name), "add match, or include it in another group")
 			continue
 		}
 		for _, next := range r.groups[i].include {
@@ -275,7 +277,7 @@ func (b *builder) compile() *Rules {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	slices.SortFunc(ranks, func(x, y int) int { return less(&b.defs[x], &b.defs[y]) })
+	slices.SortFunc(ranks, func(x, y int) int { return compareRank(&b.defs[x], &b.defs[y]) })
 	for rank, i := range ranks {
 		r.groups[i].rank = rank
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Node is what rules are asked about. Its strings are the client's, and may be anything.
-// It is good until the rule returns.
+// A Node is the node that a rule is evaluated for. Its strings come from the client and may be
+// anything. It is valid until the rule returns.
 type Node struct {
 	ID               string
 	Cluster          string
@@ -16,10 +16,10 @@ type Node struct {
 	UserAgentName    string
 	UserAgentVersion string
 
-	bytes    []byte // of the metadata, until somebody asks
+	encoded  []byte // encoded metadata, decoded on demand
 	metadata map[string]any
 	decoded  bool
-	problem  string // why the metadata could not be read
+	problem  string // why the metadata cannot be read
 }
 
 func (n *Node) set(from *xds.Node) {
@@ -27,18 +27,19 @@ func (n *Node) set(from *xds.Node) {
 	if from != nil {
 		*n = Node{
 			ID: from.ID, Cluster: from.Cluster, Region: from.Region, Zone: from.Zone, SubZone: from.SubZone,
-			UserAgentName: from.UserAgentName, UserAgentVersion: from.UserAgentVersion, bytes: from.Metadata,
+			UserAgentName: from.UserAgentName, UserAgentVersion: from.UserAgentVersion, encoded: from.Metadata,
 		}
 	}
 }
 
-// Metadata returns the metadata: nil, bool, float64, string, []any and map[string]any. It
-// is decoded once, is nil if it cannot be read, and must not be changed.
+// Metadata returns the metadata as nil, bool, float64, string, []any and map[string]any. It is decoded
+// once. It is nil if it cannot be read. It must not be changed.
 func (n *Node) Metadata() map[string]any {
 	if !n.decoded {
 		n.decoded = true
 		var err error
-		if n.metadata, err = nodemeta.Decode(n.bytes); err != nil {
+		n.metadata, err = nodemeta.Decode(n.encoded)
+		if err != nil {
 			n.metadata, n.problem = nil, "the node's metadata is left out: "+err.Error()
 		}
 	}

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	maxNesting    = 16     // matches in each other
-	maxConditions = 10_000 // values and matches of a file
+	maxNesting    = 16     // depth of nested matches
+	maxConditions = 10_000 // values and matches in a file
 )
 
-// Parse reads one group.yaml; file is what the problems call it. The definition is of use if
-// there is no error among them.
+// Parse reads one group.yaml. Problems begin with file. The definition is usable if no problem is an
+// error.
 func Parse(file string, data []byte) (Definition, []findings.Problem) {
 	r, doc := yamlkeys.Open("group.yaml", file, data)
-	p := parser{Reader: r, def: Definition{File: file, places: map[string]findings.Problem{}}, left: maxConditions}
+	p := parser{Reader: r, def: Definition{File: file, places: map[string]findings.Problem{}}, conditionsLeft: maxConditions}
 	if doc != nil {
-		p.group(doc)
+		p.readGroup(doc)
 	}
 	return p.def, p.Problems
 }
 
-// A parser reads one file.
+// A parser reads one group.yaml.
 type parser struct {
 	*yamlkeys.Reader
-	def  Definition
-	left int // conditions
+	def            Definition
+	conditionsLeft int // of maxConditions
 }
 
-// each reads a mapping.
-func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) {
+// mapping reads a mapping.
+func (p *parser) mapping(n *yaml.Node, path, of string, known yamlkeys.Keys) {
 	p.Each(findings.UnknownKey, n, path, of, known, func(key string) string {
 		if known["locality"] != nil && slices.Contains([]string{"region", "zone", "sub_zone"}, key) {
 			return "it belongs below locality"
@@ -49,37 +49,38 @@ func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) {
 	})
 }
 
-// items reads what stands in a list, or one that stands there without.
+// items reads a list, or a single value as a list of one.
 func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int)) {
 	yamlkeys.Items(n, path, func(n *yaml.Node, path string, i int) bool {
 		take(n, path, i)
-		return p.left >= 0
+		return p.conditionsLeft >= 0
 	})
 }
 
-func (p *parser) group(n *yaml.Node) {
-	p.each(n, "", "group.yaml", yamlkeys.Keys{
+func (p *parser) readGroup(n *yaml.Node) {
+	p.mapping(n, "", "group.yaml", yamlkeys.Keys{
 		"name": func(n *yaml.Node, path string) {
-			p.keep(n, path)
-			if p.def.Name = p.Text(n, path); p.def.Name == "" && n.Tag == "!!str" {
+			p.recordPlace(n, path)
+			p.def.Name = p.Text(n, path)
+			if p.def.Name == "" && n.Tag == "!!str" {
 				p.ReportAs(findings.GroupName, n, path, "", "a group needs a name")
 			}
 		},
 		"match": func(n *yaml.Node, path string) {
-			p.keep(n, path)
-			m := p.match(n, path, 0)
+			p.recordPlace(n, path)
+			m := p.readMatch(n, path, 0)
 			p.def.Match = &m
 		},
 		"include": func(n *yaml.Node, path string) {
-			p.keep(n, path)
+			p.recordPlace(n, path)
 			p.items(n, path, func(n *yaml.Node, path string, i int) {
-				p.keep(n, fmt.Sprintf("include[%d]", i))
+				p.recordPlace(n, fmt.Sprintf("include[%d]", i))
 				p.def.Include = append(p.def.Include, p.Text(n, path))
 			})
 		},
 		"lane": func(n *yaml.Node, path string) {
-			p.keep(n, path)
-			p.lane(n, path)
+			p.recordPlace(n, path)
+			p.readLane(n, path)
 		},
 		"priority": func(n *yaml.Node, path string) {
 			v, err := strconv.ParseInt(n.Value, 10, 32)
@@ -89,7 +90,7 @@ func (p *parser) group(n *yaml.Node) {
 			p.def.Priority = int(v)
 		},
 		"on_error": func(n *yaml.Node, path string) {
-			p.keep(n, path)
+			p.recordPlace(n, path)
 			switch word := p.Text(n, path); word {
 			case "alone":
 				p.def.Alone = true
@@ -99,26 +100,27 @@ func (p *parser) group(n *yaml.Node) {
 			}
 		},
 		"otherwise": func(n *yaml.Node, path string) {
-			p.keep(n, path)
-			if p.def.Otherwise = p.Text(n, path); p.def.Otherwise == "" && n.Tag == "!!str" {
+			p.recordPlace(n, path)
+			p.def.Otherwise = p.Text(n, path)
+			if p.def.Otherwise == "" && n.Tag == "!!str" {
 				p.Report(n, path, "", `otherwise is "default", "refuse" or the name of a group`)
 			}
 		},
 	})
 }
 
-// match reads a Match.
-func (p *parser) match(n *yaml.Node, path string, depth int) Match {
+// readMatch reads a Match.
+func (p *parser) readMatch(n *yaml.Node, path string, depth int) Match {
 	m := Match{place: p.place(n)}
 	if depth > maxNesting {
-		p.ReportAs(findings.NodeRule, n, path, "", "matches are nested more than %d deep", maxNesting)
+		p.ReportAs(findings.NodeRule, n, path, "", "matches are nested deeper than %d", maxNesting)
 		return m
 	}
-	if !p.count(n, path) {
+	if !p.countCondition(n, path) {
 		return m
 	}
 	values := func(to *Values) func(*yaml.Node, string) {
-		return func(n *yaml.Node, path string) { *to = p.values(n, path, false) }
+		return func(n *yaml.Node, path string) { *to = p.readValues(n, path, false) }
 	}
 	matches := func(to *[]Match) func(*yaml.Node, string) {
 		return func(n *yaml.Node, path string) {
@@ -127,25 +129,26 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 				return
 			}
 			*to = make([]Match, 0, min(len(n.Content), maxConditions))
-			p.items(n, path, func(n *yaml.Node, path string, _ int) { *to = append(*to, p.match(n, path, depth+1)) })
+			p.items(n, path, func(n *yaml.Node, path string, _ int) { *to = append(*to, p.readMatch(n, path, depth+1)) })
 		}
 	}
-	p.each(n, path, "a match", yamlkeys.Keys{
+	p.mapping(n, path, "a match", yamlkeys.Keys{
 		"id": values(&m.ID), "cluster": values(&m.Cluster),
 		"user_agent_name": values(&m.UserAgentName), "user_agent_version": values(&m.UserAgentVersion),
 		"locality": func(n *yaml.Node, path string) {
-			p.each(n, path, "locality", yamlkeys.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
+			p.mapping(n, path, "locality", yamlkeys.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
 		},
-		"metadata": func(n *yaml.Node, path string) { p.metadata(n, path, nil, &m) },
+		"metadata": func(n *yaml.Node, path string) { p.readMetadata(n, path, nil, &m) },
 		"all":      matches(&m.All), "any": matches(&m.Any),
 		"not": func(n *yaml.Node, path string) {
-			not := p.match(n, path, depth+1)
+			not := p.readMatch(n, path, depth+1)
 			m.Not = &not
 		},
 		"cel": func(n *yaml.Node, path string) {
-			p.keep(n, path)
+			p.recordPlace(n, path)
 			m.cel = path
-			if m.CEL = p.Text(n, path); m.CEL == "" && n.Tag == "!!str" {
+			m.CEL = p.Text(n, path)
+			if m.CEL == "" && n.Tag == "!!str" {
 				p.ReportAs(findings.NodeRule, n, path, "", "an expression is needed")
 			}
 		},
@@ -153,32 +156,32 @@ func (p *parser) match(n *yaml.Node, path string, depth int) Match {
 	return m
 }
 
-// metadata reads what is asked of the metadata, below some keys of it.
-func (p *parser) metadata(n *yaml.Node, path string, below []string, m *Match) {
+// readMetadata reads the conditions for the metadata below some keys.
+func (p *parser) readMetadata(n *yaml.Node, path string, below []string, m *Match) {
 	if len(below) >= nodemeta.MaxDepth {
-		p.ReportAs(findings.NodeRule, n, path, "", "metadata is not looked at more than %d deep", nodemeta.MaxDepth)
+		p.ReportAs(findings.NodeRule, n, path, "", "conditions for metadata are limited to a depth of %d keys", nodemeta.MaxDepth)
 		return
 	}
 	flat := p.Flat(n, path)
-	if flat == nil || !p.count(n, path) {
+	if flat == nil || !p.countCondition(n, path) {
 		return
 	}
 	for i := 0; i+1 < len(flat.Content); i += 2 {
 		key, value := flat.Content[i].Value, yamlkeys.Follow(flat.Content[i+1])
 		at, keys := yamlkeys.Join(path, yamlkeys.Short(key)), append(slices.Clip(below), key)
 		if value.Kind == yaml.MappingNode {
-			p.metadata(value, at, keys, m)
+			p.readMetadata(value, at, keys, m)
 		} else {
-			m.Metadata = append(m.Metadata, Entry{Path: keys, Values: p.values(value, at, true)})
+			m.Metadata = append(m.Metadata, MetadataMatch{Path: keys, Values: p.readValues(value, at, true)})
 		}
 	}
 }
 
-// values reads a value or a list of them.
-func (p *parser) values(n *yaml.Node, path string, others bool) Values {
+// readValues reads a value or a list of values.
+func (p *parser) readValues(n *yaml.Node, path string, others bool) Values {
 	values := Values{}
 	p.items(n, path, func(n *yaml.Node, path string, _ int) {
-		if !p.count(n, path) {
+		if !p.countCondition(n, path) {
 			return
 		}
 		v, hint := yamlkeys.Scalar(n)
@@ -195,16 +198,17 @@ func (p *parser) values(n *yaml.Node, path string, others bool) Values {
 	return values
 }
 
-// count counts a condition and reports whether it is one too many.
-func (p *parser) count(n *yaml.Node, path string) bool {
-	if p.left--; p.left == -1 {
+// countCondition counts a condition. It reports whether there are not too many.
+func (p *parser) countCondition(n *yaml.Node, path string) bool {
+	p.conditionsLeft--
+	if p.conditionsLeft == -1 {
 		p.ReportAs(findings.NodeRule, n, path, "", "more than %d values and matches in one file", maxConditions)
 	}
-	return p.left >= 0
+	return p.conditionsLeft >= 0
 }
 
-// keep remembers where a key stands, and what may be quoted of it, for what is found later.
-func (p *parser) keep(n *yaml.Node, key string) {
+// recordPlace records the position and excerpt of a key, for problems that are found later.
+func (p *parser) recordPlace(n *yaml.Node, key string) {
 	d := protoyaml.Decoder{File: p.File, Source: p.Source}
 	d.Report(n, key, "", "")
 	p.def.places[key] = d.Problems[0]

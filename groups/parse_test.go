@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 )
 
-// Each mistake is told at once, with its place.
+// Each error is reported with its position.
 func TestParseProblems(t *testing.T) {
 	deep := strings.Repeat("{not: ", 20) + "{}" + strings.Repeat("}", 20)
 	for _, c := range []struct{ what, file, want string }{
@@ -31,11 +31,11 @@ func TestParseProblems(t *testing.T) {
 		{"a long pattern", "match: {id: [ok, " + strings.Repeat("a", 257) + "]}", `XDS0702 f:1:18: match.id[1]: a pattern of 257 bytes: at most 256 are allowed`},
 		{"no list of matches", "match: {any: {}}\n", `XDS0103 f:1:14: match.any: a list of matches is needed, not a mapping`},
 		{"in a list of matches", "match: {any: [{id: a}, {name: b}]}\n", `XDS0701 f:1:25: match.any[1]: unknown key "name" in a match (there are all, any, cel, cluster, id, locality, metadata, not, user_agent_name, user_agent_version)`},
-		{"nested", "match: " + deep, `XDS0702 f:1:110: match` + strings.Repeat(".not", 17) + `: matches are nested more than 16 deep`},
+		{"nested", "match: " + deep, `XDS0702 f:1:110: match` + strings.Repeat(".not", 17) + `: matches are nested deeper than 16`},
 		{"too much", "match: {id: [" + strings.Repeat("a,", 10_001) + "]}", `XDS0702 f:1:20012: match.id[9999]: more than 10000 values and matches in one file`},
 		{"aliases of aliases", "match:\n  all:\n  - &a {id: x}\n  - &b {all: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]}\n  - &c {all: [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]}\n  - &d {all: [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]}\n  - &e {all: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]}\n", `XDS0702 f:3:`},
-		{"an alias of itself", "match: &a {not: *a}", `XDS0702 f:1:8: match` + strings.Repeat(".not", 17) + `: matches are nested more than 16 deep`},
-		{"metadata within itself", "match: {metadata: &a {b: *a}}", `XDS0702 f:1:19: match.metadata` + strings.Repeat(".b", 32) + `: metadata is not looked at more than 32 deep`},
+		{"an alias of itself", "match: &a {not: *a}", `XDS0702 f:1:8: match` + strings.Repeat(".not", 17) + `: matches are nested deeper than 16`},
+		{"metadata within itself", "match: {metadata: &a {b: *a}}", `XDS0702 f:1:19: match.metadata` + strings.Repeat(".b", 32) + `: conditions for metadata are limited to a depth of 32 keys`},
 		{"an empty expression", "match: {cel: ''}\n", `XDS0702 f:1:14: match.cel: an expression is needed`},
 		{"an empty name", "name: ''\n", `XDS0703 f:1:7: name: a group needs a name`},
 		{"a name that is a number", "name: 5\n", `XDS0103 f:1:7: name: a string is needed, not int 5 (put it in quotes)`},
@@ -55,7 +55,7 @@ func TestParseProblems(t *testing.T) {
 	}
 }
 
-// What is right is read: in all the forms that YAML has.
+// Valid files in all forms of YAML.
 func TestParse(t *testing.T) {
 	for _, file := range []string{"", "# nothing\n", "{}", "name: a\nmatch: {}\npriority: -1\non_error: all\notherwise: refuse\ninclude: [a, b]\n"} {
 		if _, problems := groups.Parse("f", []byte(file)); len(problems) > 0 {
@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What groups say of each other.
+// Errors across groups.
 func TestNewProblems(t *testing.T) {
 	many := ""
 	for i := range 102 {
@@ -88,26 +88,26 @@ func TestNewProblems(t *testing.T) {
 XDS0706 config/group.yaml:2:11: on_error: the root has no "on_error" (the root is the group of nodes that match no other)`},
 		{"one name twice", "-- a/group.yaml --\nmatch: {}\n-- b/group.yaml --\nname: a\nmatch: {}\n", `XDS0703 config/b/group.yaml:1:7: name: two groups have the name "a" (the other is in config/a/group.yaml)`},
 		{"default is the root", "-- a/group.yaml --\nname: default\n", `XDS0706 config/a/group.yaml:1:7: name: the root has no "name" (the root is the group of nodes that match no other)`},
-		{"a name with a comma", "-- a/group.yaml --\nname: a,b\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
-		{"a directory with a comma", "-- a,b/group.yaml --\nmatch: {}\n", `XDS0703 config/a,b/group.yaml:1:1: name: a name has neither commas nor control characters, nor others that are not seen`},
+		{"a name with a comma", "-- a/group.yaml --\nname: a,b\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not have commas, control characters or invisible characters`},
+		{"a directory with a comma", "-- a,b/group.yaml --\nmatch: {}\n", `XDS0703 config/a,b/group.yaml:1:1: name: a name must not have commas, control characters or invisible characters`},
 		{"a long name", "-- a/group.yaml --\nmatch: {}\nname: " + strings.Repeat("n", 257) + "\n", `XDS0703 config/a/group.yaml:2:7: name: a name of 257 bytes: at most 256 are allowed`},
-		{"refuse is no name", "-- refuse/group.yaml --\nmatch: {}\n", `XDS0703 config/refuse/group.yaml:1:1: name: no group has the name "refuse", which says that nodes get none`},
-		{"too many", many[1:] + "\n-- g102/group.yaml --\n", `XDS0704 config/g0/group.yaml:1:10: include: group "g0" brings in more than 100 groups
-XDS0704 config/g1/group.yaml:1:10: include: group "g1" brings in more than 100 groups`},
+		{"refuse is no name", "-- refuse/group.yaml --\nmatch: {}\n", `XDS0703 config/refuse/group.yaml:1:1: name: the name "refuse" is reserved`},
+		{"too many", many[1:] + "\n-- g102/group.yaml --\n", `XDS0704 config/g0/group.yaml:1:10: include: group "g0" includes more than 100 groups
+XDS0704 config/g1/group.yaml:1:10: include: group "g1" includes more than 100 groups`},
 		{"an expression", "-- a/group.yaml --\nmatch:\n  any:\n  - cel: node.clsuter == \"x\"\n", `XDS0702 config/a/group.yaml:3:10: match.any[0].cel: at character 5 of the expression: undefined field 'clsuter': node has id, cluster, locality, metadata, user_agent_name and user_agent_version, and locality region, zone and sub_zone`},
 		{"a rule of nobody", "-- a/group.yaml --\nmatch: {id: a, any: []}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"a list of nothing", "-- a/group.yaml --\nmatch: {cluster: []}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"not everybody", "-- a/group.yaml --\nmatch: {not: {all: [{any: [{id: x}, {}]}]}}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"turned around twice", "-- a/group.yaml --\nmatch: {any: [{not: {not: {any: []}}}]}\n", `XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
-		{"no rule", "-- a/group.yaml --\ninclude: [b]\n-- b/group.yaml --\n", `XDS0707 config/a/group.yaml:1:1: warning: name: no node gets group "a": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)
-XDS0707 config/b/group.yaml:1:1: warning: name: no node gets group "b": it has no rule, and no group that nodes get includes it (add match, or name it in the include of another)`},
-		{"a name that looks like the root's", "-- Default/group.yaml --\nmatch: {}\n", `XDS0703 config/Default/group.yaml:1:1: name: "Default" looks like "default", which has a meaning of its own`},
-		{"a name that looks like none", "-- a/group.yaml --\nname: REFUSE\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: "REFUSE" looks like "refuse", which has a meaning of its own`},
+		{"no rule", "-- a/group.yaml --\ninclude: [b]\n-- b/group.yaml --\n", `XDS0707 config/a/group.yaml:1:1: warning: name: no node gets group "a": it has no rule, and no group with nodes includes it (add match, or include it in another group)
+XDS0707 config/b/group.yaml:1:1: warning: name: no node gets group "b": it has no rule, and no group with nodes includes it (add match, or include it in another group)`},
+		{"a name that looks like the root's", "-- Default/group.yaml --\nmatch: {}\n", `XDS0703 config/Default/group.yaml:1:1: name: "Default" looks like the reserved name "default"`},
+		{"a name that looks like none", "-- a/group.yaml --\nname: REFUSE\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: "REFUSE" looks like the reserved name "refuse"`},
 		{"letters that look alike", "-- a/group.yaml --\nname: teams/\u0440ay\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a word of the name has letters of Cyrillic and of Latin, which look alike`},
-		{"a mark that is not seen", "-- a/group.yaml --\nname: \"edge\\u200b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
-		{"text that is turned", "-- a/group.yaml --\nname: \"a\\u202eb\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
-		{"a space that is none", "-- a/group.yaml --\nname: \"a\\u00a0b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name has neither commas nor control characters, nor others that are not seen`},
-		{"a space at the end", "-- a/group.yaml --\nname: \"edge \"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name neither begins nor ends with a space`},
+		{"a mark that is not seen", "-- a/group.yaml --\nname: \"edge\\u200b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not have commas, control characters or invisible characters`},
+		{"text that is turned", "-- a/group.yaml --\nname: \"a\\u202eb\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not have commas, control characters or invisible characters`},
+		{"a space that is none", "-- a/group.yaml --\nname: \"a\\u00a0b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not have commas, control characters or invisible characters`},
+		{"a space at the end", "-- a/group.yaml --\nname: \"edge \"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not begin or end with a space`},
 		{"words of two scripts", "-- a/group.yaml --\nname: teams/\u043f\u043b\u0430\u0442 \u03b1-test \u6771\u4eac 2\nmatch: {}\n", ``},
 		{"patterns of other languages", "-- a/group.yaml --\nmatch:\n  id: \"web-(a|b)\"\n  any: [{cluster: \"x{1,2}\"}, {user_agent_name: ^envoy}]\n  locality: {region: \"eu$\", zone: \"[ab]\"}\n  metadata: {a: \"[x|y]\"}\n", `XDS0708 config/a/group.yaml:2:3: warning: match: id: "web-(a|b)" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
 XDS0708 config/a/group.yaml:2:3: warning: match: locality.region: "eu$" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))

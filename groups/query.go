@@ -9,40 +9,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A query is what is needed to decide about one node. It is used again for others.
+// A query has the working memory for the decision about one node. It is reused.
 type query struct {
 	node       Node
 	candidates []int // groups that may match
-	matched    []int // groups that do
-	members    []int // with what they include
-	places     []position
-	round      uint32 // which of places are of this query
+	matched    []int // groups that match
+	members    []int // matching groups and all that they include
+	states     []groupState
+	generation uint32 // states with another generation belong to earlier queries
 	notes      []string
 }
 
-// A position is what is known of a group in a query.
-type position struct {
-	candidate, member uint32 // the round in which it was
+// A groupState is the state of a group in a query.
+type groupState struct {
+	candidate, member uint32 // the generation in which it was one
 	matched           bool
-	level             int32 // how long the longest chain is by which it is included
-	by                int   // who includes it; -1: not known yet
+	level             int32 // length of the longest chain of includes that leads to it
+	includedBy        int   // the group that includes it; -1: not known yet
 }
 
 func (r *Rules) query(n *xds.Node) *query {
 	q, _ := r.queries.Get().(*query)
 	if q == nil {
-		q = &query{places: make([]position, len(r.groups))}
+		q = &query{states: make([]groupState, len(r.groups))}
 	}
-	if q.round++; q.round == 0 {
-		clear(q.places)
-		q.round = 1
+	q.generation++
+	if q.generation == 0 {
+		clear(q.states)
+		q.generation = 1
 	}
 	q.node.set(n)
 	q.candidates, q.matched, q.members, q.notes = q.candidates[:0], q.matched[:0], q.members[:0], q.notes[:0]
 	return q
 }
 
-// maxNotes is how many rules are told that could not be evaluated.
+// maxNotes limits the notes about rules that could not be evaluated.
 const maxNotes = 10
 
 func (q *query) note(g *group, r *rule, err error) {
@@ -51,28 +52,27 @@ func (q *query) note(g *group, r *rule, err error) {
 	}
 }
 
-// may adds groups that may match.
-func (q *query) may(groups []int) {
+// addCandidates adds groups that may match.
+func (q *query) addCandidates(groups []int) {
 	for _, i := range groups {
-		if p := &q.places[i]; p.candidate != q.round {
-			p.candidate = q.round
+		if p := &q.states[i]; p.candidate != q.generation {
+			p.candidate = q.generation
 			q.candidates = append(q.candidates, i)
 		}
 	}
 }
 
-// order returns the groups that match and what they include. "Whoever includes comes
-// before what it includes (longest chain); of the rest the higher priority comes first, then
-// by name."
+// order returns the matching groups with all that they include. A group comes before the groups that it
+// includes, by the longest chain of includes; else by priority, then by name.
 func (r *Rules) order(q *query) []int {
 	for _, i := range q.matched {
-		q.places[i] = position{candidate: q.round, member: q.round, matched: true, by: -1}
+		q.states[i] = groupState{candidate: q.generation, member: q.generation, matched: true, includedBy: -1}
 		q.members = append(q.members, i)
 	}
 	for n := 0; n < len(q.members); n++ {
 		for _, i := range r.groups[q.members[n]].include {
-			if p := &q.places[i]; p.member != q.round {
-				*p = position{candidate: p.candidate, member: q.round, by: -1}
+			if p := &q.states[i]; p.member != q.generation {
+				*p = groupState{candidate: p.candidate, member: q.generation, includedBy: -1}
 				q.members = append(q.members, i)
 			}
 		}
@@ -80,19 +80,19 @@ func (r *Rules) order(q *query) []int {
 	if len(q.members) == 1 {
 		return q.members
 	}
-	slices.Sort(q.members) // who includes comes first: a level is known before it counts
+	slices.Sort(q.members) // each before those that it includes, so its level is final when it is used
 	for _, at := range q.members {
 		for _, i := range r.groups[at].include {
-			q.places[i].level = max(q.places[i].level, q.places[at].level+1)
+			q.states[i].level = max(q.states[i].level, q.states[at].level+1)
 		}
 	}
 	slices.SortFunc(q.members, func(a, b int) int {
-		return cmp.Or(cmp.Compare(q.places[a].level, q.places[b].level), cmp.Compare(r.groups[a].rank, r.groups[b].rank))
+		return cmp.Or(cmp.Compare(q.states[a].level, q.states[b].level), cmp.Compare(r.groups[a].rank, r.groups[b].rank))
 	})
 	for _, at := range q.members {
 		for _, i := range r.groups[at].include {
-			if p := &q.places[i]; p.by < 0 {
-				p.by = at
+			if p := &q.states[i]; p.includedBy < 0 {
+				p.includedBy = at
 			}
 		}
 	}

@@ -2,8 +2,8 @@ package groups
 
 import "strings"
 
-// A verdict is what a rule says of a node. What is unknown, since an expression cannot be
-// evaluated, stays unknown if it is turned around: an error lets nobody in.
+// A verdict is the result of a rule for a node. It is unknown if an expression cannot be evaluated. The
+// negation of unknown is unknown, so an error never makes a rule hold.
 type verdict int8
 
 const (
@@ -22,14 +22,14 @@ func verdictOf(b bool) verdict {
 type kind int8
 
 const (
-	allOf kind = iota // of its parts
+	allOf kind = iota // all parts
 	anyOf
 	notOf
-	oneOf // of its values
+	oneOf // one of values
 	expression
 )
 
-// A rule is a Match, ready to be asked.
+// A rule is a compiled Match.
 type rule struct {
 	kind  kind
 	parts []*rule // of allOf, anyOf and notOf
@@ -55,14 +55,14 @@ const (
 	subZone
 	userAgentName
 	userAgentVersion
-	texts    // how many are strings
+	texts    // number of string fields
 	metadata = texts
 )
 
 var fieldNames = [...]string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name", "user_agent_version", "metadata"}
 
-// of returns what the node says in a field that is a string.
-func (f field) of(n *Node) string {
+// valueOf returns the node's value of a string field.
+func (f field) valueOf(n *Node) string {
 	switch f {
 	case id:
 		return n.ID
@@ -80,7 +80,7 @@ func (f field) of(n *Node) string {
 	return n.UserAgentVersion
 }
 
-// A value is one of Values: a pattern, or a float64 or a bool.
+// A value is one of Values: a pattern, a float64 or a bool.
 type value struct {
 	glob  glob
 	other any // nil: a pattern
@@ -94,13 +94,14 @@ func (v *value) is(got any) bool {
 	return ok && v.glob.match(s)
 }
 
-// holds says what the rule says of a node. Notes of what cannot be evaluated name the group.
+// holds evaluates the rule for a node. Its notes name the group.
 func (r *rule) holds(q *query, g *group) verdict {
 	switch r.kind {
 	case allOf:
 		v := yes
 		for _, part := range r.parts {
-			if v = min(v, part.holds(q, g)); v == no {
+			v = min(v, part.holds(q, g))
+			if v == no {
 				return no
 			}
 		}
@@ -108,7 +109,8 @@ func (r *rule) holds(q *query, g *group) verdict {
 	case anyOf:
 		v := no
 		for _, part := range r.parts {
-			if v = max(v, part.holds(q, g)); v == yes {
+			v = max(v, part.holds(q, g))
+			if v == yes {
 				return yes
 			}
 		}
@@ -116,7 +118,7 @@ func (r *rule) holds(q *query, g *group) verdict {
 	case notOf:
 		return yes - r.parts[0].holds(q, g)
 	case oneOf:
-		return verdictOf(r.found(&q.node) != nil)
+		return verdictOf(r.matchingValue(&q.node) != nil)
 	}
 	ok, err := r.predicate(&q.node)
 	if err != nil {
@@ -126,12 +128,12 @@ func (r *rule) holds(q *query, g *group) verdict {
 	return verdictOf(ok)
 }
 
-// found returns the value that the node has; nil if it has none of them.
-func (r *rule) found(n *Node) *value {
+// matchingValue returns the value that the node has, or nil.
+func (r *rule) matchingValue(n *Node) *value {
 	if r.field == metadata {
-		return r.within(n.Metadata(), r.path)
+		return r.valueIn(n.Metadata(), r.path)
 	}
-	got := r.field.of(n)
+	got := r.field.valueOf(n)
 	for i := range r.values {
 		if v := &r.values[i]; v.other == nil && v.glob.match(got) {
 			return v
@@ -140,11 +142,11 @@ func (r *rule) found(n *Node) *value {
 	return nil
 }
 
-// within looks for one of the values below a value of the metadata.
-func (r *rule) within(at any, path []string) *value {
+// valueIn looks for one of the values below a value of the metadata.
+func (r *rule) valueIn(at any, path []string) *value {
 	if list, ok := at.([]any); ok {
 		for _, element := range list {
-			if v := r.within(element, path); v != nil {
+			if v := r.valueIn(element, path); v != nil {
 				return v
 			}
 		}
@@ -156,7 +158,7 @@ func (r *rule) within(at any, path []string) *value {
 		if !ok {
 			return nil
 		}
-		return r.within(next, path[1:])
+		return r.valueIn(next, path[1:])
 	}
 	for i := range r.values {
 		if v := &r.values[i]; v.is(at) {
@@ -166,18 +168,18 @@ func (r *rule) within(at any, path []string) *value {
 	return nil
 }
 
-// why returns what of the rule holds for a node, and where that stands.
-func (r *rule) why(q *query) (text string, at Place) {
+// explain returns the part of the rule that holds for a node, and its position.
+func (r *rule) explain(q *query) (text string, at Place) {
 	var b strings.Builder
-	r.say(&b, q)
-	for part := r; part != nil; part = part.chosen(q) {
+	r.describe(&b, q)
+	for part := r; part != nil; part = part.matchingPart(q) {
 		at = part.place
 	}
 	return b.String(), at
 }
 
-// chosen returns the part of anyOf that holds for a node; nil if there is none.
-func (r *rule) chosen(q *query) *rule {
+// matchingPart returns the part of anyOf that holds for a node, or nil.
+func (r *rule) matchingPart(q *query) *rule {
 	if r.kind != anyOf {
 		return nil
 	}

@@ -1,14 +1,14 @@
-// Package cel compiles rules of groups that are written in CEL, the Common Expression
-// Language (https://cel.dev): pass [Compile] in groups.Options.CEL. It is a package of its
-// own so that programs without such rules do not link CEL.
+// Package cel compiles rules of groups in CEL, the Common Expression Language (https://cel.dev). Pass
+// [Compile] in groups.Options.CEL. It is a separate package, so that programs without such rules do not
+// link CEL.
 //
-// An expression knows one variable, node, with the fields id, cluster, user_agent_name and
-// user_agent_version, locality (region, zone, sub_zone) and metadata, a map of whatever the
+// An expression has one variable, node. Its fields are id, cluster, user_agent_name,
+// user_agent_version, locality (region, zone, sub_zone) and metadata, a map with the values that the
 // client sends:
 //
 //	node.cluster == "edge" && node.metadata.env == "prod"
 //
-// It has CEL's own functions and macros, and no others.
+// Only CEL's own functions and macros are available.
 package cel
 
 import (
@@ -25,13 +25,12 @@ import (
 
 const (
 	maxExpression = 4096   // bytes
-	maxNodes      = 1000   // of the tree that it is made of
-	maxCost       = 10_000 // of one evaluation, in CEL's unit: about a field, a comparison, or ten bytes of text
+	maxNodes      = 1000   // in the syntax tree
+	maxCost       = 10_000 // of one evaluation, in CEL's unit: about one field, one comparison, or ten bytes of text
 )
 
-// Compile returns an expression, ready to be asked. An expression must be true or false; what
-// is known to be neither is an error, as are fields that a node does not have. An evaluation
-// that costs more than is allowed ends with an error.
+// Compile compiles an expression. Its result must be a bool: another known type is an error, and so is
+// an unknown field of node. An evaluation above the cost limit ends with an error.
 func Compile(expression string) (groups.Predicate, error) {
 	if len(expression) > maxExpression {
 		return nil, fmt.Errorf("an expression of %d bytes: at most %d are allowed", len(expression), maxExpression)
@@ -45,7 +44,7 @@ func Compile(expression string) (groups.Predicate, error) {
 		return nil, readable(issues)
 	}
 	if t := ast.OutputType(); t.Kind() != types.BoolKind && t.Kind() != types.DynKind {
-		return nil, fmt.Errorf("an expression that is true or false is needed, not one that is of type %s", t)
+		return nil, fmt.Errorf("an expression of type bool is needed, not %s", t)
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 	if err != nil {
@@ -58,13 +57,13 @@ func Compile(expression string) (groups.Predicate, error) {
 		}
 		b, ok := out.(types.Bool)
 		if !ok {
-			return false, fmt.Errorf("it is of type %s, and not true or false", out.Type().TypeName())
+			return false, fmt.Errorf("the result is of type %s, not bool", out.Type().TypeName())
 		}
 		return bool(b), nil
 	}, nil
 }
 
-// environment is what all expressions share.
+// environment is shared by all expressions.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
@@ -79,11 +78,11 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserRecursionLimit(50),
 		cel.ExpressionNodeLimit(maxNodes),
 		cel.RegexProgramSizeLimit(maxNodes),
-		cel.CrossTypeNumericComparisons(true), // numbers of metadata are all doubles, and people write 5
+		cel.CrossTypeNumericComparisons(true), // numbers in metadata are doubles, but people write 5
 	)
 })
 
-// readable returns the first thing that is wrong, in one line.
+// readable returns the first error in one line.
 func readable(issues *cel.Issues) error {
 	all := issues.Errors()
 	if len(all) == 0 {

@@ -46,11 +46,11 @@ func TestExpressions(t *testing.T) {
 		`node.metadata.labels.app == "pay" && node.metadata.size() == 5`:                                              "[g]",
 		`node.id == ""`:                    "[default]",
 		`node.metadata.x == 1`:             "[default] no such key: x",
-		`node.metadata.env`:                "[default] it is of type string, and not true or false",
+		`node.metadata.env`:                "[default] the result is of type string, not bool",
 		`node.metadata.env > 5`:            "[default] no such overload",
-		`node == node`:                     "[default] node and node.locality are used by their fields only",
-		`node.locality == node.locality`:   "[default] node and node.locality are used by their fields only",
-		`dyn(node).id == "x"`:              "[default] node and node.locality are used by their fields only",
+		`node == node`:                     "[default] node and node.locality cannot be used as values: use one of their fields",
+		`node.locality == node.locality`:   "[default] node and node.locality cannot be used as values: use one of their fields",
+		`dyn(node).id == "x"`:              "[default] node and node.locality cannot be used as values: use one of their fields",
 		`chancery.Node{id: "x"}.id == "x"`: "[default] unknown type 'chancery.Node'",
 		nine + ".all(a," + nine + ".all(a," + nine + ".all(a," + nine + ".all(a," + nine + ".all(a, true)))))": "[default] operation cancelled: actual cost limit exceeded",
 	} {
@@ -71,13 +71,13 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestExpressionErrors(t *testing.T) {
 	for expression, want := range map[string]string{
 		`node.clsuter == "x"`:     "at character 5 of the expression: undefined field 'clsuter': node has id, cluster, ",
 		`node.id = "x"`:           "token recognition error at: '= ' (equality is written ==)",
 		"true &&\n nod.id == 'x'": "in line 2 of the expression, character 2: undeclared reference to 'nod'",
-		`node.id`:                 "an expression that is true or false is needed, not one that is of type string",
-		`node.metadata`:           "an expression that is true or false is needed, not one that is of type map(string, dyn)",
+		`node.id`:                 "an expression of type bool is needed, not string",
+		`node.metadata`:           "an expression of type bool is needed, not map(string, dyn)",
 		`node.id == 5`:            "at character 9 of the expression: found no matching overload for '_==_'",
 		`node.id.matches("(")`:    "error parsing regexp",
 		`(`:                       "at character 2 of the expression: Syntax error",
@@ -91,7 +91,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// No expression panics, or is slow.
+// No expression panics or takes long.
 func FuzzCompile(f *testing.F) {
 	f.Add(`node.cluster == "edge" && node.metadata.l.exists(x, x == "a")`)
 	f.Add(`node.locality.zone.matches(node.id) || has(node.metadata.env)`)

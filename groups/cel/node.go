@@ -13,8 +13,8 @@ var (
 	localityType = types.NewObjectType("chancery.Locality")
 )
 
-// fieldsOf are the fields of the types that expressions know. The locality of a node is the node
-// itself, of another type.
+// fieldsOf are the fields of the types in expressions. The value of node.locality is the node itself
+// with another type.
 var fieldsOf = map[string]map[string]*types.FieldType{
 	nodeType.TypeName(): {
 		"id":                 text(func(n *groups.Node) string { return n.ID }),
@@ -56,7 +56,7 @@ func field(t *types.Type, get func(n *groups.Node) any, isSet func(n *groups.Nod
 	}
 }
 
-// A provider tells CEL of these types.
+// A provider provides these types to CEL.
 type provider struct{ *types.Registry }
 
 func (p provider) FindStructType(name string) (*types.Type, bool) {
@@ -76,7 +76,7 @@ func (p provider) FindStructFieldType(structType, name string) (*types.FieldType
 	return p.Registry.FindStructFieldType(structType, name)
 }
 
-// NativeToValue makes a value of CEL of what a field has.
+// NativeToValue converts the value of a field to a CEL value.
 func (p provider) NativeToValue(v any) ref.Val {
 	if _, whole := v.(*groups.Node); whole {
 		return types.WrapErr(errWhole)
@@ -86,11 +86,11 @@ func (p provider) NativeToValue(v any) ref.Val {
 
 type wholeError struct{}
 
-func (wholeError) Error() string { return "node and node.locality are used by their fields only" }
+func (wholeError) Error() string { return "node and node.locality cannot be used as values: use one of their fields" }
 
 var errWhole = wholeError{}
 
-// variables are those of one evaluation: a node.
+// variables are the variables of one evaluation: the node.
 type variables groups.Node
 
 func (v *variables) ResolveName(name string) (any, bool) {

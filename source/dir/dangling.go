@@ -27,7 +27,7 @@ const maxCompared = 100_000
 type reach struct {
 	layout   *layout
 	worlds   map[string]world
-	together *groups.Together
+	together *groups.Overlap
 	where    map[xds.Ref][]string // the groups that have something, if they were asked for
 }
 
@@ -83,7 +83,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 					continue
 				}
 				others := r.have(ref)
-				if r.together.First(group, others) != "" {
+				if r.together.FirstPossible(group, others) != "" {
 					continue
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)

@@ -100,12 +100,12 @@ func (l *layout) define(path string, data []byte) (*definition, []findings.Probl
 func (l *layout) knows(name string) bool { return name == groups.Default || l.named[name] != nil }
 
 // together says which groups a node may see at once.
-func (l *layout) together() *groups.Together {
+func (l *layout) together() *groups.Overlap {
 	all := make([]groups.Definition, 0, len(l.named))
 	for _, d := range l.named {
 		all = append(all, d.Definition)
 	}
-	return groups.NewTogether(all)
+	return groups.NewOverlap(all)
 }
 
 // definitions returns all, by name.

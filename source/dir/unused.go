@@ -51,7 +51,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 	}
 	for _, group := range order {
 		// A group is asked about itself first: most need no other.
-		together := func(in []string) bool { return slices.Contains(in, group) || r.together.First(group, in) != "" }
+		together := func(in []string) bool { return slices.Contains(in, group) || r.together.FirstPossible(group, in) != "" }
 		w := r.worlds[group]
 		for _, url := range slices.Sorted(maps.Keys(referrers)) {
 			c := w.types[url]

@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 )
 
-// Groups are apart only if no node can have both. What is not known, is possible.
-func TestTogether(t *testing.T) {
+// Two groups do not overlap only if no node can have both.
+func TestOverlap(t *testing.T) {
 	id := func(v ...any) *groups.Match { return &groups.Match{ID: v} }
 	all := []groups.Definition{
 		{Name: groups.Default, Otherwise: "rest"}, {Name: "rest", Include: []string{"base"}}, {Name: "base"}, {Name: "nobody"},
@@ -16,7 +16,7 @@ func TestTogether(t *testing.T) {
 		{Name: "tools", Include: []string{"lib", "tools2"}}, {Name: "tools2", Include: []string{"lib"}}, {Name: "lib"},
 		{Name: "star", Match: id("d*")}, {Name: "asks", Match: &groups.Match{CEL: "true"}}, {Name: "broken", Match: id(`d\`)},
 	}
-	together := groups.NewTogether(all)
+	together := groups.NewOverlap(all)
 	for _, c := range []struct {
 		a, b string
 		want bool
@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 		{"rest", "base", true}, {"base", "web", false}, {"nobody", "web", true}, {"asks", "web", true}, {"asks", "base", false}, {"broken", "web", true},
 	} {
 		for range 2 { // the second time it is known
-			if together.See(c.a, c.b) != c.want || together.See(c.b, c.a) != c.want {
+			if together.Possible(c.a, c.b) != c.want || together.Possible(c.b, c.a) != c.want {
 				t.Errorf("%s and %s: not %v", c.a, c.b, c.want)
 			}
 		}
@@ -34,10 +34,10 @@ func TestTogether(t *testing.T) {
 	if got := together.Includes("web"); !slices.Equal(got, []string{"web", "tools", "lib", "tools2"}) {
 		t.Error(got)
 	}
-	if got := together.First("db", []string{"web", "lib", "star", "asks"}); got != "star" {
+	if got := together.FirstPossible("db", []string{"web", "lib", "star", "asks"}); got != "star" {
 		t.Error(got)
 	}
-	if refused := groups.NewTogether([]groups.Definition{{Name: groups.Default, Otherwise: groups.Refuse}, {Name: "a", Match: id("a"), Include: []string{groups.Default}}}); !refused.See(groups.Default, "a") || refused.First("a", nil) != "" {
+	if refused := groups.NewOverlap([]groups.Definition{{Name: groups.Default, Otherwise: groups.Refuse}, {Name: "a", Match: id("a"), Include: []string{groups.Default}}}); !refused.Possible(groups.Default, "a") || refused.FirstPossible("a", nil) != "" {
 		t.Error("the root that is included")
 	}
 }

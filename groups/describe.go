@@ -7,11 +7,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
-// maxText is how much is said of a rule, in bytes: there are rules as long as a page.
+// maxText limits the description of a rule, in bytes.
 const maxText = 300
 
-// say writes what of a rule holds for a node. If query is nil it writes all of the rule.
-func (r *rule) say(b *strings.Builder, q *query) {
+// describe writes the part of a rule that holds for a node. If q is nil it writes the whole rule.
+func (r *rule) describe(b *strings.Builder, q *query) {
 	if b.Len() > maxText {
 		if !strings.HasSuffix(b.String(), "…") {
 			b.WriteString("…")
@@ -26,8 +26,8 @@ func (r *rule) say(b *strings.Builder, q *query) {
 		r.join(b, q, " and ")
 	case anyOf:
 		if q != nil {
-			if part := r.chosen(q); part != nil {
-				part.say(b, q)
+			if part := r.matchingPart(q); part != nil {
+				part.describe(b, q)
 				return
 			}
 		}
@@ -41,7 +41,7 @@ func (r *rule) say(b *strings.Builder, q *query) {
 		r.join(b, nil, " or ")
 	case notOf:
 		b.WriteString("not (")
-		r.parts[0].say(b, nil)
+		r.parts[0].describe(b, nil)
 		b.WriteByte(')')
 	case oneOf:
 		b.WriteString(fieldNames[r.field])
@@ -50,7 +50,7 @@ func (r *rule) say(b *strings.Builder, q *query) {
 			b.WriteString(key)
 		}
 		if q != nil {
-			if v := r.found(&q.node); v != nil {
+			if v := r.matchingValue(&q.node); v != nil {
 				b.WriteString(v.String())
 				return
 			}
@@ -76,17 +76,17 @@ func (r *rule) join(b *strings.Builder, q *query, between string) {
 		if i > 0 && b.Len() <= maxText {
 			b.WriteString(between)
 		}
-		part.say(b, q)
+		part.describe(b, q)
 	}
 }
 
-// Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by
-// itself, or if there is no such group.
+// Rule returns the description of a group's rule and its position. The text is "" if the group has no
+// rule or does not exist.
 func (r *Rules) Rule(group string) (text string, at Place) {
 	for i := range r.groups {
 		if g := &r.groups[i]; g.name == group && g.rule != nil {
 			var b strings.Builder
-			g.rule.say(&b, nil)
+			g.rule.describe(&b, nil)
 			return b.String(), g.rule.place
 		}
 	}

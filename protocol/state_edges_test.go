@@ -1,0 +1,48 @@
+package protocol
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A removed cluster is kept while a route on the client refers to it by an alias.
+func TestStatesOfNameKeptByAlias(t *testing.T) {
+	both(t, func(t *testing.T, v xds.Variant) {
+		x := resource("x", 1)
+		x.Aliases = []string{"alias"}
+		x.Seal("1")
+		l := newLine(t, v, nil, Options{}, xds.Tables{
+			xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{x, resource("y", 1)}),
+			xds.Route.URL:   with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "alias"})}),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(named(v, xds.Route, "r"))
+		l.settle()
+		l.commit(xds.Route, []*xds.Resource{resource("r", 2, xds.Ref{Type: xds.Cluster, Name: "y"})})
+		l.commit(xds.Cluster, nil, "x")
+		l.drain()
+		l.wantStates(xds.Cluster, "x:lingering<RDS/r y:synced")
+	})
+}
+
+// A refused heartbeat is a refusal of its resource that nothing was sent after.
+func TestStatesOfRefusedHeartbeat(t *testing.T) {
+	a := resource("a", 1)
+	a.TTL = 30 * time.Second
+	a.Seal("1")
+	l := newLine(t, xds.Delta, nil, Options{ForceTTL: true}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{a})})
+	l.ask(named(xds.Delta, xds.Endpoint, "a"))
+	l.settle()
+	l.wait(20 * time.Second)
+	if all := l.drain(); len(all) != 1 || len(all[0].Beats) != 1 {
+		t.Fatalf("no heartbeat: %v", all)
+	}
+	nonce := l.last[xds.Endpoint.URL]
+	l.nack(xds.Endpoint)
+	if got := l.States()[0].Refused; !slices.Equal(got, []RefusedState{{Nonce: nonce, Names: 1}}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -10,10 +10,10 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-var _ server.Textless = (*Metrics)(nil)
+var _ server.CodesOnly = (*Metrics)(nil)
 
-// Textless implements [server.Textless].
-func (m *Metrics) Textless() {}
+// CodesOnly implements [server.CodesOnly].
+func (m *Metrics) CodesOnly() {}
 
 // Opened implements [server.Observer].
 func (m *Metrics) Opened(s *server.Stream) {

@@ -41,7 +41,7 @@ import (
 //
 //   - 200 with a DiscoveryResponse in proto3 JSON, when resources have changed. Until then the poll is
 //
-// held, up to a moment before the client's timeout ([server.Hold]);
+// held, up to a moment before the client's timeout ([server.HoldTime]);
 //   - 304, when they have not changed;
 //   - 4xx or 503 with a google.rpc.Status in JSON, when the request is invalid or cannot be served now
 //
@@ -132,7 +132,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	if !p.Due() && hold > 0 {
+	if !p.Ready() && hold > 0 {
 		if c := holdConn(w, r); c != nil {
 			go h.hold(c, p, hold) //nolint:gosec // the request's context ends when this method returns, and its memory should be freed then
 			return
@@ -241,7 +241,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	if r.Method != http.MethodPost {
 		return nil, 0, httpError{http.StatusMethodNotAllowed, codes.Unimplemented, fmt.Sprintf("%s needs POST, not %s", t.REST, r.Method)}
 	}
-	hold, err := server.Hold(r.Header.Values(server.ExpectedTimeout)...)
+	hold, err := server.HoldTime(r.Header.Values(server.ExpectedTimeout)...)
 	if err != nil {
 		return nil, 0, invalid(err)
 	}
@@ -269,7 +269,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, ti
 	if req.Type != nil && !req.Type.Is(t) {
 		return nil, 0, invalid(fmt.Errorf("type_url: %s serves %s, not %.200q", t.REST, t.URL, req.Type.URL))
 	}
-	p, err := h.server.Poll(connection(r), t, req, server.Caller{Addr: address(r.RemoteAddr), InTurn: r.ProtoMajor == 1})
+	p, err := h.server.Poll(connection(r), t, req, server.Caller{Addr: address(r.RemoteAddr), Sequential: r.ProtoMajor == 1})
 	return p, hold, err
 }
 

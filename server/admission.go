@@ -9,41 +9,39 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// An admission bounds how many streams get first answers at a time. When a whole
-// fleet comes back at once, most of it is then served early and the last no
-// later, and what is encoded but not yet sent is little, where answering all at
-// once would make everybody wait for the last.
+// An admission limits how many streams get their first responses at a time. When a whole fleet reconnects at once,
+// most clients are then served early, and little memory holds encoded responses that are not sent yet. Without
+// the limit, every client would wait for the last one.
 //
-// A place goes to the address that has fewest, there to the connection that has fewest,
-// and there to the node; of equals, to the one that waits longest. The streams of a node
-// are served in the order of their requests. So one that opens a thousand, or keeps its
-// places long, or says that it is a thousand nodes, is one of many. The lock is held for
-// memory only.
+// A free place goes to the address with the fewest places, within it to the connection with the fewest, and within
+// that to the node with the fewest. If these are equal, it goes to the one that waits longest. Streams of a
+// node are served in the order of their requests. So a client with a thousand streams or invented nodes
+// cannot delay the others. The lock is held for memory operations only.
 type admission struct {
 	mu   sync.Mutex
-	free int  // places; there is none while somebody waits
+	free int  // free places; zero while a stream waits
 	root line // of addresses
-	n    int  // tickets that wait
-	now  int  // counts who came, went and was served
+	n    int  // waiting tickets
+	now  int  // counts all changes, as a clock
 }
 
-// A line is the streams of an address, of a connection, or of a node, that wait or have
-// places. Above the lowest it consists of lines.
+// A line has the streams of an address, a connection or a node that wait or have places. The line of an address
+// consists of lines of connections, and those consist of lines of nodes.
 //
-// Invariant: it has places, or somebody in it waits; so has each line that it is part of.
+// Invariant: each line has a place or a waiting stream. Empty lines are deleted.
 type line struct {
-	fair.Rank // in up.waiting: somebody in it waits
+	fair.Rank // in up.waiting, while a stream of the line waits
 
 	up      *line // nil: it is the root
-	key     any   // by which up knows it
+	key     any   // its key in up.lines
 	lines   map[any]*line
-	waiting fair.Ranking[*line] // those of lines in which somebody waits; whose turn is next comes first
-	tickets list.List           // of a node: those that wait, the first first
-	places  int                 // that its streams have
-	since   int                 // when the turn came to it last, or when it began to wait
+	waiting fair.Ranking[*line] // lines with a waiting stream; the next turn comes first
+	tickets list.List           // of a node: waiting tickets, oldest first
+	places  int                 // places that its streams have
+	since   int                 // when it last got a place, or began to wait
 }
 
-// Before implements [shares.Ranked].
+// Before implements [fair.Ranked].
 func (l *line) Before(o *line) bool {
 	if l.places != o.places {
 		return l.places < o.places
@@ -51,16 +49,15 @@ func (l *line) Before(o *line) bool {
 	return l.since < o.since
 }
 
-// A ticket is a stream's place, or its claim to one.
+// A ticket is a stream's place, or its position in the queue.
 type ticket struct {
 	of   *line
-	at   *list.Element // of of.tickets; nil: it does not wait
-	turn chan struct{} // closed when its turn has come; nil: it came at once
-	left bool          // it no longer wants a place, nor has one
+	at   *list.Element // in of.tickets; nil: it does not wait
+	turn chan struct{} // closed when it gets a place; nil: it got one at once
+	left bool          // it was given back
 }
 
-// newAdmission returns an admission with so many places, as many as are wanted if
-// negative.
+// newAdmission returns an admission with a number of places. A negative number means no limit.
 func newAdmission(places int) *admission {
 	if places < 0 {
 		places = math.MaxInt
@@ -68,9 +65,9 @@ func newAdmission(places int) *admission {
 	return &admission{free: places}
 }
 
-// enter asks for a place for a stream of a node on the connection from an address. A
-// connection is known by the address that it has in memory, not by what that says: on
-// unix sockets that is the same for all. Whoever enters must leave.
+// enter takes a ticket for a stream of a node on a connection. It identifies the connection by its net.Addr
+// pointer, because all connections of a unix socket have the same text. Each ticket must be given back with
+// leave.
 func (a *admission) enter(conn net.Addr, node any) *ticket {
 	owner := fair.Owner(conn)
 	a.mu.Lock()
@@ -88,8 +85,7 @@ func (a *admission) enter(conn net.Addr, node any) *ticket {
 	return t
 }
 
-// leave gives up a ticket, and with it the place if it has one. To leave again
-// does nothing.
+// leave gives back a ticket, and the place if it has one. A second call does nothing.
 func (a *admission) leave(t *ticket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +102,7 @@ func (a *admission) leave(t *ticket) {
 	t.left = true
 }
 
-// call gives a place to whose turn it is, if somebody waits.
+// call gives a free place to the next waiting ticket, if there is one.
 func (a *admission) call() {
 	l := &a.root
 	for l.waiting.Len() > 0 {
@@ -123,26 +119,26 @@ func (a *admission) call() {
 	close(t.turn)
 }
 
-// take takes a ticket from those that wait.
+// take removes a ticket from the waiting ones.
 func (a *admission) take(t *ticket) {
 	t.of.tickets.Remove(t.at)
 	t.at = nil
 	a.n--
 }
 
-// waiting is how many streams wait for their turn.
+// waiting returns the number of waiting streams.
 func (a *admission) waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.n
 }
 
-// settle notes that a line's streams have more places, or that fewer or more of them wait,
-// and has it and those that it is part of stand where they belong.
+// settle updates a line and the lines above it after a change of its places or its waiting tickets.
 func (a *admission) settle(l *line, more int) {
 	a.now++
 	for ; l.up != nil; l = l.up {
-		if l.places += more; more > 0 || !l.Ranked() {
+		l.places += more
+		if more > 0 || !l.Ranked() {
 			l.since = a.now
 		}
 		waits := l.tickets.Len() > 0 || l.waiting.Len() > 0
@@ -157,7 +153,7 @@ func (a *admission) settle(l *line, more int) {
 	}
 }
 
-// below returns the line of a key that is part of this one.
+// below returns the line with a key inside this line. It creates the line if it does not exist.
 func (l *line) below(key any) *line {
 	b := l.lines[key]
 	if b == nil {

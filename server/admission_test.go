@@ -30,12 +30,12 @@ func (t *ticket) called() bool {
 	}
 }
 
-// empty reports whether nothing is remembered of anybody, and all places are free.
+// empty reports whether the admission is in its first state: nothing remembered, all places free.
 func (a *admission) empty(places int) bool {
 	return a.free == places && a.n == 0 && len(a.root.lines) == 0 && a.root.waiting.Len() == 0
 }
 
-// from is an address, and each of its ports a connection.
+// from returns an address. Each of its ports is a connection.
 func from(host, port int) net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(host)), Port: port}
 }
@@ -158,8 +158,7 @@ type arrival struct {
 	at chan time.Duration // when it was answered, since the start
 }
 
-// arrive opens streams of a node at once; accept says whether the client
-// acknowledges what it gets.
+// arrive opens streams of a node at once. Accept says whether the client acknowledges its responses.
 func (w *world) arrive(t *testing.T, n int, node string, accept bool) (all []arrival) {
 	start := time.Now()
 	for range n {
@@ -181,7 +180,7 @@ func (w *world) arrive(t *testing.T, n int, node string, accept bool) (all []arr
 	return all
 }
 
-// answered is when that was, an hour if never.
+// answered returns when the stream got its answer, or an hour if it got none.
 func (a arrival) answered() time.Duration {
 	select {
 	case d := <-a.at:
@@ -260,7 +259,7 @@ func TestFirstAnswers(t *testing.T) {
 		stream := func(id uint64, node string) *stream {
 			return &stream{info: Stream{ID: id, Node: &xds.Node{ID: node}}}
 		}
-		if stream(1, "").line() == stream(2, "").line() || stream(1, "n").line() != stream(2, "n").line() {
+		if stream(1, "").queueKey() == stream(2, "").queueKey() || stream(1, "n").queueKey() != stream(2, "n").queueKey() {
 			t.Error("a node is a line, and so is a stream that has none")
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A change, told to each of the clients and acknowledged by all.
+// A change that is sent to each client, and acknowledged by all.
 func BenchmarkUpdate(b *testing.B) {
 	for _, clients := range []int{1, 100} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
@@ -54,9 +54,8 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// repeating returns what takes an ACK of a SotW stream that is subscribed to n names
-// and repeats them: decodes it and hands it to the session. anew does so as if it had not
-// seen these names before.
+// repeating returns a function that handles an ACK of a SotW stream with n names: it decodes the ACK and passes it to
+// the session. With anew, the decoder has not seen the names before.
 func repeating(t testing.TB, n int) (ack, anew func()) {
 	var names []string
 	var set []*xds.Resource
@@ -95,7 +94,7 @@ func repeating(t testing.TB, n int) (ack, anew func()) {
 	return ack, anew
 }
 
-// An ACK that repeats its names makes no copy of them, however many there are.
+// An ACK that repeats its names does not copy them.
 func TestRepeatedNames(t *testing.T) {
 	ack, _ := repeating(t, 20_000)
 	if n := testing.AllocsPerRun(10, ack); n > 2 {
@@ -117,8 +116,8 @@ func TestRepeatedNames(t *testing.T) {
 	}
 }
 
-// SAFE-9: an ACK that repeats its names is not taken apart again, which takes four times as long; under the
-// race detector twice.
+// SAFE-9: an ACK that repeats its names is not decoded again. Decoding takes four times as long, or twice under the race
+// detector.
 func TestRepeatedNamesAreCheap(t *testing.T) {
 	most := 0.5
 	if raceEnabled {
@@ -141,7 +140,7 @@ func BenchmarkRepeatedNames(b *testing.B) {
 	}
 }
 
-// What is remembered of a response in which one of n names has changed, and of its ACK.
+// BenchmarkAccount measures the history of a response in which one of n names changed, and of its ACK.
 func BenchmarkAccount(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -150,7 +149,7 @@ func BenchmarkAccount(b *testing.B) {
 				set = append(set, res(fmt.Sprintf("service-%06d", i), "0"))
 			}
 			now := time.Now()
-			a := &account{told: newTold(1000), node: "n"}
+			a := &streamHistory{told: newSentHistory(1000), node: "n"}
 			world := &protocol.World{}
 			a.subscribed(protocol.Event{Kind: protocol.Subscribed, Type: xds.Endpoint, Count: n})
 			a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, World: world}, &xds.Changes{Upserts: set})

@@ -6,26 +6,26 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// request returns when read has read the request of a unary call, for which gRPC would wait
-// for ever. Until it has come the call is one of the silent streams, and ends as they do.
-func (s *Server) request(ctx context.Context, read func() error) error {
+// awaitRequest waits until read has received the request of a unary call. GRPC has no timeout for this. Until then the
+// call counts as a silent stream, with the same limit and timeout.
+func (s *Server) awaitRequest(ctx context.Context, read func() error) error {
 	plain(ctx)
-	lost := newLoss()
+	lost := newNotices()
 	seat := s.silent.enter(peerOf(ctx), lost)
 	if seat == nil {
-		s.crowded(ctx, s.silent.full)
+		s.logNoSeat(ctx, s.silent.full)
 		return s.silent.full
 	}
 	defer s.silent.leave(seat)
 	done := make(chan error, 1)
-	go func() { done <- read() }() // gRPC ends it when the call ends
-	err := unread(s.comes(ctx, done, lost))
-	s.rejects(ctx, &Stream{}, err)
+	go func() { done <- read() }() // it ends when gRPC ends the call
+	err := readError(s.awaitArrival(ctx, done, lost))
+	s.logRejection(ctx, &Stream{}, err)
 	return err
 }
 
-// comes returns when a request is done, or with an error when it has to be given up.
-func (s *Server) comes(ctx context.Context, done <-chan error, lost loss) error {
+// awaitArrival waits for a request. It returns an error if the request does not arrive in time or the seat is lost.
+func (s *Server) awaitArrival(ctx context.Context, done <-chan error, lost notices) error {
 	t := s.timers.take(s.firstTimeout)
 	defer s.timers.give(t)
 	had := 0
@@ -37,7 +37,7 @@ func (s *Server) comes(ctx context.Context, done <-chan error, lost loss) error 
 			return l.why
 		case <-t.C:
 		}
-		n := s.coming(ctx)
+		n := s.requestProgress(ctx)
 		if n <= had {
 			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.firstTimeout)
 		}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A silentCall is a unary call on which nothing is sent.
+// A silentCall is a unary call without a request.
 func silentCall(ctx context.Context, t *testing.T, conn *grpc.ClientConn, method string) func() error {
 	t.Helper()
 	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method)

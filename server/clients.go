@@ -11,18 +11,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// clients are those that are connected: a client may have many streams, one for each
-// type or each cluster, and comes and goes once. The zero value is ready to use; there
-// is an entry for each stream at most.
+// clients counts the streams of each connected client, to log a client once. A client may have many streams, one for
+// each type or each cluster. The zero value is ready to use. There is at most one entry for each stream.
 type clients struct {
 	mu    sync.Mutex
 	known map[clientKey]presence
 }
 
-// A clientKey is a node at an address. One that does not say which it is, is its stream.
+// A clientKey is a node at an address. A stream without a node id is its own client.
 type clientKey struct {
 	node, peer string
-	stream     uint64 // 0: it says which node it is
+	stream     uint64 // zero if the node has an id
 }
 
 type presence struct {
@@ -38,7 +37,7 @@ func clientOf(st *Stream) clientKey {
 	return c
 }
 
-// come notes a stream, and reports whether it is the first of its client.
+// come adds a stream, and reports whether it is the first of its client.
 func (c *clients) come(st *Stream) (first bool) {
 	k := clientOf(st)
 	c.mu.Lock()
@@ -55,14 +54,14 @@ func (c *clients) come(st *Stream) (first bool) {
 	return !known
 }
 
-// leave notes that a stream has ended, and returns since when its client was there if it was
-// the last.
+// leave removes a stream. If it was the last of its client, it returns when the client connected.
 func (c *clients) leave(st *Stream) (since time.Time, last bool) {
 	k := clientOf(st)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.known[k]
-	if p.streams--; p.streams > 0 {
+	p.streams--
+	if p.streams > 0 {
 		c.known[k] = p
 		return time.Time{}, false
 	}
@@ -70,7 +69,7 @@ func (c *clients) leave(st *Stream) (since time.Time, last bool) {
 	return p.since, true
 }
 
-// logConnected logs that a client is there, with its first stream.
+// logConnected logs the first stream of a client.
 func (s *Server) logConnected(st *Stream) {
 	if !s.clients.come(st) {
 		return
@@ -79,13 +78,13 @@ func (s *Server) logConnected(st *Stream) {
 	if st.Type != nil {
 		api = st.Type.Short
 	}
-	s.inform("client connected",
+	s.logInfo("client connected",
 		slog.String("node", clip(st.Node.ID)), slog.String("cluster", clip(st.Node.Cluster)), slog.String("peer", addr(st.Peer)),
 		slog.String("agent", clip(strings.TrimSpace(st.Node.UserAgentName+" "+st.Node.UserAgentVersion))),
 		slog.String("api", api), slog.String("variant", st.Variant.String()), slog.Uint64("stream", st.ID))
 }
 
-// logLeft logs that a client's last stream has ended, and why.
+// logLeft logs the end of a client's last stream, with the reason.
 func (s *Server) logLeft(st *Stream, why error) {
 	since, last := s.clients.leave(st)
 	if !last {
@@ -93,17 +92,17 @@ func (s *Server) logLeft(st *Stream, why error) {
 	}
 	code, text := status.Convert(why), "the client ended its stream"
 	switch {
-	case code.Message() == context.Canceled.Error(): // gRPC's words for what the other side did
+	case code.Message() == context.Canceled.Error(): // gRPC reports a cancellation by the client so
 		text = "the client canceled its stream, or its connection ended"
 	case code.Message() != "":
 		text = clip(code.Message())
 	}
-	s.inform("client left",
+	s.logInfo("client left",
 		slog.String("node", clip(st.Node.ID)), slog.String("peer", addr(st.Peer)), slog.String("after", time.Since(since).Round(time.Millisecond).String()),
 		slog.String("code", code.Code().String()), slog.String("why", text), slog.Uint64("stream", st.ID))
 }
 
-// addr is the text of an address, "" of none.
+// addr returns the text of an address, or "" for nil.
 func addr(a net.Addr) string {
 	if a == nil {
 		return ""

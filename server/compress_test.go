@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A sniffer counts the responses that are compressed.
+// A sniffer counts compressed responses.
 type sniffer struct{ calls, compressed atomic.Int64 }
 
 func (s *sniffer) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -27,9 +27,8 @@ func (s *sniffer) HandleRPC(_ context.Context, st stats.RPCStats) {
 	}
 }
 
-// A response is encoded once for all streams, and is not compressed for each, though its
-// client's requests are.
-func TestPlainResponses(t *testing.T) {
+// A response is encoded once for all streams. It is not compressed, even if the requests of the client are.
+func TestResponsesAreNotCompressed(t *testing.T) {
 	within(t, "SAFE-1 a response costs no more because its client compresses", func(t *testing.T) {
 		w, s := serve(t), &sniffer{}
 		w.set(xds.Cluster, res("a", "1"))

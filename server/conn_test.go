@@ -22,7 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A leash is a connection whose client end can be made to fall silent.
+// A leash is a connection whose client end can be made silent.
 type leash struct {
 	net.Conn
 	cut *atomic.Bool
@@ -35,7 +35,7 @@ func (l leash) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// onLeash makes a client's connections to the world's server such ones.
+// onLeash makes the connections of a client to the server such connections.
 func onLeash(w *world, cut *atomic.Bool) grpc.DialOption {
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		conn, err := w.lis.DialContext(ctx)

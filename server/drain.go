@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// Drain ends all streams with UNAVAILABLE, each at a moment of its own within
-// the drain time, and returns when the last has ended or ctx is done. From its
-// first moment on health is NOT_SERVING and new streams are refused, for good.
+// Drain ends all streams and returns when the last one has ended or ctx is done. Streams end with UNAVAILABLE, spread
+// over the drain time ([WithDrainTime]), so that clients do not all reconnect at once. When Drain starts,
+// health becomes NOT_SERVING and new streams are refused. This cannot be undone.
 //
-// Afterwards call grpc.Server.GracefulStop, and after a second Stop. Stop alone
-// may cut the last stream off before it has said why it ends; GracefulStop alone
-// would wait for ever for what does not end by itself, such as watches of health,
-// and without Drain for every stream. A nil ctx is never done.
+// After Drain call grpc.Server.GracefulStop with a timeout, and then Stop. Stop without GracefulStop may cut off the
+// last stream before its status is sent. GracefulStop alone may wait for ever, for example for watches of
+// the health service. A nil ctx means no deadline.
 func (s *Server) Drain(ctx context.Context) error {
 	if s == nil || s.health == nil {
 		return errNotMade
@@ -32,10 +31,10 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// A drain counts the open streams and polls and tells them when to leave.
+// A drain counts the open streams and polls, and signals the start and the end of a drain.
 type drain struct {
-	began chan struct{} // closed when draining has begun
-	empty chan struct{} // closed when, after that, no stream is left
+	began chan struct{} // closed when the drain starts
+	empty chan struct{} // closed when the drain has started and the last stream has ended
 
 	mu    sync.Mutex
 	open  int // streams and polls
@@ -44,7 +43,7 @@ type drain struct {
 
 func newDrain() drain { return drain{began: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter counts a stream or a poll, unless draining has begun.
+// enter counts a stream or a poll. It returns false after the drain has started.
 func (d *drain) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,12 +56,13 @@ func (d *drain) enter() bool {
 func (d *drain) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open--; d.begun && d.open == 0 {
+	d.open--
+	if d.begun && d.open == 0 {
 		close(d.empty)
 	}
 }
 
-// begin reports whether it has not begun before.
+// begin starts the drain. It returns false if the drain has started before.
 func (d *drain) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

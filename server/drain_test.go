@@ -141,7 +141,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Tools like grpcurl find the services and their messages.
+// Tools such as grpcurl find the services and their messages.
 func TestReflection(t *testing.T) {
 	w := serve(t)
 	c, err := reflectgrpc.NewServerReflectionClient(w.dial(t)).ServerReflectionInfo(t.Context())
@@ -163,7 +163,7 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// A gated source has streams stand in the middle of a step.
+// A gated source holds streams in the middle of a step.
 type gated struct {
 	*store.Store
 	shut atomic.Pointer[chan struct{}] // nil: it is open
@@ -186,7 +186,7 @@ func (w *gatedWatch) Next() (xds.View, []xds.Names, error) {
 	return w.Watch.Next()
 }
 
-// What a stream is told while it works it does when that is done.
+// A notice that arrives during a step is handled after the step.
 func TestDrainDuringAStep(t *testing.T) {
 	within(t, "SAFE-12 a stream that works when a drain begins leaves, too", func(t *testing.T) {
 		g := &gated{Store: store.New()}

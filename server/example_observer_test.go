@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Refusals is an observer that tells who refused what, and why. Its methods are called by
-// the goroutines of the streams: it hands on what it was told, and does not wait.
+// Refusals is an observer that reports which node refused a response, and why. Its methods are called by the goroutines of
+// the streams, so they only put the refusal into a channel.
 type Refusals chan string
 
 func (Refusals) Opened(*server.Stream)        {}
@@ -34,8 +34,7 @@ func (r Refusals) Event(s *server.Stream, e protocol.Event) {
 	}
 }
 
-// An observer learns who refused what: each NACK with its node, the resources that it is
-// about, and the client's words.
+// An observer gets each NACK with its node, its resources and the text of the client.
 func ExampleWithObserver() {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
@@ -60,7 +59,7 @@ func ExampleWithObserver() {
 	// edge-1 refuses CDS ["backend"]: backend: connect_timeout is negative
 }
 
-// refuse is a client that does not like its clusters.
+// refuse is a client that refuses its clusters.
 func refuse(l *bufconn.Listener) {
 	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A program of one's own serves what it puts into a store.
+// A program serves the resources that it puts into a store.
 func Example() {
 	st := store.New()
 	_, err := st.Update(func(tx *store.Tx) error {

@@ -25,8 +25,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A server asks its clients for certificates, and serves nobody without one. Credentials
-// wraps what gRPC offers, so that requests count which are not whole.
+// A server asks its clients for certificates, and refuses clients without one. Credentials adds the limit of unfinished
+// requests to the credentials of gRPC.
 func ExampleServer_Credentials() {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
@@ -58,7 +58,7 @@ func ExampleServer_Credentials() {
 	// without: Unavailable, 0 clusters
 }
 
-// clusters asks for all clusters.
+// clusters subscribes to all clusters.
 func clusters(l *bufconn.Listener, config *tls.Config) string {
 	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
@@ -81,7 +81,7 @@ func clusters(l *bufconn.Listener, config *tls.Config) string {
 	return fmt.Sprintf("%v, %d clusters", code, len(got.GetResources()))
 }
 
-// An authority issues certificates for the example.
+// An authority issues the certificates of the example.
 type authority struct {
 	pool *x509.CertPool
 	cert *x509.Certificate

@@ -15,9 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetch answers one unary request for type t, or for type also if that is not
-// nil and the request says so. It always has to, so a client that has the
-// current version gets it again when its poll was held long enough.
+// fetch answers a unary request for type t, or for type also if the request asks for that. It must always send an
+// answer, so a client that has the current version gets it again after the hold time.
 func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
 	err = s.guarded(&Stream{Type: t}, func() error { out, err = s.answer(ctx, m, t, also); return err })
 	return out, err
@@ -28,14 +27,14 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	from := Caller{Addr: peerOf(ctx)}
 	if err := s.wait(ctx, m, from.Addr); err != nil {
 		m.data.Free()
-		s.rejects(ctx, &Stream{Type: t}, err)
+		s.logRejection(ctx, &Stream{Type: t}, err)
 		return nil, err
 	}
 	d := s.decoder(xds.SotW)
 	req, err := decode(&d, m)
 	if err != nil {
 		err = rejected(err)
-		s.rejectsPoll(ctx, &Stream{Type: t}, err)
+		s.logPollRejection(ctx, &Stream{Type: t}, err)
 		return nil, err
 	}
 	if also != nil && also.Is(req.Type) {
@@ -53,7 +52,8 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	if err == nil || errors.Is(err, errDraining) {
 		err = s.guarded(&p.info, func() (err error) {
 			if r == nil {
-				if r, err = p.Unchanged(); err != nil {
+				r, err = p.Unchanged()
+				if err != nil {
 					return err
 				}
 			}
@@ -65,17 +65,17 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	return out, err
 }
 
-// errHasty is told of a request that would have to wait, and is too large for that.
+// errHasty refuses a request that would have to wait, and is too large to be kept meanwhile.
 var errHasty = status.Error(codes.Unavailable, "limit exceeded: this address sends requests too fast: try again later")
 
-// wait returns when a request is due, or with an error if it may not come. gRPC has read all
-// of it: so a large one, which would take room, does not wait.
+// wait delays a request that exceeds the rate of its address. GRPC has already received it, so a large request is
+// refused instead of kept.
 func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
 	n := m.data.Len()
 	if n > maxFetch {
-		return exceeds(tooLarge, "", codes.ResourceExhausted, "limit exceeded: a Fetch request of %d bytes, more than %d", n, maxFetch)
+		return limitError(tooLarge, "", codes.ResourceExhausted, "limit exceeded: a Fetch request of %d bytes, more than %d", n, maxFetch)
 	}
-	wait := s.due(s.rate(from), counts(n), from)
+	wait := s.delayOf(s.rate(from), requestUnits(n), from)
 	if wait > 0 && n > largeRequest {
 		return errHasty
 	}
@@ -85,9 +85,9 @@ func (s *Server) wait(ctx context.Context, m *message, from net.Addr) error {
 	return nil
 }
 
-// holdOf is how long a call may be held.
+// holdOf returns how long a call may be held.
 func holdOf(ctx context.Context) (time.Duration, error) {
-	hold, err := Hold(metadata.ValueFromIncomingContext(ctx, ExpectedTimeout)...)
+	hold, err := HoldTime(metadata.ValueFromIncomingContext(ctx, ExpectedTimeout)...)
 	if err != nil {
 		return 0, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -97,19 +97,18 @@ func holdOf(ctx context.Context) (time.Duration, error) {
 	return hold, nil
 }
 
-// Identifier returns what responses say as control_plane.identifier; "": nothing.
+// Identifier returns the control_plane.identifier of responses, or "" if they have none.
 func (s *Server) Identifier() string { return s.identifier() }
 
-// ExpectedTimeout is the header in which Envoy says when it gives up a request.
+// ExpectedTimeout is the header in which Envoy sends the timeout of its request.
 const ExpectedTimeout = "x-envoy-expected-rq-timeout-ms"
 
-// margin is how long before that the answer leaves.
+// margin is how long before that timeout the answer is sent.
 const margin = 100 * time.Millisecond
 
-// Hold returns how long a poll may be held: until a little before its client
-// gives up, by the value of its header [ExpectedTimeout], if it has one, and
-// [MaxHold] at most.
-func Hold(expected ...string) (time.Duration, error) {
+// HoldTime returns how long a poll may be held. The values are those of the header [ExpectedTimeout]: the poll ends
+// a little before the timeout of its client. It is at most [MaxHold].
+func HoldTime(expected ...string) (time.Duration, error) {
 	hold := MaxHold
 	for _, s := range expected {
 		ms, err := strconv.ParseUint(s, 10, 32)

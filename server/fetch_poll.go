@@ -22,68 +22,64 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// MaxHold is how long a poll is held at most.
+// MaxHold is the longest time for which a poll is held.
 const MaxHold = 30 * time.Second
 
-// A Poll is a subscription that is answered once: a request over REST or to a
-// Fetch method. "When the poll period is set to a small value, with the
-// intention of long polling, then there is also a requirement to avoid sending
-// a DiscoveryResponse unless a change to the underlying resources has occurred
-// via a resource update."
+// A Poll is a subscription with one answer: a request over REST or to a Fetch method. It is for transports other
+// than gRPC streams, such as package rest. "When the poll period is set to a small value, with the intention
+// of long polling, then there is also a requirement to avoid sending a DiscoveryResponse unless a change
+// to the underlying resources has occurred via a resource update."
 //
-// The version of an answer is a hash of the names asked for and of what they
-// are, so that other names' changes wake nobody and a new name is answered; for
-// "*" alone it is the version of the type, as on streams. The nonce is the
-// version. A client that has the current version, or has refused it, waits.
+// The version of an answer is a hash of the requested names and their content. So a change of other names is not an
+// answer, and a new name is. For "*" alone it is the version of the type, as on streams. The nonce equals the
+// version. A client waits if it has the current version or has refused it.
 //
-// To an [Observer] a poll is a stream of one request. One goroutine at a time
-// may use it.
+// For an [Observer], a poll is a stream with one request. Only one goroutine at a time may use a Poll.
 type Poll struct {
 	server *Server
 	info   Stream
 	watch  Watch
-	names  []string // asked for, in order; with "*", if it is
-	all    bool     // "*" alone is
+	names  []string // requested names, sorted, including "*"
+	all    bool     // "*" is the only name
 	stated string   // the version that the client has; "": none
 	poller poller
 	caller Caller
 
-	before   telling       // what is to be told again
-	but      string        // the version that is no news; "": each is
-	standing standing      // of the version that the client has
-	answer   *xds.Response // what to answer, as soon as that is known
-	seat     *seat         // nil: it is not held
-	stored   *stored       // what it has meanwhile; nil: the same
-	lost     loss          // of one of them
+	retried     lastAnswer    // the earlier answer to be repeated
+	skipVersion string        // the version that the client must not get; "": any may be sent
+	standing    statedVersion // of the stated version
+	answer      *xds.Response // nil: not known yet
+	seat        *seat         // nil: the poll is not held
+	stored      *reservation  // its memory while it is held; nil: not held
+	lost        notices       // signals the loss of seat or memory
 }
 
-// polls is what a server knows of polls.
+// polls is the state of all polls of a server.
 type polls struct {
-	told   *lru[poller, telling]         // answers that are not acknowledged
-	conns  *lru[netip.AddrPort, traffic] // on which polls came
-	held   *seats
-	cellar *cellar
+	answers *lru[poller, lastAnswer]        // answers that are not acknowledged yet
+	conns   *lru[netip.AddrPort, connPolls] // connections with polls
+	held    *seats
+	memory  *pollMemory
 }
 
 func newPolls(n, heldInAll int) *polls {
 	full := reject(tooManyPolls, codes.Unavailable, "limit exceeded: %d polls are held, the maximum of this server; try again later", n)
-	return &polls{held: newSeats(n, full, errLostPoll), cellar: newCellar((heldInAll + pollsPart - 1) / pollsPart), told: newLRU[poller, telling](n), conns: newLRU[netip.AddrPort, traffic](n)}
+	return &polls{held: newSeats(n, full, errLostPoll), memory: newPollMemory((heldInAll + pollsPart - 1) / pollsPart), answers: newLRU[poller, lastAnswer](n), conns: newLRU[netip.AddrPort, connPolls](n)}
 }
 
-// A Caller is who polls, as far as its transport can tell.
+// A Caller is the client of a poll, as far as its transport knows it.
 type Caller struct {
 	Addr net.Addr // nil: not known
 
-	// InTurn says that a connection carries one poll after the other, as in
-	// HTTP/1.1: when the next one comes, the last answer was received.
-	InTurn bool
+	// Sequential means that a connection carries one poll after the other, as in HTTP/1.1. Then the next poll
+	// on it proves that the last answer was received.
+	Sequential bool
 }
 
-// Poll begins a poll of a type by a request, of which it keeps no memory. An
-// error is one of gRPC's status: UNAVAILABLE if the client should try again
-// later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is at fault.
-// Close must be called if there is none. The context is kept for as long as the poll, for who
-// says what a node may see ([Source]), and cancels nothing. The type must not be nil; a Caller may be the zero value.
+// Poll starts a poll of a type. It does not keep the memory of the request. An error has a gRPC status: UNAVAILABLE if
+// the client should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is wrong. Without an
+// error, call Close. The context is passed to the [Source] and kept until Close; its end does not cancel the
+// poll. The type must not be nil. The Caller may be the zero value.
 func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
 	if err := s.check(); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
@@ -103,25 +99,26 @@ func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Ca
 		info: Stream{ID: s.streams.Add(1), Type: t, Variant: xds.SotW, Node: node, Peer: from.Addr, Since: time.Now(), Poll: true},
 	}
 	if err := s.guarded(&p.info, func() error { return p.open(ctx, req) }); err != nil {
-		err = s.guarded(&p.info, func() error { p.rejects(err); return err })
+		err = s.guarded(&p.info, func() error { p.logRejection(err); return err })
 		p.Close(err)
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Poll) rejects(err error) {
+func (p *Poll) logRejection(err error) {
 	ctx := context.Background()
 	if p.caller.Addr != nil {
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: p.caller.Addr})
 	}
-	p.server.rejectsPoll(ctx, &p.info, err)
+	p.server.logPollRejection(ctx, &p.info, err)
 }
 
 func (p *Poll) open(ctx context.Context, req xds.Request) error {
 	s := p.server
 	var err error
-	if p.watch, err = s.watch(ctx, req.Node); err != nil {
+	p.watch, err = s.watchNode(ctx, req.Node)
+	if err != nil {
 		return err
 	}
 	p.info.of(p.watch)
@@ -132,7 +129,7 @@ func (p *Poll) open(ctx context.Context, req xds.Request) error {
 		return err
 	}
 	if n := size(p.info.Node); n > s.bounds.Node {
-		return exceeds(tooLarge, xds.LimitNode, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
+		return limitError(tooLarge, xds.LimitNode, codes.ResourceExhausted, "limit exceeded: a node of %d bytes, more than %d", n, s.bounds.Node)
 	}
 	view, _, err := p.watch.Next()
 	if err != nil {
@@ -159,27 +156,26 @@ func (p *Poll) open(ctx context.Context, req xds.Request) error {
 	}
 	slices.Sort(p.names)
 	if n := weight(p.names); n > s.bounds.Held {
-		return exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
+		return limitError(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
 	}
 	for e := range session.Events() {
 		s.event(&p.info, e)
 	}
 	p.poller = pollerOf(&p.info, p.names)
-	p.judge(req, p.version(view))
-	if err := p.look(); err != nil || p.answer != nil {
+	p.checkLastAnswer(req, p.version(view))
+	if err := p.check(); err != nil || p.answer != nil {
 		return err
 	}
-	return p.sit()
+	return p.reserve()
 }
 
-// size is about how much memory a node takes.
+// size estimates the memory of a node.
 func size(n *xds.Node) int {
 	return len(n.ID) + len(n.Cluster) + len(n.UserAgentName) + len(n.UserAgentVersion) + len(n.Region) + len(n.Zone) + len(n.SubZone) +
 		weight(n.ClientFeatures) + len(n.Metadata)
 }
 
-// session returns a session that has told nothing. What is covered by which
-// names is its business alone.
+// session returns a new session, which decides which resources the names cover.
 func (p *Poll) session(view xds.View) *protocol.Session {
 	limits := p.server.limits
 	s := protocol.NewSession(xds.SotW, p.info.Type, view, protocol.Options{
@@ -191,7 +187,7 @@ func (p *Poll) session(view xds.View) *protocol.Session {
 	return s
 }
 
-// changes is all that the names asked for find in a view.
+// changes returns all resources that the requested names find in a view.
 func (p *Poll) changes(view xds.View) *xds.Changes {
 	s := p.session(view)
 	if err := s.Receive(xds.Request{Names: p.names}); err != nil {
@@ -203,7 +199,7 @@ func (p *Poll) changes(view xds.View) *xds.Changes {
 	return &xds.Changes{} // a stream would stay silent
 }
 
-// version is the version of what the names find in a view.
+// version returns the version of the requested names in a view.
 func (p *Poll) version(view xds.View) string {
 	if p.all {
 		return sum(view.Table(p.info.Type))
@@ -239,8 +235,8 @@ func stamps(c *xds.Changes) iter.Seq[*xds.Stamp] {
 	}
 }
 
-// look makes the answer if the newest view has news for the client.
-func (p *Poll) look() error {
+// check makes the answer if the newest view has another version for the client.
+func (p *Poll) check() error {
 	view, _, err := p.watch.Next()
 	if err != nil {
 		return deny(err)
@@ -249,23 +245,23 @@ func (p *Poll) look() error {
 		return nil
 	}
 	v := p.version(view)
-	caughtUp := p.standing.asked && !p.standing.partly && v == p.stated // what was newer is here now
+	caughtUp := p.standing.asked && !p.standing.partly && v == p.stated // the source now has the client's version
 	switch {
-	case v == p.but || caughtUp:
-	case p.older(v):
+	case v == p.skipVersion || caughtUp:
+	case p.mayBeOlder(v):
 		p.standing.due = true
 	default:
-		t := telling{version: v, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: time.Now()}
-		if v == p.before.version {
-			t.tries, t.refused = p.before.tries+1, p.before.refused
+		t := lastAnswer{version: v, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: time.Now()}
+		if v == p.retried.version {
+			t.tries, t.refused = p.retried.tries+1, p.retried.refused
 		}
-		p.tells(t)
-		p.tell(view, v)
+		p.rememberAnswer(t)
+		p.makeAnswer(view, v)
 	}
 	return nil
 }
 
-// undecided reports whether the view is still looking for one of the names, and has nothing of it.
+// undecided reports whether the view does not know yet if one of the names exists.
 func (p *Poll) undecided(view xds.View) bool {
 	u, ok := view.(xds.Undecided)
 	return ok && slices.ContainsFunc(p.names, func(n string) bool {
@@ -273,18 +269,18 @@ func (p *Poll) undecided(view xds.View) bool {
 	})
 }
 
-func (p *Poll) tell(view xds.View, version string) {
+func (p *Poll) makeAnswer(view xds.View, version string) {
 	p.answer = &xds.Response{Type: p.info.Type, Version: version, Nonce: version, Changes: p.changes(view)}
 	p.server.event(&p.info, protocol.Event{Kind: protocol.Sent, Type: p.info.Type, Nonce: version, Version: version, Count: len(p.answer.Upserts)})
 }
 
-// Due reports whether Wait would return at once.
-func (p *Poll) Due() bool { return p.answer != nil }
+// Ready reports whether Wait would return at once.
+func (p *Poll) Ready() bool { return p.answer != nil }
 
-// Wait returns the answer when there is one, and nil if there is nothing new
-// after the time to hold. An error is one of gRPC's status: UNAVAILABLE if the
-// server is drained, or what it has may be older than what the client has ([WithNewest]), CANCELED or DEADLINE_EXCEEDED if
-// ctx is done; then there is nothing new either. Any other says that there is no answer to be had.
+// Wait returns the answer. It returns nil if there is nothing new within the hold time. An error has a gRPC status:
+// UNAVAILABLE if the server is drained or may be older than the client ([WithCatchUp]), CANCELED or
+// DEADLINE_EXCEEDED if ctx is done. In these cases there is nothing new. With any other error there is no
+// answer.
 func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
 	if p.answer != nil {
 		return p.answer, nil
@@ -295,7 +291,7 @@ func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, err
 	return p.answer, nil
 }
 
-// wait returns when there is an answer, or there will be none.
+// wait returns when there is an answer, or when there will be none.
 func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()
@@ -308,16 +304,16 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 		}
 		select {
 		case <-p.watch.C():
-			if err := p.look(); err != nil || p.answer != nil {
-				p.rejects(err)
+			if err := p.check(); err != nil || p.answer != nil {
+				p.logRejection(err)
 				return err
 			}
 		case <-over.C:
 			return nil
 		case <-p.server.drain.began:
 			return errDraining
-		case l := <-p.lost: // it is over before its time
-			p.rejects(l.why)
+		case l := <-p.lost: // the poll ends early
+			p.logRejection(l.why)
 			return nil
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
@@ -325,32 +321,32 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	}
 }
 
-// Unchanged is the answer of those who have to give one though nothing is new. An error is one of
-// gRPC's status: there is no answer.
+// Unchanged returns the current state as an answer, for transports that must answer although nothing is new. An error
+// has a gRPC status and means that there is no answer.
 func (p *Poll) Unchanged() (*xds.Response, error) {
 	view, _, err := p.watch.Next()
 	switch {
 	case err != nil:
 		err = deny(err)
-		p.rejects(err)
+		p.logRejection(err)
 		return nil, err
 	case view == nil:
 		return nil, errNotKnown
 	}
 	v := p.version(view)
-	if v != p.but && p.older(v) { // it is new, at the last moment
+	if v != p.skipVersion && p.mayBeOlder(v) { // a change in the last moment
 		return nil, errBehind
 	}
-	p.tell(view, v)
+	p.makeAnswer(view, v)
 	return p.answer, nil
 }
 
-// Close ends the poll after its answer was sent. An error says that it was not,
-// and what the client was told instead.
+// Close ends the poll after its answer was sent. A non-nil err means that the answer was not sent, and the client got
+// err instead.
 func (p *Poll) Close(err error) {
-	p.stand()
+	p.release()
 	if err != nil && p.answer != nil {
-		p.server.polls.told.remove(p.poller)
+		p.server.polls.answers.remove(p.poller)
 	}
 	defer p.server.drain.leave()
 	if p.watch == nil {

@@ -23,8 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A visitor polls as Envoy does: on one connection, with the version that it
-// has applied.
+// A visitor polls like Envoy: on one connection, with the version that it has applied.
 type visitor struct {
 	t       *testing.T
 	s       *Server
@@ -43,7 +42,7 @@ func (v *visitor) request() xds.Request {
 }
 
 func (v *visitor) caller() Caller {
-	return Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, v.machine, 1), Port: 1000 + v.port}, InTurn: !v.mixed}
+	return Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, v.machine, 1), Port: 1000 + v.port}, Sequential: !v.mixed}
 }
 
 // poll returns the answer to a request and how long it took.
@@ -65,7 +64,7 @@ func (v *visitor) poll(req xds.Request) (*xds.Response, time.Duration) {
 	return r, time.Since(start)
 }
 
-// gets polls and wants the resources after that time.
+// gets polls and expects the resources after that time.
 func (v *visitor) gets(after time.Duration, names ...string) *xds.Response {
 	v.t.Helper()
 	r, took := v.poll(v.request())
@@ -82,7 +81,7 @@ func (v *visitor) gets(after time.Duration, names ...string) *xds.Response {
 	return r
 }
 
-// waits polls and wants nothing until the poll is over.
+// waits polls and expects no answer before the hold time ends.
 func (v *visitor) waits() {
 	v.t.Helper()
 	if r, took := v.poll(v.request()); r != nil || took != MaxHold {
@@ -90,7 +89,7 @@ func (v *visitor) waits() {
 	}
 }
 
-// A pollWorld is a server of a source, with what it logs and observes.
+// A pollWorld is a server with its source, its log and its observer.
 type pollWorld struct {
 	*source
 	*Server
@@ -120,8 +119,7 @@ func (w *pollWorld) visitor(typ *xds.Type, names ...string) *visitor {
 // later does something while a poll is held.
 func (w *pollWorld) later(f func()) { time.AfterFunc(10*time.Second, f) }
 
-// A chronicle is an Observer that keeps what happened. Polls in a bubble take
-// turns.
+// A chronicle is an Observer that records events. Polls in a bubble run one at a time.
 type chronicle struct {
 	open   int
 	events []protocol.Event
@@ -248,7 +246,7 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// looking is a source with one name that it does not know at first.
+// looking is a source that does not know one name at first.
 type looking struct {
 	decided atomic.Bool
 	found   bool // it has the name all the same
@@ -271,8 +269,7 @@ func (l *looking) Table(t *xds.Type) *xds.Table {
 	return with(xds.NewTable(t), []*xds.Resource{res("a", "1")})
 }
 
-// Replicas and restarts have equal versions; clients of all of them would
-// otherwise be answered for nothing.
+// Versions are equal on replicas and after a restart. Otherwise all clients would get an answer without news.
 func TestPollVersion(t *testing.T) {
 	src := newSource()
 	src.set(xds.Endpoint, res("a", "1"), res("b", "1"), res("c", "1"))
@@ -301,7 +298,7 @@ func TestPollVersion(t *testing.T) {
 	}
 }
 
-// What a client refuses is told once, whether it says so or not.
+// A refused answer is sent once, whether the client sends a NACK or not.
 func TestPollRefused(t *testing.T) {
 	setup := func(t *testing.T) (*pollWorld, *visitor) {
 		w := newPollWorld(t)
@@ -495,7 +492,7 @@ func TestPollRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, err := p.Wait(t.Context(), 0); !p.Due() || r == nil {
+			if r, err := p.Wait(t.Context(), 0); !p.Ready() || r == nil {
 				t.Error("no answer", err)
 			}
 			p.Close(errors.New("broken pipe"))
@@ -541,7 +538,7 @@ func TestPollRefused(t *testing.T) {
 			v.node, v.port = fmt.Sprint(i), i
 			v.gets(0, "a")
 		}
-		if n, c := w.polls.told.order.Len(), w.polls.conns.order.Len(); n != 10 || len(w.polls.told.index) != 10 || c > 10 {
+		if n, c := w.polls.answers.order.Len(), w.polls.conns.order.Len(); n != 10 || len(w.polls.answers.index) != 10 || c > 10 {
 			t.Errorf("%d answers and %d connections are remembered", n, c)
 		}
 	})
@@ -557,7 +554,7 @@ func TestPollEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Due() {
+		if p.Ready() {
 			t.Error("there is nothing to wait for")
 		}
 		return p
@@ -633,7 +630,7 @@ func TestPollEnds(t *testing.T) {
 	})
 }
 
-func TestHold(t *testing.T) {
+func TestHoldTime(t *testing.T) {
 	for _, c := range []struct {
 		expected string
 		want     time.Duration
@@ -653,7 +650,7 @@ func TestHold(t *testing.T) {
 			if c.expected != "" {
 				all = append(all, c.expected)
 			}
-			got, err := Hold(all...)
+			got, err := HoldTime(all...)
 			if got != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v, %v", got, err)
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// strict refuses nodes of no cluster, and those of "busy" with a status of its own.
+// strict refuses nodes without a cluster, and those of cluster "busy" with a status of its own.
 func strict(ctx context.Context, n *xds.Node) ([]string, error) {
 	if _, ok := peer.FromContext(ctx); !ok {
 		return nil, errors.New("the connection is not known")
@@ -35,8 +35,7 @@ func strict(ctx context.Context, n *xds.Node) ([]string, error) {
 	return []string{n.Cluster, store.DefaultGroup}, nil
 }
 
-// "The management server decides which resources to send to a client based on the node": also that
-// it sends none.
+// "The management server decides which resources to send to a client based on the node": it may also send none.
 func TestDenied(t *testing.T) {
 	start := func(t *testing.T) (*world, *store.Store) {
 		st, log := store.New(store.WithGroups(strict)), &logbook{}
@@ -87,7 +86,7 @@ func TestDenied(t *testing.T) {
 		c.send(ack(r))
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}})
 		p, err := w.Poll(ctx, xds.Cluster, xds.Request{Node: &xds.Node{ID: "n", Cluster: "edge"}, Version: r.VersionInfo}, Caller{})
-		if err != nil || p.Due() {
+		if err != nil || p.Ready() {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Second, func() {
@@ -111,8 +110,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// A client that sees other groups than before is told the difference, and what something still
-// refers to goes last.
+// A client that now sees other groups gets the difference. Resources to which others still refer are removed last.
 func TestOtherGroups(t *testing.T) {
 	within(t, "ADS-3 SUB-4 from a canary back to all others", func(t *testing.T) {
 		in := func(groups ...string) store.Selector {

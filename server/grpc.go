@@ -13,46 +13,43 @@ import (
 
 // The limits that GRPCOptions sets.
 const (
-	// MaxRequest is the largest request in bytes. A client that reconnects
-	// sends all its names and their versions in one message: 100,000 of them,
-	// of 100 bytes each, need 22 MiB; gRPC's default is 4 MiB. A larger one
-	// ends its stream with RESOURCE_EXHAUSTED.
+	// MaxRequest is the largest request in bytes. After a reconnect a client sends all its names and
+	// versions in one message: 100,000 of them with 100 bytes each need 22 MiB. The default of gRPC is
+	// 4 MiB. A larger request ends its stream with RESOURCE_EXHAUSTED.
 	MaxRequest = 32 << 20
 
-	// MaxStreams is how many streams one connection may have open. "If ADS is
-	// not used, Envoy opens a stream per EDS, RDS or SDS resource." Those beyond
-	// it wait at the client.
+	// MaxStreams is how many streams a connection may have open. "If ADS is not used, Envoy opens a stream
+	// per EDS, RDS or SDS resource." More streams wait at the client.
 	MaxStreams = 10_000
 
-	// maxHeader is the size of the headers of a call in bytes, tokens included.
+	// maxHeader is the largest size of the headers of a call in bytes, including tokens.
 	maxHeader = 64 << 10
 
-	// handshake is how long a connection may take to begin, TLS included.
+	// handshake is how long a connection may take to become ready, including TLS.
 	handshake = 10 * time.Second
 )
 
-// Keepalive is what GRPCOptions says of connections, for those who want to say
-// more: a peer that vanished is noticed within 50 s, and a connection without a
-// stream ends after a minute, so that it takes no place from others of its address
-// for long. xDS clients always have a stream.
+// Keepalive returns the keepalive parameters that [GRPCOptions] sets, for programs that change some of them. A client
+// that vanished is noticed within 50 s. A connection without streams ends after a minute, so that it does not
+// use up the connections of its address. XDS clients always have a stream.
 func Keepalive() keepalive.ServerParameters {
 	return keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second, MaxConnectionIdle: time.Minute}
 }
 
-// GRPCOptions returns the options that a grpc.Server must have to serve a
-// Server: without them [Server.Register] returns an error, and so does each call. It may have
-// more, and options that follow override these, but for the codec, which is for all services of
-// the grpc.Server and leaves messages of others to gRPC's own. They are: requests of
-// up to [MaxRequest], [MaxStreams] streams per connection, 64 KiB of headers,
-// 10 s for a connection to begin, [Keepalive]. Compressed requests are refused, unless the
-// program links a compressor, such as grpc/encoding/gzip: 30 KB of them could become 31 MiB
-// before anybody counts these. Responses are never compressed: one encoding is shared by
-// all streams. A panic in a handler of any service ends its call with INTERNAL.
+// GRPCOptions returns the options that a grpc.Server needs to serve a Server. Without them [Server.Register] and each
+// call return an error. You may add more options. Later options override these, except for the codec, which
+// handles all services of the grpc.Server and passes other messages to the codec of gRPC.
 //
-// [Server.Credentials] and [Server.Tap] are options more, which a server that others than friends
-// can reach should have. Nothing tells if they are missing: without the first, requests that are not
-// whole, and streams that come and go, are not bounded; without the second, a flood of streams
-// without a request costs a goroutine each until they are refused.
+// The options set: requests up to [MaxRequest], [MaxStreams] streams for each connection, 64 KiB of headers, 10 s to
+// set up a connection, and [Keepalive]. A panic in a handler of any service ends its call with INTERNAL.
+//
+// Compressed requests are refused, unless the program links a compressor such as grpc/encoding/gzip: 30 KB of them
+// could expand to 31 MiB before the server counts the bytes. Responses are not compressed, because all streams
+// share one encoding.
+//
+// Servers that untrusted clients can reach also need [Server.Credentials] and [Server.Tap]. Their absence is not
+// reported. Without Credentials, unfinished requests and the rate of new streams are not limited. Without Tap,
+// each stream of a flood costs a goroutine until it is refused.
 //
 //	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
 func GRPCOptions() []grpc.ServerOption {
@@ -62,44 +59,44 @@ func GRPCOptions() []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(guardStream),
 		grpc.MaxRecvMsgSize(MaxRequest),
 		grpc.MaxConcurrentStreams(MaxStreams),
-		// Clients may ping an idle connection every 5 s, as proxies are often
-		// told to; the default of 5 min would cut them off.
+		// Clients may ping an idle connection every 5 s, a common setting of proxies. The default of 5
+		// min would close their connections.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(Keepalive()),
 		grpc.ConnectionTimeout(handshake),
 		grpc.MaxHeaderListSize(maxHeader),
-		// Static windows: gRPC would else ping after each ACK to estimate the
-		// bandwidth of requests, which is of no interest here.
+		// Static windows: otherwise gRPC pings after each ACK to estimate the bandwidth of requests,
+		// which does not matter here.
 		grpc.StaticStreamWindowSize(unreadWindow),
 		grpc.StaticConnWindowSize(window),
-		// An idle connection keeps its read buffer; the other one is shared.
+		// An idle connection keeps its read buffer. Write buffers are shared.
 		grpc.ReadBufferSize(4 << 10),
 	}
 }
 
-// How many bytes may wait unread on a stream, and be under way on a connection.
-// A stream that reads a larger request gets what it needs.
+// Bytes that may wait unread on a stream, and that may be in flight on a connection. A stream that receives a larger
+// request gets a larger window.
 const (
 	unreadWindow = 64 << 10
 	window       = 1 << 20
 )
 
-// plain keeps what a call sends uncompressed, though its client compresses: a
-// response is encoded once for all streams, and would be compressed for each.
+// plain switches off compression of the response, even if the client compresses: the encoding is shared by all
+// streams, and would be compressed for each of them.
 func plain(ctx context.Context) {
-	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // an error says that the call is none of gRPC's
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // an error means that this is not a call of gRPC
 }
 
-// A message is a discovery request or response in its encoded form.
+// A message is an encoded discovery request or response.
 type message struct {
 	data mem.BufferSlice
-	late bool // a request that is one too many: the next one waits
+	late bool // a request above the rate: the next one waits
 
-	coded bool // our codec has read it
+	coded bool // it was received by our codec
 }
 
-// codec passes messages through as they are; everything else, such as the
-// health service's, is left to the usual codec.
+// codec passes encoded messages through. It leaves other messages, such as those of the health service, to the usual
+// codec.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

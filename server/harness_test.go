@@ -40,8 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A source is the smallest Source: one view for all, and every change rings
-// every bell.
+// A source is a simple Source: one view for all nodes, and every change signals every watch.
 type source struct {
 	mu      sync.Mutex
 	view    xds.Tables
@@ -111,14 +110,14 @@ func (w *watch) Close() {
 	delete(w.source.watches, w)
 }
 
-// A logbook keeps what a server logs.
+// A logbook keeps the lines that a server logs.
 type logbook struct{ logtest.Log }
 
 func (l *logbook) at(level slog.Level) Option {
 	return WithLogger(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level})))
 }
 
-// A world is a server in memory with what it serves and what it logs.
+// A world is a server in memory, with its source and its log.
 type world struct {
 	*source
 	*Server
@@ -206,8 +205,8 @@ func (c *client[Req, Res]) send(r *Req) {
 	}
 }
 
-// soon panics unless what it returns is called within 5 minutes. In a bubble time
-// costs nothing, and connections keep it going for ever.
+// soon panics unless its result is called within 5 minutes. In a bubble time costs nothing, and connections keep it going
+// for ever.
 func soon() func() bool {
 	return time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") }).Stop
 }

@@ -9,24 +9,23 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// holdings are what the names of all streams hold, in bytes. When that is too much, the
-// largest stream of the address that holds most gives way, and not who comes last: nobody
-// locks others out by coming first.
-type holdings struct {
+// heldBytes counts the memory of the names of all streams. Above the limit, the largest stream of the address that
+// uses most must end, and not the newest stream. So an early client cannot lock out the others.
+type heldBytes struct {
 	mu    sync.Mutex // held for memory only
-	loads fair.Loads[loss]
+	loads fair.Loads[notices]
 }
 
-// set says what a stream of an address holds, of which load is what it held before, nil:
-// nothing. An error ends the stream: it is the one that gives way.
-func (h *holdings) set(load *fair.Load[loss], peer net.Addr, lost loss, bytes int) (*fair.Load[loss], error) {
+// set sets how much a stream uses. Load is the result of the last call for the stream, or nil. An error means that
+// this stream must end.
+func (h *heldBytes) set(load *fair.Load[notices], peer net.Addr, lost notices, bytes int) (*fair.Load[notices], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if load == nil {
 		load = h.loads.Enter(fair.Owner(peer), lost)
 	}
 	for _, l := range h.loads.Set(load, bytes) {
-		l.tell(h.full())
+		l.lose(h.full())
 	}
 	if h.loads.Lost(load) {
 		return load, h.full()
@@ -34,19 +33,19 @@ func (h *holdings) set(load *fair.Load[loss], peer net.Addr, lost loss, bytes in
 	return load, nil
 }
 
-func (h *holdings) full() error {
-	return exceeds(tooMany, limitHeldInAll, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
+func (h *heldBytes) full() error {
+	return limitError(tooMany, limitHeldInAll, codes.ResourceExhausted, "limit exceeded: the names of all streams hold more than %d bytes, and most of them are of this address", h.loads.Max)
 }
 
-// leave says that a stream holds nothing any more.
-func (h *holdings) leave(load *fair.Load[loss]) {
+// leave removes a stream that has ended.
+func (h *heldBytes) leave(load *fair.Load[notices]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loads.Leave(load)
 }
 
-// bytes is what all streams hold.
-func (h *holdings) bytes() int {
+// total returns the memory of all streams.
+func (h *heldBytes) total() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.loads.All()

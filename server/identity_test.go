@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A named source knows whose streams its watches are.
+// A named source knows the identity of each watch.
 type named struct{ *store.Store }
 
 type namedWatch struct{ *store.Watch }
@@ -29,14 +29,14 @@ func (n named) Watch(ctx context.Context, node *xds.Node) (namedWatch, error) {
 	return namedWatch{w}, err
 }
 
-// who collects identities.
+// who is an observer that collects identities.
 type who chan string
 
 func (w who) Opened(s *Stream)              { w <- fmt.Sprint(s.Identity) }
 func (w who) Event(*Stream, protocol.Event) {}
 func (w who) Closed(*Stream, error)         {}
 
-func TestIdentified(t *testing.T) {
+func TestIdentityWatch(t *testing.T) {
 	within(t, "SAFE-13 observers know whose a stream or poll is, if its watch does", func(t *testing.T) {
 		told := make(who, 10)
 		st := store.New(store.WithEmptyGroups())

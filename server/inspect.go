@@ -10,69 +10,67 @@ import (
 
 // Errors of [Stream.Inspect].
 var (
-	// ErrNotBegun says that a stream has no session yet: nobody knows what its node may see.
+	// ErrNotBegun means that a stream has no session yet, because the content for its node is not known.
 	ErrNotBegun = errors.New("the stream's session has not begun: nothing is configured for its node yet")
 
-	// ErrEnded says that a stream has ended, or that it is none: polls are not.
+	// ErrEnded means that a stream has ended. Polls, which cannot be inspected, return it too.
 	ErrEnded = errors.New("the stream has ended")
 )
 
-// Inspect calls f with the session of the stream, which is up to date then, and returns f's
-// end: by it an observer that is told of streams learns what their clients have, by name
-// ([protocol.Session.NameStates]). f is called by the stream's goroutine, which meanwhile does
-// nothing else: it must be quick, must only read, and must not keep the session. It must not
-// inspect the same stream.
+// Inspect calls f with the up-to-date session of the stream, and returns when f has returned. With it, an observer
+// that keeps streams can find out which resources their clients hold ([protocol.Session.NameStates]). F runs
+// in the goroutine of the stream, which does nothing else meanwhile. So f must be quick, must only read, must not
+// keep the session and must not inspect the same stream.
 //
-// If ctx is done first, f is not called any more, and the error is its cause. Before the
-// session has begun it is [ErrNotBegun], after the stream's end [ErrEnded]. If f panics, that is
-// logged as any panic of an embedder's code; the stream lives, and the error says nothing more.
+// If ctx is done first, f is not called, and the error is the cause of ctx. Before the session has begun the error is
+// [ErrNotBegun], and after the end of the stream [ErrEnded]. A panic in f is logged; the stream continues.
 //
-// It may be called by any goroutine, but for a method of an [Observer], which holds up its
-// stream.
+// Any goroutine may call Inspect, except a method of an [Observer], which blocks its stream.
 func (s *Stream) Inspect(ctx context.Context, f func(*protocol.Session)) error {
-	if s == nil || s.asks == nil {
+	if s == nil || s.inspections == nil {
 		return ErrEnded
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return s.asks.ask(ctx, f)
+	return s.inspections.add(ctx, f)
 }
 
-// asks are what wants to look at a session. Any goroutine adds one, and the stream's own takes
-// all of them at each step. Only wake is set beforehand.
-type asks struct {
-	wake   loss                // of the stream
-	newest atomic.Pointer[ask] // not taken yet, or over
-	waking atomic.Bool         // a notice is in wake: one is enough
-	left   atomic.Bool         // it was told to leave
+// inspections are the pending calls of Inspect for a stream. Any goroutine adds one, and the stream's goroutine takes all of
+// them at each step. Wake must be set before use.
+type inspections struct {
+	wake   notices                    // of the stream
+	newest atomic.Pointer[inspection] // a list, newest first; &streamEnded after the end of the stream
+	waking atomic.Bool                // a notice is in wake: one is enough
+	left   atomic.Bool                // Leave was called
 }
 
-// An ask waits for its turn, and then is either taken by the stream or given up.
-type ask struct {
+// An inspection is one call of Inspect. It waits until the stream takes it, or the context of its caller is done.
+type inspection struct {
 	f     func(*protocol.Session)
 	done  chan error // with one slot
 	taken atomic.Bool
-	older *ask
+	older *inspection
 }
 
-// over stands for what comes after the stream's end.
-var over ask
+// streamEnded replaces the list after the end of the stream.
+var streamEnded inspection
 
-// ask asks, and waits for the answer.
-func (a *asks) ask(ctx context.Context, f func(*protocol.Session)) error {
+// add adds a call and waits for its result.
+func (a *inspections) add(ctx context.Context, f func(*protocol.Session)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	q := &ask{f: f, done: make(chan error, 1)}
+	q := &inspection{f: f, done: make(chan error, 1)}
 	for added := false; !added; {
-		if q.older = a.newest.Load(); q.older == &over {
+		q.older = a.newest.Load()
+		if q.older == &streamEnded {
 			return ErrEnded
 		}
 		added = a.newest.CompareAndSwap(q.older, q)
 	}
 	if a.waking.CompareAndSwap(false, true) {
-		a.wake.notify(notice{what: asked})
+		a.wake.notify(notice{what: noticeInspect})
 	}
 	select {
 	case err := <-q.done:
@@ -81,30 +79,30 @@ func (a *asks) ask(ctx context.Context, f func(*protocol.Session)) error {
 		if q.taken.CompareAndSwap(false, true) {
 			return context.Cause(ctx)
 		}
-		return <-q.done // f is being called: what it writes to is not its caller's before it returns
+		return <-q.done // f is running, and may still write to variables of the caller
 	}
 }
 
-// woken notes that the notice was read.
-func (a *asks) woken() { a.waking.Store(false) }
+// noticed records that the notice was received.
+func (a *inspections) noticed() { a.waking.Store(false) }
 
-// open reports whether there are some that nobody has taken.
-func (a *asks) open() bool { return a.newest.Load() != nil }
+// pending reports whether there are pending calls.
+func (a *inspections) pending() bool { return a.newest.Load() != nil }
 
-// answer answers all, the oldest first.
-func (a *asks) answer(call func(f func(*protocol.Session)) error) {
-	if a.open() {
+// answer runs all pending calls, oldest first.
+func (a *inspections) answer(call func(f func(*protocol.Session)) error) {
+	if a.pending() {
 		a.take(nil, call)
 	}
 }
 
-// end answers all that come too late.
-func (a *asks) end() {
-	a.take(&over, func(func(*protocol.Session)) error { return ErrEnded })
+// end makes pending and later calls return ErrEnded.
+func (a *inspections) end() {
+	a.take(&streamEnded, func(func(*protocol.Session)) error { return ErrEnded })
 }
 
-func (a *asks) take(leave *ask, call func(f func(*protocol.Session)) error) {
-	var first *ask
+func (a *inspections) take(leave *inspection, call func(f func(*protocol.Session)) error) {
+	var first *inspection
 	for q := a.newest.Swap(leave); q != nil; {
 		q, q.older, first = q.older, first, q
 	}

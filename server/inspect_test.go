@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// streams keeps those that an observer is told of.
+// streams keeps the streams that an observer gets.
 type streams struct {
 	mu  sync.Mutex
 	all []*Stream
@@ -31,7 +31,7 @@ func (s *streams) Opened(st *Stream) {
 func (s *streams) Event(*Stream, protocol.Event) {}
 func (s *streams) Closed(*Stream, error)         {}
 
-// only returns the one that there is.
+// only returns the single open stream.
 func (s *streams) only(t *testing.T) *Stream {
 	t.Helper()
 	synctest.Wait()
@@ -43,7 +43,7 @@ func (s *streams) only(t *testing.T) *Stream {
 	return s.all[0]
 }
 
-// says tells in words what a session says of the clusters: "a:synced b:sent".
+// says describes the clusters of a session: "a:synced b:sent".
 func says(t *testing.T, st *Stream) string {
 	t.Helper()
 	var all []string
@@ -157,9 +157,9 @@ func TestInspect(t *testing.T) {
 		}
 	})
 	within(t, "who waits when the stream ends learns that", func(t *testing.T) {
-		a, errs := asks{wake: newLoss()}, make(chan error)
+		a, errs := inspections{wake: newNotices()}, make(chan error)
 		for range 3 {
-			go func() { errs <- a.ask(t.Context(), nil) }()
+			go func() { errs <- a.add(t.Context(), nil) }()
 		}
 		synctest.Wait()
 		if len(a.wake) != 1 {
@@ -173,11 +173,11 @@ func TestInspect(t *testing.T) {
 		}
 	})
 	within(t, "who asks takes no room from what ends the stream", func(t *testing.T) {
-		l := newLoss()
-		l.notify(notice{what: asked})
-		l.notify(notice{errDraining, drains})
-		l.tell(errRefused)
-		for _, want := range []byte{asked, drains, taken} {
+		l := newNotices()
+		l.notify(notice{what: noticeInspect})
+		l.notify(notice{errDraining, noticeDrain})
+		l.lose(errRefused)
+		for _, want := range []byte{noticeInspect, noticeDrain, noticeLost} {
 			select {
 			case n := <-l:
 				if n.what != want {
@@ -262,10 +262,10 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// What a search takes is paid for, and no more: the least that is reserved for it is given back.
-func TestTextsArePaidFor(t *testing.T) {
+// A search is charged its real cost: the advance payment is returned.
+func TestTextBudgetChargesRealCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x texts
+		var x textBudget
 		for _, takes := range []time.Duration{0, 10 * time.Millisecond, 0} {
 			before := x.owed
 			x.at = time.Now() // nothing comes in
@@ -277,7 +277,7 @@ func TestTextsArePaidFor(t *testing.T) {
 			}
 		}
 		x.owed = 0
-		if x.pay(-textLeast); x.owed != 0 {
+		if x.pay(-textMinimum); x.owed != 0 {
 			t.Errorf("%v are owed", x.owed)
 		}
 	})

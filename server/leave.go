@@ -8,67 +8,66 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errOld ends streams that are old.
+// errOld ends a stream that has reached its maximum age.
 var errOld = status.Error(codes.Unavailable, "the stream has reached its maximum age: reconnect")
 
-// errSurplus ends streams that are told to leave.
+// errSurplus ends a stream after [Stream.Leave].
 var errSurplus = status.Error(codes.Unavailable, "other servers have fewer streams: reconnect")
 
-// Leave has the stream end in order, as one that is old does ([WithAge]), with UNAVAILABLE, and reports whether it is still open. Only
-// the first call does something. A client may open another stream on the same connection: close that afterwards. It may be called by any goroutine.
+// Leave asks the stream to end with UNAVAILABLE, so that its client connects to another server. The stream ends in an
+// orderly way, like one that has reached its age ([WithAge]). It reports whether the stream is still open. A
+// second call does nothing. The client may open another stream on the same connection, so close the
+// connection afterwards. Any goroutine may call it.
 func (s *Stream) Leave() bool {
-	if s == nil || s.asks == nil || s.asks.newest.Load() == &over {
+	if s == nil || s.inspections == nil || s.inspections.newest.Load() == &streamEnded {
 		return false
 	}
-	if s.asks.left.CompareAndSwap(false, true) {
-		s.asks.wake.notify(notice{what: sheds})
+	if s.inspections.left.CompareAndSwap(false, true) {
+		s.inspections.wake.notify(notice{what: noticeLeave})
 	}
 	return true
 }
 
-// An Age says when streams and their connections are old, so that clients, which
-// keep them for as long as they can, spread over replicas. gRPC's own age cuts
-// connections: what is sent in the second before is lost, though it seems to be
-// sent. Here each stream ends in order at a time of its own.
+// An Age is the maximum age of streams and connections. Clients keep a stream as long as they can, so without an age
+// they do not spread to new replicas. The age setting of gRPC cuts connections, and responses that were sent in
+// the last second are lost. Here each stream ends in an orderly way, at a time of its own.
 type Age struct {
-	// Max is how old a stream becomes at least; half as long again at most. Zero:
-	// streams do not age.
+	// Max is the minimum age at which a stream ends. A random part of at most half of Max is added. Zero means
+	// that streams do not age.
 	Max time.Duration
 
-	// Grace is how long a stream that is old waits for its client's answers to
-	// what was sent. Meanwhile it tells nothing new.
+	// Grace is how long an old stream waits for the answers of its client to responses in flight. It sends
+	// nothing new in this time.
 	Grace time.Duration
 }
 
-// WithAge has streams end when they are old. The gRPC server must be told so, too:
-// see [Age.GRPCOption]. By default streams do not age.
+// WithAge ends streams that have reached an age. The grpc.Server needs [Age.GRPCOption] too. By default streams do not
+// age.
 func WithAge(a Age) Option { return func(o *options) { o.age = a } }
 
-// GRPCOption returns what a gRPC server that serves such streams must be told
-// after [GRPCOptions]. It asks clients to open new streams on another connection
-// before the first stream on this one is old, or they would open them here again;
-// and it cuts connections only that should have no stream any more.
+// GRPCOption returns the option of a grpc.Server that fits the age of streams. Pass it after [GRPCOptions]. It asks
+// clients to use a new connection before the first stream on a connection is old. Otherwise they would open
+// their new streams on the same connection. It closes only connections that should have no streams any more.
 func (a Age) GRPCOption() grpc.ServerOption {
 	k := Keepalive()
 	if a.Max > 0 {
-		k.MaxConnectionAge = a.Max * 9 / 10 // which gRPC varies by a tenth
+		k.MaxConnectionAge = a.Max * 9 / 10 // gRPC varies this by a tenth
 		k.MaxConnectionAgeGrace = a.Max*3/2 + a.Grace + time.Minute
 	}
 	return grpc.KeepaliveParams(k)
 }
 
-// A leave is how a stream comes to its end by the server's will. At its time it
-// tells nothing new any more. It ends when what it writes is written and its
-// client has answered, and later anyway. The zero value stays.
-type leave struct {
-	at    time.Time     // when it begins to leave; zero: never; when begun: the end, whether or not the client has answered
-	why   error         // what its client is told
-	grace time.Duration // for the client's answers
+// A departure is the planned end of a stream by the server. From its time on the stream sends nothing new. The stream ends
+// when all responses are written and answered, or after the grace time. The zero value means no planned end.
+type departure struct {
+	at    time.Time     // when leaving begins; zero: never; after it has begun: when the grace time ends
+	why   error         // the status for the client
+	grace time.Duration // time for the client's answers
 	begun bool
 }
 
-// sooner has the stream leave at a time, if it would not leave before anyway.
-func (l *leave) sooner(at time.Time, why error, grace time.Duration) {
+// plan plans to leave at a time, unless the stream leaves earlier anyway.
+func (l *departure) plan(at time.Time, why error, grace time.Duration) {
 	switch {
 	case l.begun:
 		if end := at.Add(grace); end.Before(l.at) {
@@ -79,20 +78,19 @@ func (l *leave) sooner(at time.Time, why error, grace time.Duration) {
 	}
 }
 
-// advance begins to leave if it is time to.
-func (l *leave) advance(now time.Time) {
+// advance begins to leave if the time has come.
+func (l *departure) advance(now time.Time) {
 	if !l.begun && !l.at.IsZero() && !now.Before(l.at) {
 		l.begun, l.at = true, now.Add(l.grace)
 	}
 }
 
-// lastWrite is how long a write may take that is under way at the end: a client
-// that reads needs no time for it.
+// lastWrite is the extra time for a write that is in progress when the grace time ends. A client that reads needs
+// less.
 const lastWrite = time.Second
 
-// over reports whether the stream has nothing to wait for any more: neither for
-// answers nor for a write.
-func (l *leave) over(now time.Time, answered, writing bool) bool {
+// done reports whether the stream can end: all is answered and written, or the time is over.
+func (l *departure) done(now time.Time, answered, writing bool) bool {
 	switch {
 	case !l.begun:
 		return false
@@ -102,8 +100,8 @@ func (l *leave) over(now time.Time, answered, writing bool) bool {
 	return answered || !now.Before(l.at)
 }
 
-// deadline returns when advance is wanted next, the zero time if never.
-func (l *leave) deadline(now time.Time) time.Time {
+// deadline returns when advance must be called next, or the zero time.
+func (l *departure) deadline(now time.Time) time.Time {
 	if l.begun && !now.Before(l.at) {
 		return l.at.Add(lastWrite)
 	}

@@ -295,9 +295,9 @@ func TestAge(t *testing.T) {
 // there is any, and never for ever; who is told to leave sooner does.
 func TestLeave(t *testing.T) {
 	now := time.Now()
-	var l leave
-	l.sooner(now, errOld, time.Minute)
-	if l.over(now, false, true) || !l.deadline(now).Equal(now) {
+	var l departure
+	l.plan(now, errOld, time.Minute)
+	if l.done(now, false, true) || !l.deadline(now).Equal(now) {
 		t.Error("it has not begun to leave, and is over")
 	}
 	l.advance(now)
@@ -316,18 +316,18 @@ func TestLeave(t *testing.T) {
 		{time.Minute + lastWrite, false, true, true},
 	} {
 		at := now.Add(c.after)
-		if got := l.over(at, c.answered, c.writing); got != c.over {
+		if got := l.done(at, c.answered, c.writing); got != c.over {
 			t.Errorf("%+v: over %v", c, got)
 		}
 		if next := l.deadline(at); !c.over && !next.After(at) {
 			t.Errorf("%+v: it is looked at again and again until it is over", c)
 		}
 	}
-	l.sooner(now.Add(time.Second), errDraining, time.Hour)
+	l.plan(now.Add(time.Second), errDraining, time.Hour)
 	if !l.deadline(now).Equal(end) {
 		t.Errorf("a later end counts: %v", l.deadline(now).Sub(now))
 	}
-	l.sooner(now.Add(time.Second), errDraining, 0)
+	l.plan(now.Add(time.Second), errDraining, 0)
 	if !l.deadline(now).Equal(now.Add(time.Second)) {
 		t.Errorf("a sooner end does not count: %v", l.deadline(now).Sub(now))
 	}

@@ -2,102 +2,91 @@ package server
 
 import "time"
 
-// Limits bound what clients can make a server do and hold. A field that is zero
-// keeps its default. What exceeds one ends its stream, and no other, with
-// RESOURCE_EXHAUSTED and a line of the log; only Rate, AddressRate, StreamRate and
-// FirstAnswers make clients wait instead.
+// Limits are the limits of what clients can use: streams, memory and request rates. A field that is zero keeps its
+// default. A stream that exceeds a limit ends with RESOURCE_EXHAUSTED and a line in the log; other streams
+// continue. Rate, AddressRate, StreamRate and FirstAnswers do not end streams: clients wait instead.
 type Limits struct {
-	// Streams is how many streams may be open at once, of all clients together;
-	// 100,000 by default. When they are, one more takes the place of the newest of the
-	// address that has most, unless it is of that address; and when three quarters are,
-	// no node may have more than half of all from one address. How many one connection may have is up to gRPC:
-	// [MaxStreams]. Of streams that have ended four times as many answers are
-	// remembered, for an hour, in 64 MiB and 1 KiB for each at most: by them clients
-	// that come back are known. Beyond that those of the address are forgotten that left most.
+	// Streams is how many streams of all clients together may be open; 100,000 by default. Above it, a new
+	// stream displaces the newest stream of the address that has most streams, unless that is its own
+	// address. When three quarters are open, a node at one address may not have more than half of the limit.
+	// For the limit of a connection see [MaxStreams].
+	//
+	// The server also remembers answers of ended streams for an hour, to recognize clients that reconnect:
+	// four times this number, in 64 MiB plus 1 KiB for each. Above that it forgets answers of the address
+	// that left most.
 	Streams int
 
-	// Silent is how many streams and unary calls may be open on which no request has come,
-	// besides one of each connection: 2,000 by default. One more is treated as one beyond Streams.
+	// Silent is how many streams and unary calls may be open without a request, in addition to one on each
+	// connection; 2,000 by default. Above it, the same rule as for Streams applies.
 	Silent int
 
-	// Polls is how many polls are held at a time, of REST and Fetch together;
-	// 10,000 by default. One more takes the place of the newest of the address that has
-	// most, whose hold is over, unless it is of that address: then it gets UNAVAILABLE,
-	// which is 503 with Retry-After over REST, if it cannot be answered at once. When three
-	// quarters are held, no node may have more than half of all.
+	// Polls is how many polls of REST and Fetch together may be held; 10,000 by default. Above it, a new poll
+	// ends the hold of the newest poll of the address that has most, unless that is its own address. Then a poll
+	// that cannot be answered at once gets UNAVAILABLE, which over REST is 503 with Retry-After. When three
+	// quarters are held, a node at one address may not have more than half of the limit.
 	Polls int
 
-	// Others is how many streams of other services are open at once that are
-	// registered by [Server.Bound], such as watches of health; 1,000 by default. One more is
-	// treated as one beyond Streams.
+	// Others is how many streams of other services registered with [Server.Limited] may be open, such as watches of
+	// the health service; 1,000 by default. Above it, the same rule as for Streams applies.
 	Others int
 
 	// Types is how many resource types one stream may open; 64 by default.
 	Types int
 
-	// Names is how many names of one type a stream may subscribe to; 100,000 by
-	// default.
+	// Names is how many names of one type a stream may subscribe to; 100,000 by default.
 	Names int
 
-	// NameLen is the longest resource name in bytes, and the longest id of a
-	// node; 4,096 by default.
+	// NameLen is the largest length in bytes of a resource name and of a node id; 4,096 by default.
 	NameLen int
 
-	// Held is how many bytes a stream may make the server hold by names, in all
-	// its types together, and by its node; each name counts its length and 64 bytes. 128 MiB
-	// by default.
+	// Held is how many bytes of names and node a stream may make the server keep; 128 MiB by default. It counts
+	// all types of the stream. Each name counts its length plus 64 bytes.
 	Held int
 
-	// HeldInAll is the same of all streams together: beyond it the stream ends that holds
-	// most, of the address whose streams do. Polls that are held have a quarter of that besides:
-	// one more takes the place of the newest of the address whose polls hold most. Zero: any
-	// number.
+	// HeldInAll is the limit of Held for all streams together. Above it, the largest stream of the address that
+	// uses most ends. Held polls have a quarter of this limit in addition: above that, a new poll ends the hold
+	// of the newest poll of the address that uses most. Zero means no limit.
 	HeldInAll int
 
-	// Node is the largest node in bytes; 256 KiB by default. Envoy's has 61 KiB,
-	// extensions of its build for the most part.
+	// Node is the largest size of a node in bytes; 256 KiB by default. A node of Envoy has 61 KiB, mostly the
+	// list of its extensions.
 	Node int
 
-	// Rate is how many requests of a stream are taken in a second in the long
-	// run; ten times as many may come at once. Whoever sends more is slowed down:
-	// requests stay unread. A request counts once for each 64 KiB begun. 1,000 by
-	// default; negative: any number.
+	// Rate is how many requests a stream may send in a second on average; 1,000 by default. Ten times as many
+	// may arrive at once. More requests wait unread. A request counts once for each 64 KiB that it begins. A
+	// negative value means no limit.
 	Rate int
 
-	// AddressRate is the same of all streams and polls of an address together; of IPv6, of
-	// a network of 64 bits. A stream that has ended counts as ten requests. What is beyond
-	// waits unread, 30 s at most, on those connections that send more than the same part for
-	// each; never the first request of a stream. 100,000 by default, so that as many clients
-	// may be behind one address; negative: any number.
+	// AddressRate is the same for all streams and polls of an address together; 100,000 by default, so that many
+	// clients may share an address. For IPv6, an address means a /64 network. A stream that has ended counts
+	// as ten requests. Above the rate, requests wait unread for up to 30 s, on the connections that send more
+	// than an equal share. The first request of a stream never waits. A negative value means no limit.
 	AddressRate int
 
-	// StreamRate is how many streams of a connection may end in a second in the long run,
-	// whoever ends them; ten times as many may end at once. Whoever opens and resets more
-	// (rapid reset, CVE-2023-44487) is slowed down: the connection is read later. Those that
-	// stay open do not count. 300 by default; negative: any number. See [Server.Credentials].
+	// StreamRate is how many streams of a connection may end in a second on average; 300 by default. Ten times as
+	// many may end at once. A connection that opens and resets more (rapid reset, CVE-2023-44487) is read
+	// later. Streams that stay open do not count. A negative value means no limit. It needs
+	// [Server.Credentials].
 	StreamRate int
 
-	// FirstAnswers is how many streams are answered at a time to the first
-	// request of a type, so that a fleet that reconnects at once costs bounded
-	// memory and is served one after the other: the address, connection and node
-	// first that has fewest of these places. A stream makes room when its client has
-	// acknowledged what it got, or after 100 ms, and waits 10 s at most. 50 by default;
-	// negative: any number.
+	// FirstAnswers is how many streams at a time get the answer to the first request of a type; 50 by default.
+	// So a fleet that reconnects at once needs limited memory. The next place goes to the address, connection
+	// and node that have the fewest places. A stream gives its place back when its client has acknowledged the
+	// answer, or after 100 ms. It waits for a place for at most 10 s. A negative value means no limit.
 	FirstAnswers int
 
-	// Unfinished is how many bytes of requests are held that have begun to come and are
-	// not whole, or wait to be handled, on all connections together; of connections that
-	// have begun more than 64 KiB. Beyond a quarter of it connections take turns to be read,
-	// and the one whose turn it is may use all: so it must not be less than the largest
-	// request. 48 MiB by default. See [Server.Credentials].
+	// Unfinished is how many bytes of requests the server keeps on all connections together, if they are not
+	// complete yet or wait to be handled; 48 MiB by default. It counts connections with more than 64 KiB of
+	// them. Above a quarter of the limit, connections are read in turn, and the one in turn may use the whole
+	// limit. So the limit must not be less than the largest request. It needs [Server.Credentials].
 	Unfinished int
 
-	// Response is the size in bytes above which a response is split, save where
-	// a SotW type is told whole; 3 MiB by default.
+	// Response is the size in bytes above which a response is split; 3 MiB by default. SotW responses of types
+	// with full state are not split.
 	Response int
 }
 
-// DefaultLimits returns the limits of a server that is given none.
+// DefaultLimits returns the limits of a server without [WithLimits].
 func DefaultLimits() Limits {
 	return Limits{
 		Streams: 100_000, Silent: 2000, Polls: 10_000, Others: 1000, Types: 64, Names: 100_000, NameLen: 4096, Held: 128 << 20, Node: 256 << 10,
@@ -105,7 +94,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// WithLimits sets limits other than the defaults.
+// WithLimits sets limits. Fields that are zero keep their defaults.
 func WithLimits(l Limits) Option {
 	return func(o *options) {
 		for _, f := range []struct {
@@ -123,19 +112,17 @@ func WithLimits(l Limits) Option {
 	}
 }
 
-// maxTypeURL is how many bytes a type URL may have: those that the table does not
-// list are kept.
+// maxTypeURL is the largest length of a type URL in bytes. The server keeps URLs that the table does not list.
 const maxTypeURL = 1024
 
-// placeTime is how long a stream may keep others from their first answers, and
-// queueTime how long one waits for its own: clients that have nothing yet give up
-// after 15 s.
+// placeTime is how long a stream may keep its place among the first answers. QueueTime is how long a stream waits for
+// a place: clients without any configuration give up after 15 s.
 const (
 	placeTime = 100 * time.Millisecond
 	queueTime = 10 * time.Second
 )
 
-// weight is what names count against Limits.Held.
+// weight is how much names count against Limits.Held.
 func weight(names []string) (n int) {
 	for _, name := range names {
 		n += len(name) + 64

@@ -33,8 +33,8 @@ func names(n int) []string {
 	return s
 }
 
-// What a client can send that is wrong ends its own stream with a clear status,
-// is a line of the log that says who did it, and nobody else notices.
+// A wrong request ends its own stream with a clear status and a line in the log that names the client. Other streams are not
+// affected.
 func TestBadRequests(t *testing.T) {
 	node := &corev3.Node{Id: "culprit"}
 	sotw := func(r *discovery.DiscoveryRequest) string { return encoded(t, r) }
@@ -153,8 +153,7 @@ func encoded(t *testing.T, m proto.Message) string {
 	return string(b)
 }
 
-// manyNames are requests for names of 4,000 bytes in several types, 5 MiB
-// together, none of which is too much by itself.
+// manyNames are requests with names of 4,000 bytes in several types, 5 MiB together. Each request alone is within the limits.
 func manyNames(t *testing.T, node *corev3.Node) (all []string) {
 	pad := strings.Repeat("n", 4000)
 	for i := range 13 {
@@ -460,7 +459,7 @@ func TestStreamLimits(t *testing.T) {
 	})
 }
 
-// A choked is a stream that ends when it cannot read a request, while a response leaves.
+// A choked stream ends when it cannot read a request, while a response is being sent.
 type choked struct {
 	grpc.ServerStream
 	ctx     context.Context

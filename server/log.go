@@ -17,22 +17,20 @@ import (
 )
 
 const (
-	// maxLogged is how many bytes of a client's text go into a line of the log.
+	// maxLogged is how many bytes of a client's text are in a line of the log.
 	maxLogged = 512
 
-	// maxReason is the same of the text of a NACK, of which the head says where something
-	// is wrong and the tail what.
+	// maxReason is the same for the text of a NACK. Its start has the place of the mistake, its end the cause.
 	maxReason = 1024
 
-	// maxFew is how many lines of a kind that says nothing is wrong go into the log within
-	// 10 s, before they are counted: the clients of a server come and go together.
+	// maxFew is how many equal lines of level INFO are logged within 10 s before they are counted: the clients of
+	// a server often connect and disconnect together.
 	maxFew = 20
 )
 
-// logNack logs a NACK, unless the same was said a moment ago: then it is counted
-// and a line for those who debug.
+// logNack logs a NACK. If the same reason was logged a moment ago, it counts the NACK and logs it at level DEBUG.
 func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() string) {
-	s.warnOf(st, e.Type.URL+" "+mask(why), "client refused a response (NACK)", func() []slog.Attr {
+	s.warnOf(st, e.Type.URL+" "+normalized(why), "client refused a response (NACK)", func() []slog.Attr {
 		names, places := make([]string, len(e.Names)), []string{}
 		for i, name := range e.Names {
 			names[i] = clip(name)
@@ -52,53 +50,52 @@ func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() 
 	})
 }
 
-// warn logs a line, and counts those that follow for the same reason: they are
-// for those who debug.
+// warn logs a warning. It counts warnings with the same reason that follow, and logs them at level DEBUG.
 func (s *Server) warn(st *Stream, why, line string, attrs []slog.Attr) {
 	s.warnOf(st, why, line, func() []slog.Attr { return attrs })
 }
 
-// warnOf is the same, with attributes that are made when they are needed.
+// warnOf is warn with attributes that are computed when they are needed.
 func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr) {
-	if s.crowds.full(s, st) {
-		s.tell(slog.LevelDebug, line, attrs)
+	if s.addressLog.full(s, st) {
+		s.logLine(slog.LevelDebug, line, attrs)
 		return
 	}
 	counts := func(n int, by []string) {
-		if s.crowds.room(s, st) {
-			s.tell(slog.LevelWarn, line, attrs, repeated(n, by)...)
+		if s.addressLog.allow(s, st) {
+			s.logLine(slog.LevelWarn, line, attrs, repeated(n, by)...)
 		}
 	}
 	level := slog.LevelDebug
-	if s.repeats.Allow(whose(st), why, 1, counts) && s.crowds.room(s, st) {
+	if s.repeats.Allow(logOwner(st), why, 1, counts) && s.addressLog.allow(s, st) {
 		level = slog.LevelWarn
 	}
-	s.tell(level, line, attrs)
+	s.logLine(level, line, attrs)
 }
 
-// inform logs one of a few lines, and counts those that follow.
-func (s *Server) inform(line string, attrs ...slog.Attr) {
-	s.say(slog.LevelInfo, maxFew, line, line, attrs)
+// logInfo logs a line of level INFO, and counts equal lines that follow.
+func (s *Server) logInfo(line string, attrs ...slog.Attr) {
+	s.logSome(slog.LevelInfo, maxFew, line, line, attrs)
 }
 
-// say is the same of lines that are nobody's.
-func (s *Server) say(level slog.Level, most int, why, line string, all []slog.Attr) {
+// logSome is inform for any level and number of lines.
+func (s *Server) logSome(level slog.Level, most int, why, line string, all []slog.Attr) {
 	attrs := func() []slog.Attr { return all }
 	now := slog.LevelDebug
-	if s.repeats.Allow("", why, most, func(n int, by []string) { s.tell(level, line, attrs, repeated(n, by)...) }) {
+	if s.repeats.Allow("", why, most, func(n int, by []string) { s.logLine(level, line, attrs, repeated(n, by)...) }) {
 		now = level
 	}
-	s.tell(now, line, attrs)
+	s.logLine(now, line, attrs)
 }
 
-func (s *Server) tell(level slog.Level, line string, attrs func() []slog.Attr, more ...slog.Attr) {
+func (s *Server) logLine(level slog.Level, line string, attrs func() []slog.Attr, more ...slog.Attr) {
 	if ctx := context.Background(); s.log.Enabled(ctx, level) {
 		s.log.LogAttrs(ctx, level, line, slices.Concat(attrs(), more)...) //nolint:sloglint // callers give a literal
 	}
 }
 
-// repeated says how many lines were left out, and whose they were if they were several's:
-// what a line shows is of the last.
+// repeated returns the attributes of a line that reports left-out lines: their number, and their nodes if there were
+// several. The other attributes of the line are those of the last one.
 func repeated(n int, by []string) []slog.Attr {
 	attrs := []slog.Attr{slog.Int("repeated", n)}
 	var nodes []string
@@ -113,9 +110,9 @@ func repeated(n int, by []string) []slog.Attr {
 	return attrs
 }
 
-// whose says who a line is of, so that no client hides what another says: a node at an
-// address, for anybody may call itself so, or a stream, or who has none yet by its address.
-func whose(st *Stream) string {
+// logOwner identifies the client of a line, so that a client cannot hide the warnings about another. It is a node at an
+// address, because node ids may be invented, or a stream, or only an address before the first request.
+func logOwner(st *Stream) string {
 	var host string
 	if st.Peer != nil {
 		host = fair.Owner(st.Peer)
@@ -129,9 +126,8 @@ func whose(st *Stream) string {
 	return "\x00" + strconv.FormatUint(st.ID, 10)
 }
 
-// logWaived logs that something went on without an answer that it waited for:
-// which client is silent, of which type. Of many names it is one line, and one
-// that counts.
+// logWaived logs that the server went on without an answer for which it had waited. The line names the silent client
+// and the unanswered type. Many names are one line with a count.
 func (s *Server) logWaived(st *Stream, e protocol.Event) {
 	s.warn(st, e.By.URL+" silent: "+st.Node.ID, "client did not answer: changes that waited for it are sent now", []slog.Attr{
 		slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
@@ -139,24 +135,24 @@ func (s *Server) logWaived(st *Stream, e protocol.Event) {
 	})
 }
 
-// logWaits logs that a client is told nothing, since nobody has said what there is:
-// one line, and one that counts.
+// logWaits logs that a client gets nothing because the content for its node is not known. Many clients are one line
+// with a count.
 func (s *Server) logWaits(st *Stream) {
-	s.say(slog.LevelWarn, 1, "waits", "client waits: nothing is configured for its node yet",
+	s.logSome(slog.LevelWarn, 1, "waits", "client waits: nothing is configured for its node yet",
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
 }
 
-// logQueues counts that a stream waits for its first answers: of a fleet that comes back at
-// once it is one line, and one that counts.
+// logQueues counts a stream that waits for its first answers. For a fleet that reconnects at once it logs one line
+// with a count.
 func (s *Server) logQueues() {
 	s.tally[mustWait].Add(1)
 	const line = "many clients connect at once: they get their first responses in turn"
-	s.say(slog.LevelInfo, 1, line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers), limitAttr(limits[mustWait])})
+	s.logSome(slog.LevelInfo, 1, line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers), limitAttr(limitNames[mustWait])})
 }
 
-// logRecovered logs that a client accepts a type that it refused.
+// logRecovered logs that a client has accepted a type that it had refused.
 func (s *Server) logRecovered(st *Stream, e protocol.Event, since time.Time) {
-	s.inform("client accepted what it refused before",
+	s.logInfo("client accepted a type that it had refused",
 		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
 		slog.String("after", time.Since(since).Round(time.Millisecond).String()), slog.Uint64("stream", st.ID))
 }
@@ -170,8 +166,8 @@ func (s *Server) logAck(st *Stream, e protocol.Event) {
 		slog.String("took", e.Took.Round(time.Microsecond).String()), slog.Uint64("stream", st.ID))
 }
 
-// nodeChange notes that a client says it is another node than before. What a
-// stream may see was decided by its first request.
+// nodeChange logs that a client sent another node id than in its first request. It is ignored: the first request
+// decides what a stream may see.
 func (s *stream) nodeChange(node *xds.Node) {
 	if s.nodeChanged {
 		return
@@ -184,11 +180,11 @@ func (s *stream) nodeChange(node *xds.Node) {
 	})
 }
 
-// warnAt is gRPC's default limit for a message that a client receives.
+// warnAt is the default limit of gRPC for a message that a client receives.
 const warnAt = 4 << 20
 
-// encode encodes a response, and warns of the first of each type that clients
-// with default settings cannot receive.
+// encode encodes a response. It logs a warning for the first response of each type that clients with default
+// settings cannot receive.
 func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 	m := &message{data: wire.Encode(v, r, s.identifier())}
 	if n := m.data.Len(); n > warnAt {
@@ -204,10 +200,10 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 	return m
 }
 
-// presentable returns the text of a NACK in a form fit for logs and pages.
+// presentable returns the text of a NACK for logs and pages, without secrets.
 //
-// Envoy's texts hold dumps of the message refused, which may contain keys and
-// passwords. They stand behind a marker made to be different in each build, and
+// The texts of Envoy contain dumps of the refused message, which may have keys and passwords. A dump begins with a
+// marker, which differs between builds, and ends before the cause:
 // end before the cause:
 //
 //	goo.gle/debugonly   \nname: "a"\n…}\n: Proto constraint validation failed (…)
@@ -219,7 +215,7 @@ func presentable(t *xds.Type, text string) string {
 	return strings.Join(strings.Fields(withoutKeys(text)), " ")
 }
 
-// withoutKeys cuts a text where a key in PEM begins.
+// withoutKeys cuts a text at the start of a PEM key.
 func withoutKeys(text string) string {
 	if i := strings.Index(text, "-----BEGIN "); i >= 0 {
 		text = text[:i] + "…"
@@ -227,18 +223,18 @@ func withoutKeys(text string) string {
 	return text
 }
 
-// withoutDump leaves out of a text the dump of a message that stands behind a marker.
+// withoutDump removes the dump of a message after a marker.
 func withoutDump(text string) string {
 	if i := strings.Index(text, marker); i >= 0 {
-		text = text[:i] + "… " + cause(text[i:])
+		text = text[:i] + "… " + afterDump(text[i:])
 	}
 	return text
 }
 
 const marker = "goo.gle/debug"
 
-// cause returns what follows a dump; "" if the text was cut within it.
-func cause(text string) string {
+// afterDump returns the text after a dump, or "" if the text ends within the dump.
+func afterDump(text string) string {
 	if i := strings.LastIndex(text, "\n: "); i >= 0 {
 		return text[i+1:]
 	}
@@ -248,17 +244,16 @@ func cause(text string) string {
 	return ""
 }
 
-// digits differ between clients that mean the same: ports, lengths, addresses.
+// digits are numbers that differ between texts with the same meaning: ports, lengths and addresses.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// mask returns what texts have in common that mean the same.
-func mask(text string) string {
+// normalized returns a text without the parts that differ between texts with the same meaning.
+func normalized(text string) string {
 	return textutil.Middle(digits.ReplaceAllLiteralString(text, "0"), maxLogged)
 }
 
-// maxFailure is how many bytes of the text of a NACK are looked at; Envoy's have
-// 4,096.
+// maxFailure is how many bytes of the text of a NACK are used. The texts of Envoy have up to 4,096.
 const maxFailure = 16 << 10
 
-// clip cuts a client's text to what a line of the log may hold.
+// clip shortens a client's text for a line of the log.
 func clip(s string) string { return textutil.Head(s, maxLogged) }

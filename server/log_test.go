@@ -163,8 +163,8 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// What hides one key must not hide the line by which another is known.
-func TestKeysAreCutFirst(t *testing.T) {
+// Removing one key must not remove the line by which another is recognized.
+func TestKeysAreRemovedFirst(t *testing.T) {
 	s := New[*store.Watch](store.New(), WithRedactor(func(_ *xds.Node, _ *xds.Type, text string) (string, bool) {
 		return strings.ReplaceAll(text, "-----BEGIN PRIVATE KEY-----", "…"), true
 	}))

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// An lru remembers what was put last. It is safe for concurrent use.
+// An lru is a map that keeps the keys that were put last. It is safe for concurrent use.
 type lru[K comparable, V any] struct {
 	mu    sync.Mutex
 	max   int
@@ -18,7 +18,7 @@ type pair[K comparable, V any] struct {
 	value V
 }
 
-// newLRU returns an lru of n keys at most: the oldest are forgotten.
+// newLRU returns an lru with at most n keys.
 func newLRU[K comparable, V any](n int) *lru[K, V] {
 	return &lru[K, V]{max: n, order: list.New(), index: map[K]*list.Element{}}
 }
@@ -46,7 +46,7 @@ func (l *lru[K, V]) put(k K, v V) {
 	}
 }
 
-// remove forgets a key, and returns what was remembered.
+// remove removes a key and returns its value.
 func (l *lru[K, V]) remove(k K) (v V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,7 +2,7 @@ package server
 
 import "testing"
 
-// What is put again is the newest, with what was put last.
+// A key that is put again is the newest, with its newest value.
 func TestLRU(t *testing.T) {
 	l := newLRU[string, int](2)
 	for i, k := range []string{"a", "b", "a", "c"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// How clients are spoken to, where the operator or the client has a say.
-func TestManner(t *testing.T) {
+// Options of the operator or the client about the form of responses.
+func TestResponseOptions(t *testing.T) {
 	ask := func(t *testing.T, w *world, node *corev3.Node, typ *xds.Type, name string) *deltaClient {
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: typ.URL, ResourceNamesSubscribe: []string{name}})

@@ -21,8 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What an idle stream costs the server, in heap and in stacks, with its clients
-// in a process of their own:
+// The memory of an idle stream in the server, in heap and stacks, with its clients in another process:
 //
 //	go test -run '^$' -bench Idle -benchtime 1x ./server
 func BenchmarkIdle(b *testing.B) {
@@ -90,8 +89,7 @@ func inUse() (m runtime.MemStats) {
 	return m
 }
 
-// idleClients is what the other process does: it opens streams, gets each to
-// rest, and waits for its input to end.
+// idleClients is the other process: it opens streams, waits until each is idle, and waits for the end of its input.
 func idleClients() {
 	number := func(key string) int { n, _ := strconv.Atoi(os.Getenv(key)); return n }
 	var list []string

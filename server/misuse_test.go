@@ -16,11 +16,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// wrapped is a registrar of which nobody knows what is behind it.
+// wrapped is a registrar that hides its grpc.Server.
 type wrapped struct{ grpc.ServiceRegistrar }
 
-// A grpc.Server without GRPCOptions reads requests by another codec. Who makes one learns it from
-// Register, and who does not look there from each call and from the log.
+// A grpc.Server without GRPCOptions uses another codec. Register returns an error, and so does each call, with a line in the
+// log.
 func TestWithoutOptions(t *testing.T) {
 	for name, opts := range map[string][]grpc.ServerOption{
 		"none":                    nil,
@@ -88,7 +88,7 @@ func TestWithoutOptions(t *testing.T) {
 	t.Run("behind another registrar", func(t *testing.T) {
 		for want, opts := range map[bool][]grpc.ServerOption{false: nil, true: GRPCOptions()} {
 			g, s := grpc.NewServer(opts...), New(newSource(), WithLogger(slog.New(slog.DiscardHandler)))
-			if err := s.Register(s.Bound(g)); (err == nil) != want {
+			if err := s.Register(s.Limited(g)); (err == nil) != want {
 				t.Errorf("bound, %t: %v", want, err)
 			}
 			g.Stop()
@@ -101,8 +101,7 @@ func TestWithoutOptions(t *testing.T) {
 	})
 }
 
-// A service that is registered twice would end the program. It is an error, and what is there is
-// served.
+// Registering a service twice would end the program. It is an error, and the first service continues.
 func TestRegisterTwice(t *testing.T) {
 	const ads = "the grpc.Server has envoy.service.discovery.v3.AggregatedDiscoveryService already"
 	within(t, "", func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestRegisterTwice(t *testing.T) {
 			"the same":        func() error { return w.Register(w.grpc) },
 			"another":         func() error { return New(newSource()).Register(w.grpc) },
 			"without source":  func() error { return New[*watch](nil).Register(w.grpc) },
-			"where it counts": func() error { return w.Register(w.Bound(w.grpc)) },
+			"where it counts": func() error { return w.Register(w.Limited(w.grpc)) },
 		}
 		for name, register := range others {
 			if err := register(); err == nil || !strings.Contains(err.Error(), ads) {
@@ -127,7 +126,7 @@ func TestRegisterTwice(t *testing.T) {
 	})
 }
 
-// lax is a codec that reads whatever into whatever.
+// lax is a codec that decodes anything into anything.
 type lax struct{}
 
 func (lax) Marshal(any) ([]byte, error) { return nil, nil }
@@ -135,7 +134,7 @@ func (lax) Unmarshal([]byte, any) error { return nil }
 func (lax) Name() string                { return "proto" }
 func (lax) String() string              { return "proto" }
 
-// What is nil, or was not made by New, serves nobody, and says so where its maker looks.
+// A nil server, or one that was not made by New, serves no client and returns a clear error.
 func TestNil(t *testing.T) {
 	said := func(t *testing.T, err error, want string) {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// lines returns the lines of a log that have a text.
+// lines returns the lines of a log that contain a text.
 func (l *logbook) lines(text string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
@@ -30,7 +30,7 @@ func (l *logbook) lines(text string) (found []string) {
 	return found
 }
 
-// ofNode asks for all clusters, and returns the stream and the answer.
+// ofNode subscribes to all clusters, and returns the stream and the response.
 func (w *world) ofNode(t *testing.T, id string) (*sotwClient, *discovery.DiscoveryResponse) {
 	t.Helper()
 	c := w.sotw(t, w.dial(t))
@@ -131,7 +131,7 @@ func TestNackLine(t *testing.T) {
 		st := &Stream{ID: 1, Node: &xds.Node{ID: "n"}}
 		looked := func() int {
 			n := len(slices.DeleteFunc(slices.Clone(o.nacks), func(s string) bool { return s != "seen" }))
-			if rest := len(slices.DeleteFunc(slices.Clone(o.nacks), func(s string) bool { return s != unseen })); n+rest != len(o.nacks) {
+			if rest := len(slices.DeleteFunc(slices.Clone(o.nacks), func(s string) bool { return s != textNotChecked })); n+rest != len(o.nacks) {
 				t.Fatal(o.nacks)
 			}
 			return n
@@ -267,13 +267,13 @@ func TestNackLine(t *testing.T) {
 	})
 	within(t, "REST-3 OBS-1 a poll that was not applied names what it asked for", func(t *testing.T) {
 		p := &Poll{names: []string{xds.Wildcard, "a", "b", "c", "d", "e", "f"}}
-		if got := fmt.Sprint(p.some()); got != "[a b c d e]" {
+		if got := fmt.Sprint(p.fewNames()); got != "[a b c d e]" {
 			t.Error(got)
 		}
 	})
 }
 
-// letters returns a number without digits, in which reasons differ that are the same.
+// letters returns a number without digits, so that reasons differ in more than digits.
 func letters(i int) string {
 	return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i))
 }
@@ -308,24 +308,24 @@ func TestRecovered(t *testing.T) {
 		c.send(ack(good))
 		c.send(ack(good))
 		synctest.Wait()
-		lines := book.lines("client accepted what it refused before")
+		lines := book.lines("client accepted a type that it had refused")
 		if len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "node=n type=CDS version="+good.VersionInfo+" after=6s") {
 			t.Error(lines)
 		}
 	})
 }
 
-// A textless witness looks at no text.
+// A textless witness gets no texts.
 type textless struct{ witness }
 
-func (*textless) Textless() {}
+func (*textless) CodesOnly() {}
 
 func nacked(text string) protocol.Event {
 	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}
 }
 
-// OBS-2: a share is a node's at an address, or that of who does not say which it is.
-func TestWhose(t *testing.T) {
+// OBS-2: warnings are counted for each node at an address, or for each stream without a node id.
+func TestLogOwner(t *testing.T) {
 	peer := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
 	seen := map[string]string{}
 	for name, st := range map[string]*Stream{
@@ -337,13 +337,13 @@ func TestWhose(t *testing.T) {
 		"that of another host":       {ID: 5, Peer: peer("10.0.0.2:1")},
 		"that of nobody knows whose": {ID: 6},
 	} {
-		who := whose(st)
+		who := logOwner(st)
 		if other, taken := seen[who]; taken {
 			t.Errorf("OBS-2 %s is %s", name, other)
 		}
 		seen[who] = name
 	}
-	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:3")}); seen[whose(a)] != "before the first request" || seen[whose(b)] != "a node" {
-		t.Errorf("OBS-2 %q, %q", whose(a), whose(b))
+	if a, b := (&Stream{ID: 7, Peer: peer("10.0.0.1:2")}), (&Stream{ID: 8, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:3")}); seen[logOwner(a)] != "before the first request" || seen[logOwner(b)] != "a node" {
+		t.Errorf("OBS-2 %q, %q", logOwner(a), logOwner(b))
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The context parameters of a name "compare in any order": files and stores have
-// them in order, clients write them as they like.
-func TestNames(t *testing.T) {
+// The context parameters of a name "compare in any order": files and stores have them sorted, clients send them in any
+// order.
+func TestContextParametersInAnyOrder(t *testing.T) {
 	const asked, name = "xdstp://a/t/x?b=2&a=1", "xdstp://a/t/x?a=1&b=2"
 	serve := func(t *testing.T) (*world, *store.Store) {
 		st := store.New()

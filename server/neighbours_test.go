@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// How long an update takes to reach clients, in real time, beside one that never
-// reads, one that sends as fast as it can, and none of these.
+// The real time of an update until clients have it, next to a client that never reads, next to one that sends as fast as it
+// can, and next to none of these.
 func TestNeighbours(t *testing.T) {
 	const clients, updates = 10, 100
 	big := strings.Repeat("x", 1<<20)

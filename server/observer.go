@@ -12,21 +12,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Stream says whose stream an event is of. It does not change and is the same
-// pointer in all events of the stream. [Stream.Inspect] asks what its client has. Who keeps it
-// beyond the stream's end keeps all that the stream had.
+// A Stream describes the stream of an event for an [Observer]. It does not change, and all events of a stream have the
+// same pointer. [Stream.Inspect] returns the state of its client. Do not keep it after Closed, because it keeps
+// the memory of the stream.
 type Stream struct {
-	ID      uint64    // unique in the server, from 1 in the order of arrival
-	Node    *xds.Node // never nil; empty if the client does not say. It must not be changed
+	ID      uint64    // unique in the server; 1 for the first stream
+	Node    *xds.Node // never nil; empty if the client sent none. Do not change it
 	Variant xds.Variant
 	Type    *xds.Type // nil: aggregated
-	Peer    net.Addr  // nil if not known
-	Since   time.Time // when its first request came
-	Poll    bool      // it is no stream, but a poll (REST-JSON or Fetch), which asks once
+	Peer    net.Addr  // nil if unknown
+	Since   time.Time // when the first request arrived
+	Poll    bool      // true for a poll (REST-JSON or Fetch): one request, no stream
 
-	Identity fmt.Stringer // what its connection proves, if its watch is [Identified]; nil: nothing
+	Identity fmt.Stringer // identity proven by the connection, from an [IdentityWatch]; nil: none
 
-	asks *asks // nil: nothing of it can be inspected
+	inspections *inspections // nil: the stream cannot be inspected
 }
 
 func (s *Stream) open(ctx context.Context, node *xds.Node) {
@@ -36,54 +36,51 @@ func (s *Stream) open(ctx context.Context, node *xds.Node) {
 	}
 }
 
-// of notes whose stream it is, if its watch knows that.
+// of sets the identity, if the watch knows it.
 func (s *Stream) of(w Watch) {
-	if i, ok := w.(Identified); ok {
+	if i, ok := w.(IdentityWatch); ok {
 		s.Identity = i.Identity()
 	}
 }
 
-// noNode is what a client is that does not say.
+// noNode is the node of a client that sent none.
 var noNode xds.Node
 
-// An Observer is told what happens on the streams. Its methods are called by
-// the goroutines of the streams, for each stream in order: they must be safe
-// for concurrent use, and a slow one holds up its stream.
+// An Observer gets the events of all streams, for example to count them or to list refusals. Its methods are called by
+// the goroutines of the streams, in order for each stream. They must be safe for concurrent use. A slow method
+// delays its stream.
 type Observer interface {
-	// Opened is called when the first request of a stream has come.
+	// Opened is called after the first request of a stream has arrived.
 	Opened(*Stream)
 
-	// Event is called for each step. The text of a NACK is in its presentable
-	// form: without dumps of resources, and withheld for secrets. See [Textless]. What it may
-	// show is looked for during a tenth of one core's time at most: beyond that the text says
-	// that it was not looked at.
+	// Event is called for each event. The text of a NACK is safe to show: it has no dumps of resources, and for
+	// secrets it is withheld. An observer that needs no texts implements [CodesOnly]. Making texts safe takes
+	// at most a tenth of one core. Above that, a placeholder replaces the text.
 	Event(*Stream, protocol.Event)
 
-	// Closed is called when the stream has ended; err is what the client was
-	// told, nil if it ended the stream in order.
+	// Closed is called after a stream has ended. Err is the status for the client, or nil if the client ended
+	// the stream.
 	Closed(s *Stream, err error)
 }
 
-// A Textless observer is given NACKs with their codes only. What their texts show nobody may
-// see, such as passwords, takes long to find, and is looked for when there is a line of the
-// log to write.
-type Textless interface {
+// CodesOnly marks an [Observer] that gets NACKs with their status codes and without their texts. Removing secrets from
+// texts is expensive. If all observers are CodesOnly, the server does it only for lines of the log.
+type CodesOnly interface {
 	Observer
 
-	// Textless does nothing.
-	Textless()
+	// CodesOnly does nothing.
+	CodesOnly()
 }
 
-// observed is the text of a NACK for the observer; again: of a node that has refused the type
-// before.
+// observed returns the text of a NACK for the observer. Again means that the node has refused the type before.
 func (s *Server) observed(again bool, shown func() string) string {
-	if _, without := s.observer.(Textless); without || s.observer == nil {
+	if _, without := s.observer.(CodesOnly); without || s.observer == nil {
 		return ""
 	}
 	return s.texts.look(again, shown)
 }
 
-// event records what a session tells.
+// event handles an event of a session.
 func (s *Server) event(st *Stream, e protocol.Event) {
 	switch e.Kind {
 	case protocol.Nacked:

@@ -13,9 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// SOTW-18: what a client has refused is made up for by an ACK of the newest
-// response, if the client has taken by then all that it refused before.
-func TestMadeUpFor(t *testing.T) {
+// SOTW-18: an ACK of the newest response ends a refusal, if the client has then accepted everything that it refused before.
+func TestRefusalEndsWithACK(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		ack      protocol.Event
@@ -40,7 +39,7 @@ func TestMadeUpFor(t *testing.T) {
 	}
 }
 
-// A witness keeps what an Observer is told of one stream.
+// A witness records the events of one stream.
 type witness struct {
 	opened, closed []*Stream
 	nacks          []string

@@ -6,16 +6,16 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 )
 
-// Observers returns an observer that tells several, one after the other, such as
-// metrics.Metrics and one of your own. If all are [Textless], so is it.
+// Observers combines several observers into one, such as metrics.Metrics and your own. They are called in order. The
+// result is [CodesOnly] if all of them are.
 func Observers(all ...Observer) Observer {
 	all = slices.Clone(all)
 	for _, o := range all {
-		if _, without := o.(Textless); !without {
+		if _, without := o.(CodesOnly); !without {
 			return observers(all)
 		}
 	}
-	return brief{observers(all)}
+	return codesOnlyObservers{observers(all)}
 }
 
 type observers []Observer
@@ -41,8 +41,8 @@ func (all observers) Closed(s *Stream, err error) {
 	}
 }
 
-// brief are observers that no texts are looked for.
-type brief struct{ observers }
+// codesOnlyObservers are observers that are all CodesOnly.
+type codesOnlyObservers struct{ observers }
 
-// Textless implements [Textless].
-func (brief) Textless() {}
+// CodesOnly implements [CodesOnly].
+func (codesOnlyObservers) CodesOnly() {}

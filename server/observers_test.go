@@ -24,8 +24,8 @@ func TestObservers(t *testing.T) {
 		}
 	}
 	for want, o := range map[bool]Observer{true: Observers(&quick, &quick), false: o} {
-		if _, is := o.(Textless); is != want {
-			t.Errorf("Textless: %v, want %v", is, want)
+		if _, is := o.(CodesOnly); is != want {
+			t.Errorf("CodesOnly: %v, want %v", is, want)
 		}
 	}
 }

@@ -14,12 +14,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// errInternal is what a client is told of a panic. What it was is for the log.
+// errInternal is the error for the client of a stream that panicked. The panic itself is in the log.
 var errInternal = status.Error(codes.Internal, "internal error")
 
-// guarded calls f on behalf of a stream. A panic in it, be it ours or one of
-// what an embedder brought (source, observer, identifier, logger), ends the
-// stream and nothing else.
+// guarded calls f for a stream. A panic in f ends only this stream. It may come from the server, or from the program's
+// source, observer, identifier or logger.
 func (s *Server) guarded(st *Stream, f func() error) (err error) {
 	if p := panics.Do(func() { err = f() }); p != nil {
 		s.panicked(st, p)
@@ -28,8 +27,8 @@ func (s *Server) guarded(st *Stream, f func() error) (err error) {
 	return err
 }
 
-// panicked logs a panic. A client that comes back may cause it again and again:
-// those that say the same within 10 s are one line more, which counts.
+// panicked logs a panic. A client that reconnects may cause it again and again, so equal panics within 10 s are one
+// more line with a count.
 func (s *Server) panicked(st *Stream, p *panics.Panic) {
 	attrs := []slog.Attr{slog.Uint64("stream", st.ID)}
 	if st.Node != nil {
@@ -38,31 +37,31 @@ func (s *Server) panicked(st *Stream, p *panics.Panic) {
 	s.logPanic(p, "stream", st, attrs)
 }
 
-// broken is told of a panic that has closed a connection.
-func (s *Server) broken(peer net.Addr, p *panics.Panic) {
+// logBrokenConnection logs a panic that has closed a connection.
+func (s *Server) logBrokenConnection(peer net.Addr, p *panics.Panic) {
 	s.logPanic(p, "connection", &Stream{Peer: peer}, []slog.Attr{slog.String("peer", peer.String())})
 }
 
 func (s *Server) logPanic(p *panics.Panic, in string, st *Stream, attrs []slog.Attr) {
 	tell := func(more ...slog.Attr) { p.Log(s.log, in, slices.Concat(attrs, more)...) }
-	if s.repeats.Allow(whose(st), "panic "+mask(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
+	if s.repeats.Allow(logOwner(st), "panic "+normalized(p.Error()), 1, func(n int, by []string) { tell(repeated(n, by)...) }) {
 		tell()
 	}
 }
 
-// merge is the error that ends a stream which ends with one and then another.
-func merge(err, later error) error {
+// firstError returns the first error of a stream that ends with two.
+func firstError(err, later error) error {
 	if err == nil {
 		return later
 	}
 	return err
 }
 
-// isInternal reports whether a panic has ended something.
+// isInternal reports whether err comes from a panic.
 func isInternal(err error) bool { return errors.Is(err, errInternal) }
 
-// guardUnary and guardStream guard what else a gRPC server serves, such as
-// reflection, and interceptors that follow.
+// guardUnary and guardStream catch panics in other services of the gRPC server, such as reflection, and in interceptors
+// that follow.
 func guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (res any, err error) {
 	err = guardCall(info.FullMethod, func() error { res, err = handle(ctx, req); return err })
 	return res, err

@@ -25,7 +25,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A bomb is a source and an observer, and panics at one point for the node "bad".
+// A bomb is a source and an observer that panics at one point for the node "bad".
 type bomb struct {
 	*store.Store
 	at string
@@ -122,8 +122,7 @@ func newBombWorld(t *testing.T, at string, opts ...Option) *bombWorld {
 	return &bombWorld{w, b.Store}
 }
 
-// wantOne fails the test unless one panic was caught and logged, and everything
-// was given back but n streams.
+// wantOne fails the test unless exactly one panic was caught and logged, and all streams but n were given back.
 func (w *bombWorld) wantOne(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -145,7 +144,7 @@ func (w *bombWorld) wantOne(t *testing.T, n int) {
 	}
 }
 
-// The points that a stream passes.
+// The points at which a stream can panic.
 var bombs = []struct {
 	at     string
 	answer bool // passed after the answer
@@ -226,7 +225,7 @@ func TestPanicsOfStreams(t *testing.T) {
 	})
 }
 
-// What ends a stream first is what its client is told, and not what goes wrong after that.
+// The client gets the first reason for the end of its stream, and not a later panic.
 func TestPanicAfterRefusal(t *testing.T) {
 	within(t, "SAFE-8 a client that is refused hears why", func(t *testing.T) {
 		w := newBombWorld(t, "Closed", WithLimits(Limits{Types: 1}))
@@ -312,7 +311,7 @@ func (s *stuntman) RecvMsg(m any) error {
 	return s.ServerStream.RecvMsg(m)
 }
 
-// Requests are read in a goroutine of its own, which gRPC's interceptors do not guard.
+// Requests are read in another goroutine, which the interceptors of gRPC do not guard.
 func TestPanicsOfReading(t *testing.T) {
 	within(t, "SAFE-8 RecvMsg", func(t *testing.T) {
 		b := newBombWorld(t, "")
@@ -339,7 +338,7 @@ func TestPanicsOfReading(t *testing.T) {
 	})
 }
 
-// What is not ours is guarded, too.
+// Other services on the same grpc.Server are guarded too.
 func TestPanicsOfOthers(t *testing.T) {
 	before := panics.Count()
 	_, err := guardUnary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, func(context.Context, any) (any, error) { panic(goesOff) })
@@ -372,7 +371,7 @@ type booby struct {
 
 func (booby) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) { panic(goesOff) }
 
-// Below gRPC nobody guards but we.
+// Panics in the transport below gRPC are caught only by this package.
 func TestPanicsOfConnections(t *testing.T) {
 	logs := func(w *world) {
 		t.Helper()

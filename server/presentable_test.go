@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Whatever the API marks as sensitive, and however a client dumps it, it is not shown.
+// A field that the API marks as sensitive is never shown, in any form in which a client may dump it.
 func TestPresentableSecrets(t *testing.T) {
 	base := base64.StdEncoding.EncodeToString([]byte(secrettest.Canary))
 	place := regexp.MustCompile(`(?i)filename|environment_?variable|watched_?directory`) // which has no value

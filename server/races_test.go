@@ -30,8 +30,8 @@ func put(t *testing.T, st *store.Store, typ *xds.Type, rs ...*xds.Resource) {
 	update(t, st, func(tx *store.Tx) { tx.Set(of(typ, rs...)...) })
 }
 
-// A commit and a subscription that cross: the client ends with the newest, gets
-// nothing twice, and never goes back in time.
+// A commit and a subscription cross. The client ends with the newest state, gets nothing twice, and never gets an older
+// state.
 func TestUpdateWhileSubscribing(t *testing.T) {
 	const rounds, commits = 40, 5
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {

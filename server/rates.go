@@ -13,46 +13,45 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 )
 
-// maxOwners is of how many addresses at least it is known how fast their requests come.
+// maxOwners is the minimum number of addresses whose request rates are remembered.
 const maxOwners = 10_000
 
-// counts is how many requests one of some bytes counts as.
-func counts(bytes int) int { return 1 + bytes>>16 }
+// requestUnits returns how many requests a request of a given size counts as.
+func requestUnits(bytes int) int { return 1 + bytes>>16 }
 
-// rate returns the part that the connection from an address has in the pace of all that comes
-// from there. It is known by the address that it has in memory, as in [admission.enter]. A
-// node has no pace of its own: which one it is, its client says, and may say anything.
+// rate returns the share of a connection in the rate of its address. It identifies the connection by its net.Addr
+// pointer, as [admission.enter] does. There is no rate for each node, because clients may invent node ids.
 func (s *Server) rate(peer net.Addr) *rate.Shared { return s.rates.Of(fair.Owner(peer), peer) }
 
-// rateOf is the same of a connection that is not known by that, but by its port.
+// rateOf is rate for a connection that is identified by its port.
 func (s *Server) rateOf(peer net.Addr) *rate.Shared {
 	return s.rates.Of(fair.Owner(peer), connOf(peer))
 }
 
-// rush notes that requests of an address wait.
-func (s *Server) rush(peer net.Addr) {
+// logAddressRate logs that requests of an address wait.
+func (s *Server) logAddressRate(peer net.Addr) {
 	const line = "an address sends requests too fast: they wait"
-	s.tally[tooCrowded].Add(1)
+	s.tally[tooFastAddress].Add(1)
 	from := "unknown"
 	if peer != nil {
 		from = peer.String()
 	}
-	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate), limitAttr(limits[tooCrowded])})
+	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", from), slog.Int("per_second", s.bounds.AddressRate), limitAttr(limitNames[tooFastAddress])})
 }
 
-// due is how long a poll has to wait that comes on a connection, and counts as n requests: for
-// what it is more than a small one, those wait that follow.
-func (s *Server) due(conn *rate.Shared, n int, peer net.Addr) time.Duration {
+// delayOf returns how long a poll that counts as n requests has to wait on its connection. Only its first unit delays the
+// poll itself; the others delay later polls.
+func (s *Server) delayOf(conn *rate.Shared, n int, peer net.Addr) time.Duration {
 	now := time.Now()
 	wait := conn.Take(now, 1)
 	conn.Take(now, n-1)
 	if wait > 0 {
-		s.rush(peer)
+		s.logAddressRate(peer)
 	}
 	return wait
 }
 
-// pause returns after a time, or when somebody is gone, or something else is; nil: it never is.
+// pause waits for a time, or until one of the channels is closed. The channels may be nil.
 func pause(d time.Duration, gone, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -63,19 +62,19 @@ func pause(d time.Duration, gone, other <-chan struct{}) {
 	}
 }
 
-// A queued body is not read to its end before its poll is due: its first bytes are, for they
-// take no room, and of a client of HTTP/1.1 it is not noticed before the end that it is gone.
-type queued struct {
+// A queuedBody is the body of a poll that waits for its rate. Its first bytes are read before: they need little memory, and
+// in HTTP/1.1 the server cannot notice a lost client before it has read the body to its end.
+type queuedBody struct {
 	io.ReadCloser
 	server *Server
 	ctx    context.Context //nolint:containedctx // of the request whose body it is
 	peer   net.Addr
-	early  int // bytes that may be read before it is due
+	early  int // bytes that may be read before the wait
 	due    bool
 }
 
 // Read implements [io.Reader].
-func (q *queued) Read(p []byte) (int, error) {
+func (q *queuedBody) Read(p []byte) (int, error) {
 	if q.due {
 		return q.ReadCloser.Read(p)
 	}
@@ -95,10 +94,10 @@ func (q *queued) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait returns when the poll is due, or with an error when its client is gone.
-func (q *queued) wait() error {
+// wait waits for the rate. It returns an error if the client has gone.
+func (q *queuedBody) wait() error {
 	q.due = true
-	if wait := q.server.due(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
+	if wait := q.server.delayOf(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {
 		pause(wait, q.ctx.Done(), q.server.drain.began)
 	}
 	if err := q.ctx.Err(); err != nil {

@@ -166,9 +166,9 @@ func TestAddressRate(t *testing.T) {
 	})
 }
 
-// "What a client can make the server hold or do is bounded per stream, per peer and in all,
-// in bytes and in time" (SAFE-9): and nobody pays for what another does.
-func TestFlooded(t *testing.T) {
+// "What a client can make the server hold or do is bounded per stream, per peer and in all, in bytes and in time" (SAFE-9). A
+// flood from one address does not slow down others.
+func TestFloodDelaysOnlyItsAddress(t *testing.T) {
 	// flood opens streams, each on its own connection from an address, and sends requests of
 	// a size on each for as long as the test goes on.
 	flood := func(t *testing.T, w *world, ip string, conns, size int) {

@@ -2,15 +2,15 @@ package server
 
 import "time"
 
-// maxRefusals is how many refusals are remembered beyond their streams.
+// maxRefusals is how many refusals are remembered after their streams have ended.
 const maxRefusals = 10_000
 
-// A refusal is that a node has refused a type and accepted none since. It outlives
-// the streams: "the next differing state is always sent", also when the client comes
-// back and states the version that it kept. The oldest are forgotten.
+// A refusal means that a node has refused a type and has not accepted it since. It outlives the streams: "the next
+// differing state is always sent", even if the client reconnects and states the version that it kept. The oldest
+// refusals are forgotten.
 type refusal struct{ node, url string }
 
-// A refusals remembers since when.
+// refusals remembers when each refusal began.
 type refusals struct{ *lru[refusal, time.Time] }
 
 func newRefusals(n int) refusals { return refusals{newLRU[refusal, time.Time](n)} }
@@ -28,7 +28,7 @@ func (r refusals) has(node, url string) bool {
 	return ok
 }
 
-// refusedBefore reports whether a node has refused a type, here or at another server.
+// refusedBefore reports whether a node has refused a type, on this or another server.
 func (s *Server) refusedBefore(node, url string) bool {
 	return s.refused.has(node, url) || s.shared != nil && s.shared.Has(node, url)
 }

@@ -47,7 +47,7 @@ func (c *meter) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// A want is what a client asks for of a type; no names: everything.
+// A want is a subscription of a client; no names mean all.
 type want struct {
 	typ   *xds.Type
 	names []string
@@ -60,8 +60,7 @@ type memory struct {
 	held     map[string]map[string]string // delta: versions by type and name
 }
 
-// A fellow is a client as it is seen in the wild: which streams it opens and
-// what for.
+// A fellow is a client of a known kind: the streams that it opens, and their subscriptions.
 type fellow struct {
 	name    string
 	variant xds.Variant
@@ -69,9 +68,8 @@ type fellow struct {
 	only    bool // on streams of their own, not ADS
 }
 
-// connect opens the streams, in the order in which Envoy and gRPC send their
-// requests when they come back, and accepts what comes until the connection is
-// closed.
+// connect opens the streams, in the order in which Envoy and gRPC send their requests after a reconnect. It accepts all
+// responses until the connection is closed.
 func (f *fellow) connect(t *testing.T, w *world, m *memory) (*meter, *grpc.ClientConn) {
 	count := &meter{}
 	conn := w.dial(t, grpc.WithStatsHandler(count))
@@ -155,9 +153,8 @@ func (m *memory) delta(c *deltaClient, wants []want, retained map[string]map[str
 	}()
 }
 
-// What a client that is up to date gets again when it comes back: nothing in
-// delta; over SotW, nothing of what it has by wildcard, and once what it names,
-// for a version there says nothing of which names it was for.
+// The resources that an up-to-date client gets again after a reconnect. In delta it gets none. In SotW it gets none of the wildcard,
+// and the named ones once, because a version does not say for which names it was.
 //
 // The table is in docs/performance.md.
 func TestResent(t *testing.T) {

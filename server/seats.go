@@ -13,58 +13,58 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// seats are the streams, or the polls, that may be open at once. When all are taken, the
-// newest of the address that has most gives up its own for who comes from another.
+// seats limits how many streams or polls may be open. When all seats are taken, a new stream displaces the newest stream
+// of the address that has most, unless that is its own address.
 type seats struct {
 	max  int
-	full error             // for those for whom there is none
-	lost error             // for those who have lost theirs
-	many func(n int) error // for those of a node that has n, too many
+	full error             // for a stream that gets no seat
+	lost error             // for a stream that loses its seat
+	many func(n int) error // for a stream of a node that has n streams, too many
 
 	mu     sync.Mutex // held for memory only
-	shares fair.Shares[loss]
-	nodes  map[resident]int // streams of those whose node is known
+	shares fair.Shares[notices]
+	nodes  map[nodeAtAddress]int // number of streams
 }
 
-// A resident is a node at an address. Which node it is, a client says, and may say anything:
-// what it says at one address takes nothing from who is that node at another.
-type resident struct{ owner, node string }
+// A nodeAtAddress is a node at an address. Clients may invent node ids, so a node at one address does not use up the seats of
+// the same id at another.
+type nodeAtAddress struct{ owner, node string }
 
-// A seat is what a stream has. Its goroutine owns it.
+// A seat is the seat of a stream. The goroutine of the stream owns it.
 type seat struct {
-	place *fair.Place[loss]
+	place *fair.Place[notices]
 	node  string
 	named bool // node is counted
 
-	free net.Addr // it is the free one of this connection ([silences]), and nobody else gets it; nil: it is not
+	free net.Addr // non-nil: the free seat of this connection ([silentStreams])
 }
 
-// A loss is how who has seats is told that one of them was taken away, and streams that the
-// server drains.
-type loss chan notice
+// notices is a channel that tells a stream about events from other goroutines: the loss of its seat or memory, a drain, and
+// calls of Leave and Inspect.
+type notices chan notice
 
-// A notice says why somebody has to go.
+// A notice is one such event.
 type notice struct {
 	why  error
 	what byte
 }
 
-// What a notice tells.
+// Kinds of notices.
 const (
-	taken   = iota // a seat, or room
-	stepped        // a stream's own step is over; nil: it need not go
-	drains         // the stream is to leave, but in order
-	sheds          // the same, as one that is old
-	asked          // somebody wants to look at the session (inspect.go)
+	noticeLost     = iota // the stream lost its seat or memory, and must end
+	noticeStepDone        // the step of the stream is done; a non-nil error ends the stream
+	noticeDrain           // the server is drained: end in an orderly way
+	noticeLeave           // Leave was called: end like an old stream
+	noticeInspect         // Inspect was called
 )
 
-// newLoss has room for one that asks, and one that sheds, beside two by which it ends.
-func newLoss() loss { return make(loss, 4) }
+// newNotices has room for two notices that end the stream, one of Leave and one of Inspect.
+func newNotices() notices { return make(notices, 4) }
 
-// tell says that something was taken away. Of many notices some are enough.
-func (l loss) tell(why error) { l.notify(notice{why, taken}) }
+// lose reports the loss of a seat or memory. If the channel is full, the stream ends anyway.
+func (l notices) lose(why error) { l.notify(notice{why, noticeLost}) }
 
-func (l loss) notify(n notice) {
+func (l notices) notify(n notice) {
 	select {
 	case l <- n:
 	default:
@@ -72,11 +72,11 @@ func (l loss) notify(n notice) {
 }
 
 func newSeats(max int, full, lost error) *seats {
-	return &seats{max: max, full: full, lost: lost, shares: fair.Shares[loss]{Max: max}, nodes: map[resident]int{}}
+	return &seats{max: max, full: full, lost: lost, shares: fair.Shares[notices]{Max: max}, nodes: map[nodeAtAddress]int{}}
 }
 
-// enter finds a seat for who comes from an address; nil: there is none.
-func (s *seats) enter(peer net.Addr, lost loss) *seat {
+// enter takes a seat for a stream or poll from an address. It returns nil if there is none.
+func (s *seats) enter(peer net.Addr, lost notices) *seat {
 	owner := fair.Owner(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,19 +85,18 @@ func (s *seats) enter(peer net.Addr, lost loss) *seat {
 		return nil
 	}
 	if other.OK {
-		other.Item.tell(s.lost)
+		other.Item.lose(s.lost)
 	}
 	return &seat{place: place}
 }
 
-// name says whose a seat is. An error says that this node has enough: when three quarters
-// of all are taken, none has more than half of all at its address. Nobody knows whether
-// streams without an id are of one node.
+// name sets the node of a seat. It returns an error if the node has too many: when three quarters of all seats are taken,
+// a node at one address may not have more than half of all seats. Streams without a node id are not counted.
 func (s *seats) name(of *seat, id string) error {
 	if id == "" {
 		return nil
 	}
-	node := resident{of.place.Owner(), id}
+	node := nodeAtAddress{of.place.Owner(), id}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.node, of.named = id, true
@@ -116,40 +115,43 @@ func (s *seats) leave(of *seat) {
 	if !of.named {
 		return
 	}
-	node := resident{of.place.Owner(), of.node}
-	if s.nodes[node]--; s.nodes[node] == 0 {
+	node := nodeAtAddress{of.place.Owner(), of.node}
+	s.nodes[node]--
+	if s.nodes[node] == 0 {
 		delete(s.nodes, node)
 	}
 }
 
-// drain tells all who have seats, once.
+// drain sends a drain notice to all seats.
 func (s *seats) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.shares.All() {
-		l.notify(notice{errDraining, drains})
+		l.notify(notice{errDraining, noticeDrain})
 	}
 }
 
-// taken is how many seats are.
+// taken returns the number of taken seats.
 func (s *seats) taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shares.Len()
 }
 
-// admit finds room for a stream, among all and among those that are silent. It does
-// little for who is refused, for that may be a crowd.
-func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err error) {
+// admit takes the seats of a new stream: among all streams, and among the silent ones. A refusal is cheap, because a
+// flood of streams may be refused.
+func (s *Server) admit(ctx context.Context, lost notices) (seat, silence *seat, err error) {
 	from := peerOf(ctx)
-	if silence = s.silent.enter(from, lost); silence == nil {
+	silence = s.silent.enter(from, lost)
+	if silence == nil {
 		return nil, nil, s.silent.full
 	}
-	if seat = s.seats.enter(from, lost); seat == nil {
+	seat = s.seats.enter(from, lost)
+	if seat == nil {
 		s.silent.leave(silence)
 		return nil, nil, s.seats.full
 	}
-	if !s.drain.enter() { // after it has a seat: whoever has one when a drain begins is told
+	if !s.drain.enter() { // after the seat was taken: a drain sends a notice to every seat
 		s.seats.leave(seat)
 		s.silent.leave(silence)
 		return nil, nil, errDraining
@@ -157,7 +159,7 @@ func (s *Server) admit(ctx context.Context, lost loss) (seat, silence *seat, err
 	return seat, silence, nil
 }
 
-// peerOf returns the address that a call comes from; nil: it is not known.
+// peerOf returns the address of a call, or nil if it is unknown.
 func peerOf(ctx context.Context) net.Addr {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr
@@ -165,14 +167,14 @@ func peerOf(ctx context.Context) net.Addr {
 	return nil
 }
 
-// dismiss undoes admit, but for the silence, which was given back.
+// dismiss undoes admit, except for the silent seat, which is given back before.
 func (s *Server) dismiss(seat *seat) {
 	s.seats.leave(seat)
 	s.drain.leave()
 }
 
-// crowded notes that there was no room for a stream.
-func (s *Server) crowded(ctx context.Context, err error) {
+// logNoSeat counts and logs that there was no seat for a stream.
+func (s *Server) logNoSeat(ctx context.Context, err error) {
 	r, ok := errors.AsType[*rejection](err)
 	if !ok {
 		return
@@ -188,21 +190,21 @@ func (s *Server) crowded(ctx context.Context, err error) {
 	})
 }
 
-// manyOfNode ends a stream of a node that has too many.
+// manyOfNode is the error of a stream whose node has too many.
 func manyOfNode(n int) error {
 	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of the maximum of this server, and few are free", n)
 }
 
-// manyPollsOfNode is the same of a poll.
+// manyPollsOfNode is the error of a poll whose node has too many.
 func manyPollsOfNode(n int) error {
 	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of the maximum of this server, and few are free; try again later", n)
 }
 
-// errLostSilent ends the newest stream without a request of the address that has most.
+// errLostSilent ends a stream without a request that lost its seat.
 var errLostSilent = reject(tooSilent, codes.ResourceExhausted, "limit exceeded: too many streams are open on which no request has come, and most of them are of this address")
 
-// errLost ends the newest stream of the address that has most.
+// errLost ends a stream that lost its seat.
 var errLost = reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the maximum number of streams is open, and most of them are of this address")
 
-// errLostPoll is the same of a poll. Its client is told that nothing is new, which is so.
+// errLostPoll is logged for a poll that lost its seat. Its client gets the answer that nothing is new, which is true.
 var errLostPoll = reject(tooManyPolls, codes.Unavailable, "limit exceeded: the maximum number of polls is held, and most of them are of this address")

@@ -257,7 +257,7 @@ func TestPollsOfNode(t *testing.T) {
 	})
 }
 
-// holding begins a poll of a node at an address that is held, for it has what there is.
+// holding starts a poll of a node at an address. It is held, because it has the current version.
 func (w *world) holding(t *testing.T, ip, node string) (p *Poll, err error) {
 	t.Helper()
 	for version := ""; ; {
@@ -265,7 +265,7 @@ func (w *world) holding(t *testing.T, ip, node string) (p *Poll, err error) {
 		if p, err = w.Poll(t.Context(), xds.Cluster, req, Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}); err != nil {
 			return nil, err
 		}
-		if !p.Due() {
+		if !p.Ready() {
 			return p, nil
 		}
 		r, err := p.Wait(t.Context(), 0)
@@ -277,7 +277,7 @@ func (w *world) holding(t *testing.T, ip, node string) (p *Poll, err error) {
 	}
 }
 
-func TestSilence(t *testing.T) {
+func TestSilentStreams(t *testing.T) {
 	within(t, "SAFE-9 a stream that loses its place twice ends once", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 3, Streams: 3}))
 		crowd := w.dialFrom(t, "192.0.2.1")
@@ -355,10 +355,9 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// Who leaves twice, as a stream that ends while its first request is read, gives back what is
-// its own, and not the free place of the next one of the connection.
-func TestSilenceIsLeftOnce(t *testing.T) {
-	s := newSilences(newSeats(1, nil, nil))
+// A stream that leaves its silent seat twice does not free the seat of the next stream on its connection.
+func TestSilentSeatIsFreedOnce(t *testing.T) {
+	s := newSilentStreams(newSeats(1, nil, nil))
 	conn := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
 	a := s.enter(conn, nil)
 	s.leave(a)
@@ -373,7 +372,7 @@ func TestSilenceIsLeftOnce(t *testing.T) {
 	}
 }
 
-// A crowd of silent streams is refused before gRPC has goroutines for it, and nobody else is.
+// A flood of silent streams is refused before gRPC starts goroutines for them. Other streams are not refused.
 func TestTap(t *testing.T) {
 	within(t, "SAFE-9 who finds no room among the silent is refused at once, and counted", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 2}))
@@ -394,12 +393,12 @@ func TestTap(t *testing.T) {
 			if err := tapped(conn, method); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, w.silent.enter(conn, newLoss()))
+			all = append(all, w.silent.enter(conn, newNotices()))
 		}
 		if err := tapped(conn, method); err != nil {
 			t.Error("its line is not written yet:", err)
 		}
-		w.crowded(peer.NewContext(t.Context(), &peer.Peer{Addr: conn}), w.silent.full)
+		w.logNoSeat(peer.NewContext(t.Context(), &peer.Peer{Addr: conn}), w.silent.full)
 		if err := tapped(conn, method); status.Code(err) != codes.ResourceExhausted || w.Stats().Throttled["silent_streams"] != 2 {
 			t.Error(err, w.Stats().Throttled)
 		}

@@ -1,9 +1,36 @@
-// Package server serves the xDS transport protocol over gRPC: the aggregated
-// service and one per row of the table of types. It decides nothing about
-// resources and little about the protocol. What a node may see comes from a
-// [Source], what is said about it from a [protocol.Session], how it looks on
-// the wire from package wire; the server moves messages between them, one
-// goroutine owning each stream.
+// Package server serves the xDS protocol over gRPC, from a store or another source: the aggregated service (ADS) and the
+// service of each resource type.
+//
+// # To serve a store
+//
+// Make a [Server] with [New], add it to a grpc.Server that has [GRPCOptions] and [Server.Credentials] with
+// [Server.Register], and end it with [Server.Drain]:
+//
+//	s := server.New(st, server.WithObserver(m))
+//	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
+//	err := s.Register(g)
+//
+// Most programs need no more than these options: [WithLogger], [WithObserver], [WithLimits], [WithIdentifier], [WithAge],
+// the timeouts [WithWriteTimeout], [WithReadTimeout], [WithFirstRequestTimeout] and [WithDrainTime], and
+// [WithRemovalGrace], [WithForcedTTL], [WithResourceErrors] and [WithV2] for the protocol.
+//
+// # For programs like the chancery command
+//
+// These exist for programs with several servers, files, or other transports, and can be ignored otherwise:
+//
+//   - several servers with one content: [WithCatchUp], [WithRefusals], [Refusals], [Stream.Leave]
+//   - resources from files: [WithPlaces], [WithRedactor]
+//   - a source other than package store: [Source], [Watch], and what a Watch may also implement: [HistoryWatch],
+//     [IdentityWatch], [WithholdingWatch]
+//   - a transport other than gRPC, such as package rest: [Server.Poll], [Poll], [Caller], [HoldTime], [Server.Body]
+//   - other services on the same grpc.Server: [Server.Limited]
+//   - pages about streams: [Stream.Inspect], [CodesOnly]
+//
+// # How it works
+//
+// The server does not decide about resources, and little about the protocol. A [Source] decides what a node may see, a
+// [protocol.Session] decides what to send, and package wire encodes it. The server moves messages between them. One
+// goroutine owns each stream.
 package server
 
 import (
@@ -24,108 +51,105 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Source tells streams what they may see. *store.Store is one.
+// A Source decides which resources a stream may see. *store.Store is a Source.
 type Source[W Watch] interface {
-	// Watch is called with the node of a stream's first request, nil if it has
-	// none. The server closes the watch when the stream ends.
+	// Watch is called with the node of the first request of a stream, which is nil if the client sent none. The
+	// server closes the watch when the stream ends.
 	//
-	// An error says that the node may see nothing, and ends the stream: with its status if it has
-	// one of gRPC, and with PERMISSION_DENIED otherwise. The context is that of the stream or call,
-	// and knows the connection ([peer.FromContext], also over REST).
+	// An error means that the node may see nothing. It ends the stream: with its own gRPC status if it has one, and
+	// otherwise with PERMISSION_DENIED. The context is that of the stream or call. It has the properties of the
+	// connection ([peer.FromContext], also over REST).
 	Watch(ctx context.Context, node *xds.Node) (W, error)
 }
 
-// A Watch is one stream's view of a source. The stream's goroutine is the only
-// one to use it.
+// A Watch follows the content of a source for one stream. Only the goroutine of the stream uses it.
 type Watch interface {
-	// C rings when Next is worth calling: a channel with one slot.
+	// C returns a channel with one slot. It signals that Next should be called.
 	C() <-chan struct{}
 
-	// Next returns the newest view, and which names may differ from the view
-	// before it: nil if any may, an empty list if none does.
+	// Next returns the newest view, and the names that may differ from the view before: nil if any name may
+	// differ, and an empty list if none does.
 	//
-	// As long as the view is nil it is not known what the node may see: the stream
-	// waits, and its client keeps what it has. C rings when there is a view. If it is nil later, as
-	// of a node that comes to see what nobody knows yet, the stream ends with UNAVAILABLE: its client
-	// keeps what it has, comes back, and waits.
+	// A nil view means that the content for the node is not known: the stream waits, and its client keeps what it
+	// has. C signals when there is a view. If the view becomes nil later, the stream ends with UNAVAILABLE. Its
+	// client keeps what it has, reconnects and waits.
 	//
-	// An error says that the node may see nothing any more, and ends the stream as one of Watch does.
+	// An error means that the node may see nothing any more. It ends the stream like an error of Source.Watch.
 	Next() (xds.View, []xds.Names, error)
 
-	// Interested says how the subscription to a type has moved: what C rings
-	// for. It rings at once if the names added were touched since Next.
+	// Interested changes the names for which C signals: the subscription to a type. If an added name has changed
+	// since Next, C signals at once.
 	Interested(t *xds.Type, wildcard bool, added, removed []string)
 
 	Close()
 }
 
-// A Recalling watch remembers what its types had lately. A client that comes back
-// is then known to have it ([protocol.Options]).
-type Recalling interface {
+// A HistoryWatch is a [Watch] that remembers earlier tables of a type. With it the server recognizes the versions that
+// reconnecting clients state ([protocol.Options]).
+type HistoryWatch interface {
 	Watch
 
-	// Recent returns tables that the type had before the newest, the newest
-	// first.
+	// Recent returns the tables that the type had before the newest one, newest first.
 	Recent(t *xds.Type) []*xds.Table
 }
 
-// An Identified watch knows what the connection of its stream proves about the client, for
-// observers. It does not change.
-type Identified interface {
+// An IdentityWatch is a [Watch] that knows the identity that the connection proves, for observers. The identity does not
+// change.
+type IdentityWatch interface {
 	Watch
 
-	// Identity is what the connection proves; nil: nothing.
+	// Identity returns the identity, or nil if the connection proves none.
 	Identity() fmt.Stringer
 }
 
-// A Holding watch may keep back what a client has refused: its view has something else in that place,
-// so that the rest goes on. What the client accepts then is not what it refused.
-type Holding interface {
+// A WithholdingWatch is a [Watch] that may withhold resources that a client has refused: its view has an older resource in
+// their place. So the acceptance of such a view does not end the refusal.
+type WithholdingWatch interface {
 	Watch
 
-	// Holds reports whether the newest view keeps back anything of a type.
-	Holds(t *xds.Type) bool
+	// Withholds reports whether the newest view withholds a resource of a type.
+	Withholds(t *xds.Type) bool
 }
 
-// A Server answers xDS clients out of a source. It is safe for concurrent use.
-// Make it by [New], and to serve, register it with a grpc.Server that has [GRPCOptions]. The zero
-// value, and nil, serve nobody: [Server.Register], [Server.Poll] and [Server.Drain] return an error, and
-// other methods must not be called. Contexts must not be nil, save that of Drain.
+// A Server answers xDS clients from a source. It is safe for concurrent use. Make it with [New], and register it with a
+// grpc.Server that has [GRPCOptions]. For nil and the zero value, [Server.Register], [Server.Poll] and
+// [Server.Drain] return an error, and other methods must not be called. Contexts must not be nil, except that
+// of Drain.
 type Server struct {
 	options
-	watch   func(context.Context, *xds.Node) (Watch, error)
-	first   *admission // to first answers
-	health  *health.Server
-	refused refusals
-	texts   texts // of those
-	told    *told
-	repeats dedup.Counter
-	crowds  crowds
-	clients clients
-	drain   drain
-	timers  timers
-	seats   *seats // of streams
-	silent  *silences
-	polls   *polls
-	others  *seats   // of streams of other services
-	held    holdings // of streams
+	watchNode  func(context.Context, *xds.Node) (Watch, error)
+	first      *admission // of first answers
+	health     *health.Server
+	refused    refusals
+	texts      textBudget // time to make NACK texts safe
+	history    *sentHistory
+	repeats    dedup.Counter
+	addressLog addressLog
+	clients    clients
+	drain      drain
+	timers     timers
+	seats      *seats // of streams
+	silent     *silentStreams
+	polls      *polls
+	others     *seats    // of streams of other services
+	held       heldBytes // of streams
 
 	unfinished *inbound.Budget
 	rates      *rate.Owners // addresses
 
-	streams     atomic.Uint64 // ever opened; numbers them
+	streams     atomic.Uint64 // the number of streams so far; the last one is an id
 	nodeChanges atomic.Uint64
 	tally       tally
-	panics      uint64 // caught before
+	panics      uint64 // caught before New
 
 	mu    sync.Mutex
-	large map[string]bool // type URLs of which a too large response was told
+	large map[string]bool // type URLs for which the warning about large responses was logged
 
-	misused atomic.Bool // that was told
+	misused atomic.Bool // the error of cannotServe was logged
 }
 
-// New returns a server of what src holds. A nil source, such as a nil *store.Store, is an error of
-// [Server.Register] and of each poll.
+// New returns a server for the content of src. If src is nil, such as a nil *store.Store, [Server.Register] and each poll
+// return an error.
 func New[W Watch](src Source[W], opts ...Option) *Server {
 	s := &Server{
 		options: defaults(),
@@ -136,7 +160,7 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 		panics:  panics.Count(),
 	}
 	if !isNil(src) {
-		s.watch = func(ctx context.Context, n *xds.Node) (Watch, error) {
+		s.watchNode = func(ctx context.Context, n *xds.Node) (Watch, error) {
 			w, err := src.Watch(ctx, n)
 			if err != nil {
 				return nil, deny(err)
@@ -152,34 +176,33 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, the maximum of this server", s.bounds.Streams), errLost)
 	s.seats.many = manyOfNode
-	s.silent = newSilences(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
+	s.silent = newSilentStreams(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection: the maximum of this server", s.bounds.Silent), errLostSilent))
-	s.others = newSeats(s.bounds.Others, reject(tooOther, codes.ResourceExhausted,
+	s.others = newSeats(s.bounds.Others, reject(tooManyOthers, codes.ResourceExhausted,
 		"limit exceeded: %d streams of other services are open, the maximum of this server", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)
 	s.polls.held.many = manyPollsOfNode
 	s.held.loads.Max = s.bounds.HeldInAll
-	s.told = newTold(toldPerStream * s.bounds.Streams)
+	s.history = newSentHistory(historyPerStream * s.bounds.Streams)
 	s.first = newAdmission(s.bounds.FirstAnswers)
 	s.rates = rate.NewOwners(maxOwners, s.bounds.AddressRate)
 	s.unfinished = inbound.NewBudget(inbound.Bounds{
 		Bytes: s.bounds.Unfinished, Stall: s.readTimeout, Streams: s.bounds.StreamRate, Pace: s.rate,
-		Refused: s.cut, Hasty: s.hasty, Panicked: s.broken,
+		Refused: s.logClosedConnection, Hasty: s.logStreamRate, Panicked: s.logBrokenConnection,
 	})
 	s.SetServing(true)
 	return s
 }
 
-// Register adds the aggregated discovery service, the service of each type that
-// has one, and the health service to a gRPC server, which must have been made
-// with [GRPCOptions]. A health service that it has already is left alone.
+// Register adds the aggregated discovery service, the services of single types and the health service to a gRPC server.
+// The server must have been made with [GRPCOptions]. If it already has a health service, that is kept. Call Register
+// before grpc.Server.Serve; otherwise gRPC ends the program.
 //
-// It returns an error if nobody can be served so: of a grpc.Server without these options, of a
-// nil source or grpc.Server. Who ignores it learns the same from the log and from each call. Of a
-// registrar that is no *grpc.Server the first call tells whether it has the options.
+// It returns an error if the grpc.Server was made without these options, or if it or the source is nil. A program that
+// ignores the error finds it in the log and in each call. For a registrar that is not a *grpc.Server, the missing
+// options are detected at the first call.
 //
-// A grpc.Server that has one of these services already is an error, too, and stays as it is.
-// Register must be called before grpc.Server.Serve, or gRPC ends the program.
+// It also returns an error if the grpc.Server already has one of these services. Then it changes nothing.
 func (s *Server) Register(g grpc.ServiceRegistrar) error {
 	if s == nil || s.health == nil {
 		return errNotMade
@@ -187,7 +210,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) error {
 	if isNil(g) {
 		return errNoRegistrar
 	}
-	if err := s.taken(g); err != nil {
+	if err := s.conflictingService(g); err != nil {
 		return err
 	}
 	err := s.check()
@@ -198,28 +221,27 @@ func (s *Server) Register(g grpc.ServiceRegistrar) error {
 	return err
 }
 
-// register adds the services; if there is something wrong, that is all that they say.
+// register adds the services. If wrong is not nil, their calls return that error.
 func (s *Server) register(g grpc.ServiceRegistrar, wrong error) {
 	for _, d := range s.services() {
 		if wrong != nil {
-			d = s.refusing(d, wrong)
+			d = s.refusingService(d, wrong)
 		}
 		g.RegisterService(d, s)
 	}
-	if has(g, healthgrpc.Health_ServiceDesc.ServiceName) {
+	if hasService(g, healthgrpc.Health_ServiceDesc.ServiceName) {
 		return
 	}
-	healthgrpc.RegisterHealthServer(s.Bound(g), s.health)
+	healthgrpc.RegisterHealthServer(s.Limited(g), s.health)
 }
 
-// Health returns the health service. The server ("") and each discovery service
-// are SERVING until [Server.Drain], but for [Server.SetServing].
+// Health returns the health service. The status of the server ("") and of each discovery service is SERVING until
+// [Server.Drain], unless [Server.SetServing] changes it.
 func (s *Server) Health() *health.Server { return s.health }
 
-// SetServing sets what the health service says of the server and each discovery
-// service, SERVING or NOT_SERVING: they are served all the same. It is for who knows
-// that the configuration is empty, or that the server is about to be drained. After
-// [Server.Drain] it does nothing.
+// SetServing sets the health status of the server and of each discovery service to SERVING or NOT_SERVING. It does not
+// stop the service. Use it when the configuration is empty, or before a drain. After [Server.Drain] it does
+// nothing.
 func (s *Server) SetServing(serving bool) {
 	status := healthgrpc.HealthCheckResponse_NOT_SERVING
 	if serving {
@@ -231,35 +253,34 @@ func (s *Server) SetServing(serving bool) {
 	}
 }
 
-// Stats counts what happened since the server was made.
+// Stats are the counters of a server since it was made.
 type Stats struct {
-	Open        int    // streams open now, also before their first request
-	Silent      int    // of these, those on which no request has come; and unary calls without one
-	Polls       int    // polls held now
-	Others      int    // streams of other services open now ([Server.Bound])
-	Waiting     int    // of the streams, for their turn to be answered first
-	Held        int    // bytes of names that streams and polls hold, 64 added for each, and of their nodes
-	Unfinished  int    // bytes of requests that are not whole, or wait to be handled
+	Open        int    // open streams, including those without a request
+	Silent      int    // open streams and unary calls without a request
+	Polls       int    // held polls
+	Others      int    // open streams of other services ([Server.Limited])
+	Waiting     int    // streams that wait for their first answers
+	Held        int    // bytes of the names (plus 64 for each) and nodes of streams and held polls
+	Unfinished  int    // bytes of requests that are not complete, or wait to be handled
 	Streams     uint64 // streams opened
 	NodeChanges uint64 // streams whose client changed its node id, which is ignored
 	Blocked     uint64 // streams ended because their client did not read
-	Malformed   uint64 // streams ended because their client sent what is no request
+	Malformed   uint64 // streams ended because of a malformed request
 	Denied      uint64 // streams and polls ended because their node may see nothing: an error of a [Source]
 
-	// Panics counts those that were caught, each of which ended one connection,
-	// stream, poll or search for a resource: of all that this process has of ours.
+	// Panics counts caught panics in this process. Each has ended one connection, stream, poll or search for a
+	// resource.
 	Panics uint64
 
-	// Throttled counts what ran into a limit: streams refused for there are too
-	// many ("streams", "silent_streams", "other_streams"), polls refused or answered before their
-	// time for the same reason ("polls"), streams ended since no request came
-	// ("first_request"), on a connection that was closed because of requests that are not
-	// whole ("unfinished"), ended by a request that is too large ("request") or
-	// subscribes to too much ("subscription"), slowed down because of too many
-	// requests ("rate"), or of those of their address ("address_rate", a stream once), or
-	// because streams of their connection come and go too fast ("stream_rate", once for a
-	// connection), ended because the client did not read ("write"), and first answers that
-	// had to wait ("first_answers").
+	// Throttled counts by limit how often clients reached it:
+	//
+	//   - refused streams: "streams", "silent_streams", "other_streams"
+	//   - polls that were refused or answered early: "polls"
+	//   - ended streams: "first_request" (no request came), "request" (too large), "subscription" (too many
+	//     names), "write" (the client did not read)
+	//   - closed connections: "unfinished" (incomplete requests)
+	//   - waits: "rate" (requests of a stream), "address_rate" (requests of an address, once for each stream),
+	//     "stream_rate" (new streams of a connection, once for each connection), "first_answers"
 	Throttled map[string]uint64
 }
 
@@ -271,7 +292,7 @@ func (s *Server) Stats() Stats {
 		Polls:       s.polls.held.taken(),
 		Others:      s.others.taken(),
 		Waiting:     s.first.waiting(),
-		Held:        s.held.bytes() + s.polls.cellar.taken(),
+		Held:        s.held.total() + s.polls.memory.taken(),
 		Unfinished:  s.unfinished.Used(),
 		Streams:     s.streams.Load(),
 		NodeChanges: s.nodeChanges.Load(),

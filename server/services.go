@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// services returns the gRPC services: one per row of the table of types that
-// has one, and the aggregated one; of v2, too, if that is wanted.
+// services returns the gRPC services: the aggregated one, and that of each type that has one. With WithV2 it includes
+// those of v2.
 func (s *Server) services() []*grpc.ServiceDesc {
 	ads := xds.Type{
 		Service: "envoy.service.discovery.v3.AggregatedDiscoveryService", Proto: "envoy/service/discovery/v3/ads.proto",
@@ -34,8 +34,8 @@ func (s *Server) services() []*grpc.ServiceDesc {
 	return all
 }
 
-// service makes the service of one row. only is nil for the aggregated one; also
-// is another type that a stream may carry instead, if its first request says so.
+// service makes a gRPC service. Only is its type, or nil for the aggregated service. Also is another type that a stream may
+// serve instead, if its first request has that type.
 func (s *Server) service(row, only, also *xds.Type) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: row.Service, HandlerType: (*any)(nil), Metadata: row.Proto}
 	stream := func(name string, v xds.Variant) {
@@ -55,7 +55,7 @@ func (s *Server) service(row, only, also *xds.Type) *grpc.ServiceDesc {
 			MethodName: row.Fetch,
 			Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 				var m message
-				if err := s.request(ctx, func() error {
+				if err := s.awaitRequest(ctx, func() error {
 					return s.guarded(&Stream{Type: only}, func() error { return s.readable(&m, decode(&m)) })
 				}); err != nil {
 					return nil, err

@@ -41,8 +41,7 @@ func descriptor[D protoreflect.Descriptor](t *testing.T, name string) D {
 	return d.(D)
 }
 
-// option returns the value of an extension in a descriptor's options, nil if it
-// has none.
+// option returns the value of an extension in the options of a descriptor, or nil.
 func option(d protoreflect.Descriptor, name string) (m protoreflect.Message) {
 	d.Options().ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if string(f.FullName()) == name {
@@ -124,8 +123,7 @@ func bidi[Req, Res any](t *testing.T, conn *grpc.ClientConn, method string) *cli
 	return &client[Req, Res]{t, &grpc.GenericClientStream[Req, Res]{ClientStream: s}}
 }
 
-// One test per row of the table: the service's own methods, told what to serve
-// by their descriptors.
+// One test for each row of the table: the methods of its service, found by their descriptors.
 func TestServices(t *testing.T) {
 	w := serve(t)
 	conn := w.dial(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stream that is told to leave tells nothing new, waits for its client's answer, for a time, and ends; another one goes on.
-func TestStreamIsToldToLeave(t *testing.T) {
+// After Leave, a stream sends nothing new, waits some time for the answer of its client, and ends. Other streams continue.
+func TestLeaveEndsStream(t *testing.T) {
 	for name, answers := range map[string]bool{"answers": true, "silent": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

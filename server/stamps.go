@@ -7,15 +7,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stampList is an immutable list of stamps by name. Lists share pieces, so that one
-// that differs in a few stamps costs these few, however long it is.
+// A stampList is an immutable list of stamps, sorted by name. It consists of pieces that lists share, so a list with a few
+// different stamps costs only the changed pieces.
 type stampList [][]*xds.Stamp
 
-// piece is how many stamps a piece has that is cut; at most twice as many.
+// piece is the size of a piece after a cut. A piece has at most twice as many stamps.
 const piece = 128
 
-// inPieces returns a list, which may share memory with what it is made of.
-func inPieces(sts []*xds.Stamp) stampList {
+// piecesOf returns a list, which may share memory with sts.
+func piecesOf(sts []*xds.Stamp) stampList {
 	if len(sts) <= 2*piece {
 		if len(sts) == 0 {
 			return nil
@@ -24,7 +24,7 @@ func inPieces(sts []*xds.Stamp) stampList {
 	}
 	var l stampList
 	for p := range slices.Chunk(sts, piece) {
-		l = append(l, slices.Clone(p)) // each goes its own way
+		l = append(l, slices.Clone(p)) // so that each piece can be freed by itself
 	}
 	return l
 }
@@ -36,7 +36,7 @@ func (l stampList) len() (n int) {
 	return n
 }
 
-// all yields them in order.
+// all yields the stamps in order.
 func (l stampList) all(yield func(*xds.Stamp) bool) {
 	for _, p := range l {
 		for _, st := range p {
@@ -47,7 +47,7 @@ func (l stampList) all(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// flat returns all in one slice, which must not be changed.
+// flat returns all stamps in one slice, which must not be changed.
 func (l stampList) flat() []*xds.Stamp {
 	if len(l) == 1 {
 		return l[0]
@@ -55,7 +55,7 @@ func (l stampList) flat() []*xds.Stamp {
 	return slices.Concat(l...)
 }
 
-// equal reports whether both have the same stamps, however they are cut.
+// equal reports whether two lists have the same stamps, even if their pieces differ.
 func (l stampList) equal(o stampList) bool {
 	var a, b []*xds.Stamp
 	for {
@@ -76,11 +76,10 @@ func (l stampList) equal(o stampList) bool {
 	}
 }
 
-// with returns the list with what is newer, in order, in the place of what has the
-// same name.
+// with returns the list with newer stamps in place of those with the same names. Newer must be sorted.
 func (l stampList) with(newer []*xds.Stamp) stampList {
 	if len(l) == 0 {
-		return inPieces(newer)
+		return piecesOf(newer)
 	}
 	if len(newer) == 0 {
 		return l
@@ -95,14 +94,13 @@ func (l stampList) with(newer []*xds.Stamp) stampList {
 			out = append(out, p)
 			continue
 		}
-		out = append(out, inPieces(override(p, newer[:n]))...)
+		out = append(out, piecesOf(override(p, newer[:n]))...)
 		newer = newer[n:]
 	}
 	return out
 }
 
-// like returns a list of stamps in order, which shares with this one the pieces in which
-// they are the same, and no memory with what it is made of.
+// like returns a list of sorted stamps. It shares equal pieces with l, and no memory with sts.
 func (l stampList) like(sts []*xds.Stamp) (out stampList) {
 	for i := range max(len(l), 1) {
 		n := len(sts)
@@ -112,19 +110,19 @@ func (l stampList) like(sts []*xds.Stamp) (out stampList) {
 		if len(l) > 0 && slices.Equal(sts[:n], l[i]) {
 			out = append(out, l[i])
 		} else {
-			out = append(out, inPieces(slices.Clone(sts[:n]))...)
+			out = append(out, piecesOf(slices.Clone(sts[:n]))...)
 		}
 		sts = sts[n:]
 	}
 	return out
 }
 
-// find returns where a name is in stamps in order, or would be.
+// find returns the position of a name in sorted stamps, or where it would be inserted.
 func find(sts []*xds.Stamp, name string) (int, bool) {
 	return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
 }
 
-// override returns old with what is newer in its place. Both are in order.
+// override returns old with newer stamps in place of those with the same names. Both must be sorted.
 func override(old, newer []*xds.Stamp) []*xds.Stamp {
 	size := len(old) + len(newer)
 	for _, st := range newer {
@@ -144,7 +142,7 @@ func override(old, newer []*xds.Stamp) []*xds.Stamp {
 	return append(out, old...)
 }
 
-// distinct sorts stamps by name, and drops those that say the same.
+// distinct sorts stamps by name, and removes stamps with equal content.
 func distinct(sts []*xds.Stamp) []*xds.Stamp {
 	slices.SortStableFunc(sts, func(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) })
 	out := sts[:0]

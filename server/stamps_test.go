@@ -10,8 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A list in pieces is what a map has, whatever was put in it and in which order;
-// what was made of it stays as it is.
+// A stampList has the content of a map, after any sequence of changes. Earlier lists do not change.
 func TestStamps(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	sorted := func(m map[string]*xds.Stamp) (sts []*xds.Stamp) {
@@ -49,10 +48,10 @@ func TestStamps(t *testing.T) {
 			if other := old.like(want); !other.equal(l) || !slices.Equal(old.flat(), was) {
 				t.Fatal("what is like another has not the same")
 			}
-			if other := inPieces(want); !l.equal(other) || !other.equal(l) {
+			if other := piecesOf(want); !l.equal(other) || !other.equal(l) {
 				t.Fatal("it does not equal what has the same")
 			}
-			for _, other := range []stampList{nil, inPieces(want[1:]), inPieces(want[:len(want)-1]), l.with([]*xds.Stamp{{Name: want[0].Name}})} {
+			for _, other := range []stampList{nil, piecesOf(want[1:]), piecesOf(want[:len(want)-1]), l.with([]*xds.Stamp{{Name: want[0].Name}})} {
 				if l.equal(other) || other.equal(l) {
 					t.Fatal("it equals what has others")
 				}
@@ -61,13 +60,13 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// SAFE-1: a list like another costs what differs, whether stamps have come or gone.
-func TestLike(t *testing.T) {
+// SAFE-1: the cost of a list that is like another depends on the difference, for added and removed stamps.
+func TestLikeCostsTheDifference(t *testing.T) {
 	var sts []*xds.Stamp
 	for i := range 20 * piece {
 		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%05d", i)})
 	}
-	l := inPieces(sts)
+	l := piecesOf(sts)
 	for what, sts := range map[string][]*xds.Stamp{
 		"the same":      sts,
 		"one more":      slices.Insert(slices.Clone(sts), 1000, &xds.Stamp{Name: "00999+"}),

@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The store as the source: groups by node, bells only for whom it concerns.
+// The store as a source: groups by node, and signals only for interested streams.
 func TestStore(t *testing.T) {
 	within(t, "SUB-4 a node sees its group", func(t *testing.T) {
 		st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster}, nil }))

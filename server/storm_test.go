@@ -28,7 +28,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A storm says which clients come all at once, from a process of their own.
+// A storm describes the clients that connect at once, from another process.
 type storm struct {
 	Server  string
 	Clients int
@@ -36,8 +36,8 @@ type storm struct {
 	All     bool // by wildcard, not by name out of ten times as many
 }
 
-// What 5,000 clients that come back at once cost, with first answers bounded
-// and not; each has 1,000 names, and a node as large as Envoy's:
+// The cost of 5,000 clients that reconnect at once, with and without the limit of first answers. Each has 1,000 names and a node
+// as large as that of Envoy:
 //
 //	go test -run '^$' -bench Storm -benchtime 1x ./server
 func BenchmarkStorm(b *testing.B) {
@@ -77,8 +77,7 @@ func BenchmarkStorm(b *testing.B) {
 	}
 }
 
-// rage starts the clients, lets them go, and reports what they saw and what the
-// server needed meanwhile.
+// rage starts the clients, lets them connect, and reports their waiting times and the resources that the server needed.
 func (s storm) rage(b *testing.B, done *served) {
 	b.Helper()
 	told, _ := json.Marshal(s)
@@ -130,8 +129,7 @@ func (s storm) rage(b *testing.B, done *served) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// peakMemory returns the most memory the process had resident since it was
-// called last; 0 where the system does not tell.
+// peakMemory returns the largest resident memory of the process since the last call, or 0 if the system does not report it.
 func peakMemory(b *testing.B) int {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -148,9 +146,8 @@ func peakMemory(b *testing.B) int {
 	return kb << 10
 }
 
-// stormyClients is what the other process does: it connects, waits for a word,
-// and then subscribes on all connections at once. It prints how long each waited
-// for its first answer, in order.
+// stormyClients is the other process: it connects, waits for a command, and then subscribes on all connections at once. It prints
+// how long each client waited for its first answer, sorted.
 func stormyClients() {
 	var s storm
 	fail := func(err error) {
@@ -223,7 +220,7 @@ func stormyClients() {
 
 var rawAnswers = grpc.WithDefaultCallOptions(rawCodec, grpc.MaxCallRecvMsgSize(1<<30))
 
-// cpuTime is how long the process has computed.
+// cpuTime returns the CPU time of the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -232,7 +229,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// served notes how much the server had computed when each client had its answer.
+// served records the CPU time of the server when each client had its answer.
 type served struct {
 	mu sync.Mutex
 	at []time.Duration

@@ -13,127 +13,125 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stream joins a client's requests and a watch's changes in a session.
-// Except where noted, its goroutine (the gRPC handler's) owns it.
+// A stream connects the requests of a client and the changes of a watch with a session. The goroutine of the gRPC handler
+// owns it, except where noted.
 type stream struct {
 	server  *Server
 	rpc     grpc.ServerStream
 	info    Stream
-	also    *xds.Type // what info.Type becomes if the first request wants it; nil: nothing
+	also    *xds.Type // another type that the first request may choose; nil: none
 	decoder wire.Decoder
 
-	inbox   chan *message // from read, which closes it
-	failure error         // of read; set before it closes inbox
+	inbox   chan *message // filled and closed by read
+	failure error         // why read ended; set before it closes inbox
 
-	// From the first request on; nil before.
-	watch Watch
-	told  *account // nil: delta
+	// Set by the first request.
+	watch   Watch
+	history *streamHistory // nil: delta
 
-	// The first request, while it is not known what its node may see. Meanwhile no
-	// other is read.
+	// The first request, while the content for its node is not known. No other request is read meanwhile.
 	first *xds.Request
 
-	session *protocol.Session // nil until that is known
-	bell    <-chan struct{}
-	deaf    time.Time // until then no change makes the session say anything; zero: one may
+	session    *protocol.Session // nil until the content is known
+	bell       <-chan struct{}
+	quietUntil time.Time // no change can make the session send anything before this time; zero: a change may
 
-	// One response is sent at a time, by the goroutine that made it, which lives as
-	// long as the write. While it is blocked, changes coalesce in the session.
+	// One response is sent at a time. The goroutine of a step sends it, and lives as long as the write. While the
+	// write is blocked, changes collect in the session.
 	queue   []*xds.Response // taken from the session, not yet sent
-	sent    chan error      // from send, with one slot, so that it never waits; nil: nothing is being sent
-	writeBy time.Time       // when what is being written has taken too long
-	left    uint64          // what progress said when that was set
+	sent    chan error      // result of send, with one slot, so that send never blocks; nil: nothing is being sent
+	writeBy time.Time       // deadline of the write
+	left    uint64          // value of progress.left when writeBy was set
 
-	progress progress // of what was sent
-	claim    *claim   // from the first request of a type until all that was due is written; nil: nothing is due
-	silence  *silence // until the first request; nil: it has come
-	leaving  leave
+	progress progress   // of the sent data
+	claim    *claim     // from the first request of a type until its answers are written; nil: none
+	silence  *firstWait // nil after the first request
+	leaving  departure
 
-	seat    *seat            // among all streams
-	lost    loss             // from who takes a seat or room away; from step, too
-	asks    asks             // from who inspects it
-	held    int              // bytes, of names and the node
-	charged int              // bytes that are counted among those of all streams, by load
-	load    *fair.Load[loss] // nil: none ever were
-	types   int              // that were opened
+	seat        *seat               // among all streams
+	notices     notices             // notices from other goroutines
+	inspections inspections         // calls of Inspect
+	held        int                 // bytes of names and node
+	charged     int                 // bytes counted in load
+	load        *fair.Load[notices] // nil: nothing was counted yet
+	types       int                 // number of opened types
 
 	timer *time.Timer // nil: no deadline
 	armed time.Time   // when timer fires
 
-	ended       bool // the client sends no more
-	missed      bool // the session may have more to say
-	hurried     bool // the client sent more requests than are taken
+	ended       bool // the client sends no more requests
+	moreToSend  bool // the session may have more to send
+	rateLogged  bool // exceeding the rate was logged
 	nodeChanged bool
-	known       bool // of the clients that are connected
-	opened      bool // the observer was told so
+	counted     bool // counted in server.clients
+	opened      bool // Opened of the observer was called
 }
 
-// A claim is a stream's ticket. It says nothing before its turn.
+// A claim is a stream's ticket for its first answers. The stream sends nothing before its turn.
 type claim struct {
 	ticket *ticket
-	turn   <-chan struct{} // of the ticket; nil: it is not waited for
-	by     time.Time       // when it is given up, though its turn has not come or answers are open
-	since  time.Time       // when it was taken
+	turn   <-chan struct{} // of the ticket; nil: the turn has come
+	by     time.Time       // when the wait, or the place, is given up
+	since  time.Time       // when the ticket was taken
 }
 
-// waits reports whether a turn has not come.
+// waits reports whether the turn has not come yet.
 func (c *claim) waits() bool { return c != nil && c.turn != nil }
 
-// A silence is what a stream has on which no request has come.
-type silence struct {
+// firstWait is the state of a stream before its first request.
+type firstWait struct {
 	seat   *seat
-	by     time.Time // when the first request must have come
-	last   time.Time // the same, however steadily it comes
-	coming int       // how much of it had come when by was set
+	by     time.Time // deadline of the first request, extended while it arrives
+	last   time.Time // the last possible deadline
+	coming int       // progress of the request when by was set
 }
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
-	lost := newLoss()
+	lost := newNotices()
 	seat, silent, err := s.admit(rpc.Context(), lost)
 	if err != nil {
-		return s.guarded(&Stream{Type: only}, func() error { s.crowded(rpc.Context(), err); return err })
+		return s.guarded(&Stream{Type: only}, func() error { s.logNoSeat(rpc.Context(), err); return err })
 	}
 	st := &stream{
-		server: s, rpc: rpc, also: also, seat: seat, lost: lost, inbox: make(chan *message),
-		info:    Stream{Variant: v, Type: only},
-		decoder: s.decoder(v),
-		asks:    asks{wake: lost},
+		server: s, rpc: rpc, also: also, seat: seat, notices: lost, inbox: make(chan *message),
+		info:        Stream{Variant: v, Type: only},
+		decoder:     s.decoder(v),
+		inspections: inspections{wake: lost},
 	}
-	st.info.asks = &st.asks
+	st.info.inspections = &st.inspections
 	by := time.Now().Add(s.firstTimeout)
-	st.silence = &silence{seat: silent, by: by, last: by.Add((firstTimeouts - 1) * s.firstTimeout)}
-	defer func() { st.speaks(); s.dismiss(st.seat) }()
+	st.silence = &firstWait{seat: silent, by: by, last: by.Add((firstTimeouts - 1) * s.firstTimeout)}
+	defer func() { st.endFirstWait(); s.dismiss(st.seat) }()
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
 	if max := s.age.Max; max > 0 {
-		st.leaving.sooner(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
+		st.leaving.plan(time.Now().Add(max+jitter(max/2)), errOld, s.age.Grace)
 	}
 	go st.read()
 	err = s.guarded(&st.info, st.loop)
-	err = s.guarded(&st.info, func() error { s.rejects(rpc.Context(), &st.info, err); return err })
+	err = s.guarded(&st.info, func() error { s.logRejection(rpc.Context(), &st.info, err); return err })
 	return st.close(err)
 }
 
-// decoder returns a decoder that knows the limits.
+// decoder returns a decoder with the server's limits.
 func (s *Server) decoder(v xds.Variant) wire.Decoder {
 	return wire.Decoder{Variant: v, MaxNames: s.limits.MaxNames, MaxNode: s.bounds.Node, MaxTypeURL: maxTypeURL}
 }
 
-// absentKey is the key in a node's metadata by which it says how it wants to be
-// told of names that do not exist. "resource" is how an older version of the
-// protocol has it: "the server will send a Resource whose name field matches the
-// name that the client subscribed to and whose resource field is unset".
+// absentKey is a key in the metadata of a node. With the value "resource" the client chooses how it learns that a name does
+// not exist, in the form of an older version of the protocol: "the server will send a Resource whose name field
+// matches the name that the client subscribed to and whose resource field is unset".
 const absentKey = "xds.absent"
 
-// open begins to watch. "Only the first request on a stream is guaranteed to carry
-// the node identifier."
+// open starts the watch. "Only the first request on a stream is guaranteed to carry the node identifier."
 func (s *stream) open(node *xds.Node) error {
 	if err := s.server.checkID(node); err != nil {
 		return err
 	}
 	var err error
-	if s.watch, err = s.server.watch(s.rpc.Context(), node); err != nil {
+	s.watch, err = s.server.watchNode(s.rpc.Context(), node)
+	if err != nil {
 		return err
 	}
 	s.bell = s.watch.C()
@@ -143,10 +141,10 @@ func (s *stream) open(node *xds.Node) error {
 	if err := s.server.seats.name(s.seat, node.ID); err != nil {
 		return err
 	}
-	s.held = size(node) // an observer may ask for it as long as the stream lives
+	s.held = size(node) // the node stays in memory as long as the stream, for observers
 	s.info.open(s.rpc.Context(), node)
 	s.info.of(s.watch)
-	s.known = true
+	s.counted = true
 	s.server.logConnected(&s.info)
 	if o := s.server.observer; o != nil {
 		s.opened = true
@@ -155,16 +153,16 @@ func (s *stream) open(node *xds.Node) error {
 	return nil
 }
 
-// checkID refuses an id of a node that is too long. Polls are logged as streams are.
+// checkID refuses a node id that is too long. It applies to streams and polls.
 func (s *Server) checkID(node *xds.Node) error {
 	limits := s.limits
-	if node != nil && len(node.ID) > limits.MaxNameLen { // which is remembered beyond the stream
-		return exceeds(tooLarge, xds.LimitNameLength, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
+	if node != nil && len(node.ID) > limits.MaxNameLen { // the id is remembered after the stream has ended
+		return limitError(tooLarge, xds.LimitNameLength, codes.ResourceExhausted, "limit exceeded: a node id of %d bytes, more than %d", len(node.ID), limits.MaxNameLen)
 	}
 	return nil
 }
 
-// begin begins the session, if it is known what the node may see.
+// begin starts the session, if the content for the node is known.
 func (s *stream) begin() error {
 	view, _, err := s.watch.Next()
 	if err != nil {
@@ -177,11 +175,11 @@ func (s *stream) begin() error {
 	node, limits := s.info.Node, s.server.limits
 	limits.Bodyless = wire.Metadata(node.Metadata, absentKey) == "resource"
 	limits.Refused = func(t *xds.Type) bool { return s.server.refusedBefore(s.info.Node.ID, t.URL) }
-	if w, ok := s.watch.(Recalling); ok {
+	if w, ok := s.watch.(HistoryWatch); ok {
 		limits.Recent = w.Recent
 	}
 	if s.info.Variant == xds.SotW {
-		s.told = &account{told: s.server.told, node: node.ID, owner: fair.Owner(s.info.Peer)}
+		s.history = &streamHistory{told: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID
@@ -191,10 +189,10 @@ func (s *stream) begin() error {
 	if err := s.refresh(); err != nil {
 		return err
 	}
-	return s.hand(req)
+	return s.handle(req)
 }
 
-// holds is about how much memory a request takes, without its node.
+// holds estimates the memory of a request, without its node.
 func holds(r *xds.Request) int {
 	n := weight(r.Names) + weight(r.Subscribe) + weight(r.Unsubscribe) + len(r.Version) + len(r.Nonce)
 	for _, v := range r.Initial {
@@ -203,26 +201,26 @@ func holds(r *xds.Request) int {
 	return n
 }
 
-// close gives back all that the stream has, and returns what its client is told:
-// err, unless that is nil and something panics.
+// close releases the resources of the stream. It returns the error for the client: err, or that of a panic during
+// close if err is nil.
 func (s *stream) close(err error) error {
 	s.disarm()
-	s.asks.end()
+	s.inspections.end()
 	s.leave()
 	if s.load != nil {
 		s.server.held.leave(s.load)
 	}
-	if s.told != nil {
-		s.told.end(time.Now())
+	if s.history != nil {
+		s.history.end(time.Now())
 	}
 	if s.watch != nil {
-		err = merge(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
+		err = firstError(err, s.server.guarded(&s.info, func() error { s.watch.Close(); return nil }))
 	}
-	if s.known {
-		err = merge(err, s.server.guarded(&s.info, func() error { s.server.logLeft(&s.info, err); return nil }))
+	if s.counted {
+		err = firstError(err, s.server.guarded(&s.info, func() error { s.server.logLeft(&s.info, err); return nil }))
 	}
 	if o := s.server.observer; o != nil && s.opened {
-		err = merge(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))
+		err = firstError(err, s.server.guarded(&s.info, func() error { o.Closed(&s.info, err); return nil }))
 	}
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// firstTimeouts is how often the time for a first request may pass while that comes: by
-// default 5 minutes, in which 32 MiB come at 112 KB a second.
+// firstTimeouts is how often the timeout of the first request is extended while the request arrives. With the default
+// of 15 s, 32 MiB may take 5 minutes, which is 112 KB a second.
 const firstTimeouts = 20
 
 // alarm sets the timer to the next deadline.
@@ -30,7 +30,7 @@ func (s *stream) alarm() {
 	if s.claim != nil {
 		earlier(s.claim.by)
 	}
-	earlier(s.deaf)
+	earlier(s.quietUntil)
 	switch {
 	case next.IsZero():
 		s.disarm()
@@ -42,7 +42,7 @@ func (s *stream) alarm() {
 	s.armed = next
 }
 
-// disarm gives the timer back, if there is one.
+// disarm gives the timer back to the pool, if there is one.
 func (s *stream) disarm() {
 	if s.timer != nil {
 		s.server.timers.give(s.timer)
@@ -50,18 +50,18 @@ func (s *stream) disarm() {
 	}
 }
 
-// expired returns the error that ends the stream if one of its own deadlines
-// has passed. Those of the session are its business.
+// expired returns the error that ends the stream if one of its own deadlines has passed. The session handles its own
+// deadlines.
 func (s *stream) expired(now time.Time) error {
 	if s.writing() && !now.Before(s.writeBy) {
 		left := s.progress.left.Load()
 		if left == s.left {
 			return reject(tooSlow, codes.DeadlineExceeded, "the client has read nothing for %v", s.server.writeTimeout)
 		}
-		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // it reads, if slowly
+		s.left, s.writeBy = left, now.Add(s.server.writeTimeout) // the client reads slowly
 	}
 	if f := s.silence; f != nil && !now.Before(f.by) {
-		n := s.server.coming(s.rpc.Context())
+		n := s.server.requestProgress(s.rpc.Context())
 		switch {
 		case n <= f.coming:
 			return reject(tooLate, codes.DeadlineExceeded, "no request came for %v", s.server.firstTimeout)
@@ -77,7 +77,7 @@ func (s *stream) expired(now time.Time) error {
 	return nil
 }
 
-// writing reports whether something of what was sent has not left yet.
+// writing reports whether sent data has not left yet.
 func (s *stream) writing() bool { return s.sent != nil || !s.progress.done() }
 
 func first(a, b time.Time) time.Time {

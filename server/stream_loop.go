@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// loop handles one event after the other. When it returns, gRPC cancels the
-// stream's context, which ends reading and sending.
+// loop handles one event after the other. When it returns, gRPC cancels the context of the stream, which ends read and
+// send.
 //
-// The work is done by a goroutine that ends with it, and so does its deep
-// stack: an idle stream keeps two small ones, this and read's.
+// Each step runs in a new goroutine, so that its large stack is freed afterwards. An idle stream has two small stacks:
+// this one and that of read.
 func (s *stream) loop() error {
 	for {
 		req, nothing, err := s.await()
@@ -24,39 +24,39 @@ func (s *stream) loop() error {
 			continue
 		}
 		go s.step(req)
-		if err := s.stepped(); err != nil {
+		if err := s.awaitStep(); err != nil {
 			return err
 		}
-		if s.leaving.over(time.Now(), s.answered(time.Time{}), s.sent != nil) {
+		if s.leaving.done(time.Now(), s.answered(time.Time{}), s.sent != nil) {
 			return s.leaving.why
 		}
 		if s.ended && s.sent == nil && s.claim == nil {
-			return nil // after what was due has left
+			return nil // all responses are written
 		}
 	}
 }
 
-// stepped returns when the step is over, with the error that ends the stream. What was taken
-// away meanwhile ends it, too.
-func (s *stream) stepped() error {
+// awaitStep waits until the step is done, and returns the error that ends the stream. It collects notices that arrive
+// meanwhile.
+func (s *stream) awaitStep() error {
 	var lost error
-	leaves, shed := false, false // step may be looking
-	for n := range s.lost {
+	leaves, shed := false, false // applied later, because step may read leaving
+	for n := range s.notices {
 		switch n.what {
-		case taken:
+		case noticeLost:
 			lost = n.why
-		case drains:
+		case noticeDrain:
 			leaves = true
-		case sheds:
+		case noticeLeave:
 			shed = true
-		case asked:
-			s.asks.woken()
-		case stepped:
+		case noticeInspect:
+			s.inspections.noticed()
+		case noticeStepDone:
 			if leaves {
-				s.drains()
+				s.startDrain()
 			}
 			if shed {
-				s.sheds()
+				s.startLeaving()
 			}
 			return cmp.Or(n.why, lost)
 		}
@@ -64,19 +64,19 @@ func (s *stream) stepped() error {
 	return lost
 }
 
-// drains has the stream leave within the drain time.
-func (s *stream) drains() {
-	s.leaving.sooner(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
+// startDrain makes the stream leave within the drain time.
+func (s *stream) startDrain() {
+	s.leaving.plan(time.Now().Add(jitter(s.server.drainTime)), errDraining, 0)
 }
 
-// sheds has the stream leave now.
-func (s *stream) sheds() { s.leaving.sooner(time.Now(), errSurplus, s.server.age.Grace) }
+// startLeaving makes the stream leave now.
+func (s *stream) startLeaving() { s.leaving.plan(time.Now(), errSurplus, s.server.age.Grace) }
 
-// await returns when there is something to do: for a request, if it returns one, or
-// nothing at all after all. An error ends the stream.
+// await waits for the next event. It returns a request, if that is the event, or nothing if the event needs no step. An
+// error ends the stream.
 func (s *stream) await() (req *message, nothing bool, err error) {
-	if s.asks.open() {
-		return nil, false, nil // they came after the last step had answered others
+	if s.inspections.pending() {
+		return nil, false, nil // calls of Inspect that came after the last step
 	}
 	s.alarm()
 	var fires <-chan time.Time
@@ -102,59 +102,59 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	case <-fires:
 		s.armed = time.Time{}
 		err = s.expired(time.Now())
-	case n := <-s.lost:
+	case n := <-s.notices:
 		switch n.what {
-		case taken:
+		case noticeLost:
 			err = n.why
-		case drains:
-			s.drains()
-		case sheds:
-			s.sheds()
-		case asked:
-			s.asks.woken()
+		case noticeDrain:
+			s.startDrain()
+		case noticeLeave:
+			s.startLeaving()
+		case noticeInspect:
+			s.inspections.noticed()
 		}
 	}
 	if !more {
 		if !errors.Is(s.failure, io.EOF) {
-			return nil, false, unread(s.failure)
+			return nil, false, readError(s.failure)
 		}
 		s.inbox, s.ended = nil, true
 	}
 	return req, false, err
 }
 
-// written notes that a response has left, or why it has not, and reports whether
-// nothing happened meanwhile.
+// written handles the end of a write. It reports whether no step is needed.
 func (s *stream) written(err error) (nothing bool, _ error) {
-	if s.sent = nil; err != nil {
+	s.sent = nil
+	if err != nil {
 		return false, s.unsent(err)
 	}
-	return !s.missed && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
+	return !s.moreToSend && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
 }
 
-// unsent returns why a response could not be sent: gRPC ends a stream by itself when it
-// cannot read a request, and then no response leaves either.
+// unsent returns the error of a response that could not be sent. If gRPC cannot read a request, it ends the stream, and
+// sending fails as well. Then the error of the request is the cause.
 func (s *stream) unsent(err error) error {
 	if s.inbox == nil || s.rpc.Context().Err() == nil {
 		return err
 	}
 	for m := range s.inbox { // read ends with the stream
-		s.server.kept(-m.data.Len())
+		s.server.countWhole(-m.data.Len())
 	}
-	if why, ok := errors.AsType[*rejection](unread(s.failure)); ok {
+	if why, ok := errors.AsType[*rejection](readError(s.failure)); ok {
 		return why
 	}
 	return err
 }
 
-// doorbell returns what rings when something has changed, or the stream's turn has come
-// if it waits for that; nil while no change can make it say anything: what changes
-// meanwhile is seen at the next step.
+// doorbell returns the channel that signals the next step: the turn of the stream if it waits for that, and otherwise the
+// changes of the watch. It is nil while a change cannot make the stream send anything. Such changes are seen at the
+// next step.
 func (s *stream) doorbell() <-chan struct{} {
 	switch {
 	case s.claim.waits():
 		return s.claim.turn
-	case s.sent != nil || s.leaving.begun || !s.deaf.IsZero():
+	case s.sent != nil || s.leaving.begun || !s.quietUntil.IsZero():
 		return nil
 	}
 	return s.bell

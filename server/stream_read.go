@@ -13,19 +13,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// read receives requests until there are no more. It runs in a goroutine of its
-// own; a request is handed over before the next is read, so that a flood stays
-// with the client.
+// read receives requests until the stream ends. It runs in its own goroutine. It hands a request over before it reads the
+// next one, so a flood of requests stays with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
 	if p := panics.Do(s.requests); p != nil {
-		s.server.panicked(&Stream{ID: s.info.ID}, p) // the rest is not ours to read
+		s.server.panicked(&Stream{ID: s.info.ID}, p) // the other fields belong to the stream's goroutine
 		s.failure = errInternal
 	}
 }
 
-// requests waits for the rates after a request, before the next is read: what was read does
-// not wait, so that it takes no room, and the first one of a stream never does.
+// requests applies the rate limits after a request and before it reads the next one. So waiting requests take no memory
+// here, and the first request of a stream never waits.
 func (s *stream) requests() {
 	var own rate.Pace
 	from := peerOf(s.rpc.Context())
@@ -33,40 +32,43 @@ func (s *stream) requests() {
 	all := s.server.rate(from)
 	for {
 		m := new(message)
-		if s.failure = s.server.readable(m, s.rpc.RecvMsg(m)); s.failure != nil {
+		s.failure = s.server.readable(m, s.rpc.RecvMsg(m))
+		if s.failure != nil {
 			return
 		}
 		n := m.data.Len()
-		s.server.kept(n)
+		s.server.countWhole(n)
 		now := time.Now()
-		wait := own.Take(now, counts(n), s.server.bounds.Rate)
+		wait := own.Take(now, requestUnits(n), s.server.bounds.Rate)
 		m.late = wait > 0
-		if w := all.Take(now, counts(n)); w > 0 {
-			if wait = max(wait, w); !rushed {
+		if w := all.Take(now, requestUnits(n)); w > 0 {
+			wait = max(wait, w)
+			if !rushed {
 				rushed = true
-				s.server.rush(from)
+				s.server.logAddressRate(from)
 			}
 		}
 		select {
 		case s.inbox <- m:
 		case <-s.rpc.Context().Done():
-			s.server.kept(-n)
+			s.server.countWhole(-n)
 			s.failure = status.FromContextError(s.rpc.Context().Err()).Err()
 			return
 		}
-		if wait -= time.Since(now); wait > 0 {
+		wait -= time.Since(now)
+		if wait > 0 {
 			pause(wait, s.rpc.Context().Done(), nil)
 		}
 	}
 }
 
-// receive hands a request to the session.
+// receive decodes a request and passes it to the session.
 func (s *stream) receive(m *message) error {
-	defer s.server.kept(-m.data.Len()) // as large as it was when it was read
-	if m.late && !s.hurried {
-		s.hurry()
+	defer s.server.countWhole(-m.data.Len()) // the size before decode frees it
+	if m.late && !s.rateLogged {
+		s.logRate()
 	}
-	s.speaks()
+	s.endFirstWait()
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)
@@ -78,7 +80,7 @@ func (s *stream) receive(m *message) error {
 		if err := s.open(req.Node); err != nil {
 			return err
 		}
-		first := req // so that others need not live on the heap
+		first := req // a copy, so that later requests do not escape to the heap
 		s.first = &first
 		return s.begin()
 	}
@@ -88,11 +90,11 @@ func (s *stream) receive(m *message) error {
 	if err := s.refresh(); err != nil {
 		return err
 	}
-	return s.hand(req)
+	return s.handle(req)
 }
 
-// speaks ends the stream's silence.
-func (s *stream) speaks() {
+// endFirstWait ends the time without a request.
+func (s *stream) endFirstWait() {
 	if s.silence != nil {
 		s.server.silent.leave(s.silence.seat)
 		s.silence = nil
@@ -107,15 +109,15 @@ func decode(d *wire.Decoder, m *message) (xds.Request, error) {
 	return d.Decode(b.ReadOnlyData())
 }
 
-// hurry notes, once, that the client sends too many requests.
-func (s *stream) hurry() {
-	s.hurried = true
+// logRate logs once that the client exceeds its rate.
+func (s *stream) logRate() {
+	s.rateLogged = true
 	s.server.tally[tooFast].Add(1)
-	s.server.complain(s.rpc.Context(), &s.info, "client sends requests too fast: they wait", slog.Int("per_second", s.server.bounds.Rate), limitAttr(limits[tooFast]))
+	s.server.warnClient(s.rpc.Context(), &s.info, "client sends requests too fast: they wait", slog.Int("per_second", s.server.bounds.Rate), limitAttr(limitNames[tooFast]))
 }
 
-// hand hands a request to a session that is up to date.
-func (s *stream) hand(req xds.Request) error {
+// handle passes a request to an up-to-date session.
+func (s *stream) handle(req xds.Request) error {
 	if err := s.catchUp(req); err != nil {
 		return err
 	}
@@ -123,8 +125,8 @@ func (s *stream) hand(req xds.Request) error {
 		return rejected(err)
 	}
 	types := s.types
-	s.tell()
-	if s.types > types { // what a client states at first may be kept until it is up to date
+	s.handleEvents()
+	if s.types > types { // the session may keep the client's initial versions until the client is up to date
 		for _, v := range req.Initial {
 			s.held += len(v.Name) + len(v.Version)
 		}
@@ -132,7 +134,7 @@ func (s *stream) hand(req xds.Request) error {
 	return nil
 }
 
-// catchUp returns when the source is as new as what a client states to have may be.
+// catchUp brings the source up to date for a client that states versions which the session does not know.
 func (s *stream) catchUp(req xds.Request) error {
 	if s.server.newest == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// step handles a request, if there is one, and does whatever is due. What is to be
-// sent then it sends: it touches nothing that changes by then.
+// step handles a request, if there is one, and does all other work that is due. It then sends a response, if there is one.
+// Sending uses only fields that do not change meanwhile.
 func (s *stream) step(req *message) {
 	growStack()
 	var r *xds.Response
@@ -28,19 +28,19 @@ func (s *stream) step(req *message) {
 		case s.session != nil:
 			r, err = s.settle()
 		default:
-			s.asks.answer(func(func(*protocol.Session)) error { return ErrNotBegun })
+			s.inspections.answer(func(func(*protocol.Session)) error { return ErrNotBegun })
 		}
 		return err
 	})
 	sent := s.sent
-	s.lost <- notice{err, stepped}
+	s.notices <- notice{err, noticeStepDone}
 	if r != nil {
 		s.send(r, sent)
 	}
 }
 
-// growStack makes the stack of a new goroutine as large as a step needs. It would grow later
-// all the same, and then each frame on it had to be moved: a tenth of what a push costs.
+// growStack grows the stack of a new goroutine to the size that a step needs, before the stack has frames that would be
+// copied. This saves a tenth of the cost of a push.
 //
 //go:noinline
 func growStack() {
@@ -48,11 +48,11 @@ func growStack() {
 	runtime.KeepAlive(&room)
 }
 
-// stepStack is more than a step needs whose session has one change of a few names, in bytes.
+// stepStack is enough for a step with one change of a few names, in bytes.
 const stepStack = 8 << 10
 
-// settle brings the session up to date, carries out what it wants done and
-// lets go of what an idle stream must not hold. It returns what is to be sent now.
+// settle brings the session up to date, does its pending work, and frees memory that an idle stream need not keep. It
+// returns the response to send now.
 func (s *stream) settle() (next *xds.Response, _ error) {
 	if err := s.refresh(); err != nil {
 		return nil, err
@@ -60,32 +60,35 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	for i := range s.session.Interests() {
 		s.held += weight(i.Added) - weight(i.Removed)
 		s.watch.Interested(i.Type, i.Wildcard, i.Added, i.Removed)
-		if s.told != nil {
-			s.told.interested(i)
+		if s.history != nil {
+			s.history.interested(i)
 		}
 	}
-	names, bytes := s.session.GivenUp() // and not told yet what becomes of them
+	names, bytes := s.session.GivenUp() // unsubscribed names whose removal is not sent yet
 	if held, max := s.held+bytes+64*names, s.server.bounds.Held; held > max {
-		return nil, exceeds(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
+		return nil, limitError(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names and a node of %d bytes on one stream, more than %d", held, max)
 	} else if err := s.charge(held); err != nil {
 		return nil, err
 	}
-	if s.missed = s.sent != nil || len(s.queue) > 0; !s.missed && !s.claim.waits() && !s.leaving.begun {
+	s.moreToSend = s.sent != nil || len(s.queue) > 0
+	if !s.moreToSend && !s.claim.waits() && !s.leaving.begun {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
-		s.tell()
+		s.handleEvents()
 	}
-	if s.deaf = s.session.Waits(); !s.deaf.After(time.Now()) {
-		s.deaf = time.Time{}
+	s.quietUntil = s.session.Waits()
+	if !s.quietUntil.After(time.Now()) {
+		s.quietUntil = time.Time{}
 	}
-	s.asks.answer(func(f func(*protocol.Session)) error {
+	s.inspections.answer(func(f func(*protocol.Session)) error {
 		return s.server.guarded(&s.info, func() error { f(s.session); return nil })
 	})
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
 		next = s.queue[0]
-		if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue = s.queue[1:]
+		if len(s.queue) == 0 {
 			s.queue = nil
 		}
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
@@ -97,76 +100,73 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	return next, nil
 }
 
-// refresh tells the session the time and the newest view, which it wants to
-// know before each input.
+// refresh tells the session the current time and the newest view. The session needs both before each input.
 func (s *stream) refresh() error {
 	s.session.Advance(time.Now())
 	view, touched, err := s.watch.Next()
 	if err != nil {
 		return deny(err)
 	}
-	if view == nil { // it sees other groups than before, and nobody knows what is in them
+	if view == nil { // the node now sees a group whose content is not known
 		return errNotKnown
 	}
 	s.session.Change(view, touched)
 	return nil
 }
 
-// tell passes on what the session has to tell. The first request of a type is
-// answered in turn with those of other streams.
-func (s *stream) tell() {
+// handleEvents handles the events of the session. The first request of a type needs a ticket for its answer.
+func (s *stream) handleEvents() {
 	for e := range s.session.Events() {
 		if e.Kind == protocol.Opened {
 			s.types++
-			s.queueUp()
+			s.takeTicket()
 		}
-		if s.told != nil {
+		if s.history != nil {
 			s.remember(e)
 		}
 		if e.Kind == protocol.Acked && !e.Refuses {
-			h, ok := s.watch.(Holding)
-			e.Refuses = ok && h.Holds(e.Type)
+			h, ok := s.watch.(WithholdingWatch)
+			e.Refuses = ok && h.Withholds(e.Type)
 		}
 		s.server.event(&s.info, e)
 	}
 }
 
-// remember notes what the client may state when it comes back.
+// remember records which versions the client may state after a reconnect.
 func (s *stream) remember(e protocol.Event) {
 	switch e.Kind {
 	case protocol.Subscribed:
-		s.told.subscribed(e)
+		s.history.subscribed(e)
 	case protocol.Sent:
 		i := slices.IndexFunc(s.queue, func(r *xds.Response) bool { return r.Nonce == e.Nonce })
-		s.told.sent(time.Now(), e, s.queue[i].Changes)
+		s.history.sent(time.Now(), e, s.queue[i].Changes)
 	case protocol.Acked:
-		s.told.acked(e)
+		s.history.acked(e)
 	}
 }
 
-// recall returns what the client has that states a version; table is what the table
-// of that version has.
+// recall returns the resources of a client that states a version. Table is the table that has this version, or nil.
 func (s *stream) recall(t *xds.Type, version string, table *protocol.World) *protocol.World {
-	return s.told.recall(time.Now(), t, version, table)
+	return s.history.recall(time.Now(), t, version, table)
 }
 
-// charge counts what the stream holds by names among what all do. An error ends it.
+// charge counts the memory of the stream's names. An error ends the stream.
 func (s *stream) charge(held int) error {
 	if held == s.charged {
 		return nil
 	}
 	s.charged = held
 	var err error
-	s.load, err = s.server.held.set(s.load, s.info.Peer, s.lost, held)
+	s.load, err = s.server.held.set(s.load, s.info.Peer, s.notices, held)
 	return err
 }
 
-// queueUp gets the stream a ticket, unless it has one.
-func (s *stream) queueUp() {
+// takeTicket takes a ticket for the first answers, unless the stream has one.
+func (s *stream) takeTicket() {
 	if s.claim != nil {
 		return
 	}
-	t, now := s.server.first.enter(s.info.Peer, s.line()), time.Now()
+	t, now := s.server.first.enter(s.info.Peer, s.queueKey()), time.Now()
 	s.claim = &claim{ticket: t, turn: t.turn, by: now.Add(placeTime), since: now}
 	if s.claim.waits() {
 		s.claim.by = now.Add(queueTime)
@@ -174,21 +174,20 @@ func (s *stream) queueUp() {
 	}
 }
 
-// line is where the stream's tickets wait: with those of its node. Nobody knows
-// whether streams without a node are of one.
-func (s *stream) line() any {
+// queueKey returns the key of the stream's tickets in the queue: its node. Each stream without a node id has its own key.
+func (s *stream) queueKey() any {
 	if id := s.info.Node.ID; id != "" {
 		return id
 	}
 	return s.info.ID
 }
 
-// answered reports whether the client has answered what it was told since a time.
+// answered reports whether the client has answered all responses since a time.
 func (s *stream) answered(since time.Time) bool {
 	return s.session == nil || s.session.Answered(since)
 }
 
-// leave gives up the ticket, if there is one.
+// leave gives back the ticket, if there is one.
 func (s *stream) leave() {
 	if s.claim != nil {
 		s.server.first.leave(s.claim.ticket)
@@ -196,7 +195,7 @@ func (s *stream) leave() {
 	s.claim = nil
 }
 
-// send writes a response, beside the loop.
+// send writes a response while the loop continues.
 func (s *stream) send(r *xds.Response, sent chan<- error) {
 	sent <- s.server.guarded(&s.info, func() error {
 		m := s.progress.marked(s.server.encode(s.info.Variant, r))

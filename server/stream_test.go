@@ -25,8 +25,7 @@ func within(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// idle fails the test if a message comes within a second. It ends the stream's
-// usefulness to the test if one does.
+// idle fails the test if a message comes within a second. The test cannot use the stream after that.
 func (c *client[Req, Res]) idle(why string) {
 	c.t.Helper()
 	got := make(chan *Res, 1)
@@ -195,7 +194,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// Changes coalesce while a client does not read, and nobody else notices.
+// Changes are combined while a client does not read. Other clients do not notice.
 func TestSlowClient(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	within(t, "SAFE-2 a client that never reads", func(t *testing.T) {
@@ -313,7 +312,7 @@ func TestTiming(t *testing.T) {
 	})
 }
 
-// An observer that writes the story down.
+// An observer that records the story of a stream.
 type story struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -390,7 +389,7 @@ func TestRefused(t *testing.T) {
 		// It may be another client of that node that has accepted, as long as what the
 		// stream left is remembered.
 		first.s.CloseSend()
-		time.Sleep(toldTime)
+		time.Sleep(historyTime)
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")
 	})
 	within(t, "SOTW-18 a NACK on a stream of delta counts for the next of SotW", func(t *testing.T) {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// timers are those that no stream needs now: each write has a deadline, which seldom
-// passes, and an idle stream has no timer.
+// timers is a pool of timers. Each write needs a deadline, which rarely passes, and an idle stream needs no timer.
 type timers struct{ pool sync.Pool }
 
 // take returns a timer that fires after d.
@@ -18,9 +17,8 @@ func (t *timers) take(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// give takes a timer back, of which its user must know no more. "For a chan-based timer
-// created with NewTimer, as of Go 1.23, any receive from t.C after Stop has returned is
-// guaranteed to block".
+// give puts a timer back. Its user must not use it any more. "For a chan-based timer created with NewTimer, as of Go 1.23,
+// any receive from t.C after Stop has returned is guaranteed to block".
 func (t *timers) give(old *time.Timer) {
 	old.Stop()
 	t.pool.Put(old)

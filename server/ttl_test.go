@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A SotW client that says it supports both gets TTLs in the protocol's Resource.
-// No client of today does: this one is scripted.
+// A SotW client that announces support for both features gets TTLs in the protocol's Resource. No known client does so
+// today, so this one is scripted.
 func TestTTLInSotW(t *testing.T) {
 	const ttl = 30 * time.Second
 	node := &corev3.Node{Id: "n", ClientFeatures: []string{"xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw"}}

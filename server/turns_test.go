@@ -13,8 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// crowd opens streams on a connection, each of a node of its own invention, which
-// accept nothing.
+// crowd opens streams on a connection, each with an invented node, and accepts no response.
 func (w *world) crowd(t *testing.T, conn *grpc.ClientConn, n int) {
 	t.Helper()
 	for i := range n {
@@ -24,9 +23,8 @@ func (w *world) crowd(t *testing.T, conn *grpc.ClientConn, n int) {
 	synctest.Wait()
 }
 
-// "What a client can make the server hold or do is bounded per stream, per peer and in
-// all, in bytes and in time" (SAFE-9): whatever nodes one invents, others wait as long as
-// for one more.
+// "What a client can make the server hold or do is bounded per stream, per peer and in all, in bytes and in time" (SAFE-9). If a
+// client invents nodes, others wait only as long as for one more node.
 func TestInventedNodes(t *testing.T) {
 	const streams, honest = 1500, 20
 	few := WithLimits(Limits{FirstAnswers: 5})

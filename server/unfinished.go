@@ -19,11 +19,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// Credentials returns the transport credentials that a grpc.Server should have
-// (grpc.Creds): those given, nil for plain text, on connections whose requests that are not
-// whole count against [Limits.Unfinished], and whose streams come and go at
-// [Limits.StreamRate]. Without them nothing bounds either, for gRPC gives each request all
-// the window it asks for, and starts each stream that is opened.
+// Credentials wraps transport credentials for a grpc.Server (grpc.Creds). Pass your own credentials, or nil for plain text.
+// The connections then enforce [Limits.Unfinished] and [Limits.StreamRate]. Without them neither is limited, because
+// gRPC grants each request any window that it asks for, and starts every stream that is opened.
 func (s *Server) Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
 	if c == nil {
 		c = insecure.NewCredentials()
@@ -31,7 +29,7 @@ func (s *Server) Credentials(c credentials.TransportCredentials) credentials.Tra
 	return counting{c, s}
 }
 
-// counting are credentials with connections that count.
+// counting are credentials whose connections enforce limits.
 type counting struct {
 	credentials.TransportCredentials
 	server *Server
@@ -40,7 +38,7 @@ type counting struct {
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c counting) ServerHandshake(raw net.Conn) (conn net.Conn, auth credentials.AuthInfo, err error) {
 	if p := panics.Do(func() { conn, auth, err = c.TransportCredentials.ServerHandshake(raw) }); p != nil {
-		c.server.broken(raw.RemoteAddr(), p)
+		c.server.logBrokenConnection(raw.RemoteAddr(), p)
 		return nil, nil, errInternal
 	}
 	if err != nil {
@@ -54,44 +52,43 @@ func (c counting) Clone() credentials.TransportCredentials {
 	return counting{c.TransportCredentials.Clone(), c.server}
 }
 
-// cut is told that a connection was closed.
-func (s *Server) cut(peer net.Addr, why inbound.Reason) {
-	s.tally[tooUnfinished].Add(1)
-	limit := limits[tooUnfinished]
+// logClosedConnection counts and logs a connection that was closed because of a limit.
+func (s *Server) logClosedConnection(peer net.Addr, why inbound.Reason) {
+	s.tally[tooManyUnfinished].Add(1)
+	limit := limitNames[tooManyUnfinished]
 	if why == inbound.TooSlow {
 		limit = limitRead
 	}
 	s.warn(&Stream{Peer: peer}, string(why), "connection closed: unfinished requests exceed a limit", []slog.Attr{slog.String("peer", peer.String()), slog.String("error", string(why)), limitAttr(limit)})
 }
 
-// hasty is told of a connection whose streams come and go too fast.
-func (s *Server) hasty(peer net.Addr) {
+// logStreamRate counts and logs a connection whose streams open and end too fast.
+func (s *Server) logStreamRate(peer net.Addr) {
 	const line = "client opens and ends streams too fast: its connection waits"
-	s.tally[tooHasty].Add(1)
-	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate), limitAttr(limits[tooHasty])})
+	s.tally[tooManyEnds].Add(1)
+	s.warn(&Stream{Peer: peer}, line, line, []slog.Attr{slog.String("peer", peer.String()), slog.Int("per_second", s.bounds.StreamRate), limitAttr(limitNames[tooManyEnds])})
 }
 
-// largeRequest is from how many bytes on a request that is whole counts against
-// Limits.Unfinished until it is handled.
+// largeRequest is the size in bytes from which a complete request counts against Limits.Unfinished, until it is handled.
 const largeRequest = unreadWindow
 
-// kept notes a request that is whole, or that it is so no more.
-func (s *Server) kept(n int) {
+// countWhole adds the size of a complete request, or removes it if n is negative.
+func (s *Server) countWhole(n int) {
 	if n > largeRequest || -n > largeRequest {
 		s.unfinished.Whole(n)
 	}
 }
 
-// coming is a number that grows while a request comes on a stream; 0: none does.
-func (s *Server) coming(ctx context.Context) int {
+// requestProgress returns a number that grows while a request arrives on a stream, or 0 if none does.
+func (s *Server) requestProgress(ctx context.Context) int {
 	if p, ok := peer.FromContext(ctx); ok {
 		return s.unfinished.Progress(p.Addr, numberOf(ctx))
 	}
 	return 0
 }
 
-// numberOf is the number that a call's stream has in HTTP/2; 0: it is not known. gRPC has
-// it in a field and tells nobody; without it no first request is waited for.
+// numberOf returns the HTTP/2 stream number of a call, or 0 if it is unknown. It reads an unexported field of gRPC. Without
+// the number, the timeout of a first request is not extended.
 func numberOf(ctx context.Context) uint32 {
 	st := reflect.Indirect(reflect.ValueOf(grpc.ServerTransportStreamFromContext(ctx)))
 	if st.Kind() != reflect.Struct {
@@ -103,18 +100,16 @@ func numberOf(ctx context.Context) uint32 {
 	return 0
 }
 
-// Body returns the body of a request over HTTP, such as a poll's, whose client is at an
-// address. What of it is beyond 64 KiB counts against [Limits.Unfinished] until it is closed:
-// who reads it waits for room, and before that, or before its end, until it is due
-// ([Limits.AddressRate]), or ctx is done, which should be the request's. An error of reading is
-// UNAVAILABLE, as one of gRPC's status, if it found none or came too slowly
-// ([WithReadTimeout]); stop, which must make reads of r fail, has been called then, by any
-// goroutine.
+// Body wraps the body of an HTTP request, such as a poll over REST. Bytes above 64 KiB count against [Limits.Unfinished]
+// until the body is closed. A read waits for memory, and it waits for the rate of the address ([Limits.AddressRate])
+// before 64 KiB or the end of the body. It stops waiting when ctx is done, which should be the context of the
+// request. If there is no memory, or the body arrives too slowly ([WithReadTimeout]), a read returns an error with
+// the gRPC status UNAVAILABLE. Before that it calls stop, from any goroutine. Stop must make reads of r fail.
 func (s *Server) Body(ctx context.Context, r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
 	if peer == nil {
 		peer = &net.UnixAddr{Net: "unix"}
 	}
-	return &queued{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, ctx: ctx, peer: peer, early: largeRequest}
+	return &queuedBody{ReadCloser: body{s.unfinished.Body(r, peer, stop)}, server: s, ctx: ctx, peer: peer, early: largeRequest}
 }
 
 type body struct{ *inbound.Body }
@@ -128,5 +123,5 @@ func (b body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errNoRoom is what a poll is told whose body was refused. That is counted already.
+// errNoRoom is the error for a poll whose body was refused. The refusal was counted before.
 var errNoRoom = status.Error(codes.Unavailable, "limit exceeded: the request arrived too slowly, or there was no room for it: try again later")

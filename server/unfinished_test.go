@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// headers are those of a call that opens a stream, on any connection.
+// headers are the headers of a call that opens a stream.
 func headers() []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
@@ -37,7 +37,7 @@ func headers() []byte {
 	return block.Bytes()
 }
 
-// raw opens a stream on a connection of its own, and returns what writes to that.
+// raw opens a stream on a connection of its own, and returns a function that writes to the connection.
 func (w *world) raw(t *testing.T) *http2.Framer {
 	t.Helper()
 	conn, err := w.lis.Dial()
@@ -53,8 +53,7 @@ func (w *world) raw(t *testing.T) *http2.Framer {
 	return f
 }
 
-// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns what
-// sends more.
+// begun opens a stream and sends the first 70 KiB of a request of 1 MiB. It returns a function that sends more.
 func (w *world) begun(t *testing.T) func(n int) {
 	t.Helper()
 	f := w.raw(t)
@@ -223,7 +222,7 @@ func TestUnfinished(t *testing.T) {
 	})
 }
 
-// resets opens streams on a connection and resets each at once, as fast as they are taken.
+// resets opens streams on a connection and resets each of them at once, as fast as possible.
 func (w *world) resets(t *testing.T, n int) {
 	t.Helper()
 	conn, err := w.lis.Dial()
@@ -288,11 +287,11 @@ func (gone) Context() context.Context {
 	return ctx
 }
 
-// What nobody will handle any more takes no room.
+// A request that will not be handled any more takes no memory.
 func TestUnhandled(t *testing.T) {
 	s := New(newSource())
 	m := &message{data: mem.BufferSlice{mem.SliceBuffer(make([]byte, 2*largeRequest))}}
-	s.kept(m.data.Len())
+	s.countWhole(m.data.Len())
 	inbox := make(chan *message, 1)
 	inbox <- m
 	close(inbox)

@@ -18,7 +18,7 @@ import (
 
 // "A start on nothing […] tells no client that anything is gone: the last good is
 // served, or nothing is answered." (SAFE-10)
-func TestNothingIsKnown(t *testing.T) {
+func TestUnknownContent(t *testing.T) {
 	begin := func(t *testing.T) (*world, *store.Store, *logbook) {
 		st, log := store.New(), &logbook{}
 		return serveFrom(t, New(st, log.at(0))), st, log
@@ -103,7 +103,7 @@ func TestNothingIsKnown(t *testing.T) {
 		}
 		write(t, st)
 		p, err := w.Poll(t.Context(), xds.Cluster, req, Caller{})
-		if err != nil || !p.Due() {
+		if err != nil || !p.Ready() {
 			t.Fatal(p, err)
 		}
 		p.Close(nil)

@@ -15,8 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A counted source counts how often its streams look at the newest view, which
-// is once for each step.
+// A counted source counts how often its streams look at the newest view: once for each step.
 type counted struct {
 	*store.Store
 	steps atomic.Int64
@@ -49,8 +48,8 @@ func (c *counted) costs(t *testing.T) int64 {
 	return c.steps.Load() - before
 }
 
-// What changes while a stream can say nothing costs it nothing.
-func TestWaits(t *testing.T) {
+// A change costs a stream nothing while it could not send anything.
+func TestChangesDuringWaits(t *testing.T) {
 	serve := func(t *testing.T, opts ...Option) (*world, *counted) {
 		c := &counted{Store: store.New()}
 		put(t, c.Store, xds.Cluster, res("a", "first"))

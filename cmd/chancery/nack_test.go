@@ -29,7 +29,7 @@ func TestClientIsSeen(t *testing.T) {
 	}
 	write(t, d.dir, "b.yaml", cluster("c"))
 	s.gets("a", "c")
-	if line := d.logged("client accepted what it refused before"); line["node"] != "test" || line["type"] != "CDS" {
+	if line := d.logged("client accepted a type that it had refused"); line["node"] != "test" || line["type"] != "CDS" {
 		t.Errorf("OBS-3 %v", line)
 	}
 	if err := s.stream.CloseSend(); err != nil {

@@ -134,7 +134,7 @@ func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, c
 			return err
 		}
 		if f.reflection {
-			bound := xds.Bound(g).(reflection.GRPCServer)
+			bound := xds.Limited(g).(reflection.GRPCServer)
 			described.RegisterServerReflectionServer(bound, reflection.NewServerV1(reflection.ServerOptions{Services: bound, DescriptorResolver: envoy.Linked{Types: types}}))
 		}
 		f.servers = append(f.servers, g)

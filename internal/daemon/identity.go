@@ -30,14 +30,16 @@ import (
 const anyNode = "any"
 
 // watched is what clients see: a store, or something before it.
-type watched func(context.Context, *xds.Node) (server.Recalling, error)
+type watched func(context.Context, *xds.Node) (server.HistoryWatch, error)
 
 // Watch implements [server.Source].
-func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Recalling, error) { return w(ctx, n) }
+func (w watched) Watch(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) {
+	return w(ctx, n)
+}
 
 // watchedOf is a source as one whose watches are of no type of their own.
-func watchedOf[W server.Recalling](of server.Source[W]) watched {
-	return func(ctx context.Context, n *xds.Node) (server.Recalling, error) { return of.Watch(ctx, n) }
+func watchedOf[W server.HistoryWatch](of server.Source[W]) watched {
+	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
 // identityFlags are the flags that say which client may be which node. Without any of them every client may be every node.
@@ -57,7 +59,7 @@ type identifying struct {
 	rules  accessFile
 	finder identity.Finder
 	of     watched
-	source *access.Source[server.Recalling] // nil: identities are not bound to nodes
+	source *access.Source[server.HistoryWatch] // nil: identities are not bound to nodes
 
 	log   *slog.Logger
 	lines dedup.Counter
@@ -168,11 +170,11 @@ func (audited) Told() bool { return true }
 
 // A known watch is that of a stream of which it is known whose it is.
 type known struct {
-	server.Recalling
+	server.HistoryWatch
 	who *access.Identity
 }
 
-// Identity implements [server.Identified].
+// Identity implements [server.IdentityWatch].
 func (k known) Identity() fmt.Stringer {
 	if k.who.Kind == access.None {
 		return nil
@@ -182,7 +184,7 @@ func (k known) Identity() fmt.Stringer {
 
 // Ring has its doorbell rung, by others than the stream.
 func (k known) Ring() {
-	if r, ok := k.Recalling.(interface{ Ring() }); ok {
+	if r, ok := k.HistoryWatch.(interface{ Ring() }); ok {
 		r.Ring()
 	}
 }

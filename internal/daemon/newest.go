@@ -17,7 +17,7 @@ const patience = 5 * time.Minute
 // newestOptions have a server of a store look for a newer revision before it answers a client of another server.
 func newestOptions(src source) []server.Option {
 	if d, ok := src.(*stored); ok {
-		return []server.Option{server.WithNewest(d.newest), server.WithRefusals(d.refusals)}
+		return []server.Option{server.WithCatchUp(d.newest), server.WithRefusals(d.refusals)}
 	}
 	return nil
 }

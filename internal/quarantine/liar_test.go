@@ -194,14 +194,14 @@ func TestTurnsAreNotLost(t *testing.T) {
 func TestProofOfAHint(t *testing.T) {
 	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
 	w.accepted(xds.Cluster)
-	if !w.Holds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
+	if !w.Withholds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
 		t.Error("proven before it is shown")
 	}
 	w.pending = nil
 	if w.accepted(xds.Cluster); !w.unprovenIn(xds.Cluster) {
 		t.Error("proven by any answer")
 	}
-	if !w.Holds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
+	if !w.Withholds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
 		t.Error("not proven")
 	}
 }

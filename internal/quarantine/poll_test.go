@@ -19,7 +19,7 @@ func TestPollsAreNotQuarantined(t *testing.T) {
 		poll := func(version string, refuses *xds.Status) *xds.Response {
 			r.Helper()
 			port++ // it gave the last one up with its connection
-			from := server.Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port}, InTurn: true}
+			from := server.Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port}, Sequential: true}
 			p, err := r.server.Poll(r.Context(), xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version, Error: refuses}, from)
 			if err != nil {
 				r.Fatal(err)

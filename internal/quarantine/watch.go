@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch is one stream's. It implements [server.Recalling], and belongs to the stream's goroutine,
+// A Watch is one stream's. It implements [server.HistoryWatch], and belongs to the stream's goroutine,
 // but for what mu guards.
 type Watch struct {
 	of     server.Watch
@@ -301,9 +301,9 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return s, names, nil
 }
 
-// Holds implements [server.Holding]. It is asked when the client has accepted a response and refuses nothing that it is
+// Withholds implements [server.WithholdingWatch]. It is asked when the client has accepted a response and refuses nothing that it is
 // shown: that proves what was found on another stream. An answer to what was under way before does not.
-func (w *Watch) Holds(t *xds.Type) (is bool) {
+func (w *Watch) Withholds(t *xds.Type) (is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.holds {
@@ -339,7 +339,7 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	w.of.Interested(t, wildcard, added, removed)
 }
 
-// Recent implements [server.Recalling]: what the client has refused, and has nothing of, it is not told
+// Recent implements [server.HistoryWatch]: what the client has refused, and has nothing of, it is not told
 // again because something refers to it.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	all := w.recent(t)
@@ -353,15 +353,15 @@ func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 }
 
 func (w *Watch) recent(t *xds.Type) []*xds.Table {
-	if r, ok := w.of.(server.Recalling); ok {
+	if r, ok := w.of.(server.HistoryWatch); ok {
 		return r.Recent(t)
 	}
 	return nil
 }
 
-// Identity implements [server.Identified].
+// Identity implements [server.IdentityWatch].
 func (w *Watch) Identity() fmt.Stringer {
-	if i, ok := w.of.(server.Identified); ok {
+	if i, ok := w.of.(server.IdentityWatch); ok {
 		return i.Identity()
 	}
 	return nil

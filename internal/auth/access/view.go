@@ -11,7 +11,7 @@ import (
 )
 
 // A View is one stream's watch of a source, as far as it may see it. It implements
-// [server.Watch] and [server.Recalling], and belongs to the stream's goroutine like these.
+// [server.Watch] and [server.HistoryWatch], and belongs to the stream's goroutine like these.
 type View struct {
 	shared *shared
 	ctx    context.Context
@@ -242,7 +242,7 @@ func (v *View) Next() (xds.View, []xds.Names, error) {
 	return &limited{of: view, lenses: v.lenses}, names, nil
 }
 
-// Recent implements [server.Recalling].
+// Recent implements [server.HistoryWatch].
 func (v *View) Recent(t *xds.Type) []*xds.Table {
 	of, ok := v.of.(interface {
 		Recent(t *xds.Type) []*xds.Table

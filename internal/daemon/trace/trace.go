@@ -142,10 +142,10 @@ func (t *Traces) look() (commit api.SpanContext, at time.Time, more bool) {
 	return t.commit, t.at, t.pushes < maxPushes && len(t.open) < maxOpen
 }
 
-var _ server.Textless = (*Traces)(nil)
+var _ server.CodesOnly = (*Traces)(nil)
 
-// Textless implements [server.Textless].
-func (t *Traces) Textless() {}
+// CodesOnly implements [server.CodesOnly].
+func (t *Traces) CodesOnly() {}
 
 // Opened implements [server.Observer].
 func (t *Traces) Opened(*server.Stream) {}

@@ -12,22 +12,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A remembered session is one of which an account is kept, as a stream does.
+// A remembered session keeps a history, like a stream.
 type remembered struct {
 	*protocol.Session
-	*account
+	*streamHistory
 	stuck bool
 	names []string
 }
 
-// wake tells the session of a view, sends, and takes the answers.
+// wake gives the session a view, sends its responses, and takes the answers.
 func (r *remembered) wake(t *testing.T, view xds.View, touched []xds.Names, now time.Time) {
 	r.Advance(now)
 	r.Change(view, touched)
 	for again := true; again; {
 		again = false
 		for i := range r.Interests() {
-			if r.account != nil {
+			if r.streamHistory != nil {
 				r.interested(i)
 			}
 		}
@@ -53,7 +53,7 @@ func (r *remembered) wake(t *testing.T, view xds.View, touched []xds.Names, now 
 
 func (r *remembered) note(now time.Time, sent map[string]*xds.Changes) {
 	for e := range r.Events() {
-		if r.account == nil {
+		if r.streamHistory == nil {
 			continue
 		}
 		switch e.Kind {
@@ -69,8 +69,8 @@ func (r *remembered) note(now time.Time, sent map[string]*xds.Changes) {
 
 var raceEnabled bool // by race_test.go
 
-// What is remembered is small, and does not grow with what is committed.
-func TestToldMemory(t *testing.T) {
+// The history of a stream is small, and does not grow with the number of commits.
+func TestHistoryMemory(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("slow, and nothing here is concurrent")
 	}
@@ -88,11 +88,11 @@ func TestToldMemory(t *testing.T) {
 		table := with(new(xds.Table), all)
 		view := xds.Tables{xds.Cluster.URL: table}
 		now := time.Unix(1_700_000_000, 0)
-		memory := newTold(1000)
+		memory := newSentHistory(1000)
 		open := func(i int, stuck bool, names ...string) *remembered {
 			r := &remembered{Session: protocol.NewSession(xds.SotW, nil, view, protocol.Options{}), stuck: stuck, names: names}
 			if keep {
-				r.account = &account{told: memory, node: fmt.Sprint("node-", i)}
+				r.streamHistory = &streamHistory{told: memory, node: fmt.Sprint("node-", i)}
 			}
 			r.Advance(now)
 			if err := r.Receive(xds.Request{Type: xds.Cluster, Names: names}); err != nil {
@@ -113,9 +113,9 @@ func TestToldMemory(t *testing.T) {
 			arrive()
 			kept := inUse().HeapAlloc
 			for _, r := range streams {
-				r.account = nil
+				r.streamHistory = nil
 			}
-			memory = newTold(1000)
+			memory = newSentHistory(1000)
 			perStream[n] = (int(kept) - int(inUse().HeapAlloc)) / idle
 		}
 		slices.Sort(perStream[:])

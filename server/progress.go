@@ -6,19 +6,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// A progress is how much of what a stream sent has left. It counts marks, which are
-// empty buffers in a message: gRPC frees them when it has written what is before them,
-// which puts them into the pool that they are said to be from.
+// A progress measures how much of the sent data has left the server. Marks are empty buffers inside a message. When gRPC has
+// written the data before a mark, it frees the mark, which calls Put.
 type progress struct{ put, left atomic.Uint64 }
 
-// done reports whether all marks have left: gRPC says that a message is sent when it has
-// taken it, though nothing of it may have been read.
+// done reports whether all marks have left. SendMsg returns when gRPC has taken a message, possibly before the client
+// has read any of it.
 func (p *progress) done() bool { return p.left.Load() == p.put.Load() }
 
 // Put implements [mem.BufferPool].
 func (p *progress) Put(*[]byte) { p.left.Add(1) }
 
-// Get implements [mem.BufferPool]. Nobody takes a mark from here.
+// Get implements [mem.BufferPool]. It is not used for marks.
 func (p *progress) Get(n int) *[]byte {
 	b := make([]byte, n)
 	return &b
@@ -27,10 +26,10 @@ func (p *progress) Get(n int) *[]byte {
 // step is how many bytes are between two marks.
 const step = 16 << 10
 
-// mark is what all marks hold. It has a capacity, for gRPC pools no smaller buffer.
+// mark is the buffer of all marks. It has a capacity, because gRPC does not pool smaller buffers.
 var mark = make([]byte, 0, 4<<10)
 
-// marked returns a message with marks in it. They must be freed when it was sent.
+// marked returns the message with marks in it. They must be freed after the message was sent.
 func (p *progress) marked(m *message) *message {
 	n := m.data.Len()
 	if n <= step {
@@ -43,7 +42,8 @@ func (p *progress) marked(m *message) *message {
 			part := b[:min(len(b), room)]
 			data = append(data, mem.SliceBuffer(part))
 			b = b[len(part):]
-			if room -= len(part); room == 0 {
+			room -= len(part)
+			if room == 0 {
 				data = append(data, mem.NewBuffer(&mark, p))
 				p.put.Add(1)
 				room = step

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "What a client can make the server hold or do is bounded per stream, per peer and in all,
-// in bytes" (SAFE-9): polls that are held, too.
+// "What a client can make the server hold or do is bounded per stream, per peer and in all, in bytes" (SAFE-9). This
+// includes held polls.
 func TestPollsHeldBytes(t *testing.T) {
 	// held polls from an address for a name of so many bytes, with the version that it is at,
 	// and says how long that took, and what was told.
@@ -111,8 +111,8 @@ func TestPollsHeldBytes(t *testing.T) {
 		if p, err = w.Poll(t.Context(), xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: version, Names: []string{"a"}}, Caller{}); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.Stats().Held; p.Due() || n < 3000 {
-			t.Errorf("%d bytes are held, due %v", n, p.Due())
+		if n := w.Stats().Held; p.Ready() || n < 3000 {
+			t.Errorf("%d bytes are held, due %v", n, p.Ready())
 		}
 		p.Close(nil)
 	})
@@ -131,14 +131,14 @@ func TestPollsHeldBytes(t *testing.T) {
 	})
 }
 
-// Who had most once and has little now keeps that.
-func TestCellarForgets(t *testing.T) {
-	c := newCellar(2000)
-	enter := func(host, bytes int) (*stored, loss) {
-		lost := newLoss()
+// An address that used much memory before and uses little now is not displaced.
+func TestPollMemoryForgetsPastUse(t *testing.T) {
+	c := newPollMemory(2000)
+	enter := func(host, bytes int) (*reservation, notices) {
+		lost := newNotices()
 		return c.enter(from(host, 1), bytes, lost), lost
 	}
-	gone := func(l loss) bool { return len(l) > 0 }
+	gone := func(l notices) bool { return len(l) > 0 }
 	large, _ := enter(1, 900)
 	_, little := enter(1, 500)
 	c.leave(large)

@@ -16,15 +16,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Who comes back with what another server may have told it is answered when the source is as new as that.
-func TestNewest(t *testing.T) {
+// A client that reconnects with a version from another server is answered when the source is as new as that.
+func TestCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type question struct {
 			known  bool
 			answer chan error
 		}
 		asked := make(chan question, 10)
-		w := serve(t, WithNewest(func(ctx context.Context, known bool) error {
+		w := serve(t, WithCatchUp(func(ctx context.Context, known bool) error {
 			q := question{known, make(chan error)}
 			asked <- q
 			select {
@@ -71,7 +71,7 @@ func TestNewest(t *testing.T) {
 	})
 }
 
-// A board is what servers share.
+// A board is the memory that servers share.
 type board struct{ sync.Map }
 
 func (b *board) Has(node, url string) bool {
@@ -81,8 +81,9 @@ func (b *board) Has(node, url string) bool {
 func (b *board) Refused(node, url string)  { b.Store(node+" "+url, true) }
 func (b *board) Accepted(node, url string) { b.Delete(node + " " + url) }
 
-// A client that has refused something at one server is told all at another, though it states the version that this has.
-func TestRefusalsShared(t *testing.T) {
+// A client that refused a response at one server gets everything again from another, even if that server has the version
+// that the client states.
+func TestSharedRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b board
 		one, two := serve(t, WithRefusals(&b)), serve(t, WithRefusals(&b))

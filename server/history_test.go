@@ -21,7 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// to returns a resource whose body is its name and what it refers to.
+// to returns a resource whose body has its name and its references.
 func to(name string, refs ...xds.Ref) *xds.Resource {
 	body := name
 	for _, ref := range refs {
@@ -34,7 +34,7 @@ func to(name string, refs ...xds.Ref) *xds.Resource {
 
 func cluster(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 
-// bodies are those of a response, in order.
+// bodies returns the bodies of a response, in order.
 func bodies(r *discovery.DiscoveryResponse) string {
 	var all []string
 	for _, a := range r.Resources {
@@ -80,8 +80,8 @@ func (m *moving) open(cds, rds string) (*sotwClient, *grpc.ClientConn) {
 	return c, conn
 }
 
-// breaks opens a stream that ends while the client moves, and returns what it
-// was told. The client accepts the clusters if that is said.
+// breaks opens a stream that ends while the client moves, and returns its responses. Accept says whether the client
+// acknowledges the clusters.
 func (m *moving) breaks(answer func(c *sotwClient, union *discovery.DiscoveryResponse)) (first, union, route *discovery.DiscoveryResponse) {
 	c, conn := m.open("", "")
 	first = c.wants(c.want(), xds.Cluster, "c1, other")
@@ -102,7 +102,7 @@ func (m *moving) breaks(answer func(c *sotwClient, union *discovery.DiscoveryRes
 	return first, union, route
 }
 
-// commits changes what is of no interest.
+// commits changes resources that no client subscribes to.
 func (m *moving) commits(n int) {
 	for i := range n {
 		put(m.t, m.Store, xds.Cluster, res("other", fmt.Sprint("other ", i)))
@@ -114,7 +114,7 @@ func accept(c *sotwClient, union *discovery.DiscoveryResponse) {
 	c.wants(c.want(), xds.Route, "r to c2") // which it does not answer any more
 }
 
-// finishes is how the client gets from c1 to c2 after it came back.
+// finishes checks how the client gets from c1 to c2 after the reconnect.
 func (m *moving) finishes(c *sotwClient, union, other string) {
 	m.t.Helper()
 	if union != "" {
@@ -125,7 +125,7 @@ func (m *moving) finishes(c *sotwClient, union, other string) {
 	c.idle("it has moved")
 }
 
-func TestTold(t *testing.T) {
+func TestResumeSotW(t *testing.T) {
 	for _, n := range []int{0, 4, 100, 10_000} {
 		for _, node := range []string{"n", ""} {
 			within(t, fmt.Sprintf("ADS-9 SotW: what was told is known again after %d commits, node %q", n, node), func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestTold(t *testing.T) {
 		c.send(ack(c.want()))
 		c.send(ack(c.want(), "r"))
 		synctest.Wait()
-		if n := len(m.told.index); n != 1 {
+		if n := len(m.history.index); n != 1 {
 			t.Errorf("%d are remembered, want that of the clusters", n)
 		}
 		conn.Close()
@@ -327,7 +327,7 @@ func TestTold(t *testing.T) {
 			c.send(&discovery.DiscoveryRequest{Node: m.node, TypeUrl: xds.Route.URL, ResourceNames: []string{"*"}})
 			c.send(ack(c.wants(c.want(), xds.Route, "r to c1"), "*"))
 			synctest.Wait()
-			if n := len(m.told.index); n != want {
+			if n := len(m.history.index); n != want {
 				t.Errorf("node %q: %d are remembered, want %d", node, n, want)
 			}
 			conn.Close()
@@ -347,22 +347,22 @@ func TestTold(t *testing.T) {
 				put(t, m.Store, xds.Cluster, res("other", fmt.Sprint(i*20+j)))
 			}
 			c.want()
-			if n := len(m.told.index) - m.told.ended.Len(); n != 3 {
+			if n := len(m.history.index) - m.history.ended.Len(); n != 3 {
 				t.Fatalf("%d of one stream are remembered, want one of the routes and two of the clusters", n)
 			}
 			conn.Close()
 			synctest.Wait()
-			if n := m.told.ended.Len(); n > 2*toldPerStream {
+			if n := m.history.ended.Len(); n > 2*historyPerStream {
 				t.Fatalf("%d are remembered", n)
 			}
 		}
-		if n := m.told.ended.Len(); n != 2*toldPerStream || len(m.told.index) != n {
-			t.Errorf("%d and %d are remembered", n, len(m.told.index))
+		if n := m.history.ended.Len(); n != 2*historyPerStream || len(m.history.index) != n {
+			t.Errorf("%d and %d are remembered", n, len(m.history.index))
 		}
-		time.Sleep(toldTime)
+		time.Sleep(historyTime)
 		c, _ := m.open("x", "")
 		c.want()
-		if n := m.told.ended.Len(); n != 0 {
+		if n := m.history.ended.Len(); n != 0 {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
@@ -379,7 +379,7 @@ func TestTold(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(m.told.index); n != 1+maxStatements {
+		if n := len(m.history.index); n != 1+maxStatements {
 			t.Errorf("%d are remembered", n)
 		}
 		conn.Close()
@@ -402,7 +402,7 @@ func TestTold(t *testing.T) {
 		time.Sleep(6 * time.Minute) // what was lately is kept by the store
 		m.commits(2)
 		runtime.GC()
-		if n := m.told.ended.Len(); n != 2 || old.Value() != nil {
+		if n := m.history.ended.Len(); n != 2 || old.Value() != nil {
 			t.Errorf("%d are remembered, the body lives: %v", n, old.Value() != nil)
 		}
 	})
@@ -434,10 +434,9 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// The client opens its clusters 2 s after all else, as Envoy does when some of
-// them are still warming: the route waits, and the assignments that it asks for
-// come, though their clusters are no more.
-func TestResumesWithoutClusters(t *testing.T) {
+// The client opens its clusters 2 s after the other types, like Envoy while some clusters are warming. The route waits.
+// The assignments to which it subscribes come, even if their clusters were removed.
+func TestResumeWithoutClusters(t *testing.T) {
 	endpoints := func(name string) xds.Ref { return xds.Ref{Type: xds.Endpoint, Name: name} }
 	serve := func(t *testing.T) (*world, *store.Store) {
 		st := store.New()
@@ -569,8 +568,8 @@ func TestResumesWithoutClusters(t *testing.T) {
 	})
 }
 
-// What a stream was told of names survives one that is told of others only.
-func TestAccount(t *testing.T) {
+// The history of a stream's names survives another stream with other names.
+func TestStreamHistory(t *testing.T) {
 	now := time.Now()
 	stamps := func(c content) (names []string) {
 		for st := range c.each.all {
@@ -578,8 +577,8 @@ func TestAccount(t *testing.T) {
 		}
 		return names
 	}
-	memory := newTold(10)
-	tell := func(a *account, version string, names ...string) {
+	memory := newSentHistory(10)
+	tell := func(a *streamHistory, version string, names ...string) {
 		c := &xds.Changes{}
 		for _, n := range names {
 			c.Upserts = append(c.Upserts, res(n, version))
@@ -587,10 +586,10 @@ func TestAccount(t *testing.T) {
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{}}, c)
 	}
 	has := func(version string) []string {
-		c, _ := memory.recall(now, stating("n", xds.Route.URL, version))
+		c, _ := memory.recall(now, stateKeyOf("n", xds.Route.URL, version))
 		return stamps(c)
 	}
-	a := &account{told: memory, node: "n"}
+	a := &streamHistory{told: memory, node: "n"}
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "b", "c", "d"}})
 	tell(a, "1", "a", "b", "c")
 	a.interested(protocol.Interest{Type: xds.Route, Removed: []string{"b"}})
@@ -600,7 +599,7 @@ func TestAccount(t *testing.T) {
 		t.Error(got, has("1"))
 	}
 	a.end(now)
-	a = &account{told: memory, node: "n"}
+	a = &streamHistory{told: memory, node: "n"}
 	if w := a.recall(now, xds.Route, "2", nil); len(w.Others) != 3 {
 		t.Error(w)
 	}
@@ -615,14 +614,14 @@ func TestAccount(t *testing.T) {
 		t.Error(got)
 	}
 	// Of a name that it may have in two states it has the one that it is told next.
-	other := &account{told: memory, node: "n"}
+	other := &streamHistory{told: memory, node: "n"}
 	tell(other, "4", "a")
 	if got := has("4"); !slices.Equal(got, []string{"a", "a", "d", "f"}) {
 		t.Error(got)
 	}
 	a.end(now)
 	other.end(now)
-	a = &account{told: memory, node: "n"}
+	a = &streamHistory{told: memory, node: "n"}
 	a.recall(now, xds.Route, "4", nil)
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
 	tell(a, "5", "a")
@@ -631,17 +630,17 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// ADS-9: what waited when a version was told the client lacks that states it.
-func TestLacks(t *testing.T) {
-	now, memory := time.Now(), newTold(10)
+// ADS-9: a client that states a version lacks the resources that waited when the version was sent.
+func TestResumeLacksWaitingResources(t *testing.T) {
+	now, memory := time.Now(), newSentHistory(10)
 	tell := func(w *protocol.World) {
-		a := &account{told: memory, node: "n"}
+		a := &streamHistory{told: memory, node: "n"}
 		a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true})
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "1", Version: "v", World: w}, &xds.Changes{})
 		a.end(now)
 	}
 	lacks := func() []string {
-		return (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
+		return (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
 	}
 	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1"), res("c", "1")}).Versions()
 	tell(&protocol.World{Versions: all, Lacks: []string{"a", "b", "c"}})
@@ -654,7 +653,7 @@ func TestLacks(t *testing.T) {
 	}
 	// And of one that served another table b, and c as it was.
 	tell(&protocol.World{Versions: with(new(xds.Table), []*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
-	w := (&account{told: memory, node: "n"}).recall(now, xds.Route, "v", nil)
+	w := (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "v", nil)
 	has := map[string]bool{}
 	for st := range w.Versions.All() {
 		if !slices.Contains(w.Lacks, st.Name) {
@@ -724,8 +723,8 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// ADS-9: a client may have a part of what it was told after the version that it states. Of too many answers one in between is forgotten.
-func TestToldLater(t *testing.T) {
+// ADS-9: a client may have a part of the responses after the version that it states. Of too many responses, one in the middle is forgotten.
+func TestResumeMayHaveLaterResponses(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
 		typ     *xds.Type
@@ -737,9 +736,9 @@ func TestToldLater(t *testing.T) {
 		{xds.Cluster, 3, []string{"r0", "r1", "r2"}},
 		{xds.Cluster, 1, []string{"r0"}},
 	} {
-		memory := newTold(10)
+		memory := newSentHistory(10)
 		for range 2 { // the second stream leaves the same
-			a := &account{told: memory, node: "n"}
+			a := &streamHistory{told: memory, node: "n"}
 			a.interested(protocol.Interest{Type: tt.typ, Added: []string{"r"}})
 			for i := range tt.answers {
 				v := fmt.Sprint("r", i)
@@ -748,7 +747,7 @@ func TestToldLater(t *testing.T) {
 			}
 			a.end(now)
 		}
-		w := (&account{told: memory, node: "n"}).recall(now, tt.typ, "r0", nil)
+		w := (&streamHistory{told: memory, node: "n"}).recall(now, tt.typ, "r0", nil)
 		var got []string
 		for _, st := range w.Others {
 			if !slices.Contains(got, st.Name) {
@@ -764,17 +763,17 @@ func TestToldLater(t *testing.T) {
 	}
 }
 
-// ADS-9: what one stream of a node was told after what it states, and another was not, either
-// may have, whichever of them ended first.
-func TestToldLaterByOne(t *testing.T) {
+// ADS-9: a response that only one of a node's streams got after the stated version counts for both, whichever stream ended
+// first.
+func TestResumeLaterResponsesOfOneStream(t *testing.T) {
 	now := time.Now()
 	all := []*protocol.World{ // which all streams share
 		{Others: []*xds.Stamp{{Name: "r0"}}}, {Others: []*xds.Stamp{{Name: "r1"}}}, {Others: []*xds.Stamp{{Name: "r2"}}},
 	}
 	for _, answers := range [][]int{{1, 3}, {3, 1}, {1, 3, 1}, {2, 3}} {
-		memory := newTold(10)
+		memory := newSentHistory(10)
 		for _, n := range answers {
-			a := &account{told: memory, node: "n"}
+			a := &streamHistory{told: memory, node: "n"}
 			a.interested(protocol.Interest{Type: xds.Route, Added: []string{"r"}})
 			for i := range n {
 				v := fmt.Sprint("r", i)
@@ -783,7 +782,7 @@ func TestToldLaterByOne(t *testing.T) {
 			a.end(now)
 		}
 		got := map[string]bool{}
-		w := (&account{told: memory, node: "n"}).recall(now, xds.Route, "r0", nil)
+		w := (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "r0", nil)
 		for _, st := range w.Others {
 			got[st.Name] = true
 		}
@@ -793,15 +792,15 @@ func TestToldLaterByOne(t *testing.T) {
 	}
 }
 
-// SAFE-9: however many streams of a node state the same version and have other names, what one
-// more costs is the same. A client that may have too much may have anything.
-func TestToldByMany(t *testing.T) {
+// SAFE-9: if many streams of a node state the same version and have different names, the cost of one more stream is constant.
+// A client that may have too many names may have any.
+func TestResumeOfManyStreams(t *testing.T) {
 	const streams, each = 200, 500
-	now, m := time.Now(), newTold(4*streams)
-	key := stating("n", xds.Route.URL, "v")
+	now, m := time.Now(), newSentHistory(4*streams)
+	key := stateKeyOf("n", xds.Route.URL, "v")
 	known := 0
 	for i := range streams {
-		a := &account{told: m, node: "n"}
+		a := &streamHistory{told: m, node: "n"}
 		w := a.recall(now, xds.Route, "v", &protocol.World{Versions: new(xds.Table).Versions()})
 		if i > 0 && w.Others[0].Name != "" {
 			if known++; known < i {
@@ -840,16 +839,15 @@ func TestToldByMany(t *testing.T) {
 	}
 }
 
-// SAFE-9: answers that say the same count, too; pieces that they share count once. The first
-// is found whatever its size.
-func TestRecalled(t *testing.T) {
+// SAFE-9: equal responses count, and shared pieces count once. The first response is used whatever its size.
+func TestRecallLimit(t *testing.T) {
 	now := time.Now()
-	key := stating("n", "t", "v")
+	key := stateKeyOf("n", "t", "v")
 	var many []*xds.Stamp
 	for i := range 2 * maxRecalled {
 		many = append(many, &xds.Stamp{Name: fmt.Sprintf("%06d", i)})
 	}
-	big := inPieces(many)
+	big := piecesOf(many)
 	one := stampList{{{Name: "a"}}}
 	repeat := func(n int, l stampList) (ls []stampList) {
 		for range n {
@@ -863,17 +861,17 @@ func TestRecalled(t *testing.T) {
 	}{
 		"one":                {[]stampList{big}, len(many)},
 		"two that share":     {[]stampList{big.with(one[0]), big}, len(many) + 1},
-		"two that do not":    {[]stampList{big, inPieces(many)}, 0},
+		"two that do not":    {[]stampList{big, piecesOf(many)}, 0},
 		"many that are same": {repeat(maxRecalled, one), 1},
 		"too many":           {repeat(maxRecalled+2, one), 0},
-		"and anything":       {[]stampList{one, anything.each}, 0},
+		"and anything":       {[]stampList{one, anyContent.each}, 0},
 	} {
 		if what == "two that do not" {
-			tt.each[1] = inPieces(slices.Clone(many[1:]))
+			tt.each[1] = piecesOf(slices.Clone(many[1:]))
 		}
-		m := newTold(10)
+		m := newSentHistory(10)
 		for _, l := range tt.each {
-			m.hold(now, &holding{content: content{each: l}, of: key}, nil)
+			m.hold(now, &statedContent{content: content{each: l}, of: key}, nil)
 		}
 		c, ok := m.recall(now, key)
 		// Beside anything nothing else needs to be remembered.
@@ -889,7 +887,7 @@ func TestRecalled(t *testing.T) {
 		}
 		return with(new(xds.Table), rs).Versions()
 	}
-	for n, want := range map[int]bool{maxDiffering / 2: false, maxDiffering/2 + 1: true} {
+	for n, want := range map[int]bool{maxMerged / 2: false, maxMerged/2 + 1: true} {
 		c := union([]content{{all: table(n, "1")}, {all: table(n, "2")}, {all: table(n, "3")}})
 		if c.isAnything() != want {
 			t.Errorf("ADS-9 of %d names three states: anything is %v", n, !want)
@@ -897,9 +895,9 @@ func TestRecalled(t *testing.T) {
 	}
 }
 
-// ADS-9: what a client came with it keeps as far as it asks for it: by name, by a
-// collection, which lists what there is, or with everything.
-func TestCameWith(t *testing.T) {
+// ADS-9: of the content with which a client came, it keeps the part to which it subscribes: by name, by a collection, or with the
+// wildcard.
+func TestResumeKeepsSubscribedPart(t *testing.T) {
 	now := time.Now()
 	const in, glob = "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/1", "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/*"
 	for _, tt := range []struct {
@@ -910,18 +908,18 @@ func TestCameWith(t *testing.T) {
 		{protocol.Interest{Added: []string{glob}}, []string{in}},
 		{protocol.Interest{Wildcard: true}, []string{"a", "b", "b", in}},
 	} {
-		m := newTold(10)
+		m := newSentHistory(10)
 		l := stampList{{{Name: "a"}, {Name: "b"}, {Name: "b", Version: "2"}, {Name: in}}}
-		h := &holding{content: content{each: l}, of: stating("n", xds.Route.URL, "v")}
+		h := &statedContent{content: content{each: l}, of: stateKeyOf("n", xds.Route.URL, "v")}
 		m.hold(now, h, nil)
-		a := &account{told: m, node: "n"}
+		a := &streamHistory{told: m, node: "n"}
 		a.recall(now, xds.Route, "v", nil)
-		m.release([]*holding{h}, nil)
+		m.release([]*statedContent{h}, nil)
 		tt.asks.Type = xds.Route
 		a.interested(tt.asks)
 		a.end(now)
 		var got []string
-		for _, st := range (&account{told: m, node: "n"}).recall(now, xds.Route, "v", nil).Others {
+		for _, st := range (&streamHistory{told: m, node: "n"}).recall(now, xds.Route, "v", nil).Others {
 			got = append(got, st.Name)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -930,14 +928,14 @@ func TestCameWith(t *testing.T) {
 	}
 }
 
-// ADS-9: of a client that may have anything nobody knows what that is, whatever it asks for.
-func TestCameWithAnything(t *testing.T) {
-	now, m := time.Now(), newTold(10)
-	h := &holding{content: anything, of: stating("n", xds.Route.URL, "v")}
+// ADS-9: a client that may have any resource keeps that state for every subscription.
+func TestResumeWithUnknownContent(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10)
+	h := &statedContent{content: anyContent, of: stateKeyOf("n", xds.Route.URL, "v")}
 	m.hold(now, h, nil)
-	a := &account{told: m, node: "n"}
+	a := &streamHistory{told: m, node: "n"}
 	a.recall(now, xds.Route, "v", nil)
-	m.release([]*holding{h}, nil)
+	m.release([]*statedContent{h}, nil)
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
 	a.end(now)
 	if c, ok := m.recall(now, h.of); !ok || !c.isAnything() {
@@ -945,12 +943,12 @@ func TestCameWithAnything(t *testing.T) {
 	}
 }
 
-// A client that says no id and asks for names is told a part of a table, which is not kept
-// alive for it: nothing else is known of it.
-func TestToldByNameWithoutID(t *testing.T) {
-	now, m := time.Now(), newTold(10)
+// A client without a node id that subscribes to names gets a part of a table. The table is not kept in memory for it, because
+// nothing else is remembered.
+func TestNamesWithoutIDKeepNoTable(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10)
 	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1")})
-	a := &account{told: m}
+	a := &streamHistory{told: m}
 	tell := func(wildcard bool, names int) {
 		a.subscribed(protocol.Event{Type: xds.Cluster, Wildcard: wildcard, Count: names})
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Nonce: "1", Version: all.Version(), World: &protocol.World{Versions: all.Versions()}}, &xds.Changes{})
@@ -963,24 +961,24 @@ func TestToldByNameWithoutID(t *testing.T) {
 	}
 }
 
-// Two that leave the same in the same state count once, whatever the order.
-func TestToldLists(t *testing.T) {
+// Two streams with equal content at their end count once, in any order.
+func TestEqualContentsCountOnce(t *testing.T) {
 	now := time.Now()
-	m := newTold(10)
-	key := stating("n", "t", "v")
-	hold := func(name string) *holding {
-		h := &holding{content: content{each: stampList{{{Name: name}}}}, of: key}
+	m := newSentHistory(10)
+	key := stateKeyOf("n", "t", "v")
+	hold := func(name string) *statedContent {
+		h := &statedContent{content: content{each: stampList{{{Name: name}}}}, of: key}
 		m.hold(now, h, nil)
 		return h
 	}
 	a, b, a2, c := hold("a"), hold("b"), hold("a"), hold("c")
 	a2.each = a.each
-	m.end(now, "", []*holding{a})
-	m.end(now.Add(time.Minute), "", []*holding{a2, b})
+	m.end(now, "", []*statedContent{a})
+	m.end(now.Add(time.Minute), "", []*statedContent{a2, b})
 	if n := m.ended.Len(); n != 2 {
 		t.Errorf("%d are remembered", n)
 	}
-	m.release([]*holding{c}, nil)
+	m.release([]*statedContent{c}, nil)
 	const hour = 60 * time.Minute           // what the documents promise
 	got, ok := m.recall(now.Add(hour), key) // the second end renewed it
 	if !ok || got.each.len() != 2 {
@@ -991,18 +989,17 @@ func TestToldLists(t *testing.T) {
 	}
 }
 
-// What three streams of a node may state is found, whoever of them came first, and
-// by the type of which they were told.
-func TestToldByAll(t *testing.T) {
-	now, m := time.Now(), newTold(10)
-	key := stating("n", xds.Route.URL, "v")
+// The content of each of a node's three streams is found by its version and type, in any order of the streams.
+func TestRecallOfSeveralStreams(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10)
+	key := stateKeyOf("n", xds.Route.URL, "v")
 	for _, name := range []string{"a", "b", "c"} {
-		m.hold(now, &holding{content: content{each: stampList{{{Name: name}}}}, of: key}, nil)
+		m.hold(now, &statedContent{content: content{each: stampList{{{Name: name}}}}, of: key}, nil)
 	}
 	if got, ok := m.recall(now, key); !ok || got.each.len() != 3 {
 		t.Error("ADS-9:", got, ok)
 	}
-	a := &account{told: m, node: "n"}
+	a := &streamHistory{told: m, node: "n"}
 	if a.recall(now, xds.Cluster, "v", nil) != nil {
 		t.Error("ADS-9: a version of one type is known of another")
 	}
@@ -1011,16 +1008,15 @@ func TestToldByAll(t *testing.T) {
 	}
 }
 
-// Of too many that have ended those are forgotten that nobody left behind for the
-// longest time.
-func TestToldLast(t *testing.T) {
-	now, m := time.Now(), newTold(2)
-	key := func(name string) statement { return stating("n", "t", name) }
+// Of too many ended streams, those are forgotten whose content was not renewed for the longest time.
+func TestHistoryForgetsOldest(t *testing.T) {
+	now, m := time.Now(), newSentHistory(2)
+	key := func(name string) stateKey { return stateKeyOf("n", "t", name) }
 	same := content{each: stampList{{{Name: "x"}}}}
 	for _, name := range []string{"a", "b", "a", "c"} {
-		h := &holding{content: same, of: key(name)}
+		h := &statedContent{content: same, of: key(name)}
 		m.hold(now, h, nil)
-		m.end(now, "", []*holding{h})
+		m.end(now, "", []*statedContent{h})
 	}
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true} {
 		if _, ok := m.recall(now, key(name)); ok != want {
@@ -1029,11 +1025,11 @@ func TestToldLast(t *testing.T) {
 	}
 }
 
-// A client states what it accepted last, or, if its answer was lost, something newer,
-// however many answers it has left open.
-func TestToldAndUnanswered(t *testing.T) {
-	now, m := time.Now(), newTold(10)
-	a := &account{told: m, node: "n"}
+// A client states its last accepted version, or a newer one if its ACK was lost. The number of unanswered responses does not
+// matter.
+func TestHistoryOfUnansweredResponses(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10)
+	a := &streamHistory{told: m, node: "n"}
 	const answers = 3 * maxStatements
 	for i := range answers {
 		v := fmt.Sprint(i)
@@ -1043,7 +1039,7 @@ func TestToldAndUnanswered(t *testing.T) {
 		}
 	}
 	known := func(i int) bool {
-		_, ok := m.recall(now, stating("n", xds.Route.URL, fmt.Sprint(i)))
+		_, ok := m.recall(now, stateKeyOf("n", xds.Route.URL, fmt.Sprint(i)))
 		return ok
 	}
 	if known(0) || !known(1) || known(2) || !known(answers-1) {
@@ -1051,18 +1047,18 @@ func TestToldAndUnanswered(t *testing.T) {
 	}
 }
 
-// What a client was told when it asked for everything it has when it asks for names;
-// what is on demand it has by name beside a wildcard.
-func TestToldOfEverythingAndByName(t *testing.T) {
-	now, m := time.Now(), newTold(10)
-	a := &account{told: m, node: "n"}
+// A client that changes from the wildcard to names still has what it got before. It has resources on demand by name, in addition
+// to the wildcard.
+func TestHistoryOfWildcardThenNames(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10)
+	a := &streamHistory{told: m, node: "n"}
 	lazy := res("lazy", "1")
 	lazy.OnDemand = true
 	all := with(new(xds.Table), []*xds.Resource{res("r", "1"), lazy}).Versions()
 	tell := func(version string, upserts ...*xds.Resource) *protocol.World {
 		e := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{Versions: all}}
 		a.sent(now, e, &xds.Changes{Upserts: upserts})
-		return (&account{told: m, node: "n"}).recall(now, xds.Route, version, nil)
+		return (&streamHistory{told: m, node: "n"}).recall(now, xds.Route, version, nil)
 	}
 	a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true, Count: 1})
 	if w := tell("1", res("r", "1"), lazy); w.Versions != all || len(w.Others) != 1 || w.Others[0] != lazy.Stamp {
@@ -1074,28 +1070,27 @@ func TestToldOfEverythingAndByName(t *testing.T) {
 	}
 }
 
-// SAFE-1: what is remembered of streams that have ended is bounded in bytes, too: the
-// oldest is forgotten first.
-func TestToldRoom(t *testing.T) {
-	now, m := time.Now(), newTold(10_000)
+// SAFE-1: the history of ended streams is limited in bytes too. The oldest is forgotten first.
+func TestHistoryBytes(t *testing.T) {
+	now, m := time.Now(), newSentHistory(10_000)
 	var sts []*xds.Stamp
 	for i := range 100_000 {
 		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%06d", i)})
 	}
-	each, most := inPieces(sts), (toldRoom+10_000<<10)/(8*len(sts))
+	each, most := piecesOf(sts), (historyBytes+10_000<<10)/(8*len(sts))
 	for i := range most + 10 {
-		h := &holding{of: stating("n", "t", fmt.Sprint(i)), content: content{each: each}}
+		h := &statedContent{of: stateKeyOf("n", "t", fmt.Sprint(i)), content: content{each: each}}
 		m.hold(now, h, nil)
-		m.end(now, "", []*holding{h})
+		m.end(now, "", []*statedContent{h})
 	}
 	knows := func(i int) bool {
-		_, ok := m.recall(now, stating("n", "t", fmt.Sprint(i)))
+		_, ok := m.recall(now, stateKeyOf("n", "t", fmt.Sprint(i)))
 		return ok
 	}
 	if n := m.ended.Len(); n > most || n < most-2 || knows(0) || !knows(most+9) || !knows(most+10-n) {
 		t.Errorf("%d answers of %d names are remembered, at most %d", n, len(sts), most)
 	}
-	if m.end(now.Add(toldTime), "", nil); m.bytes != 0 || m.ended.Len() > 0 {
+	if m.end(now.Add(historyTime), "", nil); m.bytes != 0 || m.ended.Len() > 0 {
 		t.Errorf("nothing takes %d bytes", m.bytes)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A head is what servers of one configuration ask whether there is something newer.
+// A head is the newest state of several servers with the same configuration.
 type head struct {
 	asked []bool // known, of each question
 	says  func(context.Context) error
@@ -27,7 +27,7 @@ func (h *head) newest(ctx context.Context, known bool) error {
 	return h.says(ctx)
 }
 
-// wants fails if others were asked than these, and forgets them.
+// wants fails the test if the calls were not exactly these, and forgets them.
 func (h *head) wants(t *testing.T, known ...bool) {
 	t.Helper()
 	if len(h.asked) != len(known) || len(known) > 0 && h.asked[0] != known[0] {
@@ -36,13 +36,13 @@ func (h *head) wants(t *testing.T, known ...bool) {
 	h.asked = nil
 }
 
-// A client that polls with what another server may have told it is answered when the source is as new as that, as one of a stream
-// is; so nobody is told older content than it has.
-func TestNewestOfPolls(t *testing.T) {
+// A client that polls with a version from another server is answered when the source is as new as that, like a stream. So
+// no client gets older content than it has.
+func TestCatchUpOfPolls(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := &head{}
-			w := newPollWorld(t, WithNewest(h.newest))
+			w := newPollWorld(t, WithCatchUp(h.newest))
 			w.set(xds.Cluster, res("a", "1"))
 			v := w.visitor(xds.Cluster, names...)
 			v.gets(0, "a")
@@ -98,11 +98,11 @@ func TestNewestOfPolls(t *testing.T) {
 	}
 }
 
-// What a client may have applied a part of is news for it, though it states what the source has come to have.
-func TestNewestOfPollsRefused(t *testing.T) {
+// A version of which the client may have applied only a part is news for it, even if the source now has that version.
+func TestCatchUpAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{}
-		w := newPollWorld(t, WithNewest(h.newest))
+		w := newPollWorld(t, WithCatchUp(h.newest))
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
@@ -118,11 +118,11 @@ func TestNewestOfPollsRefused(t *testing.T) {
 	})
 }
 
-// A unary call is answered with an error instead of what may be older.
-func TestNewestOfFetch(t *testing.T) {
+// A unary call gets an error instead of content that may be older.
+func TestCatchUpOfFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{says: func(context.Context) error { return errors.New("nobody knows") }}
-		w := newPollWorld(t, WithNewest(h.newest))
+		w := newPollWorld(t, WithCatchUp(h.newest))
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.version = "of another server"

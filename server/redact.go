@@ -10,24 +10,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// withheld stands where a text may show what nobody may see.
+// withheld replaces a text that may contain a secret.
 const withheld = "(withheld, because it may show a secret: see the client's own log, or Envoy's update_rejected)"
 
-// shown returns what may be shown of the text of a NACK of a node.
+// shown returns the part of a NACK's text that people may see.
 func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
 	text = textutil.Head(text, maxFailure)
 	if text != "" && !isSecret(t) && s.redactor != nil {
-		text = withoutKeys(withoutDump(text)) // before one is hidden, and with it the line by which others are known
+		text = withoutKeys(withoutDump(text)) // first: the redactor may remove the lines by which these are found
 		var ok bool
-		if text, ok = s.redactor(node, t, text); !ok {
+		text, ok = s.redactor(node, t, text)
+		if !ok {
 			return withheld
 		}
 	}
 	return presentable(t, text)
 }
 
-// reason returns what tells the texts of NACKs apart, which nobody is to see, and what may
-// be shown of it, which is made once, by whoever asks first.
+// reason returns a key that tells NACK texts apart, and a function that returns the text that people may see. The
+// function does its work once, at its first call.
 func (s *Server) reason(node *xds.Node, e protocol.Event) (why string, shown func() string) {
 	t, text := e.Type, textutil.Head(e.Error.Message, maxFailure)
 	return presentable(t, text), sync.OnceValue(func() string { return s.shown(node, t, text) })
@@ -35,12 +36,12 @@ func (s *Server) reason(node *xds.Node, e protocol.Event) (why string, shown fun
 
 func isSecret(t *xds.Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }
 
-// dumped is a field with a text, or a list of them, as protobuf's text format and JSON have
-// it: of a dump without a marker. The server does not know which fields are sensitive.
+// dumped finds a field with a string, or a list of strings, in protobuf text format and in JSON. It is for dumps
+// without a marker. The server does not know which fields are sensitive.
 var dumped = regexp.MustCompile(`("[^"]*"|\w+)(\s*[:=]\s*)(?:\[\s*\\*"[^\]]*\]?|\\*"(?:[^"\\]|\\.)*"?)`)
 
-// withoutValues leaves out what fields have in them, but for names of resources and of
-// types: they say what to mend.
+// withoutValues removes the string values of fields, except names of resources and types, which the reader needs
+// to find the mistake.
 func withoutValues(text string) string {
 	return dumped.ReplaceAllStringFunc(text, func(s string) string {
 		field := dumped.FindStringSubmatch(s)

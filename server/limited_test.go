@@ -19,7 +19,7 @@ import (
 // "What a client can make the server hold or do is bounded per stream, per peer and in
 // all, in bytes and in time, from the first byte (requests not finished, streams not
 // begun, health and reflection included)." (SAFE-9)
-func TestBoundFromTheFirstByte(t *testing.T) {
+func TestLimitsFromFirstByte(t *testing.T) {
 	within(t, "SAFE-9 a stream on which no request comes ends", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
@@ -38,7 +38,7 @@ func TestBoundFromTheFirstByte(t *testing.T) {
 	})
 	within(t, "reflection sees through it what is served", func(t *testing.T) {
 		w := serve(t)
-		all, ok := w.Bound(w.grpc).(interface {
+		all, ok := w.Limited(w.grpc).(interface {
 			GetServiceInfo() map[string]grpc.ServiceInfo
 		})
 		if !ok || len(all.GetServiceInfo()) != len(w.grpc.GetServiceInfo()) {

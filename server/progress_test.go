@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// narrow is a connection on which so many bytes come in a second.
+// narrow is a connection with a limited number of bytes per second.
 type narrow struct {
 	net.Conn
 	rate int
@@ -28,8 +28,8 @@ func (n narrow) Read(b []byte) (int, error) {
 	return got, err
 }
 
-// "A slow client never delays another, and skips straight to the newest state; a write
-// blocked for 20 s ends its stream": one that is not blocked does not.
+// "A slow client never delays another, and skips straight to the newest state; a write blocked for 20 s ends its stream". A write that
+// is slow but not blocked does not end it.
 func TestSlowClients(t *testing.T) {
 	for what, clusters := range map[string][]*xds.Resource{
 		"one large resource": {res("a", strings.Repeat("x", 8<<20))},
@@ -109,7 +109,7 @@ func many(n, size int) (rs []*xds.Resource) {
 	return rs
 }
 
-// stopping reads nothing for 25 s from a time on.
+// stopping does not read for 25 s from a given time on.
 type stopping struct {
 	narrow
 	at time.Time
@@ -122,7 +122,7 @@ func (s stopping) Read(b []byte) (int, error) {
 	return s.narrow.Read(b)
 }
 
-// Marks change no byte, and tell when what is before them was read.
+// Marks change no byte, and report when the data before them was read.
 func TestMarks(t *testing.T) {
 	for _, sizes := range [][]int{{10}, {step}, {step + 1}, {1 << 20}, {1, step, 5, 3 * step, 7}, {step - 1, 1, 1}} {
 		var data mem.BufferSlice

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// What is too much is forgotten of the address that left most, and there the oldest.
-func TestToldLeavers(t *testing.T) {
+// Above the limit, the oldest content of the address that uses most is forgotten.
+func TestHistoryForgetsLargestAddress(t *testing.T) {
 	now := time.Now()
-	leave := func(m *told, owner, what string, names int) {
+	leave := func(m *sentHistory, owner, what string, names int) {
 		sts := stampList{}
 		for i := range names {
-			sts = inPieces(append(sts.flat(), res(fmt.Sprint(i), "1").Stamp))
+			sts = piecesOf(append(sts.flat(), res(fmt.Sprint(i), "1").Stamp))
 		}
-		h := &holding{of: stating("n", "t", what), content: content{each: sts}}
+		h := &statedContent{of: stateKeyOf("n", "t", what), content: content{each: sts}}
 		m.hold(now, h, nil)
-		m.end(now, owner, []*holding{h})
+		m.end(now, owner, []*statedContent{h})
 		now = now.Add(time.Second)
 	}
-	knows := func(m *told, what string) bool {
-		_, ok := m.recall(now, stating("n", "t", what))
+	knows := func(m *sentHistory, what string) bool {
+		_, ok := m.recall(now, stateKeyOf("n", "t", what))
 		return ok
 	}
 	t.Run("SAFE-9 a stranger's streams make the server forget what strangers have", func(t *testing.T) {
-		m := newTold(10)
+		m := newSentHistory(10)
 		for i := range 3 {
 			leave(m, "good", fmt.Sprint("good-", i), 1)
 		}
@@ -47,7 +47,7 @@ func TestToldLeavers(t *testing.T) {
 		}
 	})
 	t.Run("SAFE-9 who left much counts as many", func(t *testing.T) {
-		m := newTold(6)
+		m := newSentHistory(6)
 		leave(m, "much", "much", 2000)
 		for i := range 5 {
 			leave(m, "good", fmt.Sprint("good-", i), 1)
@@ -58,7 +58,7 @@ func TestToldLeavers(t *testing.T) {
 		}
 	})
 	t.Run("what was left once more is not the oldest", func(t *testing.T) {
-		m := newTold(3)
+		m := newSentHistory(3)
 		for _, what := range []string{"a", "b", "c", "a", "d"} {
 			leave(m, "x", what, 1)
 		}
@@ -67,13 +67,13 @@ func TestToldLeavers(t *testing.T) {
 		}
 	})
 	t.Run("SAFE-9 each ending takes room, however little it has, and gives it back", func(t *testing.T) {
-		var l leavers
-		left := func(owner string, bytes int) *ending {
-			e := &ending{bytes: bytes}
+		var l addressUsage
+		left := func(owner string, bytes int) *endedContent {
+			e := &endedContent{bytes: bytes}
 			l.add(owner, e)
 			return e
 		}
-		many := []*ending{left("many", 320), left("many", 320), left("many", 320)}
+		many := []*endedContent{left("many", 320), left("many", 320), left("many", 320)}
 		large := left("large", 2000)
 		if l.next() != many[0] {
 			t.Error("of three that are small each counts by its bytes alone")
@@ -84,16 +84,16 @@ func TestToldLeavers(t *testing.T) {
 		}
 	})
 	t.Run("SAFE-9 what is left in one of several states counts once", func(t *testing.T) {
-		m := newTold(100)
+		m := newSentHistory(100)
 		var states [50]content
 		for i := range states {
 			states[i].each = stampList{{res(fmt.Sprint(i), "1").Stamp}}
 		}
 		for range 2 {
 			for _, c := range states {
-				h := &holding{of: stating("n", "t", "v"), content: c}
+				h := &statedContent{of: stateKeyOf("n", "t", "v"), content: c}
 				m.hold(now, h, nil)
-				m.end(now, "x", []*holding{h})
+				m.end(now, "x", []*statedContent{h})
 			}
 		}
 		if n := m.ended.Len(); n != len(states) {
@@ -101,11 +101,11 @@ func TestToldLeavers(t *testing.T) {
 		}
 	})
 	t.Run("nothing stays of who left", func(t *testing.T) {
-		m := newTold(3)
+		m := newSentHistory(3)
 		for i := range 5 {
 			leave(m, fmt.Sprint(i), fmt.Sprint(i), 1)
 		}
-		now = now.Add(toldTime)
+		now = now.Add(historyTime)
 		m.end(now, "", nil)
 		if m.bytes != 0 || m.ended.Len() != 0 || len(m.left.names) != 0 || m.left.most.Len() != 0 {
 			t.Error(m.bytes, m.ended.Len(), m.left)

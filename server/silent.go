@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/chancery-xds/chancery/internal/limit/fair"
+)
+
+// silentStreams limits the streams without a request. The first one of each connection is free and has no seat, because a fleet
+// that reconnects at once has one on each connection, and a connection costs more than a stream. The others have
+// seats.
+type silentStreams struct {
+	*seats
+
+	mu   sync.Mutex // held for memory only
+	free map[net.Addr]*seat
+}
+
+func newSilentStreams(s *seats) *silentStreams {
+	return &silentStreams{seats: s, free: map[net.Addr]*seat{}}
+}
+
+// enter takes a seat for a stream of a connection. It returns nil if there is none.
+func (s *silentStreams) enter(conn net.Addr, lost notices) *seat {
+	if free := s.first(conn); free != nil {
+		return free
+	}
+	return s.seats.enter(conn, lost)
+}
+
+// first returns the free seat of the connection, or nil if it is taken.
+func (s *silentStreams) first(conn net.Addr) *seat {
+	if conn == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free[conn] != nil {
+		return nil
+	}
+	free := &seat{free: conn}
+	s.free[conn] = free
+	return free
+}
+
+// room reports whether a stream of a connection would get a seat.
+func (s *silentStreams) room(conn net.Addr) bool {
+	s.mu.Lock()
+	free := conn == nil || s.free[conn] == nil
+	s.mu.Unlock()
+	if free {
+		return true
+	}
+	s.seats.mu.Lock()
+	defer s.seats.mu.Unlock()
+	return s.shares.Room(fair.Owner(conn))
+}
+
+// leave gives back a seat. A second call does nothing.
+func (s *silentStreams) leave(of *seat) {
+	if of.free == nil {
+		s.seats.leave(of)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free[of.free] == of {
+		delete(s.free, of.free)
+	}
+}
+
+// taken returns the number of streams without a request.
+func (s *silentStreams) taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.free) + s.seats.taken()
+}
+
+// Tap is a handler for [grpc.InTapHandle]. It refuses a stream or a Fetch before gRPC starts a goroutine for it, if there
+// is no seat among the silent streams ([Limits.Silent]). Without Tap the same streams are refused a little later. A
+// flood of them may then have thousands of goroutines on a busy machine.
+func (s *Server) Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	_, timed := ctx.Deadline() // gRPC does not stop the timer of a call that Tap refuses
+	if timed || !strings.HasPrefix(call.FullMethodName, "/envoy.") || s.silent.room(peerOf(ctx)) {
+		return ctx, nil
+	}
+	full := s.silent.full
+	if !s.repeats.Full(status.Convert(full).Message(), 1) {
+		return ctx, nil // the refusal would be logged, and gRPC holds a lock here
+	}
+	return ctx, s.guarded(&Stream{}, func() error { s.logNoSeat(ctx, full); return full })
+}

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/chancery-xds/chancery/e2e/tap"
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // says is a condition: a resource is broken at a link for a node, and what is said of that has all
 // of these texts. An empty link: nothing is broken.
-func says(admin *api.Daemon, node, typ, name, link string, texts ...string) func() error {
+func says(admin *adminclient.Client, node, typ, name, link string, texts ...string) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -46,10 +46,10 @@ func says(admin *api.Daemon, node, typ, name, link string, texts ...string) func
 }
 
 // administered returns the flags of an admin API, and who asks it.
-func administered(t *testing.T) (flags []string, at string, admin *api.Daemon) {
+func administered(t *testing.T) (flags []string, at string, admin *adminclient.Client) {
 	t.Helper()
 	at = "unix://" + filepath.Join(t.TempDir(), "admin.sock")
-	admin, err := api.Dial(api.Target{URL: at})
+	admin, err := adminclient.Dial(adminclient.Target{URL: at})
 	if err != nil {
 		t.Fatal(err)
 	}

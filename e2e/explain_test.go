@@ -11,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // A faulty is a file in which something is wrong that Envoy refuses, among others that are good.
@@ -174,7 +175,7 @@ func TestExplainRefusals(t *testing.T) {
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)
-		admin, err := api.Dial(api.Target{URL: at})
+		admin, err := adminclient.Dial(adminclient.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func TestExplainRefusals(t *testing.T) {
 }
 
 // explained compares what the daemon says of the refusal.
-func (f faulty) explained(admin *api.Daemon) error {
+func (f faulty) explained(admin *adminclient.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	refusals, err := admin.Refusals(ctx)
@@ -255,7 +256,7 @@ func TestExplainLinks(t *testing.T) {
 		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 		s := siteOf(t, func(w world) *rig { return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at) })
 		s.start(v)
-		admin, err := api.Dial(api.Target{URL: at})
+		admin, err := adminclient.Dial(adminclient.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/tap"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // Whatever a real Envoy refuses: within a second it has the others of the response, and what it
@@ -23,7 +24,7 @@ func TestQuarantine(t *testing.T) {
 		})
 		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
 		s.start(v)
-		admin, err := api.Dial(api.Target{URL: at})
+		admin, err := adminclient.Dial(adminclient.Target{URL: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	statusgrpc "google.golang.org/genproto/googleapis/rpc/status"
 
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/daemon"
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
@@ -36,9 +37,9 @@ func adminOf(t *testing.T, d *runningServer) string {
 }
 
 // client is one of the admin API.
-func adminClient(t *testing.T, target adminapi.Target) *adminapi.Daemon {
+func adminClient(t *testing.T, target adminclient.Target) *adminclient.Client {
 	t.Helper()
-	c, err := adminapi.Dial(target)
+	c, err := adminclient.Dial(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func adminClient(t *testing.T, target adminapi.Target) *adminapi.Daemon {
 // files with errors; the end.
 func TestAdmin(t *testing.T) {
 	d := serve(t, []string{"--drain", "3s", "--quarantine=false"}, "a.yaml", cluster("a"))
-	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, d)})
+	api := adminClient(t, adminclient.Target{URL: "http://" + adminOf(t, d)})
 	st, err := api.Status(d.ctx, "")
 	if err != nil || st.Server.Version != testVersion || st.Server.Dir != d.dir || st.Config.Files != 1 || st.Config.Resources != 1 || st.Config.Revision == 0 || st.Config.At == nil || st.Clients.Connected != 0 {
 		t.Fatalf("%+v %v", st, err)
@@ -66,7 +67,7 @@ func TestAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 100*time.Millisecond); err != nil || w.Done || len(w.Pending) != 1 {
+	if w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 100*time.Millisecond); err != nil || w.Done || len(w.Pending) != 1 {
 		t.Errorf("before the answer: %+v %v", w, err)
 	}
 	answer := func(detail string) {
@@ -80,7 +81,7 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	answer("")
-	if w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 10*time.Second); err != nil || !w.Done {
+	if w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 10*time.Second); err != nil || !w.Done {
 		t.Errorf("after it: %+v %v", w, err)
 	}
 	if l, err := api.ClientResources(d.ctx, "edge/1", "CDS", "a", 0); err != nil || len(l.Items) != 1 || l.Items[0].State != adminapi.Synced {
@@ -95,7 +96,7 @@ func TestAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer("a: no such thing")
-	w, err := api.Wait(d.ctx, adminapi.Filter{}, 0, 10*time.Second)
+	w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 10*time.Second)
 	if err != nil || w.Done || len(w.Refusals) != 1 || len(w.Refusals[0].Resources) == 0 || !strings.HasPrefix(filepath.Base(w.Refusals[0].Resources[0].Place), "a.yaml:") {
 		t.Errorf("%+v %v", w, err)
 	}
@@ -107,7 +108,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("%+v %v", st, err)
 	}
 	seen := map[string]int{}
-	for e, err := range api.Events(d.ctx, adminapi.EventFilter{Stop: true}) {
+	for e, err := range api.Events(d.ctx, adminclient.EventFilter{Stop: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,11 +151,11 @@ func TestAdminAllowsMassDelete(t *testing.T) {
 	if err := os.Remove(filepath.Join(d.dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	open := adminClient(t, adminapi.Target{URL: "http://" + port})
+	open := adminClient(t, adminclient.Target{URL: "http://" + port})
 	if l, err := open.Reload(d.ctx, true); err == nil || !strings.Contains(err.Error(), "show who they are") {
 		t.Errorf("%+v %v", l, err)
 	}
-	own := adminClient(t, adminapi.Target{URL: "unix://" + socket})
+	own := adminClient(t, adminclient.Target{URL: "unix://" + socket})
 	if l, err := own.Reload(d.ctx, false); err != nil || len(l.Errors) == 0 {
 		t.Errorf("%+v %v", l, err)
 	}
@@ -171,16 +172,16 @@ func TestAdminToken(t *testing.T) {
 	d := serve(t, []string{"--admin-token-file", file}, "a.yaml", cluster("a"))
 	at := adminOf(t, d)
 	ask := func() error {
-		_, err := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file}).Status(d.ctx, "")
+		_, err := adminClient(t, adminclient.Target{URL: "http://" + at, TokenFile: file}).Status(d.ctx, "")
 		return err
 	}
 	if err := ask(); err != nil {
 		t.Error(err)
 	}
-	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
+	if _, err := adminClient(t, adminclient.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
 		t.Error("let in without a token")
 	}
-	old := adminClient(t, adminapi.Target{URL: "http://" + at, TokenFile: file})
+	old := adminClient(t, adminclient.Target{URL: "http://" + at, TokenFile: file})
 	write(t, dir, "token", "fedcba9876543210")
 	if err := ask(); err != nil {
 		t.Error(err)
@@ -210,19 +211,19 @@ func TestAdminTLS(t *testing.T) {
 	d := serve(t, []string{"--admin-tls-cert", crt, "--admin-tls-key", key, "--admin-client-ca", trust}, "a.yaml", cluster("a"))
 	at := strings.Replace(adminOf(t, d), "127.0.0.1", "localhost", 1)
 	for _, c := range []struct {
-		target adminapi.Target
+		target adminclient.Target
 		ok     bool
 	}{
-		{adminapi.Target{CA: trust, Cert: put("ops.crt", ops.Cert), Key: put("ops.key", ops.Key)}, true},
-		{adminapi.Target{CA: trust}, false},
-		{adminapi.Target{CA: trust, Cert: put("stranger.crt", stranger.Cert), Key: put("stranger.key", stranger.Key)}, false},
+		{adminclient.Target{CA: trust, Cert: put("ops.crt", ops.Cert), Key: put("ops.key", ops.Key)}, true},
+		{adminclient.Target{CA: trust}, false},
+		{adminclient.Target{CA: trust, Cert: put("stranger.crt", stranger.Cert), Key: put("stranger.key", stranger.Key)}, false},
 	} {
 		c.target.URL = "https://" + at
 		if _, err := adminClient(t, c.target).Status(d.ctx, ""); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.target, err)
 		}
 	}
-	if _, err := adminClient(t, adminapi.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
+	if _, err := adminClient(t, adminclient.Target{URL: "http://" + at}).Status(d.ctx, ""); err == nil {
 		t.Error("answers in plain text")
 	}
 }

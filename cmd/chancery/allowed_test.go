@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // What the rules hide from a client, explain says so, with the rule.
@@ -18,7 +19,7 @@ func TestExplainAllowed(t *testing.T) {
 	m := serveMutual(t, []string{"--access", filepath.Join(dir, "access.yaml")}, "a.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\naliases: [nick]\nresource: {\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: 1s}\n", "b.yaml", cluster("b"))
 	m.dial(m.target, credentials.NewTLS(m.config(m.ca.Issue("c", "client"))))
 	m.as("edge-1").gets("a")
-	api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.runningServer)})
+	api := adminClient(t, adminclient.Target{URL: "http://" + adminOf(t, m.runningServer)})
 	link := func(name string) (is adminapi.Link, broken string) {
 		e, err := api.Explain(m.ctx, "edge-1", "CDS", name)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
@@ -42,7 +42,7 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 			}
 		}
 	}
-	a := &cli.AdminFlags{Target: api.Target{URL: s.URL}}
+	a := &cli.AdminFlags{Target: adminclient.Target{URL: s.URL}}
 	if _, err := cli.Ask(new(cobra.Command), a, cli.GetStatus); err != nil || opened() != 1 {
 		t.Fatal(err)
 	}

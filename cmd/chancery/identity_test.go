@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
@@ -96,7 +96,7 @@ func TestBinding(t *testing.T) {
 	t.Run("SAFE-13 a client is the node that its certificate names", func(t *testing.T) {
 		t.Parallel()
 		m := serveMutual(t, []string{"--rest-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
-		api := adminClient(t, adminapi.Target{URL: "http://" + adminOf(t, m.runningServer)})
+		api := adminClient(t, adminclient.Target{URL: "http://" + adminOf(t, m.runningServer)})
 		at := m.logged("serving REST-JSON")["http"].(string)
 		for _, tt := range []struct {
 			names []string

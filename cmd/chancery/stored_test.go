@@ -16,7 +16,7 @@ import (
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // A server of a store serves each revision as it is committed, waits for the first, and serves the last good when
@@ -328,7 +328,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	if out, _ := exec.CommandContext(t.Context(), binary, "reload", "--admin", waits).CombinedOutput(); strings.Contains(string(out), "rejected") {
 		t.Errorf("nothing was rejected: %s", out)
 	}
-	api, err := adminapi.Dial(adminapi.Target{URL: admin})
+	api, err := adminclient.Dial(adminclient.Target{URL: admin})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/wire"
@@ -282,7 +283,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers have one
 	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
-	req, items, err := readCommit(w, in, api.MaxCommit)
+	req, items, err := readCommit(w, in, adminclient.MaxCommit)
 	if in.stalled {
 		return errStalled
 	}

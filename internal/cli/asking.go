@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
@@ -26,7 +27,7 @@ const AskTimeout = 30 * time.Second
 
 // An AdminFlags is which server a command asks.
 type AdminFlags struct {
-	Target api.Target
+	Target adminclient.Target
 	name   string // of the flag that names the server; "": admin
 }
 
@@ -37,7 +38,7 @@ func (a *AdminFlags) Register(f *pflag.FlagSet) { a.RegisterAs(f, "admin") }
 func (a *AdminFlags) RegisterAs(f *pflag.FlagSet, name string) {
 	a.name = name
 	TitledFlags(f, "Server", func(f *pflag.FlagSet) {
-		f.StringVar(&a.Target.URL, name, api.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+		f.StringVar(&a.Target.URL, name, adminclient.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
 		f.StringVar(&a.Target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server wants")
 		f.StringVar(&a.Target.CA, name+"-ca", "", "`FILE` with the CA of the server's certificate")
 		f.StringVar(&a.Target.Cert, name+"-cert", "", "`FILE` with a client certificate, in PEM")
@@ -70,11 +71,11 @@ func ServerUsageWith(cmd *cobra.Command, variables string) {
 func SilenceHTTPLog() { log.SetOutput(io.Discard) }
 
 // Dial returns the server.
-func (a *AdminFlags) Dial() (*api.Daemon, error) {
+func (a *AdminFlags) Dial() (*adminclient.Client, error) {
 	SilenceHTTPLog()
-	d, err := api.Dial(a.Target)
+	d, err := adminclient.Dial(a.Target)
 	switch {
-	case errors.Is(err, api.ErrTarget):
+	case errors.Is(err, adminclient.ErrTarget):
 		return nil, fmt.Errorf("--%s: %w", cmp.Or(a.name, "admin"), err)
 	case (a.Target.Cert == "") != (a.Target.Key == ""):
 		return nil, errors.New(a.Called("--admin-cert and --admin-key: give both or none"))
@@ -94,7 +95,7 @@ func (a *AdminFlags) Called(text string) string {
 }
 
 // Ask asks a server that answers at once, over a connection that does not stay.
-func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *api.Daemon) (T, error)) (T, error) {
+func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	d, err := a.Dial()
 	if err != nil {
 		var none T
@@ -105,12 +106,12 @@ func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context
 }
 
 // GetStatus is the question how a server is.
-func GetStatus(ctx context.Context, d *api.Daemon) (*api.Status, error) {
+func GetStatus(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 	return d.Status(ctx, "")
 }
 
 // AskOver is ask over the connection that there is, for who asks again and again.
-func AskOver[T any](cmd *cobra.Command, d *api.Daemon, question func(context.Context, *api.Daemon) (T, error)) (T, error) {
+func AskOver[T any](cmd *cobra.Command, d *adminclient.Client, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(Context(cmd), AskTimeout, fmt.Errorf("no answer for %v", AskTimeout))
 	defer cancel()
 	answer, err := question(ctx, d)
@@ -119,12 +120,12 @@ func AskOver[T any](cmd *cobra.Command, d *api.Daemon, question func(context.Con
 
 // Identify says which server answers, so that who has two of them sees which one it was. If a
 // directory is given it must be the one that the server serves.
-func (a *AdminFlags) Identify(cmd *cobra.Command, d *api.Daemon, dir string) (string, error) {
+func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(Context(cmd), AskTimeout, fmt.Errorf("no answer for %v", AskTimeout))
 	defer cancel()
 	about, err := d.About(ctx)
 	if err != nil {
-		if refused, is := errors.AsType[*api.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
+		if refused, is := errors.AsType[*adminclient.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
 			return text.Line(d.Shown()), nil // of another version: it does not say
 		}
 		return "", AdminError(err)
@@ -166,14 +167,14 @@ func AdminError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if u, is := errors.AsType[*api.Unreachable](err); is {
+	if u, is := errors.AsType[*adminclient.Unreachable](err); is {
 		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
 		if errors.Is(err, os.ErrPermission) {
 			hint = "the socket is for the user and the group of the server only"
 		}
 		return FailWith(NoServer, PrintableError(u), hint)
 	}
-	r, is := errors.AsType[*api.Refused](err)
+	r, is := errors.AsType[*adminclient.Refused](err)
 	if !is {
 		return FailWith(Failed, err, "")
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -22,7 +22,7 @@ const (
 )
 
 // A lookup asks a server what an argument may be, given what is typed of it.
-type lookup func(ctx context.Context, d *api.Daemon, typed string) ([]string, error)
+type lookup func(ctx context.Context, d *adminclient.Client, typed string) ([]string, error)
 
 // CompleteArg completes arguments, each by its lookup. A shell is told of no error.
 func CompleteArg(a *AdminFlags, by ...lookup) cobra.CompletionFunc {
@@ -48,7 +48,7 @@ func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]strin
 			_ = cmd.Flags().Set(flag, v) // is a text
 		}
 	}
-	d, err := api.Dial(a.Target)
+	d, err := adminclient.Dial(a.Target)
 	if err != nil {
 		return nil, none
 	}
@@ -70,12 +70,12 @@ func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]strin
 }
 
 // CompleteNodes are the ids of nodes that are connected.
-func CompleteNodes(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
+func CompleteNodes(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	glob := ""
 	if typed != "" && !strings.ContainsAny(typed, `*?[]{}\`) {
 		glob = typed + "*"
 	}
-	list, err := d.Clients(ctx, api.Filter{Node: glob, All: true, Limit: completeMost})
+	list, err := d.Clients(ctx, adminclient.Filter{Node: glob, All: true, Limit: completeMost})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func CompleteNodes(ctx context.Context, d *api.Daemon, typed string) (all []stri
 	return all, nil
 }
 
-func groupNames(ctx context.Context, d *api.Daemon, _ string) (all []string, err error) {
+func groupNames(ctx context.Context, d *adminclient.Client, _ string) (all []string, err error) {
 	list, err := d.Groups(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func TypeWords() (all []string) {
 }
 
 // CompleteResources are TYPE/ and then TYPE/NAME.
-func CompleteResources(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
+func CompleteResources(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	word, _, named := strings.Cut(typed, "/")
 	if !named {
 		for _, w := range TypeWords() {
@@ -117,7 +117,7 @@ func CompleteResources(ctx context.Context, d *api.Daemon, typed string) (all []
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.Resources(ctx, api.ResourceFilter{Type: TypeInPath(t), Limit: completeMost})
+	list, err := d.Resources(ctx, adminclient.ResourceFilter{Type: TypeInPath(t), Limit: completeMost})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func CompleteResources(ctx context.Context, d *api.Daemon, typed string) (all []
 }
 
 // CompleteKindsAndResources is what get takes.
-func CompleteKindsAndResources(ctx context.Context, d *api.Daemon, typed string) (all []string, err error) {
+func CompleteKindsAndResources(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	if strings.Contains(typed, "/") {
 		return CompleteResources(ctx, d, typed)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
@@ -41,7 +41,7 @@ func EnvoyConfigDump(ctx context.Context, a listen.Address, most int64) (importe
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		if api.NoHTTP1(err) { // with bytes of HTTP/2
+		if adminclient.NoHTTP1(err) { // with bytes of HTTP/2
 			return importer.File{}, Fail(fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?")
 		}
 		return importer.File{}, Fail(fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // What is watched is asked for again when something has happened, but not sooner than `often`
@@ -81,7 +81,7 @@ func (f *following) listen(ctx context.Context) error {
 	bell, ended := make(chan struct{}, 1), make(chan error, 1)
 	bell <- struct{}{} // of what happens before the server knows that this is a reader
 	go func() {
-		for _, err := range d.Events(ctx, api.EventFilter{New: true}) {
+		for _, err := range d.Events(ctx, adminclient.EventFilter{New: true}) {
 			if err != nil {
 				ended <- err // comes last
 				return

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/text"
 )
@@ -84,7 +85,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 				if ttl > 0 {
 					all.TTL = ttl.String()
 				}
-				return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+				return e.change(cmd, func(ctx context.Context, d *adminclient.Client) (*api.EndpointsResult, error) {
 					return d.PutEndpoints(ctx, e.group, args[0], all)
 				})
 			}
@@ -106,7 +107,7 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 			if id == "" {
 				id = net.JoinHostPort(host, port)
 			}
-			return e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+			return e.change(cmd, func(ctx context.Context, d *adminclient.Client) (*api.EndpointsResult, error) {
 				return d.PutEndpoint(ctx, e.group, args[0], id, one)
 			})
 		},
@@ -146,7 +147,7 @@ func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err 
 }
 
 // change asks for a change of endpoints, and prints what became of it.
-func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *api.Daemon) (*api.EndpointsResult, error)) error {
+func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *adminclient.Client) (*api.EndpointsResult, error)) error {
 	r, err := cli.Ask(cmd, &e.AdminFlags, question)
 	if err == nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
@@ -179,7 +180,7 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 			if len(args) == 2 {
 				id = args[1]
 			}
-			err := e.change(cmd, func(ctx context.Context, d *api.Daemon) (*api.EndpointsResult, error) {
+			err := e.change(cmd, func(ctx context.Context, d *adminclient.Client) (*api.EndpointsResult, error) {
 				return d.RemoveEndpoints(ctx, e.group, args[0], id, release)
 			})
 			if err == nil && release {
@@ -217,7 +218,7 @@ endpoints; 4 the cluster is not registered.`,
 			if len(args) == 1 {
 				cluster = args[0]
 			}
-			list, err := cli.Ask(cmd, &e.AdminFlags, func(ctx context.Context, d *api.Daemon) (*api.EndpointList, error) {
+			list, err := cli.Ask(cmd, &e.AdminFlags, func(ctx context.Context, d *adminclient.Client) (*api.EndpointList, error) {
 				return d.Endpoints(ctx, e.group, cluster)
 			})
 			if err != nil {

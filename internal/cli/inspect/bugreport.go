@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
@@ -65,7 +65,7 @@ usage; 3 no server answers, or it lets nobody in.`,
 }
 
 // parts are what an archive has, by name.
-func (r *reporting) parts(d *api.Daemon) []part {
+func (r *reporting) parts(d *adminclient.Client) []part {
 	raw := func(path string) func(context.Context) ([]byte, error) {
 		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
 	}
@@ -108,9 +108,9 @@ func answerOf(question func(context.Context) (any, error)) func(context.Context)
 	}
 }
 
-func rememberedEvents(ctx context.Context, d *api.Daemon) ([]byte, error) {
+func rememberedEvents(ctx context.Context, d *adminclient.Client) ([]byte, error) {
 	var b bytes.Buffer
-	for e, err := range d.Events(ctx, api.EventFilter{Stop: true}) {
+	for e, err := range d.Events(ctx, adminclient.EventFilter{Stop: true}) {
 		if err != nil {
 			return b.Bytes(), err
 		}
@@ -173,7 +173,7 @@ func (r *reporting) run(cmd *cobra.Command) error {
 		ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), cli.AskTimeout, fmt.Errorf("no answer for %v", cli.AskTimeout))
 		content, err := p.get(ctx)
 		cancel()
-		if _, is := errors.AsType[*api.Unreachable](err); is && i == 0 {
+		if _, is := errors.AsType[*adminclient.Unreachable](err); is && i == 0 {
 			return cli.AdminError(err)
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
@@ -226,7 +227,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 
 // clientNode returns the node that a client says it is.
 func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
-	n, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *api.Daemon) (*api.NodeInfo, error) {
+	n, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *adminclient.Client) (*api.NodeInfo, error) {
 		return daemon.Node(ctx, node)
 	})
 	if err != nil {
@@ -260,7 +261,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 	case "rev":
 		return d.revision(cmd, of, client, byGroup)
 	case "client":
-		b, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *api.Daemon) ([]byte, error) {
+		b, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *adminclient.Client) ([]byte, error) {
 			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
 		})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/envoy/diff"
 	"github.com/chancery-xds/chancery/internal/text"
@@ -28,7 +29,7 @@ func (d *differing) weigh(cmd *cobra.Command, r *diffResult, args []string, kind
 	impact, about, err := d.impact(cmd, r, node, func(s api.Server) bool {
 		return chosen || kinds[0] == "dir" && cli.ServesDir(s, args[0]) || cli.ServesDir(s, args[1])
 	}, chosen)
-	switch refused, is := errors.AsType[*api.Refused](err); {
+	switch refused, is := errors.AsType[*adminclient.Refused](err); {
 	case err == nil:
 		r.Impact, r.Server = impact, about
 	case !chosen: // nobody has asked for it

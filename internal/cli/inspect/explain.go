@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
@@ -60,7 +61,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 				}
 				typ, name = cli.TypeInPath(t), n
 			}
-			e, err := cli.Ask(cmd, &a, func(ctx context.Context, d *api.Daemon) (*api.Explanation, error) {
+			e, err := cli.Ask(cmd, &a, func(ctx context.Context, d *adminclient.Client) (*api.Explanation, error) {
 				if local {
 					return d.Explain(ctx, args[0], typ, name)
 				}

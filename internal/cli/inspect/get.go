@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/text"
 )
@@ -49,7 +50,7 @@ func (l *listing) add(value any, name string, rows ...[]string) {
 }
 
 // kinds are what get gets besides resources.
-var kinds = map[string]func(*getting, context.Context, *api.Daemon) (*listing, error){
+var kinds = map[string]func(*getting, context.Context, *adminclient.Client) (*listing, error){
 	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
 }
 
@@ -134,7 +135,7 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 		if g.group != "" || g.left {
 			return errors.New("get events takes neither --group nor --left")
 		}
-		w := watching{AdminFlags: g.AdminFlags, Output: g.Output, filter: api.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
+		w := watching{AdminFlags: g.AdminFlags, Output: g.Output, filter: adminclient.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
 		return w.run(cmd)
 	}
 	list, err := g.lister(what)
@@ -167,13 +168,13 @@ func (g *getting) oneOf(cmd *cobra.Command) {
 	if err != nil || about.Server.ID == "" {
 		return
 	}
-	if all, err := d.Clients(ctx, api.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
+	if all, err := d.Clients(ctx, adminclient.Filter{Limit: 1, Replicas: true}); err == nil && len(all.Replicas) > 1 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: only %s was asked, one of the %d servers of the store: chancery status, get clients and explain ask all\n", text.Line(about.Server.ID), len(all.Replicas))
 	}
 }
 
 // lister returns how to get what was asked for.
-func (g *getting) lister(what string) (func(context.Context, *api.Daemon) (*listing, error), error) {
+func (g *getting) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
 			if g.left && kind != "clients" {
@@ -182,7 +183,7 @@ func (g *getting) lister(what string) (func(context.Context, *api.Daemon) (*list
 			if kind != "clients" && (g.node != "" || g.group != "") {
 				return nil, fmt.Errorf("get %s takes neither --node nor --group", kind)
 			}
-			return func(ctx context.Context, d *api.Daemon) (*listing, error) { return list(g, ctx, d) }, nil
+			return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return list(g, ctx, d) }, nil
 		}
 	}
 	if g.left {
@@ -200,13 +201,13 @@ func (g *getting) lister(what string) (func(context.Context, *api.Daemon) (*list
 		if g.group != "" {
 			return nil, errors.New("--node and --group: give one of them, since a client has its resources of its groups")
 		}
-		return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
+		return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
 	}
-	return func(ctx context.Context, d *api.Daemon) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
+	return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
 }
 
-func (g *getting) clients(ctx context.Context, d *api.Daemon) (*listing, error) {
-	all, err := d.Clients(ctx, api.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
+func (g *getting) clients(ctx context.Context, d *adminclient.Client) (*listing, error) {
+	all, err := d.Clients(ctx, adminclient.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +230,7 @@ func left(total, shown int) string {
 	return fmt.Sprintf("(%s more: --limit)", cli.Number(total-shown))
 }
 
-func (g *getting) nacks(ctx context.Context, d *api.Daemon) (*listing, error) {
+func (g *getting) nacks(ctx context.Context, d *adminclient.Client) (*listing, error) {
 	all, err := d.Refusals(ctx)
 	if err != nil {
 		return nil, err
@@ -248,7 +249,7 @@ func (g *getting) nacks(ctx context.Context, d *api.Daemon) (*listing, error) {
 	return l, nil
 }
 
-func (g *getting) groupList(ctx context.Context, d *api.Daemon) (*listing, error) {
+func (g *getting) groupList(ctx context.Context, d *adminclient.Client) (*listing, error) {
 	all, err := d.Groups(ctx)
 	if err != nil {
 		return nil, err
@@ -265,8 +266,8 @@ func (g *getting) groupList(ctx context.Context, d *api.Daemon) (*listing, error
 }
 
 // served lists what is served, whoever gets it.
-func (g *getting) served(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
-	all, err := d.Resources(ctx, api.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.Wide(), Limit: g.limit})
+func (g *getting) served(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
+	all, err := d.Resources(ctx, adminclient.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.Wide(), Limit: g.limit})
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +296,7 @@ func (g *getting) served(ctx context.Context, d *api.Daemon, typ, name string) (
 }
 
 // of lists how a client stands with what it gets.
-func (g *getting) of(ctx context.Context, d *api.Daemon, typ, name string) (*listing, error) {
+func (g *getting) of(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
 	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
 	if err != nil {
 		return nil, err
@@ -378,7 +379,7 @@ func (g *getting) print(out, stderr io.Writer, l *listing) error {
 }
 
 // follow prints what changes of a listing, or the listing again in its place.
-func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *api.Daemon) (*listing, error)) error {
+func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminclient.Client) (*listing, error)) error {
 	var before *listing
 	out := g.Page(cmd)
 	return cli.Follow(cmd, &g.AdminFlags, &g.Output, func(on *cli.Repaint) error {

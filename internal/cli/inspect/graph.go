@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
@@ -67,7 +68,7 @@ or it lets nobody in; 4 there is no such resource.`,
 			if name == "" {
 				return fmt.Errorf("%q: the name of the resource is missing: write %s/NAME", args[0], args[0])
 			}
-			all, err := cli.Ask(cmd, &a, func(ctx context.Context, d *api.Daemon) ([]*graphed, error) {
+			all, err := cli.Ask(cmd, &a, func(ctx context.Context, d *adminclient.Client) ([]*graphed, error) {
 				return graphFrom(ctx, d, cli.TypeInPath(t), name, group)
 			})
 			if err != nil {
@@ -102,13 +103,13 @@ or it lets nobody in; 4 there is no such resource.`,
 }
 
 // graphFrom returns a resource, and all that it refers to.
-func graphFrom(ctx context.Context, d *api.Daemon, typ, name, group string) ([]*graphed, error) {
+func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group string) ([]*graphed, error) {
 	first := &graphed{Resource: api.Resource{Type: typ, Name: name}}
 	all, by := []*graphed{first}, map[string]*graphed{first.id(): first}
 	for i := 0; i < len(all); i++ {
 		g := all[i]
-		list, err := d.Resources(ctx, api.ResourceFilter{Type: g.Type, Name: g.Name, Group: group})
-		if r, is := errors.AsType[*api.Refused](err); is && r.Code == http.StatusNotFound && i > 0 {
+		list, err := d.Resources(ctx, adminclient.ResourceFilter{Type: g.Type, Name: g.Name, Group: group})
+		if r, is := errors.AsType[*adminclient.Refused](err); is && r.Code == http.StatusNotFound && i > 0 {
 			g.Missing = true
 			continue
 		}

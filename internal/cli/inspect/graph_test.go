@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
 
 // A graph that goes in a circle, and is asked for by another name, ends.
 func TestGraphInACircle(t *testing.T) {
-	d, err := api.Dial(api.Target{URL: canned.Circle(t)})
+	d, err := adminclient.Dial(adminclient.Target{URL: canned.Circle(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

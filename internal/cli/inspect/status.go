@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
@@ -27,7 +28,7 @@ const mostRows = 50
 func Status() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output
-	var f api.Filter
+	var f adminclient.Filter
 	var watch, local bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
@@ -125,7 +126,7 @@ type overview struct {
 	rollouts map[string]api.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
 }
 
-func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f api.Filter) error {
+func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) error {
 	seen, err := statusSeen(cmd, a, o, f)
 	if err != nil {
 		return err
@@ -152,8 +153,8 @@ func ails(u *api.Upstream) bool {
 	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
 }
 
-func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f api.Filter) (overview, error) {
-	return cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (overview, error) {
+func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) (overview, error) {
+	return cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (overview, error) {
 		status := d.Status
 		if f.Replicas {
 			status = d.StatusOfAll
@@ -171,7 +172,7 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f api.Filt
 const longestAside = 2 * time.Second
 
 // rolloutsUnderWay are those of what is served of a store, as the store has them.
-func rolloutsUnderWay(ctx context.Context, d *api.Daemon, s *api.Store) map[string]api.Rollout {
+func rolloutsUnderWay(ctx context.Context, d *adminclient.Client, s *api.Store) map[string]api.Rollout {
 	if s == nil || !slices.ContainsFunc(s.Holds, func(h api.Hold) bool { return h.Rollout != "" }) {
 		return nil
 	}
@@ -264,7 +265,7 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 	}
 }
 
-func (s overview) print(w io.Writer, o *cli.Output, f api.Filter) {
+func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), cli.Since(s.Server.Since), textutil.Line(s.Server.XDS))
 	if c.Store != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/text"
 )
@@ -43,7 +44,7 @@ func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string,
 
 // clientsOf asks for the clients of one node id.
 func clientsOf(cmd *cobra.Command, a *cli.AdminFlags, node string, replicas bool) (*api.ClientList, error) {
-	list, err := cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.ClientList, error) {
+	list, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.ClientList, error) {
 		if replicas {
 			return d.ClientOfAll(ctx, node)
 		}

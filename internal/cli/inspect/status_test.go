@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
@@ -15,7 +16,7 @@ func TestRelayStatusFromDisk(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Upstream, o.Config.Resources = &api.Upstream{URL: "xds://up"}, 2
 	var b strings.Builder
-	o.print(&b, &cli.Output{}, api.Filter{})
+	o.print(&b, &cli.Output{}, adminclient.Filter{})
 	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is away\n") {
 		t.Error(b.String())
 	}
@@ -26,7 +27,7 @@ func TestRelayStatusIdle(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Upstream = &api.Upstream{URL: "xds://up", Idle: true}
 	var b strings.Builder
-	o.print(&b, &cli.Output{}, api.Filter{})
+	o.print(&b, &cli.Output{}, adminclient.Filter{})
 	if want := "UPSTREAM xds://up: asked for nothing, as no client wants anything\n"; !strings.Contains(b.String(), want) {
 		t.Error(b.String())
 	}

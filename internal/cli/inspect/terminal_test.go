@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
@@ -25,7 +26,7 @@ func TestPageFits(t *testing.T) {
 	events[3].Text = long
 	prints := map[string]func(io.Writer){
 		"status": func(w io.Writer) {
-			overview{Status: &seen, list: &api.ClientList{Items: canned.Clients()}}.print(w, o, api.Filter{})
+			overview{Status: &seen, list: &api.ClientList{Items: canned.Clients()}}.print(w, o, adminclient.Filter{})
 		},
 		"client": func(w io.Writer) { card(w, o, sick) },
 		"explain": func(w io.Writer) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	textutil "github.com/chancery-xds/chancery/internal/text"
@@ -24,7 +25,7 @@ const slice = 30 * time.Second
 func Wait() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output
-	var f api.Filter
+	var f adminclient.Filter
 	var what, typ string
 	var revision string
 	var timeout time.Duration
@@ -109,7 +110,7 @@ or it lets nobody in; 4 there is no such group or revision; 124 --timeout is ove
 }
 
 // waitAccepted returns what came of waiting, and the number in the server of what was waited for. An error has a result if there is one.
-func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*api.WaitResult, uint64, error) {
+func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*api.WaitResult, uint64, error) {
 	if err := thereYet(cmd, a, number, stored); err != nil {
 		return nil, 0, err
 	}
@@ -169,7 +170,7 @@ func unsynced(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) e
 }
 
 // waitOnce waits at all servers of the store, or at one, and returns the number there of what it has waited for.
-func waitOnce(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *api.WaitResult, own uint64, err error) {
+func waitOnce(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *api.WaitResult, own uint64, err error) {
 	if !local && number == 0 {
 		if r, err = waitAll(cmd, a, dir, f, stored, end); r != nil || err != nil {
 			return r, 0, err
@@ -207,7 +208,7 @@ func thereYet(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.
 	if own > 0 {
 		return nil
 	}
-	h, err := cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.History, error) {
+	h, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.History, error) {
 		ctx, cancel := context.WithTimeout(ctx, thereTime)
 		defer cancel()
 		return d.Revisions(ctx, "", "", 1)
@@ -252,7 +253,7 @@ func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, en
 }
 
 // waitFor asks until there is a result, or the time is over.
-func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, revision uint64, end time.Time) (*api.WaitResult, error) {
+func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, revision uint64, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {
 		return nil, err
@@ -280,7 +281,7 @@ func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, re
 }
 
 // waited prints what came of it.
-func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f api.Filter, revision uint64, timeout time.Duration) error {
+func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.Filter, revision uint64, timeout time.Duration) error {
 	w := o.Page(cmd)
 	if !o.People() {
 		if err := cli.PrintData(o, w, r, r.Pending, nil); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/text"
@@ -21,7 +22,7 @@ import (
 
 // waitAll asks until the clients of all servers of a store have accepted a revision (0: that which the server asked serves), or there is another
 // result, or the time is over. The result is nil if the server has no store, or is of a version that cannot ask others.
-func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, want revisions.Number, end time.Time) (*api.WaitResult, error) {
+func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, want revisions.Number, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, wa
 		ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), cli.AskTimeout, fmt.Errorf("no answer for %v", cli.AskTimeout))
 		r, err := d.WaitAll(ctx, f, stored)
 		cancel()
-		refused, is := errors.AsType[*api.Refused](err)
+		refused, is := errors.AsType[*adminclient.Refused](err)
 		over := time.Until(end) <= 0
 		switch busy := is && refused.Code == http.StatusServiceUnavailable && !over; {
 		case is && refused.Code == http.StatusBadRequest && refused.Said.Field == "replicas":
@@ -77,7 +78,7 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f api.Filter, wa
 // untaken is an error that says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
 // the newest revision, was rejected. With local only that of the server that is asked counts.
 func untaken(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
-	s, err := cli.Ask(cmd, a, func(ctx context.Context, d *api.Daemon) (*api.Status, error) {
+	s, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 		s, err := d.Status(ctx, "")
 		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
 			if all, err := d.StatusOfAll(ctx, ""); err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	textutil "github.com/chancery-xds/chancery/internal/text"
@@ -22,7 +23,7 @@ import (
 type watching struct {
 	cli.AdminFlags
 	cli.Output
-	filter api.EventFilter
+	filter adminclient.EventFilter
 	typ    string
 	during time.Duration // 0: until it is interrupted
 	xds    watchingXDS

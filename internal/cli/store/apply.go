@@ -15,6 +15,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
@@ -181,7 +182,7 @@ func (a *applying) run(cmd *cobra.Command, root string) error {
 	done, err := storeclient.Ask(cmd, &a.Access, a.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
 		warn := func(next *revisions.Snapshot) ([]string, error) { return doubtsOf(next, opts), nil }
 		return (&revisionapi.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
-	}, func(ctx context.Context, d *api.Daemon) (*api.Commit, error) {
+	}, func(ctx context.Context, d *adminclient.Client) (*api.Commit, error) {
 		lines := make([]api.RevisionItem, len(items))
 		for i, it := range items {
 			lines[i] = revisionapi.Line(it)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
@@ -59,7 +60,7 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 	}
 	b, err := storeclient.Ask(cmd, &p.Access, p.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Blame, error) {
 		return revisionapi.Blame(ctx, r, t.URL, name)
-	}, func(ctx context.Context, d *api.Daemon) (*api.Blame, error) {
+	}, func(ctx context.Context, d *adminclient.Client) (*api.Blame, error) {
 		return d.Blame(ctx, cli.TypeInPath(t), name)
 	})
 	if err != nil {

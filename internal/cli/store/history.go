@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
@@ -71,7 +72,7 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 	}
 	h, err := storeclient.Ask(cmd, &p.Access, p.timeout, func(ctx context.Context, r *revisions.Repository) (*api.History, error) {
 		return revisionapi.History(ctx, r, url, name, p.limit)
-	}, func(ctx context.Context, d *api.Daemon) (*api.History, error) {
+	}, func(ctx context.Context, d *adminclient.Client) (*api.History, error) {
 		return d.Revisions(ctx, typ, name, cmp.Or(p.limit, maxLimit))
 	})
 	switch {
@@ -146,7 +147,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			}
 			done, err := storeclient.Ask(cmd, &c.Access, c.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
 				return (&revisionapi.Committer{Repo: r}).Restore(ctx, n, c.note)
-			}, func(ctx context.Context, d *api.Daemon) (*api.Commit, error) {
+			}, func(ctx context.Context, d *adminclient.Client) (*api.Commit, error) {
 				return d.Restore(ctx, n.String(), api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})
 			if err != nil {

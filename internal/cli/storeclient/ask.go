@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -71,18 +72,18 @@ func (s *Access) name() string { return cmp.Or(s.Flag, "admin") }
 func AskSteering[T any](cmd *cobra.Command, s *Access, timeout time.Duration, ask func(context.Context, api.Steering) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
 		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
-	}, func(ctx context.Context, d *api.Daemon) (T, error) { return ask(ctx, d) })
+	}, func(ctx context.Context, d *adminclient.Client) (T, error) { return ask(ctx, d) })
 }
 
 // Ask asks a store, or the server of one.
-func Ask[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (T, error) {
+func Ask[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
 		return local(ctx, r)
 	}, remote)
 }
 
 // askEngine is askStore, with what the store is kept in.
-func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *api.Daemon) (T, error)) (answer T, err error) {
+func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *adminclient.Client) (T, error)) (answer T, err error) {
 	through, err := s.ThroughServer(cmd)
 	if err != nil {
 		return answer, err
@@ -109,7 +110,7 @@ func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, loca
 
 // asked is asked for what a server says of its store.
 func (s *Access) asked(cmd *cobra.Command, err error) error {
-	r, is := errors.AsType[*api.Refused](err)
+	r, is := errors.AsType[*adminclient.Refused](err)
 	switch {
 	case is && r.Code == http.StatusConflict:
 		return cli.FailWith(cli.Conflicted, cli.PrintableError(r), text.Line(r.Said.Hint))
@@ -120,7 +121,7 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 		return cli.FailWith(cli.Failed, fmt.Errorf("%w: nothing is committed", cli.PrintableError(r)), "")
 	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
 		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Said.Hint))
-	case errors.Is(err, api.ErrTooLarge):
+	case errors.Is(err, adminclient.ErrTooLarge):
 		return cli.Fail(err, "give --store: then it goes to the store itself")
 	}
 	err = cli.AdminError(err)
@@ -137,7 +138,7 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 func (s *Access) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
 	at, err = Ask(cmd, s, Timeout, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
 		return revisionapi.At(ctx, r, n)
-	}, func(ctx context.Context, d *api.Daemon) (*revisions.Snapshot, error) {
+	}, func(ctx context.Context, d *adminclient.Client) (*revisions.Snapshot, error) {
 		rev := "head"
 		if n > 0 {
 			rev = n.String()

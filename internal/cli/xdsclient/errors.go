@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/relay/fetch"
 	"github.com/chancery-xds/chancery/internal/text"
@@ -92,7 +92,7 @@ func (s *Server) why(err error) cause {
 		on = "yes"
 	}
 	for _, y := range symptoms {
-		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && (containsOne(err.Error(), y.texts) || y.noHTTP1 && api.NoHTTP1(err)) {
+		if (y.tls == "" || y.tls == on) && (s.rest || !y.rest) && (containsOne(err.Error(), y.texts) || y.noHTTP1 && adminclient.NoHTTP1(err)) {
 			if y.says != "" {
 				c.text = y.says
 			}

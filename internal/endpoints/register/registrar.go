@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
 // A Part is what an owner has of a cluster.
@@ -39,7 +40,7 @@ type Options struct {
 
 // A Registrar registers. It is made by [New], and may be used by several goroutines at once.
 type Registrar struct {
-	server *api.Daemon
+	server *adminclient.Client
 	opts   Options
 	bell   chan struct{}
 
@@ -49,7 +50,7 @@ type Registrar struct {
 }
 
 // New returns a registrar at a server.
-func New(server *api.Daemon, o Options) *Registrar {
+func New(server *adminclient.Client, o Options) *Registrar {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	return &Registrar{server: server, opts: o, bell: make(chan struct{}, 1), want: map[Part]map[string]api.Endpoint{}, other: map[Part]bool{}}
 }
@@ -76,7 +77,7 @@ func (r *Registrar) Registered(ctx context.Context, p Part) ([]api.Endpoint, err
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	list, err := r.server.Endpoints(ctx, cmp.Or(p.Group, "default"), p.Cluster)
-	if refused, is := errors.AsType[*api.Refused](err); is && refused.Code == http.StatusNotFound {
+	if refused, is := errors.AsType[*adminclient.Refused](err); is && refused.Code == http.StatusNotFound {
 		return nil, nil
 	}
 	if err != nil {
@@ -162,7 +163,7 @@ const (
 
 // Refusing reports whether an error says that the server lets nobody in, or takes no endpoints: who asks again gets the same.
 func Refusing(err error) bool {
-	refused, is := errors.AsType[*api.Refused](err)
+	refused, is := errors.AsType[*adminclient.Refused](err)
 	return is && slices.Contains([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, refused.Code)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -30,13 +31,13 @@ var quiet = slog.New(slog.DiscardHandler)
 type place struct {
 	*testing.T
 	path string
-	*api.Daemon
+	*adminclient.Client
 }
 
 func at(t *testing.T) *place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	d, err := api.Dial(api.Target{URL: "unix://" + path})
+	d, err := adminclient.Dial(adminclient.Target{URL: "unix://" + path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestRegistrar(t *testing.T) {
 	stopServer := p.serve()
 	p.put("b", "x/10.0.0.8:80", "10.0.0.8")
 	p.put("b", "xx/10.0.0.9:80", "10.0.0.9")
-	r := New(p.Daemon, Options{Log: quiet})
+	r := New(p.Client, Options{Log: quiet})
 	part := Part{Cluster: "b", Owner: "x"}
 	if all, err := r.Registered(t.Context(), part); err != nil || len(all) != 1 || all[0].Address != "10.0.0.8" {
 		t.Fatal(all, err)
@@ -204,7 +205,7 @@ func TestRegistrarLosesItsLease(t *testing.T) {
 	p := at(t)
 	e := &leases{Engine: memory(t)}
 	p.keeping(e)
-	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r := New(p.Client, Options{TTL: time.Second, Log: quiet})
 	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
 	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.2"))
 	run(t, r)
@@ -225,7 +226,7 @@ func TestRegistrarWithLease(t *testing.T) {
 	e := &leases{Engine: memory(t)}
 	e.least.Store(int64(time.Hour))
 	p.keeping(e)
-	r := New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r := New(p.Client, Options{TTL: time.Second, Log: quiet})
 	r.Set(Part{Cluster: "b", Owner: "x"}, of("10.0.0.1"))
 	stop := run(t, r)
 	p.has("b", "x/10.0.0.1:80")
@@ -239,7 +240,7 @@ func TestRegistrarWithLease(t *testing.T) {
 	}
 	stop()
 	e.least.Store(0)
-	r = New(p.Daemon, Options{TTL: time.Second, Log: quiet})
+	r = New(p.Client, Options{TTL: time.Second, Log: quiet})
 	r.Set(Part{Cluster: "c", Owner: "x"}, of("10.0.0.1"))
 	stop = run(t, r)
 	p.has("c", "x/10.0.0.1:80")
@@ -253,7 +254,7 @@ func TestRegistrarIsRefused(t *testing.T) {
 	p := at(t)
 	p.serve()
 	p.put("b", "x/a", "10.0.0.8")
-	r := New(p.Daemon, Options{Log: quiet})
+	r := New(p.Client, Options{Log: quiet})
 	for _, ip := range []string{"10.0.0.7", "10.0.0.9"} {
 		p.put("b", "y/"+ip, ip)
 	}
@@ -275,7 +276,7 @@ func TestRoomOfOneBatch(t *testing.T) {
 	t.Parallel()
 	p := at(t)
 	p.serve() // 3 endpoints of a cluster
-	r := New(p.Daemon, Options{Log: quiet})
+	r := New(p.Client, Options{Log: quiet})
 	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8"))
 	run(t, r)
 	p.has("b", "z/10.0.0.1:80 z/10.0.0.2:80 z/10.0.0.3:80")
@@ -297,7 +298,7 @@ func TestRegistrarWaits(t *testing.T) {
 	t.Parallel()
 	p := at(t)
 	line := make(told, 1)
-	r := New(p.Daemon, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
+	r := New(p.Client, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
 	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
 	run(t, r)
 	<-line // it has asked, and nobody was there
@@ -312,15 +313,15 @@ func TestRegistrarAtTheWrongServer(t *testing.T) {
 	p.with(&admin.Server{Log: quiet})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	r := New(p.Daemon, Options{Log: quiet})
+	r := New(p.Client, Options{Log: quiet})
 	_, clusters := r.Clusters(ctx, "", "x")
 	for _, err := range []error{r.Run(ctx), clusters} {
-		if refused, is := errors.AsType[*api.Refused](err); !is || refused.Code != http.StatusForbidden || !Refusing(err) {
+		if refused, is := errors.AsType[*adminclient.Refused](err); !is || refused.Code != http.StatusForbidden || !Refusing(err) {
 			t.Error(err)
 		}
 	}
 	for code, want := range map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false} {
-		if Refusing(&api.Refused{Code: code}) != want {
+		if Refusing(&adminclient.Refused{Code: code}) != want {
 			t.Error(code)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/chancery-xds/chancery/client"
-	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -22,7 +22,7 @@ import (
 type mesh struct {
 	*testing.T
 	url     string // of its admin API
-	admin   *api.Daemon
+	admin   *adminclient.Client
 	cluster string
 
 	mu  sync.Mutex
@@ -44,7 +44,7 @@ func startMesh(t *testing.T, cluster string) *mesh {
 	m := &mesh{T: t, url: "unix://" + filepath.Join(dir, "admin.sock"), cluster: cluster}
 	launch(t, "chancery", "serve", config, "--endpoints", "--state-dir", filepath.Join(dir, "state"), "--listen", listen, "--admin-listen", m.url)
 	var err error
-	if m.admin, err = api.Dial(api.Target{URL: m.url}); err != nil {
+	if m.admin, err = adminclient.Dial(adminclient.Target{URL: m.url}); err != nil {
 		t.Fatal(err)
 	}
 	transport, err := client.GRPC(listen, client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: true})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/endpoints/register"
 	"github.com/chancery-xds/chancery/source/k8s"
 )
@@ -41,7 +42,7 @@ func main() {
 
 // What is asked for.
 type flags struct {
-	target     api.Target
+	target     adminclient.Target
 	kubeconfig string
 	group      string
 	owner      string
@@ -73,7 +74,7 @@ func (f *flags) set(w io.Writer) *pflag.FlagSet {
 	s := pflag.NewFlagSet("chancery-k8s", pflag.ContinueOnError)
 	s.SortFlags = false
 	s.SetOutput(w)
-	s.StringVar(&f.target.URL, "admin", api.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
+	s.StringVar(&f.target.URL, "admin", adminclient.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
 	s.StringVar(&f.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server wants")
 	s.StringVar(&f.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
 	s.StringVar(&f.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
@@ -131,7 +132,7 @@ func say(stderr io.Writer, code int, err error) int {
 
 // follow follows slices until ctx is done.
 func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
-	daemon, err := api.Dial(f.target)
+	daemon, err := adminclient.Dial(f.target)
 	if err != nil {
 		return say(stderr, misuse, err)
 	}

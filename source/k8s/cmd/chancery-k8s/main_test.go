@@ -17,13 +17,14 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin"
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
+	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 	"github.com/chancery-xds/chancery/store"
 )
 
 // chancery starts a server that takes endpoints, and returns its URL.
-func chancery(t *testing.T, takes bool) (*adminapi.Daemon, string) {
+func chancery(t *testing.T, takes bool) (*adminclient.Client, string) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	path := filepath.Join(t.TempDir(), "s")
@@ -45,7 +46,7 @@ func chancery(t *testing.T, takes bool) (*adminapi.Daemon, string) {
 	}
 	running.Go(func() { _ = s.Serve(ctx, l) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	d, err := adminapi.Dial(adminapi.Target{URL: "unix://" + path})
+	d, err := adminclient.Dial(adminclient.Target{URL: "unix://" + path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func slice(name string, addresses ...string) *discovery.EndpointSlice {
 }
 
 // has waits until a cluster has endpoints with these IDs.
-func has(t *testing.T, d *adminapi.Daemon, cluster, want string) {
+func has(t *testing.T, d *adminclient.Client, cluster, want string) {
 	t.Helper()
 	got := ""
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); <-time.After(5 * time.Millisecond) {

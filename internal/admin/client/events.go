@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bufio"
@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // An EventFilter selects events. The zero value selects all.
@@ -32,8 +34,8 @@ const maxEvent = 1 << 20
 
 // Events asks GET /api/v1/events (SSE) and returns events until ctx is done, the caller has
 // enough, or an error, which comes last. With Stop the end of the stream is no error.
-func (d *Daemon) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (d *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
 		q := url.Values{}
 		set(q, "node", f.Node)
 		set(q, "type", f.Type)
@@ -48,11 +50,11 @@ func (d *Daemon) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 		}
 		resp, err := d.open(ctx, http.MethodGet, root+"/events", q, nil, h)
 		if err != nil {
-			yield(Event{}, err)
+			yield(api.Event{}, err)
 			return
 		}
 		defer resp.Body.Close()
-		err = readEvents(resp.Body, func(e Event) bool { return yield(e, nil) })
+		err = readEvents(resp.Body, func(e api.Event) bool { return yield(e, nil) })
 		switch {
 		case errors.Is(err, errEnough), err == nil && f.Stop:
 			return
@@ -61,7 +63,7 @@ func (d *Daemon) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 		case err == nil:
 			err = errStreamEnded
 		}
-		yield(Event{}, &Unreachable{d.shown, err})
+		yield(api.Event{}, &Unreachable{d.shown, err})
 	}
 }
 
@@ -69,7 +71,7 @@ var errEnough = errors.New("enough")
 
 // readEvents reads a stream of events: of each, what its lines "data:" say. Other lines are
 // comments, which keep the connection, or repeat what is in data.
-func readEvents(r io.Reader, f func(Event) bool) error {
+func readEvents(r io.Reader, f func(api.Event) bool) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
 	var data []byte
@@ -82,7 +84,7 @@ func readEvents(r io.Reader, f func(Event) bool) error {
 		if len(line) > 0 || len(data) == 0 {
 			continue
 		}
-		var e Event
+		var e api.Event
 		if err := json.Unmarshal(data, &e); err != nil {
 			return fmt.Errorf("an event that is none: %w", err)
 		}

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // An EndpointStream registers endpoints line by line, as long as it lasts. One goroutine may send while another one receives.
@@ -20,7 +22,7 @@ type EndpointStream struct {
 }
 
 // EndpointStream asks POST /api/v1/endpoints, with a lease of a time unless that is 0. The stream ends with ctx.
-func (d *Daemon) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
+func (d *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
 	q := url.Values{}
 	if ttl > 0 {
 		q.Set("ttl", ttl.String())
@@ -35,7 +37,7 @@ func (d *Daemon) EndpointStream(ctx context.Context, ttl time.Duration) (*Endpoi
 }
 
 // Send sends lines, or an empty one if there are none, which renews the lease. It returns the number of the last one.
-func (s *EndpointStream) Send(all []EndpointLine) (int, error) {
+func (s *EndpointStream) Send(all []api.EndpointLine) (int, error) {
 	var b bytes.Buffer
 	for _, l := range all {
 		text, err := json.Marshal(l)
@@ -53,7 +55,7 @@ func (s *EndpointStream) Send(all []EndpointLine) (int, error) {
 }
 
 // Receive waits for what became of lines. The error is io.EOF when the server has ended the stream.
-func (s *EndpointStream) Receive() (a EndpointLines, err error) {
+func (s *EndpointStream) Receive() (a api.EndpointLines, err error) {
 	text, err := s.in.ReadBytes('\n')
 	if err != nil {
 		return a, err

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"context"
@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve returns a daemon that answers as f does.
-func serve(t *testing.T, f http.HandlerFunc) *Daemon {
+func serve(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
@@ -121,7 +123,7 @@ func TestErrors(t *testing.T) {
 // What changes something cannot be sent by a page of another origin, and has the token.
 func TestReload(t *testing.T) {
 	d := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		var asked ReloadRequest
+		var asked api.ReloadRequest
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || !asked.AllowMassDelete {
 			t.Error(asked, err)
 		}
@@ -211,7 +213,7 @@ func TestEvents(t *testing.T) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"id\":1}\n\n: x\n\n")
 	f.Fuzz(func(_ *testing.T, text string) {
-		_ = readEvents(strings.NewReader(text), func(Event) bool { return true })
+		_ = readEvents(strings.NewReader(text), func(api.Event) bool { return true })
 	})
 }
 

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bufio"
@@ -10,26 +10,28 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // Revisions asks GET /api/v1/revisions: the newest, at most limit (0: the server's), those that changed a resource if
 // a type is given.
-func (d *Daemon) Revisions(ctx context.Context, typ, name string, limit int) (*History, error) {
+func (d *Client) Revisions(ctx context.Context, typ, name string, limit int) (*api.History, error) {
 	q := url.Values{}
 	set(q, "type", typ)
 	set(q, "name", name)
 	setLimit(q, limit)
-	return ask[History](ctx, d, http.MethodGet, root+"/revisions", q, nil)
+	return ask[api.History](ctx, d, http.MethodGet, root+"/revisions", q, nil)
 }
 
 // Blame asks GET /api/v1/blame/{type}/{name}.
-func (d *Daemon) Blame(ctx context.Context, typ, name string) (*Blame, error) {
-	return ask[Blame](ctx, d, http.MethodGet, root+"/blame"+below(typ, name), nil, nil)
+func (d *Client) Blame(ctx context.Context, typ, name string) (*api.Blame, error) {
+	return ask[api.Blame](ctx, d, http.MethodGet, root+"/blame"+below(typ, name), nil, nil)
 }
 
 // RevisionItems asks GET /api/v1/revisions/{rev}/items: all of a revision, such as r412 or head, without what may not be
 // shown.
-func (d *Daemon) RevisionItems(ctx context.Context, rev string) (*Revision, []RevisionItem, error) {
+func (d *Client) RevisionItems(ctx context.Context, rev string) (*api.Revision, []api.RevisionItem, error) {
 	resp, err := d.open(ctx, http.MethodGet, root+"/revisions/"+segment(rev)+"/items", nil, nil, nil)
 	if err != nil {
 		return nil, nil, err
@@ -45,15 +47,15 @@ func (d *Daemon) RevisionItems(ctx context.Context, rev string) (*Revision, []Re
 	return of, items, nil
 }
 
-func readItems(in io.Reader) (*Revision, []RevisionItem, error) {
-	var first RevisionLine
+func readItems(in io.Reader) (*api.Revision, []api.RevisionItem, error) {
+	var first api.RevisionLine
 	lines := json.NewDecoder(in)
 	if err := lines.Decode(&first); err != nil || first.Revision == nil {
 		return nil, nil, errors.Join(err, errors.New("there is no revision in it"))
 	}
-	var all []RevisionItem
+	var all []api.RevisionItem
 	for {
-		var l RevisionLine
+		var l api.RevisionLine
 		switch err := lines.Decode(&l); {
 		case errors.Is(err, io.EOF):
 			return first.Revision, all, nil
@@ -72,23 +74,23 @@ const MaxCommit = 96 << 20
 var ErrTooLarge = fmt.Errorf("more than %d MiB, encoded for the admin API", MaxCommit>>20)
 
 // Commit asks POST /api/v1/revisions.
-func (d *Daemon) Commit(ctx context.Context, c CommitRequest, items []RevisionItem) (*Commit, error) {
+func (d *Client) Commit(ctx context.Context, c api.CommitRequest, items []api.RevisionItem) (*api.Commit, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(RevisionLine{Commit: &c})
+	err := e.Encode(api.RevisionLine{Commit: &c})
 	for i := 0; i < len(items) && err == nil; i++ {
-		if err = e.Encode(RevisionLine{Item: &items[i]}); err == nil && b.Len() > MaxCommit {
+		if err = e.Encode(api.RevisionLine{Item: &items[i]}); err == nil && b.Len() > MaxCommit {
 			err = ErrTooLarge
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return ask[Commit](ctx, d, http.MethodPost, root+"/revisions", nil, lines(b.Bytes()))
+	return ask[api.Commit](ctx, d, http.MethodPost, root+"/revisions", nil, lines(b.Bytes()))
 }
 
 // Restore asks POST /api/v1/revisions/{rev}/restore.
-func (d *Daemon) Restore(ctx context.Context, rev string, n NoteRequest) (*Commit, error) {
-	return ask[Commit](ctx, d, http.MethodPost, root+"/revisions/"+segment(rev)+"/restore", nil, n)
+func (d *Client) Restore(ctx context.Context, rev string, n api.NoteRequest) (*api.Commit, error) {
+	return ask[api.Commit](ctx, d, http.MethodPost, root+"/revisions/"+segment(rev)+"/restore", nil, n)
 }

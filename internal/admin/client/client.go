@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"io"
 	"maps"
 	"net"
@@ -34,7 +35,7 @@ type Target struct {
 }
 
 // A Daemon is one that can be asked. Several goroutines may use it at once.
-type Daemon struct {
+type Client struct {
 	base  string // without / at its end
 	shown string // as the user has given it
 	token string
@@ -48,11 +49,11 @@ var ErrTarget = errors.New("not the URL of an admin API")
 const want = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH"
 
 // Dial returns the daemon of a target. It connects to nobody yet.
-func Dial(t Target) (*Daemon, error) {
+func Dial(t Target) (*Client, error) {
 	if t.URL == "" {
 		t.URL = DefaultURL
 	}
-	d := &Daemon{shown: t.URL}
+	d := &Client{shown: t.URL}
 	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // no proxy of the environment
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	transport.DialContext = dialer.DialContext
@@ -100,7 +101,7 @@ func Dial(t Target) (*Daemon, error) {
 
 // Close ends the connections over which nothing goes. The server takes few, and keeps each for minutes. The daemon may be
 // asked again.
-func (d *Daemon) Close() { d.http.CloseIdleConnections() }
+func (d *Client) Close() { d.http.CloseIdleConnections() }
 
 // Plain reports whether what is asked goes over a network in plain text.
 func (t Target) Plain() bool {
@@ -142,7 +143,7 @@ func (t Target) secure(transport *http.Transport) error {
 // A Refused is an answer that is not 2xx.
 type Refused struct {
 	Code int // of HTTP
-	Said Error
+	Said api.Error
 }
 
 // Error implements error.
@@ -172,7 +173,7 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 type lines []byte
 
 // open asks, and returns an answer that is 2xx.
-func (d *Daemon) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
+func (d *Client) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
 	var in io.Reader
 	kind := "application/json"
 	switch body := body.(type) {
@@ -256,7 +257,7 @@ func NoHTTP1(err error) bool {
 }
 
 // ask asks, and reads the answer.
-func ask[T any](ctx context.Context, d *Daemon, method, path string, query url.Values, body any) (*T, error) {
+func ask[T any](ctx context.Context, d *Client, method, path string, query url.Values, body any) (*T, error) {
 	resp, err := d.open(ctx, method, path, query, body, nil)
 	if err != nil {
 		return nil, err
@@ -276,7 +277,7 @@ func ask[T any](ctx context.Context, d *Daemon, method, path string, query url.V
 	return answer, nil
 }
 
-const root = "/api/" + Version
+const root = "/api/" + api.Version
 
 // segment is a text as one segment of a path.
 func segment(s string) string {
@@ -307,13 +308,13 @@ func setLimit(q url.Values, limit int) {
 
 // A Filter selects clients. The zero value selects those that are not well.
 type Filter struct {
-	Node   string  // a glob of node ids: ?node=
-	Group  string  // ?group=
-	Type   string  // a short name or a URL: ?type=
-	States []State // ?state=, repeated
-	All    bool    // the healthy ones, too: ?all=1
-	Left   bool    // those that have left, too: ?left=1
-	Limit  int     // ?limit=; 0: the server's
+	Node   string      // a glob of node ids: ?node=
+	Group  string      // ?group=
+	Type   string      // a short name or a URL: ?type=
+	States []api.State // ?state=, repeated
+	All    bool        // the healthy ones, too: ?all=1
+	Left   bool        // those that have left, too: ?left=1
+	Limit  int         // ?limit=; 0: the server's
 
 	Replicas bool // those of all servers of the store: ?replicas=1
 }
@@ -336,7 +337,7 @@ func (f Filter) query() url.Values {
 const paramReplicas = "replicas"
 
 // askAll asks with ?replicas=1 if the query has it, and again without it if the server is of a version that does not know that.
-func askAll[T any](ctx context.Context, d *Daemon, path string, query url.Values) (*T, error) {
+func askAll[T any](ctx context.Context, d *Client, path string, query url.Values) (*T, error) {
 	answer, err := ask[T](ctx, d, http.MethodGet, root+path, query, nil)
 	if refused, is := errors.AsType[*Refused](err); is && refused.Code == http.StatusBadRequest && refused.Said.Field == paramReplicas {
 		query.Del(paramReplicas)
@@ -346,35 +347,35 @@ func askAll[T any](ctx context.Context, d *Daemon, path string, query url.Values
 }
 
 // Status asks GET /api/v1/status: of the clients of a group, or of all if that is "".
-func (d *Daemon) Status(ctx context.Context, group string) (*Status, error) {
-	return ask[Status](ctx, d, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
+func (d *Client) Status(ctx context.Context, group string) (*api.Status, error) {
+	return ask[api.Status](ctx, d, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
 }
 
 // StatusOfAll asks GET /api/v1/status?replicas=1: of all servers of the store, if there is one.
-func (d *Daemon) StatusOfAll(ctx context.Context, group string) (*Status, error) {
-	return askAll[Status](ctx, d, "/status", Filter{Group: group, Replicas: true}.query())
+func (d *Client) StatusOfAll(ctx context.Context, group string) (*api.Status, error) {
+	return askAll[api.Status](ctx, d, "/status", Filter{Group: group, Replicas: true}.query())
 }
 
 // Clients asks GET /api/v1/clients.
-func (d *Daemon) Clients(ctx context.Context, f Filter) (*ClientList, error) {
-	return askAll[ClientList](ctx, d, "/clients", f.query())
+func (d *Client) Clients(ctx context.Context, f Filter) (*api.ClientList, error) {
+	return askAll[api.ClientList](ctx, d, "/clients", f.query())
 }
 
 // Client asks GET /api/v1/clients/{node}: all clients of that node id.
-func (d *Daemon) Client(ctx context.Context, node string) (*ClientList, error) {
-	return ask[ClientList](ctx, d, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
+func (d *Client) Client(ctx context.Context, node string) (*api.ClientList, error) {
+	return ask[api.ClientList](ctx, d, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
 }
 
 // ClientOfAll asks GET /api/v1/clients/{node}?replicas=1: of all servers of the store, if there is one.
-func (d *Daemon) ClientOfAll(ctx context.Context, node string) (*ClientList, error) {
-	return askAll[ClientList](ctx, d, "/clients/"+segment(node), Filter{Replicas: true}.query())
+func (d *Client) ClientOfAll(ctx context.Context, node string) (*api.ClientList, error) {
+	return askAll[api.ClientList](ctx, d, "/clients/"+segment(node), Filter{Replicas: true}.query())
 }
 
 // ClientResources asks GET /api/v1/clients/{node}/resources[/{type}[/{name}]].
-func (d *Daemon) ClientResources(ctx context.Context, node, typ, name string, limit int) (*ClientResources, error) {
+func (d *Client) ClientResources(ctx context.Context, node, typ, name string, limit int) (*api.ClientResources, error) {
 	q := url.Values{}
 	setLimit(q, limit)
-	return ask[ClientResources](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/resources"+below(typ, name), q, nil)
+	return ask[api.ClientResources](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/resources"+below(typ, name), q, nil)
 }
 
 func below(typ, name string) string {
@@ -389,18 +390,18 @@ func below(typ, name string) string {
 
 // Explain asks GET /api/v1/clients/{node}/explain?type=&name=; without a type it is of the
 // whole client.
-func (d *Daemon) Explain(ctx context.Context, node, typ, name string) (*Explanation, error) {
+func (d *Client) Explain(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := url.Values{}
 	set(q, "type", typ)
 	set(q, "name", name)
-	return ask[Explanation](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
+	return ask[api.Explanation](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
 }
 
 // ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1: the server of the store at which the client is.
-func (d *Daemon) ExplainOfAll(ctx context.Context, node, typ, name string) (*Explanation, error) {
+func (d *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := Filter{Type: typ, Replicas: true}.query()
 	set(q, "name", name)
-	return askAll[Explanation](ctx, d, "/clients/"+segment(node)+"/explain", q)
+	return askAll[api.Explanation](ctx, d, "/clients/"+segment(node)+"/explain", q)
 }
 
 // A ResourceFilter selects what is served.
@@ -413,89 +414,89 @@ type ResourceFilter struct {
 
 // Resources asks GET /api/v1/resources[/{type}[/{name}]]. With a name, the items (one for each
 // group that has it) have their body.
-func (d *Daemon) Resources(ctx context.Context, f ResourceFilter) (*ResourceList, error) {
+func (d *Client) Resources(ctx context.Context, f ResourceFilter) (*api.ResourceList, error) {
 	q := url.Values{}
 	set(q, "group", f.Group)
 	setBool(q, "subscribers", f.Subscribers)
 	setLimit(q, f.Limit)
-	return ask[ResourceList](ctx, d, http.MethodGet, root+"/resources"+below(f.Type, f.Name), q, nil)
+	return ask[api.ResourceList](ctx, d, http.MethodGet, root+"/resources"+below(f.Type, f.Name), q, nil)
 }
 
 // Refusals asks GET /api/v1/refusals.
-func (d *Daemon) Refusals(ctx context.Context) (*RefusalList, error) {
-	return ask[RefusalList](ctx, d, http.MethodGet, root+"/refusals", nil, nil)
+func (d *Client) Refusals(ctx context.Context) (*api.RefusalList, error) {
+	return ask[api.RefusalList](ctx, d, http.MethodGet, root+"/refusals", nil, nil)
 }
 
 // Groups asks GET /api/v1/groups.
-func (d *Daemon) Groups(ctx context.Context) (*GroupList, error) {
-	return ask[GroupList](ctx, d, http.MethodGet, root+"/groups", nil, nil)
+func (d *Client) Groups(ctx context.Context) (*api.GroupList, error) {
+	return ask[api.GroupList](ctx, d, http.MethodGet, root+"/groups", nil, nil)
 }
 
 // Wait asks GET /api/v1/wait?for=synced: it answers when all clients that the filter selects
 // (of its Node, Group and Type) have accepted revision (0: the newest), when one refuses, or
 // after timeout.
-func (d *Daemon) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*WaitResult, error) {
+func (d *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type}.query()
 	q.Set("for", "synced")
 	q.Set("timeout", timeout.String())
 	if revision > 0 {
 		q.Set("revision", strconv.FormatUint(revision, 10))
 	}
-	return ask[WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
+	return ask[api.WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
 }
 
 // WaitAll asks GET /api/v1/wait?replicas=1: it answers within little more than a second whether the clients of all servers of the store have
 // accepted its revision stored, such as r412, or a later one.
-func (d *Daemon) WaitAll(ctx context.Context, f Filter, stored string) (*WaitResult, error) {
+func (d *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
 	q.Set("for", "synced")
 	q.Set("stored", stored)
-	return ask[WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
+	return ask[api.WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
 }
 
 // Reload asks POST /api/v1/reload. The body is {"allow_mass_delete": bool}.
-func (d *Daemon) Reload(ctx context.Context, allowMassDelete bool) (*Reload, error) {
-	return ask[Reload](ctx, d, http.MethodPost, root+"/reload", nil, ReloadRequest{allowMassDelete})
+func (d *Client) Reload(ctx context.Context, allowMassDelete bool) (*api.Reload, error) {
+	return ask[api.Reload](ctx, d, http.MethodPost, root+"/reload", nil, api.ReloadRequest{AllowMassDelete: allowMassDelete})
 }
 
 // Impact asks POST /api/v1/impact.
-func (d *Daemon) Impact(ctx context.Context, changes ImpactRequest) (*Impact, error) {
-	return ask[Impact](ctx, d, http.MethodPost, root+"/impact", nil, changes)
+func (d *Client) Impact(ctx context.Context, changes api.ImpactRequest) (*api.Impact, error) {
+	return ask[api.Impact](ctx, d, http.MethodPost, root+"/impact", nil, changes)
 }
 
 // Node asks GET /api/v1/clients/{node}/node.
-func (d *Daemon) Node(ctx context.Context, node string) (*NodeInfo, error) {
-	return ask[NodeInfo](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
+func (d *Client) Node(ctx context.Context, node string) (*api.NodeInfo, error) {
+	return ask[api.NodeInfo](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
 }
 
 // Endpoints asks GET /api/v1/endpoints[/{cluster}]: which are registered, in a group unless that is "".
-func (d *Daemon) Endpoints(ctx context.Context, group, cluster string) (*EndpointList, error) {
+func (d *Client) Endpoints(ctx context.Context, group, cluster string) (*api.EndpointList, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	path := root + "/endpoints"
 	if cluster != "" {
 		path += "/" + segment(cluster)
 	}
-	return ask[EndpointList](ctx, d, http.MethodGet, path, q, nil)
+	return ask[api.EndpointList](ctx, d, http.MethodGet, path, q, nil)
 }
 
 // PutEndpoint asks PUT /api/v1/endpoints/{cluster}/{id}.
-func (d *Daemon) PutEndpoint(ctx context.Context, group, cluster, id string, e Endpoint) (*EndpointsResult, error) {
+func (d *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e api.Endpoint) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
+	return ask[api.EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
 }
 
 // PutEndpoints asks PUT /api/v1/endpoints/{cluster}: these are all endpoints of the cluster then.
-func (d *Daemon) PutEndpoints(ctx context.Context, group, cluster string, all EndpointsRequest) (*EndpointsResult, error) {
+func (d *Client) PutEndpoints(ctx context.Context, group, cluster string, all api.EndpointsRequest) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
+	return ask[api.EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
 }
 
 // RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. If release is true, what is said elsewhere of the
 // cluster's endpoints counts again.
-func (d *Daemon) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*EndpointsResult, error) {
+func (d *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	setBool(q, "release", release)
@@ -503,19 +504,19 @@ func (d *Daemon) RemoveEndpoints(ctx context.Context, group, cluster, id string,
 	if id != "" {
 		path += "/" + segment(id)
 	}
-	return ask[EndpointsResult](ctx, d, http.MethodDelete, path, q, nil)
+	return ask[api.EndpointsResult](ctx, d, http.MethodDelete, path, q, nil)
 }
 
 // About asks GET /version: which program answers, and what it serves.
-func (d *Daemon) About(ctx context.Context) (*VersionInfo, error) {
-	return ask[VersionInfo](ctx, d, http.MethodGet, "/version", nil, nil)
+func (d *Client) About(ctx context.Context) (*api.VersionInfo, error) {
+	return ask[api.VersionInfo](ctx, d, http.MethodGet, "/version", nil, nil)
 }
 
 // Shown is where the daemon is, as the user has said it.
-func (d *Daemon) Shown() string { return d.shown }
+func (d *Client) Shown() string { return d.shown }
 
 // Raw asks GET for a path, such as /api/v1/status or /config_dump, and returns what is answered.
-func (d *Daemon) Raw(ctx context.Context, path string) ([]byte, error) {
+func (d *Client) Raw(ctx context.Context, path string) ([]byte, error) {
 	answer, err := ask[json.RawMessage](ctx, d, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err

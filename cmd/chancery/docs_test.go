@@ -67,7 +67,7 @@ func TestDocumentedLines(t *testing.T) {
 	}
 	logs := regexp.MustCompile(`(?:(?i:log)\.(?:Info|Warn|Error)\(|og\.Log(?:Attrs)?\(context\.Background\(\), (?:l|slog\.L)evel(?:Info|Warn|Error)?, |s\.(?:server\.)?(?:warn|complain)\(.*, |s\.inform\()"([^"]+)"`)
 	found := 0
-	for _, pattern := range []string{"../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../internal/cli/*/*.go", "../../source/dir/*.go", "../../internal/endpoints/dns/*.go",
+	for _, pattern := range []string{"../../server/*.go", "../../rest/*.go", "../../internal/*/*.go", "../../internal/*/*/*.go", "../../source/dir/*.go",
 		"../../client/disk.go", "../../client/hear.go", "../../client/tell.go", "../../client/upstream.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // rooms says which files of package protocol write to the fields of a struct, besides the one
 // that declares it: those of its room. A field that has a row of its own is written by the
-// files of that row alone. "The rooms" in protocol/doc.go tells what each is about.
+// files of that row alone. "Rooms" in protocol/doc.go tells what each is about.
 var rooms = map[string]string{
 	"Session.agent":   "beat.go", // with the first request, as are the next two
 	"Session.met":     "beat.go",

@@ -52,7 +52,7 @@ func TestAdmission(t *testing.T) {
 		{"nodes take turns", []string{"x n 1", "x n 2", "x n 3", "x m 4", "x n 5", "x m 6"}, "1 2 4 3 6 5"},
 		{"connections take turns, however many nodes they state", []string{"x a 1", "x b 2", "x c 3", "x d 4", "w e 5", "w e 6"}, "1 2 5 3 6 4"},
 		{"addresses take turns, however many connections they have", []string{"x a 1", "w b 2", "x c 3", "w d 4", "y e 5", "y e 6"}, "1 2 5 3 6 4"},
-		{"of equals, who waits longest", []string{"x a 1", "y b 2", "z c 3", "y b 4", "x a 5", "z c 6"}, "1 2 3 4 5 6"},
+		{"of equals, the longest waiting", []string{"x a 1", "y b 2", "z c 3", "y b 4", "x a 5", "z c 6"}, "1 2 3 4 5 6"},
 	} {
 		t.Run("SAFE-9 "+c.name, func(t *testing.T) {
 			a := newAdmission(2)
@@ -87,7 +87,7 @@ func TestAdmission(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SAFE-9 no place is lost, none is given twice, and each goes to who has fewest", func(t *testing.T) {
+	t.Run("SAFE-9 no place is lost or given twice, and each goes to the one with the fewest", func(t *testing.T) {
 		for seed := range uint64(300) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			places := 1 + rnd.IntN(6)
@@ -192,7 +192,7 @@ func (a arrival) answered() time.Duration {
 
 func TestFirstAnswers(t *testing.T) {
 	one := WithLimits(Limits{FirstAnswers: 1})
-	within(t, "SAFE-1 who accepts makes room at once", func(t *testing.T) {
+	within(t, "SAFE-1 a client that accepts makes room at once", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))
 		for _, a := range w.arrive(t, 10, "n", true) {
@@ -201,7 +201,7 @@ func TestFirstAnswers(t *testing.T) {
 			}
 		}
 	})
-	within(t, "SAFE-1 who does not makes room after a while, and a node with many streams stands back", func(t *testing.T) {
+	within(t, "SAFE-1 a client that does not accept makes room after a while, and a node with many streams waits longer", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))
 		many := w.arrive(t, 10, "many", false)
@@ -221,7 +221,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("%d wait", s.Waiting)
 		}
 	})
-	within(t, "SAFE-1 who accepts makes room, whatever it owes from before", func(t *testing.T) {
+	within(t, "SAFE-1 a client that accepts makes room, even with older unanswered responses", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Cluster, res("a", "1"))
 		w.set(xds.Endpoint, res("e", "1"))
@@ -263,7 +263,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Error("a node is a line, and so is a stream that has none")
 		}
 	})
-	within(t, "SAFE-1 nobody waits for ever", func(t *testing.T) {
+	within(t, "SAFE-1 no stream waits for ever", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))
 		all := w.arrive(t, 150, "n", false)
@@ -294,7 +294,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(at), r)
 		}
 	})
-	within(t, "SAFE-2 a client that never reads keeps nobody waiting", func(t *testing.T) {
+	within(t, "SAFE-2 a client that never reads does not delay others", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Cluster, res("a", strings.Repeat("x", 1<<20)))
 		w.set(xds.Endpoint, res("e", strings.Repeat("x", 1<<20)))
@@ -308,7 +308,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("answered after %v", at)
 		}
 	})
-	within(t, "SAFE-1 what the client says while it waits counts", func(t *testing.T) {
+	within(t, "SAFE-1 a request during the wait counts", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"), res("f", "1"))
 		w.arrive(t, 1, "n", false)
@@ -329,7 +329,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "SAFE-1 who goes away makes room, answered or waiting", func(t *testing.T) {
+	within(t, "SAFE-1 a client that disconnects makes room, answered or waiting", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Endpoint, res("e", "1"))
 		conn := w.dial(t)
@@ -348,7 +348,7 @@ func TestFirstAnswers(t *testing.T) {
 			t.Errorf("%+v", w.first)
 		}
 	})
-	within(t, "SAFE-1 who is up to date needs no place", func(t *testing.T) {
+	within(t, "SAFE-1 an up-to-date client needs no place", func(t *testing.T) {
 		w := serve(t, one)
 		w.set(xds.Cluster, res("a", "1"))
 		c := w.sotw(t, w.dial(t))

@@ -149,7 +149,7 @@ func BenchmarkAccount(b *testing.B) {
 				set = append(set, res(fmt.Sprintf("service-%06d", i), "0"))
 			}
 			now := time.Now()
-			a := &streamHistory{told: newSentHistory(1000), node: "n"}
+			a := &streamHistory{history: newSentHistory(1000), node: "n"}
 			world := &protocol.World{}
 			a.subscribed(protocol.Event{Kind: protocol.Subscribed, Type: xds.Endpoint, Count: n})
 			a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, World: world}, &xds.Changes{Upserts: set})

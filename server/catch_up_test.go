@@ -37,7 +37,7 @@ func TestCatchUp(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		fresh := w.sotw(t, w.dial(t))
 		fresh.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
-		version := fresh.want().VersionInfo // nobody was asked
+		version := fresh.want().VersionInfo // without a call of the function
 
 		back := func(version string, known bool) (*sotwClient, question) {
 			t.Helper()
@@ -50,7 +50,7 @@ func TestCatchUp(t *testing.T) {
 			return c, q
 		}
 		c, q := back("of another server", false)
-		w.set(xds.Cluster, res("a", "2")) // which it is told first
+		w.set(xds.Cluster, res("a", "2")) // this comes first
 		q.answer <- nil
 		if got := c.want(); string(got.Resources[0].Value) != "2" {
 			t.Errorf("%s", got)
@@ -113,7 +113,7 @@ func TestSharedRefusals(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, ResponseNonce: bad.Nonce, ErrorDetail: &rpcstatus.Status{Code: 3, Message: "no"}})
 		synctest.Wait()
 		elsewhere = two.sotw(t, two.dial(t))
-		ask(elsewhere, good.VersionInfo) // of which it may have a part
+		ask(elsewhere, good.VersionInfo) // the client may have a part of it
 		again := elsewhere.want()
 		if again.VersionInfo != good.VersionInfo {
 			t.Error(again.VersionInfo)

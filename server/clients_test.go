@@ -61,7 +61,7 @@ func TestClients(t *testing.T) {
 			t.Errorf("%d clients are known", n)
 		}
 	})
-	within(t, "OBS-3 another node is another client, and so is each stream without one", func(t *testing.T) {
+	within(t, "OBS-3 another node is another client, and so is each stream without a node", func(t *testing.T) {
 		w, book := informed(t)
 		for _, n := range []*corev3.Node{{Id: "a"}, {Id: "b"}, nil, nil} {
 			open(t, w, n, xds.Cluster)
@@ -97,7 +97,7 @@ func TestClients(t *testing.T) {
 		}
 		time.Sleep(2 * dedup.Within)
 	})
-	within(t, "OBS-3 a stream that never says who it is, is no client", func(t *testing.T) {
+	within(t, "OBS-3 a stream without a request is not a client", func(t *testing.T) {
 		w, book := informed(t)
 		c := w.sotw(t, w.dial(t))
 		c.s.CloseSend()

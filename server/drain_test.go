@@ -199,7 +199,7 @@ func TestDrainDuringAStep(t *testing.T) {
 		shut := make(chan struct{})
 		g.shut.Store(&shut)
 		put(t, g.Store, xds.Cluster, res("a", "2"))
-		synctest.Wait() // it stands in Next
+		synctest.Wait() // it is in Next
 		done := make(chan error, 1)
 		go func() { done <- w.Drain(t.Context()) }()
 		synctest.Wait()

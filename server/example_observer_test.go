@@ -29,7 +29,7 @@ func (r Refusals) Event(s *server.Stream, e protocol.Event) {
 	if e.Kind == protocol.Nacked {
 		select {
 		case r <- fmt.Sprintf("%s refuses %s %q: %s", s.Node.ID, e.Type, e.Names, e.Error.Message):
-		default: // nobody reads; metrics.Metrics counts all
+		default: // the channel is full; metrics.Metrics counts all refusals
 		}
 	}
 }

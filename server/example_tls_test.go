@@ -71,7 +71,7 @@ func clusters(l *bufconn.Listener, config *tls.Config) string {
 	var got *discoveryv3.DiscoveryResponse
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err == nil {
-		_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}) // Recv tells why not
+		_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}) // Recv returns the reason
 		got, err = stream.Recv()
 	}
 	code := codes.OK

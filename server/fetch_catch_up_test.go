@@ -46,14 +46,14 @@ func TestCatchUpOfPolls(t *testing.T) {
 			w.set(xds.Cluster, res("a", "1"))
 			v := w.visitor(xds.Cluster, names...)
 			v.gets(0, "a")
-			h.wants(t) // who has nothing has nothing newer
+			h.wants(t) // a client without a version has nothing newer
 			w.set(xds.Cluster, res("a", "2"))
 			v.gets(0, "a")
-			h.wants(t, true) // it was told here what it has
+			h.wants(t, true) // this server sent the version
 			v.waits()
-			h.wants(t) // it is told nothing
+			h.wants(t) // it gets nothing
 
-			// It was told by another server what comes here a moment later.
+			// Another server sent a version that comes here a moment later.
 			other := newPollWorld(t)
 			other.set(xds.Cluster, res("a", "3"))
 			ahead := other.visitor(xds.Cluster, names...)
@@ -71,7 +71,7 @@ func TestCatchUpOfPolls(t *testing.T) {
 			v.gets(10*time.Second, "a")
 			h.wants(t, true)
 
-			// Nobody knows whether what it has is newer: it keeps that.
+			// It is not known whether its version is newer, so the client keeps it.
 			v.version = "of another server"
 			h.says = func(context.Context) error { return errors.New("nobody knows") }
 			p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
@@ -98,7 +98,7 @@ func TestCatchUpOfPolls(t *testing.T) {
 	}
 }
 
-// A version of which the client may have applied only a part is news for it, even if the source now has that version.
+// A version that the client may have applied only in part is news for it, even if the source now has that version.
 func TestCatchUpAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{}

@@ -18,8 +18,8 @@ import (
 // "What a client can make the server hold or do is bounded per stream, per peer and in all, in bytes" (SAFE-9). This
 // includes held polls.
 func TestPollsHeldBytes(t *testing.T) {
-	// held polls from an address for a name of so many bytes, with the version that it is at,
-	// and says how long that took, and what was told.
+	// held polls from an address for a name of n bytes with its current version. It returns the duration and
+	// the error.
 	held := func(t *testing.T, w *world, ip string, n int) (took func() time.Duration, err error) {
 		t.Helper()
 		from := Caller{Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1000}}
@@ -48,8 +48,8 @@ func TestPollsHeldBytes(t *testing.T) {
 		synctest.Wait()
 		return func() time.Duration { return <-over }, nil
 	}
-	within(t, "SAFE-9 what polls hold is bounded, and who has most of it makes room", func(t *testing.T) {
-		w := serve(t, WithLimits(Limits{HeldInAll: 8000})) // of which polls have 2,000
+	within(t, "SAFE-9 the memory of polls is limited, and the address that uses most makes room", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{HeldInAll: 8000})) // polls have 2,000
 		first, err := held(t, w, "192.0.2.1", 700)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		}
 		p.Close(nil)
 	})
-	within(t, "SAFE-9 nor is room taken from who has no more", func(t *testing.T) {
+	within(t, "SAFE-9 an address that does not use more loses no memory", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 8000}))
 		small, err := held(t, w, "192.0.2.1", 900)
 		if err != nil {

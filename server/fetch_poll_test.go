@@ -156,7 +156,7 @@ func TestPoll(t *testing.T) {
 			t.Errorf("%d ACKs", n)
 		}
 	})
-	within(t, "REST-2 other names wake nobody, a new name is answered", func(t *testing.T) {
+	within(t, "REST-2 a change of other names is no answer, a new name is", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"), res("b", "1"))
 		v := w.visitor(xds.Endpoint, "a")
@@ -175,7 +175,7 @@ func TestPoll(t *testing.T) {
 		v.gets(10 * time.Second)
 		v.waits()
 	})
-	within(t, "REST-2 REST-7 what is on demand is found by name and part of no wildcard", func(t *testing.T) {
+	within(t, "REST-2 REST-7 a resource on demand is found by name and not by a wildcard", func(t *testing.T) {
 		w := newPollWorld(t)
 		lazy := res("lazy", "1")
 		lazy.OnDemand = true
@@ -193,11 +193,11 @@ func TestPoll(t *testing.T) {
 	within(t, "REST-7 nothing is asked for", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"))
-		v := w.visitor(xds.Endpoint) // no type of which an empty list is all
+		v := w.visitor(xds.Endpoint) // for this type an empty list does not mean all
 		v.gets(0)
 		v.waits()
 	})
-	within(t, "REST-2 only a commit to what is asked for is looked at", func(t *testing.T) {
+	within(t, "REST-2 only a commit to a requested name is looked at", func(t *testing.T) {
 		st := store.New()
 		commit := func(rs ...*xds.Resource) {
 			if _, err := st.Update(func(tx *store.Tx) error { tx.Set(of(xds.Endpoint, rs...)...); return nil }); err != nil {
@@ -239,7 +239,7 @@ func TestPoll(t *testing.T) {
 		v.gets(10*time.Second, "a")
 		v.waits()
 	})
-	within(t, "REST-2 a view that has what it says to be looking for", func(t *testing.T) {
+	within(t, "REST-2 a view that has a resource although it is undecided", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.Server = New(&looking{c: make(chan struct{}, 1), found: true})
 		w.visitor(xds.Endpoint, "a").gets(0, "a")
@@ -403,7 +403,7 @@ func TestPollRefused(t *testing.T) {
 		}
 		// It need not say so again.
 		v.waits()
-		// What is refused is no more what there is.
+		// The refused version is not the current one any more.
 		req := v.request()
 		req.Nonce, req.Error = refused, &xds.Status{Code: 3}
 		w.update(xds.Cluster, nil, "bad")
@@ -422,7 +422,7 @@ func TestPollRefused(t *testing.T) {
 		}
 		recorded(t, w, 1, "in_use=older")
 	})
-	within(t, "REST-3 an answer that was lost is told again", func(t *testing.T) {
+	within(t, "REST-3 a lost answer is repeated", func(t *testing.T) {
 		w, v := setup(t)
 		v.port++ // the other one broke
 		v.waits()
@@ -482,7 +482,7 @@ func TestPollRefused(t *testing.T) {
 			v.waits()
 		}
 	})
-	within(t, "REST-3 an answer that could not be sent is told again", func(t *testing.T) {
+	within(t, "REST-3 an answer that could not be sent is repeated", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
@@ -502,11 +502,11 @@ func TestPollRefused(t *testing.T) {
 	within(t, "REST-3 others are not held for it", func(t *testing.T) {
 		w, v := setup(t)
 		for what, change := range map[string]func(*visitor){
-			"another node":         func(v *visitor) { v.node = "envoy-2" },
-			"another type":         func(v *visitor) { v.typ = xds.Listener },
-			"other names":          func(v *visitor) { v.names = []string{"a"} },
-			"nobody in particular": func(v *visitor) { v.node = "" },
-			"another version":      func(v *visitor) { v.version = "another" },
+			"another node":    func(v *visitor) { v.node = "envoy-2" },
+			"another type":    func(v *visitor) { v.typ = xds.Listener },
+			"other names":     func(v *visitor) { v.names = []string{"a"} },
+			"no node id":      func(v *visitor) { v.node = "" },
+			"another version": func(v *visitor) { v.version = "another" },
 		} {
 			o := *v
 			change(&o)
@@ -601,7 +601,7 @@ func TestPollEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "REST-5 what cannot be asked for", func(t *testing.T) {
+	within(t, "REST-5 invalid requests", func(t *testing.T) {
 		w := newPollWorld(t, WithLimits(Limits{Names: 2, NameLen: 5, Held: 130, Node: 10}))
 		for _, c := range []struct {
 			req  xds.Request
@@ -645,7 +645,7 @@ func TestHoldTime(t *testing.T) {
 		{"soon", 0, `"soon" is not a number of milliseconds`},
 		{"-1", 0, `"-1" is not a number of milliseconds`},
 	} {
-		t.Run("REST-2 "+cmp.Or(c.expected, "not told"), func(t *testing.T) {
+		t.Run("REST-2 "+cmp.Or(c.expected, "no header"), func(t *testing.T) {
 			var all []string
 			if c.expected != "" {
 				all = append(all, c.expected)

@@ -33,7 +33,7 @@ func TestFetch(t *testing.T) {
 		}
 		return r
 	}
-	within(t, "REST-6 everything, then what is new", func(t *testing.T) {
+	within(t, "REST-6 all resources, then the changes", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
 		w.set(xds.Cluster, res("a", "1"), res("b", "2"))

@@ -163,7 +163,7 @@ func TestOtherGroups(t *testing.T) {
 		}
 		c.idle("nothing else has changed")
 	})
-	within(t, "SUB-4 to groups of which nothing is known", func(t *testing.T) {
+	within(t, "SUB-4 to groups with unknown content", func(t *testing.T) {
 		st := store.New()
 		put(t, st, xds.Cluster, res("a", "1"))
 		w := serveFrom(t, New(st))

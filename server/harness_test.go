@@ -129,7 +129,7 @@ type world struct {
 func serve(t testing.TB, opts ...Option) *world {
 	t.Helper()
 	src, log := newSource(), &logbook{}
-	t.Cleanup(func() { // who runs the server knows from the name of a limit how to raise it
+	t.Cleanup(func() { // the log names the limit, so that the operator can raise it
 		for line := range strings.Lines(log.String()) {
 			if strings.Contains(line, "client was refused") && !strings.Contains(line, "code=InvalidArgument") && !strings.Contains(line, "code=Internal") && !strings.Contains(line, " limit=") && !strings.Contains(line, "to a Fetch method") {
 				t.Error("a line does not name its limit:", line)

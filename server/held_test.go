@@ -20,7 +20,7 @@ func TestNodesHeld(t *testing.T) {
 	node := func(n int) *core.Node {
 		return &core.Node{Id: "n", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewStringValue(strings.Repeat("x", n))}}}
 	}
-	within(t, "SAFE-9 what clients say of themselves is among what is held", func(t *testing.T) {
+	within(t, "SAFE-9 nodes count as held bytes", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 10_000}))
 		var all []*sotwClient
 		for range 4 {
@@ -45,7 +45,7 @@ func TestNodesHeld(t *testing.T) {
 			t.Errorf("%d bytes are held after all have ended", n)
 		}
 	})
-	within(t, "SAFE-9 so is a request that waits until it is known what its node may see", func(t *testing.T) {
+	within(t, "SAFE-9 a request that waits for the content of its node counts", func(t *testing.T) {
 		st := store.New()
 		w := serveFrom(t, New(st, WithLimits(Limits{HeldInAll: 10_000})))
 		var all []*sotwClient

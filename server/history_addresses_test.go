@@ -23,7 +23,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 		_, ok := m.recall(now, stateKeyOf("n", "t", what))
 		return ok
 	}
-	t.Run("SAFE-9 a stranger's streams make the server forget what strangers have", func(t *testing.T) {
+	t.Run("SAFE-9 a stranger's streams displace only the stranger's content", func(t *testing.T) {
 		m := newSentHistory(10)
 		for i := range 3 {
 			leave(m, "good", fmt.Sprint("good-", i), 1)
@@ -46,7 +46,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Error("who comes for the first time is not remembered, or by whom it was paid is wrong")
 		}
 	})
-	t.Run("SAFE-9 who left much counts as many", func(t *testing.T) {
+	t.Run("SAFE-9 large content counts as several", func(t *testing.T) {
 		m := newSentHistory(6)
 		leave(m, "much", "much", 2000)
 		for i := range 5 {
@@ -57,7 +57,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Error(knows(m, "much"), knows(m, "good-0"), knows(m, "other"))
 		}
 	})
-	t.Run("what was left once more is not the oldest", func(t *testing.T) {
+	t.Run("renewed content is not the oldest", func(t *testing.T) {
 		m := newSentHistory(3)
 		for _, what := range []string{"a", "b", "c", "a", "d"} {
 			leave(m, "x", what, 1)
@@ -83,7 +83,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Error("who has left less has most still")
 		}
 	})
-	t.Run("SAFE-9 what is left in one of several states counts once", func(t *testing.T) {
+	t.Run("SAFE-9 equal content counts once", func(t *testing.T) {
 		m := newSentHistory(100)
 		var states [50]content
 		for i := range states {
@@ -100,7 +100,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Errorf("%d are remembered, want %d", n, len(states))
 		}
 	})
-	t.Run("nothing stays of who left", func(t *testing.T) {
+	t.Run("an address without content is forgotten", func(t *testing.T) {
 		m := newSentHistory(3)
 		for i := range 5 {
 			leave(m, fmt.Sprint(i), fmt.Sprint(i), 1)

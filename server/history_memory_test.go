@@ -92,7 +92,7 @@ func TestHistoryMemory(t *testing.T) {
 		open := func(i int, stuck bool, names ...string) *remembered {
 			r := &remembered{Session: protocol.NewSession(xds.SotW, nil, view, protocol.Options{}), stuck: stuck, names: names}
 			if keep {
-				r.streamHistory = &streamHistory{told: memory, node: fmt.Sprint("node-", i)}
+				r.streamHistory = &streamHistory{history: memory, node: fmt.Sprint("node-", i)}
 			}
 			r.Advance(now)
 			if err := r.Receive(xds.Request{Type: xds.Cluster, Names: names}); err != nil {
@@ -107,8 +107,8 @@ func TestHistoryMemory(t *testing.T) {
 				streams[i] = open(i, false, fmt.Sprint("cluster-", i%10))
 			}
 		}
-		// What becomes free when all is forgotten, so that nothing happens between the two
-		// looks: what earlier tests left behind goes at any time.
+		// Measure the memory that is freed when all is forgotten. Memory of earlier tests may be freed at any
+		// time, so nothing else happens between the two measurements.
 		for n := range perStream {
 			arrive()
 			kept := inUse().HeapAlloc

@@ -14,10 +14,10 @@ const maxStatements = 8
 
 // A streamHistory remembers which resources the client of one stream got. The goroutine of the stream owns it.
 type streamHistory struct {
-	told  *sentHistory
-	node  string
-	owner string // the address of the client
-	types []typeHistory
+	history *sentHistory
+	node    string
+	owner   string // the address of the client
+	types   []typeHistory
 }
 
 // A typeHistory is the history of one type.
@@ -79,7 +79,7 @@ func (a *streamHistory) interested(i protocol.Interest) {
 	}
 	p.mine = left(p.mine)
 	if came != nil && !i.Wildcard { // other streams of the node are remembered separately
-		a.told.narrow(came, left(came.each))
+		a.history.narrow(came, left(came.each))
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *typeHistory) content(w *protocol.World, c *xds.Changes) content {
 
 func (a *streamHistory) may(now time.Time, p *typeHistory, h *statedContent) {
 	if len(p.may) == maxStatements {
-		a.told.release(p.may[1:2], p.may[0])
+		a.history.release(p.may[1:2], p.may[0])
 		p.may = slices.Delete(p.may, 1, 2)
 	}
 	var after *statedContent
@@ -136,7 +136,7 @@ func (a *streamHistory) may(now time.Time, p *typeHistory, h *statedContent) {
 		after = p.may[len(p.may)-1]
 	}
 	p.may = append(p.may, h)
-	a.told.hold(now, h, after)
+	a.history.hold(now, h, after)
 }
 
 // acked forgets the versions before an acknowledged response.
@@ -144,7 +144,7 @@ func (a *streamHistory) acked(e protocol.Event) {
 	p := a.of(e.Type)
 	i := slices.IndexFunc(p.may, func(h *statedContent) bool { return h.nonce == e.Nonce })
 	if i > 0 {
-		a.told.release(p.may[:i], nil)
+		a.history.release(p.may[:i], nil)
 		p.may = slices.Delete(p.may, 0, i)
 	}
 }
@@ -153,7 +153,7 @@ func (a *streamHistory) acked(e protocol.Event) {
 // the table of that version has. Until the client gets another response, it may state the same version again.
 func (a *streamHistory) recall(now time.Time, typ *xds.Type, version string, table *protocol.World) *protocol.World {
 	of := stateKeyOf(a.node, typ.URL, version)
-	c, ok := a.told.recall(now, of)
+	c, ok := a.history.recall(now, of)
 	if !ok && table != nil {
 		c, ok = content{all: table.Versions}, true
 	}
@@ -172,7 +172,7 @@ func (a *streamHistory) recall(now time.Time, typ *xds.Type, version string, tab
 // end moves the history to the ended streams.
 func (a *streamHistory) end(now time.Time) {
 	for i := range a.types {
-		a.told.end(now, a.owner, a.types[i].may)
+		a.history.end(now, a.owner, a.types[i].may)
 	}
 	a.types = nil
 }

@@ -128,7 +128,7 @@ func (m *moving) finishes(c *sotwClient, union, other string) {
 func TestResumeSotW(t *testing.T) {
 	for _, n := range []int{0, 4, 100, 10_000} {
 		for _, node := range []string{"n", ""} {
-			within(t, fmt.Sprintf("ADS-9 SotW: what was told is known again after %d commits, node %q", n, node), func(t *testing.T) {
+			within(t, fmt.Sprintf("ADS-9 SotW: sent resources are known again after %d commits, node %q", n, node), func(t *testing.T) {
 				m := newMoving(t, node)
 				_, union, route := m.breaks(accept)
 				m.commits(n)
@@ -157,7 +157,7 @@ func TestResumeSotW(t *testing.T) {
 			})
 		}
 	}
-	within(t, "ADS-9 SotW: who states what it had before a world that it has refused may have applied a part of that", func(t *testing.T) {
+	within(t, "ADS-9 SotW: a client that states the version before a refused response may have applied a part of it", func(t *testing.T) {
 		m := newMoving(t, "n")
 		c, conn := m.open("", "")
 		first := c.wants(c.want(), xds.Cluster, "c1, other")
@@ -208,7 +208,7 @@ func TestResumeSotW(t *testing.T) {
 		c.send(ack(c.wants(c.want(), xds.Route, "r to c2"), "r"))
 		c.send(ack(c.wants(c.want(), xds.Cluster, "again 4, c2")))
 	})
-	within(t, "ADS-9 SotW: what the client brought is known as long as it is told nothing else", func(t *testing.T) {
+	within(t, "ADS-9 SotW: the content with which the client came is known until the next response", func(t *testing.T) {
 		m := newMoving(t, "n")
 		c, conn := m.open("", "")
 		first := c.want()
@@ -231,7 +231,7 @@ func TestResumeSotW(t *testing.T) {
 		c, _ = m.open(first.VersionInfo, route.VersionInfo)
 		m.finishes(c, "c1, c2, other 99", "other 99")
 	})
-	within(t, "ADS-9 SotW: who states what it had before an answer may have applied a part of that", func(t *testing.T) {
+	within(t, "ADS-9 SotW: a client that states the version before a response may have applied a part of it", func(t *testing.T) {
 		m := newMoving(t, "n")
 		_, union, route := m.breaks(accept)                                          // the route to c2 is not answered
 		for i, all := range []string{"c1, c2, c3, other", "c1, c2, c3, c4, other"} { // nor on the next stream
@@ -308,7 +308,7 @@ func TestResumeSotW(t *testing.T) {
 			c.wants(c.want(), xds.Route, "r"+k+" to c3")
 		}
 	})
-	within(t, "ADS-9 SotW: without a node's id only what the version proves is remembered", func(t *testing.T) {
+	within(t, "ADS-9 SotW: without a node id only content that the version proves is remembered", func(t *testing.T) {
 		m := newMoving(t, "")
 		c, conn := m.open("", "")
 		c.send(ack(c.want()))
@@ -319,7 +319,7 @@ func TestResumeSotW(t *testing.T) {
 		}
 		conn.Close()
 	})
-	within(t, "ADS-9 SotW: of a type without full state no version proves what a client has", func(t *testing.T) {
+	within(t, "ADS-9 SotW: a version of a type without full state proves nothing", func(t *testing.T) {
 		for node, want := range map[string]int{"": 0, "n": 1} {
 			m := newMoving(t, node)
 			conn := m.dial(t)
@@ -333,7 +333,7 @@ func TestResumeSotW(t *testing.T) {
 			conn.Close()
 		}
 	})
-	within(t, "ADS-9 SAFE-1 what is remembered is bounded, in number and in time", func(t *testing.T) {
+	within(t, "ADS-9 SAFE-1 the history is limited in number and time", func(t *testing.T) {
 		m := newMoving(t, "n", WithLimits(Limits{Streams: 2}))
 		for i := range 50 {
 			m.node.Id = fmt.Sprint("n", i)
@@ -366,7 +366,7 @@ func TestResumeSotW(t *testing.T) {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
-	within(t, "ADS-9 what a client refuses or leaves unanswered for ever is bounded", func(t *testing.T) {
+	within(t, "ADS-9 refused and unanswered responses are limited", func(t *testing.T) {
 		m := newMoving(t, "n")
 		c, conn := m.open("", "")
 		c.send(ack(c.want()))
@@ -385,7 +385,7 @@ func TestResumeSotW(t *testing.T) {
 		conn.Close()
 		synctest.Wait()
 	})
-	within(t, "SAFE-1 what is remembered keeps no body alive", func(t *testing.T) {
+	within(t, "SAFE-1 the history keeps no body in memory", func(t *testing.T) {
 		m := newMoving(t, "n")
 		old := func() weak.Pointer[byte] {
 			body := []byte("other, at first")
@@ -399,7 +399,7 @@ func TestResumeSotW(t *testing.T) {
 		conn.Close()
 		synctest.Wait()
 		m.commits(1)
-		time.Sleep(6 * time.Minute) // what was lately is kept by the store
+		time.Sleep(6 * time.Minute) // the store keeps recent tables
 		m.commits(2)
 		runtime.GC()
 		if n := m.history.ended.Len(); n != 2 || old.Value() != nil {
@@ -448,7 +448,7 @@ func TestResumeWithoutClusters(t *testing.T) {
 		})
 		return serveFrom(t, New(st)), st
 	}
-	warms := func(tx *store.Tx) { // and the client is told so, and asks for e1 when the stream breaks
+	warms := func(tx *store.Tx) { // and the client gets it, and subscribes to e1 when the stream breaks
 		tx.Set(of(xds.Cluster, to("c1", endpoints("e1")))...)
 		tx.Set(of(xds.Endpoint, to("e1"))...)
 	}
@@ -589,7 +589,7 @@ func TestStreamHistory(t *testing.T) {
 		c, _ := memory.recall(now, stateKeyOf("n", xds.Route.URL, version))
 		return stamps(c)
 	}
-	a := &streamHistory{told: memory, node: "n"}
+	a := &streamHistory{history: memory, node: "n"}
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a", "b", "c", "d"}})
 	tell(a, "1", "a", "b", "c")
 	a.interested(protocol.Interest{Type: xds.Route, Removed: []string{"b"}})
@@ -599,7 +599,7 @@ func TestStreamHistory(t *testing.T) {
 		t.Error(got, has("1"))
 	}
 	a.end(now)
-	a = &streamHistory{told: memory, node: "n"}
+	a = &streamHistory{history: memory, node: "n"}
 	if w := a.recall(now, xds.Route, "2", nil); len(w.Others) != 3 {
 		t.Error(w)
 	}
@@ -613,15 +613,15 @@ func TestStreamHistory(t *testing.T) {
 	if got := has("4"); !slices.Equal(got, []string{"a", "d", "f"}) {
 		t.Error(got)
 	}
-	// Of a name that it may have in two states it has the one that it is told next.
-	other := &streamHistory{told: memory, node: "n"}
+	// A name that may be in two states is in the state of the next response.
+	other := &streamHistory{history: memory, node: "n"}
 	tell(other, "4", "a")
 	if got := has("4"); !slices.Equal(got, []string{"a", "a", "d", "f"}) {
 		t.Error(got)
 	}
 	a.end(now)
 	other.end(now)
-	a = &streamHistory{told: memory, node: "n"}
+	a = &streamHistory{history: memory, node: "n"}
 	a.recall(now, xds.Route, "4", nil)
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
 	tell(a, "5", "a")
@@ -634,13 +634,13 @@ func TestStreamHistory(t *testing.T) {
 func TestResumeLacksWaitingResources(t *testing.T) {
 	now, memory := time.Now(), newSentHistory(10)
 	tell := func(w *protocol.World) {
-		a := &streamHistory{told: memory, node: "n"}
+		a := &streamHistory{history: memory, node: "n"}
 		a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true})
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "1", Version: "v", World: w}, &xds.Changes{})
 		a.end(now)
 	}
 	lacks := func() []string {
-		return (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
+		return (&streamHistory{history: memory, node: "n"}).recall(now, xds.Route, "v", nil).Lacks
 	}
 	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1"), res("c", "1")}).Versions()
 	tell(&protocol.World{Versions: all, Lacks: []string{"a", "b", "c"}})
@@ -653,7 +653,7 @@ func TestResumeLacksWaitingResources(t *testing.T) {
 	}
 	// And of one that served another table b, and c as it was.
 	tell(&protocol.World{Versions: with(new(xds.Table), []*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
-	w := (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "v", nil)
+	w := (&streamHistory{history: memory, node: "n"}).recall(now, xds.Route, "v", nil)
 	has := map[string]bool{}
 	for st := range w.Versions.All() {
 		if !slices.Contains(w.Lacks, st.Name) {
@@ -705,7 +705,7 @@ func TestUnion(t *testing.T) {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}
-	// What one was told otherwise the other may lack as it is in its own table.
+	// Two streams have b in different states: either state is possible.
 	w := union([]content{{all: all, lacks: []string{"b"}}, {all: table(res("a", "1"), res("b", "2"))}}).world()
 	if !slices.Equal(w.Lacks, []string{"b"}) || len(w.Others) != 1 || w.Others[0].Sum != stamp("b", "2").Sum {
 		t.Errorf("ADS-9 it lacks %v, and may have %v", w.Lacks, w.Others)
@@ -738,7 +738,7 @@ func TestResumeMayHaveLaterResponses(t *testing.T) {
 	} {
 		memory := newSentHistory(10)
 		for range 2 { // the second stream leaves the same
-			a := &streamHistory{told: memory, node: "n"}
+			a := &streamHistory{history: memory, node: "n"}
 			a.interested(protocol.Interest{Type: tt.typ, Added: []string{"r"}})
 			for i := range tt.answers {
 				v := fmt.Sprint("r", i)
@@ -747,7 +747,7 @@ func TestResumeMayHaveLaterResponses(t *testing.T) {
 			}
 			a.end(now)
 		}
-		w := (&streamHistory{told: memory, node: "n"}).recall(now, tt.typ, "r0", nil)
+		w := (&streamHistory{history: memory, node: "n"}).recall(now, tt.typ, "r0", nil)
 		var got []string
 		for _, st := range w.Others {
 			if !slices.Contains(got, st.Name) {
@@ -773,7 +773,7 @@ func TestResumeLaterResponsesOfOneStream(t *testing.T) {
 	for _, answers := range [][]int{{1, 3}, {3, 1}, {1, 3, 1}, {2, 3}} {
 		memory := newSentHistory(10)
 		for _, n := range answers {
-			a := &streamHistory{told: memory, node: "n"}
+			a := &streamHistory{history: memory, node: "n"}
 			a.interested(protocol.Interest{Type: xds.Route, Added: []string{"r"}})
 			for i := range n {
 				v := fmt.Sprint("r", i)
@@ -782,7 +782,7 @@ func TestResumeLaterResponsesOfOneStream(t *testing.T) {
 			a.end(now)
 		}
 		got := map[string]bool{}
-		w := (&streamHistory{told: memory, node: "n"}).recall(now, xds.Route, "r0", nil)
+		w := (&streamHistory{history: memory, node: "n"}).recall(now, xds.Route, "r0", nil)
 		for _, st := range w.Others {
 			got[st.Name] = true
 		}
@@ -800,7 +800,7 @@ func TestResumeOfManyStreams(t *testing.T) {
 	key := stateKeyOf("n", xds.Route.URL, "v")
 	known := 0
 	for i := range streams {
-		a := &streamHistory{told: m, node: "n"}
+		a := &streamHistory{history: m, node: "n"}
 		w := a.recall(now, xds.Route, "v", &protocol.World{Versions: new(xds.Table).Versions()})
 		if i > 0 && w.Others[0].Name != "" {
 			if known++; known < i {
@@ -879,7 +879,7 @@ func TestRecallLimit(t *testing.T) {
 			t.Errorf("%s: %d names, want %d", what, c.each.len(), tt.want)
 		}
 	}
-	// Who leaves too much open between tables may have anything.
+	// A client with too many different tables may have any resource.
 	table := func(n int, body string) *xds.Versions {
 		var rs []*xds.Resource
 		for i := range n {
@@ -912,14 +912,14 @@ func TestResumeKeepsSubscribedPart(t *testing.T) {
 		l := stampList{{{Name: "a"}, {Name: "b"}, {Name: "b", Version: "2"}, {Name: in}}}
 		h := &statedContent{content: content{each: l}, of: stateKeyOf("n", xds.Route.URL, "v")}
 		m.hold(now, h, nil)
-		a := &streamHistory{told: m, node: "n"}
+		a := &streamHistory{history: m, node: "n"}
 		a.recall(now, xds.Route, "v", nil)
 		m.release([]*statedContent{h}, nil)
 		tt.asks.Type = xds.Route
 		a.interested(tt.asks)
 		a.end(now)
 		var got []string
-		for _, st := range (&streamHistory{told: m, node: "n"}).recall(now, xds.Route, "v", nil).Others {
+		for _, st := range (&streamHistory{history: m, node: "n"}).recall(now, xds.Route, "v", nil).Others {
 			got = append(got, st.Name)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -933,7 +933,7 @@ func TestResumeWithUnknownContent(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10)
 	h := &statedContent{content: anyContent, of: stateKeyOf("n", xds.Route.URL, "v")}
 	m.hold(now, h, nil)
-	a := &streamHistory{told: m, node: "n"}
+	a := &streamHistory{history: m, node: "n"}
 	a.recall(now, xds.Route, "v", nil)
 	m.release([]*statedContent{h}, nil)
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
@@ -948,7 +948,7 @@ func TestResumeWithUnknownContent(t *testing.T) {
 func TestNamesWithoutIDKeepNoTable(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10)
 	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1")})
-	a := &streamHistory{told: m}
+	a := &streamHistory{history: m}
 	tell := func(wildcard bool, names int) {
 		a.subscribed(protocol.Event{Type: xds.Cluster, Wildcard: wildcard, Count: names})
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Nonce: "1", Version: all.Version(), World: &protocol.World{Versions: all.Versions()}}, &xds.Changes{})
@@ -979,7 +979,7 @@ func TestEqualContentsCountOnce(t *testing.T) {
 		t.Errorf("%d are remembered", n)
 	}
 	m.release([]*statedContent{c}, nil)
-	const hour = 60 * time.Minute           // what the documents promise
+	const hour = 60 * time.Minute           // as documented
 	got, ok := m.recall(now.Add(hour), key) // the second end renewed it
 	if !ok || got.each.len() != 2 {
 		t.Error(got, ok)
@@ -999,7 +999,7 @@ func TestRecallOfSeveralStreams(t *testing.T) {
 	if got, ok := m.recall(now, key); !ok || got.each.len() != 3 {
 		t.Error("ADS-9:", got, ok)
 	}
-	a := &streamHistory{told: m, node: "n"}
+	a := &streamHistory{history: m, node: "n"}
 	if a.recall(now, xds.Cluster, "v", nil) != nil {
 		t.Error("ADS-9: a version of one type is known of another")
 	}
@@ -1029,7 +1029,7 @@ func TestHistoryForgetsOldest(t *testing.T) {
 // matter.
 func TestHistoryOfUnansweredResponses(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10)
-	a := &streamHistory{told: m, node: "n"}
+	a := &streamHistory{history: m, node: "n"}
 	const answers = 3 * maxStatements
 	for i := range answers {
 		v := fmt.Sprint(i)
@@ -1051,14 +1051,14 @@ func TestHistoryOfUnansweredResponses(t *testing.T) {
 // to the wildcard.
 func TestHistoryOfWildcardThenNames(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10)
-	a := &streamHistory{told: m, node: "n"}
+	a := &streamHistory{history: m, node: "n"}
 	lazy := res("lazy", "1")
 	lazy.OnDemand = true
 	all := with(new(xds.Table), []*xds.Resource{res("r", "1"), lazy}).Versions()
 	tell := func(version string, upserts ...*xds.Resource) *protocol.World {
 		e := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: version, Version: version, World: &protocol.World{Versions: all}}
 		a.sent(now, e, &xds.Changes{Upserts: upserts})
-		return (&streamHistory{told: m, node: "n"}).recall(now, xds.Route, version, nil)
+		return (&streamHistory{history: m, node: "n"}).recall(now, xds.Route, version, nil)
 	}
 	a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true, Count: 1})
 	if w := tell("1", res("r", "1"), lazy); w.Versions != all || len(w.Others) != 1 || w.Others[0] != lazy.Stamp {

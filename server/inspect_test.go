@@ -73,7 +73,7 @@ func TestInspect(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		return w, c, o.only(t)
 	}
-	within(t, "what a client has is asked of its session, which is up to date", func(t *testing.T) {
+	within(t, "f gets an up-to-date session", func(t *testing.T) {
 		w, c, st := begin(t, "1")
 		wantSays(t, st, "a:sent")
 		w.source.mu.Lock() // no bell rings
@@ -137,7 +137,7 @@ func TestInspect(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "a client that leaves meanwhile: who is looking sees the session to the end, and who waits gets an answer", func(t *testing.T) {
+	within(t, "a client that leaves meanwhile: a running f sees the session to the end, and a waiting one gets an error", func(t *testing.T) {
 		o := &streams{}
 		w := serve(t, WithObserver(o))
 		w.set(xds.Cluster, res("a", "1"))
@@ -156,7 +156,7 @@ func TestInspect(t *testing.T) {
 			t.Error(a, b)
 		}
 	})
-	within(t, "who waits when the stream ends learns that", func(t *testing.T) {
+	within(t, "a waiting call gets an error when the stream ends", func(t *testing.T) {
 		a, errs := inspections{wake: newNotices()}, make(chan error)
 		for range 3 {
 			go func() { errs <- a.add(t.Context(), nil) }()
@@ -172,7 +172,7 @@ func TestInspect(t *testing.T) {
 			}
 		}
 	})
-	within(t, "who asks takes no room from what ends the stream", func(t *testing.T) {
+	within(t, "a call takes no room from notices that end the stream", func(t *testing.T) {
 		l := newNotices()
 		l.notify(notice{what: noticeInspect})
 		l.notify(notice{errDraining, noticeDrain})
@@ -188,7 +188,7 @@ func TestInspect(t *testing.T) {
 			}
 		}
 	})
-	within(t, "a panic of who asks is logged, and the stream lives", func(t *testing.T) {
+	within(t, "a panic in f is logged, and the stream continues", func(t *testing.T) {
 		w, c, st := begin(t, "1")
 		r := c.want()
 		if err := st.Inspect(t.Context(), func(*protocol.Session) { panic(goesOff) }); err == nil || errors.Is(err, ErrEnded) {
@@ -201,7 +201,7 @@ func TestInspect(t *testing.T) {
 		synctest.Wait()
 		wantSays(t, st, "a:synced")
 	})
-	within(t, "nobody waits for longer than its context", func(t *testing.T) {
+	within(t, "no call waits longer than its context", func(t *testing.T) {
 		_, c, st := begin(t, "1")
 		c.want()
 		gone, cancel := context.WithCancelCause(t.Context())
@@ -227,7 +227,7 @@ func TestInspect(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "who has begun to look sees it to its end", func(t *testing.T) {
+	within(t, "a running f is not interrupted", func(t *testing.T) {
 		_, c, st := begin(t, "1")
 		c.want()
 		soon, stop := context.WithTimeout(t.Context(), time.Second)

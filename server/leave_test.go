@@ -74,9 +74,8 @@ func (c *client[Req, Res]) reads(takes time.Duration, answer func(*Res) *Req) (n
 	}
 }
 
-// lost returns how many of 20 streams, of which each has a connection and a
-// change every 50 ms, did not get all that was sent, and at which ages they
-// ended.
+// lost returns how many of 20 streams did not get all sent responses, and at which ages the streams ended. Each has
+// its own connection, and a change every 50 ms.
 func lost(t *testing.T, a Age, age grpc.ServerOption) (lost int, ages []time.Duration) {
 	w, o := agedWorld(t, a, age)
 	w.set(xds.Cluster, res("a", "0"))
@@ -138,7 +137,7 @@ func endsInTime(t *testing.T, a Age, start time.Time, end error) {
 }
 
 func TestAge(t *testing.T) {
-	within(t, "SAFE-12 what is sent at the end arrives", func(t *testing.T) {
+	within(t, "SAFE-12 a response sent at the end arrives", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: 10 * time.Second}
 		n, ages := lost(t, a, a.GRPCOption())
 		if n > 0 {
@@ -183,7 +182,7 @@ func TestAge(t *testing.T) {
 			}
 		}
 	})
-	within(t, "SAFE-12 an old stream waits for an answer, not for ever, and tells nothing new", func(t *testing.T) {
+	within(t, "SAFE-12 an old stream waits for an answer, not for ever, and sends nothing new", func(t *testing.T) {
 		for _, takes := range []time.Duration{5 * time.Second, time.Hour} {
 			a := Age{Max: 20 * time.Second, Grace: 10 * time.Second}
 			w, o := agedWorld(t, a, a.GRPCOption())
@@ -219,7 +218,7 @@ func TestAge(t *testing.T) {
 		c.send(r)
 		endsInTime(t, a, start, c.end())
 	})
-	within(t, "SAFE-12 one answer stands for those before", func(t *testing.T) {
+	within(t, "SAFE-12 one answer also answers earlier responses", func(t *testing.T) {
 		a := Age{Max: 40 * time.Second, Grace: 2 * time.Minute}
 		w, c, start := agedClient(t, a)
 		c.send(ack(c.want()))
@@ -291,8 +290,8 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// SAFE-12: who leaves waits for answers and for what it writes, each as long as
-// there is any, and never for ever; who is told to leave sooner does.
+// SAFE-12: a stream that leaves waits for answers and for its last write, but not for ever. An earlier time to leave
+// replaces a later one.
 func TestLeave(t *testing.T) {
 	now := time.Now()
 	var l departure

@@ -148,7 +148,7 @@ func (w *world) v2(t *testing.T, method string, reqs ...message2) grpc.ClientStr
 		t.Fatal(err)
 	}
 	for _, r := range reqs {
-		if err := s.SendMsg(raw(r.encode())); err != nil && !errors.Is(err, io.EOF) { // of which RecvMsg tells why
+		if err := s.SendMsg(raw(r.encode())); err != nil && !errors.Is(err, io.EOF) { // RecvMsg returns the reason
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestLegacy(t *testing.T) {
 	node := message2{1: "edge-1", 2: "edge", 5: "e95ef6bc/1.10.0/Clean/RELEASE/BoringSSL"}.encode()
 	anyOf := func(url, body string) string { return message2{1: url, 2: body}.encode() }
 
-	within(t, "TYP-6 SotW, what is stored under the type of v2", func(t *testing.T) {
+	within(t, "TYP-6 SotW, resources stored under the v2 type", func(t *testing.T) {
 		w := serve(t, WithV2())
 		w.set(older, res("a", "1"), res("b", "1"))
 		w.set(newer, res("of v3", "3"))
@@ -188,7 +188,7 @@ func TestLegacy(t *testing.T) {
 		if len(w.nodes) != 1 || w.nodes[0].ID != "edge-1" || w.nodes[0].Cluster != "edge" {
 			t.Error(w.nodes)
 		}
-		// Accepted; then a cluster vanishes, and the world is told again.
+		// Accepted. Then a cluster is removed, and all others are sent again.
 		if err := s.SendMsg(raw(message2{v2Version: r[1], v2Type: v2URL, v2Nonce: r[5]}.encode())); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func TestLimitsFromFirstByte(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "reflection sees through it what is served", func(t *testing.T) {
+	within(t, "reflection sees the registered services through it", func(t *testing.T) {
 		w := serve(t)
 		all, ok := w.Limited(w.grpc).(interface {
 			GetServiceInfo() map[string]grpc.ServiceInfo
@@ -73,7 +73,7 @@ func TestLimitsFromFirstByte(t *testing.T) {
 			t.Errorf("after others have ended: %v", err)
 		}
 	})
-	within(t, "SAFE-9 a crowd of watches of health keeps nobody out", func(t *testing.T) {
+	within(t, "SAFE-9 a crowd of health watches does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Others: 4}))
 		watch := func(conn *grpc.ClientConn) healthgrpc.Health_WatchClient {
 			s, err := healthgrpc.NewHealthClient(conn).Watch(t.Context(), &healthgrpc.HealthCheckRequest{})
@@ -137,7 +137,7 @@ func TestHeldInAll(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: names})
 		synctest.Wait()
 	}
-	within(t, "SAFE-9 what the names of all streams hold is bounded, and the largest of an address ends", func(t *testing.T) {
+	within(t, "SAFE-9 the bytes of all streams' names are limited, and the largest stream of an address ends", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
 		conn := w.dial(t)
 		a, b := w.sotw(t, conn), w.sotw(t, conn)
@@ -161,7 +161,7 @@ func TestHeldInAll(t *testing.T) {
 			t.Errorf("%d bytes are held after all have", n)
 		}
 	})
-	within(t, "SAFE-9 who came first and holds most locks nobody out", func(t *testing.T) {
+	within(t, "SAFE-9 an early stream that holds most does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
 		stranger, good := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
 		large, small := w.sotw(t, stranger), w.sotw(t, stranger)
@@ -182,7 +182,7 @@ func TestHeldInAll(t *testing.T) {
 			ask(large, names(9)...)
 		}
 		ask(w.sotw(t, good), "1", "2", "3", "4", "5")
-		ask(small, "1", "2") // what the stranger has elsewhere stays
+		ask(small, "1", "2") // the stranger's other streams stay
 		if s := w.Stats(); s.Throttled["subscription"] != 4 || s.Open != 2 || !strings.Contains(w.log.String(), "peer=192.0.2.1:1") || strings.Contains(w.log.String(), "peer=192.0.2.2:1 code=ResourceExhausted") {
 			t.Errorf("%+v\n%s", s, w.log)
 		}

@@ -51,7 +51,7 @@ func TestBadRequests(t *testing.T) {
 		code   codes.Code
 		says   string
 		counts string // in Stats.Throttled; "": malformed
-		nobody bool   // who it was is not known
+		nobody bool   // the client is not known
 	}{
 		{"torn", adsStream, []string{"\x1a\x05abc"}, codes.InvalidArgument, "malformed DiscoveryRequest", "", true},
 		{"torn, delta", adsDelta, []string{"\x1a\x05abc"}, codes.InvalidArgument, "malformed DeltaDiscoveryRequest", "", true},
@@ -101,7 +101,7 @@ func TestBadRequests(t *testing.T) {
 			}()
 			for _, b := range c.sent {
 				if s.SendMsg(raw(b)) != nil {
-					break // RecvMsg tells why
+					break // RecvMsg returns the reason
 				}
 			}
 			stop := soon()
@@ -111,7 +111,7 @@ func TestBadRequests(t *testing.T) {
 				t.Errorf("told %d bytes: %.500v", len(err.Error()), err)
 			}
 			synctest.Wait()
-			var log string // of refusals: what is missing may make a large response
+			var log string // of refusals: a response may be large because of missing names
 			for line := range strings.Lines(w.log.String()) {
 				if !strings.Contains(line, "larger than clients accept") {
 					log += line
@@ -222,7 +222,7 @@ func TestLimits(t *testing.T) {
 		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
 		refused(t, d.end())
 	})
-	within(t, "SAFE-9 names that are given up under a wildcard count until the client is told of them", func(t *testing.T) {
+	within(t, "SAFE-9 names unsubscribed under a wildcard count until their removal is sent", func(t *testing.T) {
 		for _, answers := range []bool{true, false} {
 			w := serve(t, WithLimits(Limits{Held: 1000}))
 			d := w.delta(t, w.dial(t))
@@ -259,11 +259,11 @@ func TestLimits(t *testing.T) {
 		rounds := 0
 		for ; rounds < 30 && w.Stats().Open > 0; rounds++ {
 			name := []string{string(rune('A' + rounds))}
-			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: name}) // end tells why
+			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: name}) // end returns the reason
 			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesUnsubscribe: name})
 			synctest.Wait()
 		}
-		if rounds < 15 || rounds == 30 { // what it is told of at once is no more kept than the names themselves
+		if rounds < 15 || rounds == 30 { // an answer that is sent at once is not kept, nor are its names
 			t.Fatalf("it ends after %d names that are given up", rounds)
 		}
 		refused(t, d.end())
@@ -478,7 +478,7 @@ func (c *choked) RecvMsg(m any) error {
 	}
 	<-c.sending
 	c.end()
-	time.Sleep(time.Millisecond) // what was sent fails first
+	time.Sleep(time.Millisecond) // the write fails first
 	return status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
 }
 

@@ -110,7 +110,7 @@ func TestLog(t *testing.T) {
 			t.Error(log)
 		}
 	})
-	within(t, "ADS-3 ADS-6 what went on without an answer is a line", func(t *testing.T) {
+	within(t, "ADS-3 ADS-6 going on without an answer is logged", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("x", "1"), res("y", "1"))
 		w.set(xds.Route, res("r", "1"))
@@ -134,7 +134,7 @@ func TestLog(t *testing.T) {
 			t.Error(log)
 		}
 	})
-	within(t, "an ACK is a line for those who debug", func(t *testing.T) {
+	within(t, "an ACK is a line of level DEBUG", func(t *testing.T) {
 		for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
 			var book logbook
 			w := serve(t, book.at(level))

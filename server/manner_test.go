@@ -23,7 +23,7 @@ func TestResponseOptions(t *testing.T) {
 	with := func(key, value string) *corev3.Node {
 		return &corev3.Node{Id: "n", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(value)}}}
 	}
-	within(t, "DELTA-7 a node may want a Resource without body for what does not exist", func(t *testing.T) {
+	within(t, "DELTA-7 a node may want a Resource without body for an absent name", func(t *testing.T) {
 		w := serve(t)
 		r := ask(t, w, with("xds.absent", "resource"), xds.Endpoint, "none").want()
 		if len(r.Resources) != 1 || r.Resources[0].Name != "none" || r.Resources[0].Resource != nil || len(r.RemovedResources) != 0 {
@@ -64,7 +64,7 @@ func TestResponseOptions(t *testing.T) {
 			}
 		}
 	})
-	within(t, "ADS-3 what others may refer to stays for a while on a stream of its own", func(t *testing.T) {
+	within(t, "ADS-3 a referenced resource stays for a while on a stream of a single type", func(t *testing.T) {
 		for want, opts := range map[time.Duration][]Option{5 * time.Second: nil, time.Minute: {WithRemovalGrace(time.Minute)}, 0: {WithRemovalGrace(0)}} {
 			w := serve(t, opts...)
 			w.set(xds.Cluster, res("a", "1"), res("b", "1"))

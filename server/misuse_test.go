@@ -26,7 +26,7 @@ func TestWithoutOptions(t *testing.T) {
 		"none":                    nil,
 		"another codec follows":   append(GRPCOptions(), grpc.ForceServerCodecV2(encoding.GetCodecV2("proto"))),
 		"a codec that takes all":  {grpc.ForceServerCodec(lax{})},
-		"all but what is ours":    GRPCOptions()[1:],
+		"all but our codec":       GRPCOptions()[1:],
 		"with an older codec API": {grpc.CustomCodec(lax{})}, //nolint:staticcheck // it is there
 	} {
 		within(t, ""+name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestWithoutOptions(t *testing.T) {
 			g.Stop()
 		}
 	})
-	within(t, "behind another registrar, of which nobody knows", func(t *testing.T) {
+	within(t, "behind an unknown registrar", func(t *testing.T) {
 		for want, opt := range map[string]grpc.ServerOption{"failed to unmarshal": grpc.MaxRecvMsgSize(1), "server.GRPCOptions()": grpc.ForceServerCodec(lax{})} {
 			log := &logbook{}
 			s := New(newSource(), log.at(slog.LevelInfo))
@@ -78,7 +78,7 @@ func TestWithoutOptions(t *testing.T) {
 			if err := c.end(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the stream ends with %v, want %s", err, want)
 			}
-			w.grpc.Stop() // of what it cannot read gRPC tells the client before the handler hears of it, and logs
+			w.grpc.Stop() // gRPC reports an unreadable request to the client before the handler knows, and logs
 			<-done
 			if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "server.GRPCOptions()") {
 				t.Errorf("the log says %s", got)

@@ -46,7 +46,7 @@ func TestNackLine(t *testing.T) {
 	within(t, "OBS-1 a NACK line names resources and their places", func(t *testing.T) {
 		places := WithPlaces(func(n *xds.Node, typ *xds.Type, name string) string {
 			if name == "a" {
-				return "" // nobody knows
+				return "" // unknown
 			}
 			return fmt.Sprintf("%s/%s.yaml:%s:1", n.ID, typ.Short, name)
 		})
@@ -139,7 +139,7 @@ func TestNackLine(t *testing.T) {
 		for range 1000 {
 			w.event(st, nacked("bad"))
 		}
-		// Half a second is saved, and a tenth of what it takes to use that up comes in the meantime.
+		// Half a second is saved up, and a tenth is added while it is used.
 		if n := looked(); n < 50 || n > 57 {
 			t.Errorf("%d were looked at", n)
 		}
@@ -192,7 +192,7 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(2 * dedup.Within)
 	})
-	within(t, "OBS-2 made-up nodes of an address are some lines, and hide nobody's NACK that was there before, or comes from elsewhere", func(t *testing.T) {
+	within(t, "OBS-2 made-up nodes of an address are some lines, and do not hide NACKs of older clients or of other addresses", func(t *testing.T) {
 		w := serve(t)
 		old := time.Now()
 		time.Sleep(2 * time.Minute)
@@ -219,7 +219,7 @@ func TestNackLine(t *testing.T) {
 		}
 		time.Sleep(3 * dedup.Within)
 	})
-	within(t, "OBS-2 SAFE-9 made-up nodes of many addresses are some lines and a count, and hide nobody's NACK that was there before", func(t *testing.T) {
+	within(t, "OBS-2 SAFE-9 made-up nodes of many addresses are some lines and a count, and do not hide NACKs of older clients", func(t *testing.T) {
 		w := serve(t)
 		old := time.Now()
 		time.Sleep(2 * time.Minute)
@@ -250,12 +250,12 @@ func TestNackLine(t *testing.T) {
 			t.Error("a first NACK is hidden")
 		}
 		time.Sleep(dedup.Within)
-		if n := len(w.log.lines("")); n > 1000+200+1 { // those, what counts of each address, and of all
+		if n := len(w.log.lines("")); n > 1000+200+1 { // these, the counts of each address, and the count of all
 			t.Errorf("%d lines", n)
 		}
 		time.Sleep(2 * dedup.Within)
 	})
-	within(t, "OBS-2 who gives a reason that others gave is named with the count", func(t *testing.T) {
+	within(t, "OBS-2 nodes with the same reason are named with the count", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
 			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
@@ -265,7 +265,7 @@ func TestNackLine(t *testing.T) {
 			t.Error(lines)
 		}
 	})
-	within(t, "REST-3 OBS-1 a poll that was not applied names what it asked for", func(t *testing.T) {
+	within(t, "REST-3 OBS-1 a poll that was not applied names its resources", func(t *testing.T) {
 		p := &Poll{names: []string{xds.Wildcard, "a", "b", "c", "d", "e", "f"}}
 		if got := fmt.Sprint(p.fewNames()); got != "[a b c d e]" {
 			t.Error(got)
@@ -284,7 +284,7 @@ func nodeAt(ip, node string, since time.Time) *Stream {
 }
 
 func TestRecovered(t *testing.T) {
-	within(t, "OBS-3 who accepts what it refused before is a line", func(t *testing.T) {
+	within(t, "OBS-3 accepting a refused type is logged", func(t *testing.T) {
 		w := serve(t)
 		var book logbook
 		w.Server.log = slog.New(slog.NewTextHandler(&book, nil))
@@ -329,13 +329,13 @@ func TestLogOwner(t *testing.T) {
 	peer := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
 	seen := map[string]string{}
 	for name, st := range map[string]*Stream{
-		"a node":                     {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:1")},
-		"who calls itself so":        {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.2:1")},
-		"a stream without a node":    {ID: 2, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
-		"another":                    {ID: 3, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
-		"before the first request":   {ID: 4, Peer: peer("10.0.0.1:1")},
-		"that of another host":       {ID: 5, Peer: peer("10.0.0.2:1")},
-		"that of nobody knows whose": {ID: 6},
+		"a node":                         {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.1:1")},
+		"the same id at another address": {ID: 1, Node: &xds.Node{ID: "n"}, Peer: peer("10.0.0.2:1")},
+		"a stream without a node":        {ID: 2, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
+		"another":                        {ID: 3, Node: &xds.Node{}, Peer: peer("10.0.0.1:1")},
+		"before the first request":       {ID: 4, Peer: peer("10.0.0.1:1")},
+		"that of another host":           {ID: 5, Peer: peer("10.0.0.2:1")},
+		"an unknown stream":              {ID: 6},
 	} {
 		who := logOwner(st)
 		if other, taken := seen[who]; taken {

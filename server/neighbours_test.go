@@ -103,8 +103,8 @@ func TestNeighbours(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A machine has its own troubles, but not each time; whoever waits for
-			// such a client does, for seconds.
+			// A busy machine may delay one round, but not all three. A server that waits for the bad
+			// client would do so in each round, for seconds.
 			for range 3 {
 				beside := measure(t, bad)
 				t.Logf("p99: %v, alone %v", beside, alone)

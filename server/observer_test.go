@@ -22,8 +22,8 @@ func TestRefusalEndsWithACK(t *testing.T) {
 	}{
 		{"SOTW-18 the newest", protocol.Event{Settled: true}, false},
 		{"SOTW-18 an earlier one", protocol.Event{}, true},
-		{"DELTA-15 the newest, beside what is still refused", protocol.Event{Settled: true, Refuses: true}, true},
-		{"DELTA-15 an earlier one, beside what is still refused", protocol.Event{Refuses: true}, true},
+		{"DELTA-15 the newest, while another is refused", protocol.Event{Settled: true, Refuses: true}, true},
+		{"DELTA-15 an earlier one, while another is refused", protocol.Event{Refuses: true}, true},
 	} {
 		s := New(newSource(), new(logbook).at(0))
 		st := &Stream{Node: &xds.Node{ID: "n"}}
@@ -55,7 +55,7 @@ func (w *witness) Event(_ *Stream, e protocol.Event) {
 }
 
 func TestWitness(t *testing.T) {
-	within(t, "an observer is told whose stream it is, since when, and why it ended", func(t *testing.T) {
+	within(t, "an observer gets the stream, its start and the reason of its end", func(t *testing.T) {
 		var o witness
 		w := serve(t, WithObserver(&o), WithLimits(Limits{Node: 100}))
 		w.set(xds.Secret, res("key", "1"))

@@ -53,7 +53,7 @@ func TestPresentableSecrets(t *testing.T) {
 			t.Error("SAFE-6", typ.URL, got)
 		}
 	}
-	// What names a resource is no secret, and says what to mend.
+	// The name of a resource is not a secret, and shows what to correct.
 	const plain = `filter chain: name: "edge" refers to unknown cluster "x": 'route: y'`
 	if got := presentable(xds.Listener, plain); got != plain {
 		t.Error(got)

@@ -36,7 +36,7 @@ func TestSlowClients(t *testing.T) {
 		"many small ones":    many(8<<10, 1000),
 		"many large ones":    many(100, 80_000),
 	} {
-		within(t, "SAFE-2 SAFE-9 a client that reads slowly but steadily gets all: "+what, func(t *testing.T) {
+		within(t, "SAFE-2 SAFE-9 a slow but steady client gets everything: "+what, func(t *testing.T) {
 			w := serve(t, WithWriteTimeout(3*time.Second))
 			w.set(xds.Cluster, clusters...)
 			w.set(xds.Listener, res("l", "1"))
@@ -67,7 +67,7 @@ func TestSlowClients(t *testing.T) {
 		"more waits":             {xds.Cluster, xds.Listener},
 		"it was the last of all": {xds.Cluster}, // gRPC has taken it, and says that it is sent
 	} {
-		within(t, "SAFE-2 one that stops in the middle does not: "+what, func(t *testing.T) {
+		within(t, "SAFE-2 a client that stops in the middle does not: "+what, func(t *testing.T) {
 			w := serve(t, WithWriteTimeout(3*time.Second))
 			w.set(xds.Cluster, res("a", strings.Repeat("x", 8<<20)))
 			w.set(xds.Listener, res("l", "1"))

@@ -272,7 +272,7 @@ func TestReconnectInSplitAnswer(t *testing.T) {
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: held})
 		c.idle("it has all")
 	})
-	within(t, "DELTA-13 what changes in the middle of a split answer", func(t *testing.T) {
+	within(t, "DELTA-13 a change in the middle of a split answer", func(t *testing.T) {
 		st := store.New()
 		for i := range n {
 			put(t, st, xds.Endpoint, res(fmt.Sprintf("e-%02d", i), strings.Repeat("x", 300)))

@@ -29,7 +29,7 @@ func TestAddressRate(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.want()
 	}
-	within(t, "SAFE-9 what streams of an address ask together is taken at a rate, whoever they say they are", func(t *testing.T) {
+	within(t, "SAFE-9 the requests of an address are limited by a rate, for any node ids", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{AddressRate: 100}))
 		start := time.Now()
 		done := make(chan struct{})
@@ -58,7 +58,7 @@ func TestAddressRate(t *testing.T) {
 			t.Errorf("2,000 requests, 1,000 at once and 100 a second, were taken within %v", d)
 		}
 		synctest.Wait()
-		n := w.Stats().Throttled // streams that had to wait, of which some had their answer before
+		n := w.Stats().Throttled // streams that had to wait; some had their answer before
 		if n["address_rate"] < 10 || n["address_rate"] > 20 || n["rate"] != 0 {
 			t.Errorf("%v", n)
 		}
@@ -106,7 +106,7 @@ func TestAddressRate(t *testing.T) {
 			t.Errorf("%v", s.Throttled)
 		}
 	})
-	within(t, "SAFE-12 who waits is told when the server ends", func(t *testing.T) {
+	within(t, "SAFE-12 a waiting poll ends when the server ends", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{AddressRate: 1}))
 		from := &net.TCPAddr{IP: net.ParseIP("192.0.2.1")}
 		w.rateOf(from).Take(time.Now(), 1000)

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A meter counts what comes over a connection: responses, their bytes with
+// A meter counts the traffic of a connection: responses, their bytes with
 // gRPC's framing, and the resources in them.
 type meter struct {
 	mu                         sync.Mutex
@@ -53,7 +53,7 @@ type want struct {
 	names []string
 }
 
-// A memory is what a client keeps when its stream breaks.
+// A memory is the state that a client keeps when its stream breaks.
 type memory struct {
 	mu       sync.Mutex
 	accepted map[string]string            // SotW: versions by type

@@ -93,7 +93,7 @@ func TestShares(t *testing.T) {
 			c.want()
 		}
 	})
-	within(t, "SAFE-9 a silent crowd keeps nobody out", func(t *testing.T) {
+	within(t, "SAFE-9 a silent crowd does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 50}))
 		crowd := w.dialFrom(t, "192.0.2.1")
 		for range 50 {
@@ -107,7 +107,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d streams are open", n)
 		}
 	})
-	within(t, "SAFE-9 who is refused leaves nothing behind", func(t *testing.T) {
+	within(t, "SAFE-9 a refused stream leaves nothing behind", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 2, Silent: 1}))
 		conn := w.dial(t)
 		refused := func(why string) {
@@ -168,7 +168,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d nodes are remembered", n)
 		}
 	})
-	within(t, "SAFE-9 who says that it is a node takes nothing from that node at another address", func(t *testing.T) {
+	within(t, "SAFE-9 a node id takes nothing from the same id at another address", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		liar := w.dialFrom(t, "192.0.2.1")
 		for range 6 {
@@ -307,7 +307,7 @@ func TestSilentStreams(t *testing.T) {
 		if err := w.sotw(t, crowd).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 streams are open on which no request has come") {
 			t.Error(err)
 		}
-		for i := range 5 { // who says something is none of them
+		for i := range 5 { // a stream with a request is not one of them
 			w.settled(t, other, fmt.Sprint("n", i))
 		}
 		if err := silent[3].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
@@ -339,7 +339,7 @@ func TestSilentStreams(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "SAFE-9 who is silent no more makes room once", func(t *testing.T) {
+	within(t, "SAFE-9 a first request makes room once", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 1}))
 		conn := w.dialFrom(t, "192.0.2.1")
 		first := w.settled(t, conn, "a")
@@ -374,7 +374,7 @@ func TestSilentSeatIsFreedOnce(t *testing.T) {
 
 // A flood of silent streams is refused before gRPC starts goroutines for them. Other streams are not refused.
 func TestTap(t *testing.T) {
-	within(t, "SAFE-9 who finds no room among the silent is refused at once, and counted", func(t *testing.T) {
+	within(t, "SAFE-9 a stream without a silent seat is refused at once, and counted", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 2}))
 		conn, other := net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}), net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1})
 		const method = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"

@@ -55,7 +55,7 @@ func TestStore(t *testing.T) {
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
 		set("other", "new")         // is of no interest to the stream, which sleeps on
-		time.Sleep(6 * time.Minute) // what was lately is kept for those who come back
+		time.Sleep(6 * time.Minute) // recent tables are kept for clients that reconnect
 		set("other", "newer")
 		synctest.Wait()
 		runtime.GC()

@@ -179,7 +179,7 @@ func (s *stream) begin() error {
 		limits.Recent = w.Recent
 	}
 	if s.info.Variant == xds.SotW {
-		s.history = &streamHistory{told: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}
+		s.history = &streamHistory{history: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}
 		limits.Told = s.recall
 	}
 	limits.Spread = s.info.ID

@@ -107,7 +107,7 @@ func TestADS(t *testing.T) {
 			}
 		}
 	})
-	within(t, "SAFE-5 the control plane says who it is", func(t *testing.T) {
+	within(t, "SAFE-5 the control plane identifier is sent", func(t *testing.T) {
 		rev := "replica-1/rev-1"
 		w := serve(t, WithIdentifier(func() string { return rev }))
 		conn := w.dial(t)
@@ -118,7 +118,7 @@ func TestADS(t *testing.T) {
 			t.Errorf("got %q and %q", a, b)
 		}
 	})
-	within(t, "a client that half-closes gets what is due", func(t *testing.T) {
+	within(t, "a client that half-closes gets the due responses", func(t *testing.T) {
 		w := serve(t)
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
@@ -133,7 +133,7 @@ func TestADS(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "the watch is told what the client is interested in, and closed", func(t *testing.T) {
+	within(t, "the watch gets the client's interests, and is closed", func(t *testing.T) {
 		w := serve(t)
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"x", "y"}, Node: &corev3.Node{Id: "n"}})
@@ -178,7 +178,7 @@ func TestNode(t *testing.T) {
 			t.Error(w.nodes, w.Stats(), w.log)
 		}
 	})
-	within(t, "SUB-5 SAFE-6 streams without number that do so are a line, and one that counts", func(t *testing.T) {
+	within(t, "SUB-5 SAFE-6 many such streams are one line and a count", func(t *testing.T) {
 		w := serve(t)
 		for i := range 50 {
 			c := w.sotw(t, w.dial(t))
@@ -252,7 +252,7 @@ func TestSlowClient(t *testing.T) {
 
 func TestTiming(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Second} { // longer than the stream keeps its place among the first answers
-		within(t, fmt.Sprint("SAFE-2 what changed during a slow write follows it ", slow), func(t *testing.T) {
+		within(t, fmt.Sprint("SAFE-2 a change during a slow write follows it ", slow), func(t *testing.T) {
 			big := strings.Repeat("x", 1<<20)
 			w := serve(t)
 			w.set(xds.Cluster, res("a", big))
@@ -277,7 +277,7 @@ func TestTiming(t *testing.T) {
 			}
 		})
 	}
-	within(t, "SAFE-2 what was asked for during a slow write follows it", func(t *testing.T) {
+	within(t, "SAFE-2 a subscription during a slow write is answered after it", func(t *testing.T) {
 		big := strings.Repeat("x", 1<<20)
 		w := serve(t)
 		w.set(xds.Cluster, res("a", big))
@@ -386,8 +386,8 @@ func TestRefused(t *testing.T) {
 		c := reopen(good.VersionInfo)
 		c.send(ack(c.want()))
 		synctest.Wait()
-		// It may be another client of that node that has accepted, as long as what the
-		// stream left is remembered.
+		// Another client of the node may have accepted it, as long as the history of the first
+		// stream is kept.
 		first.s.CloseSend()
 		time.Sleep(historyTime)
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")
@@ -415,7 +415,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("told %v", r)
 		}
 	})
-	within(t, "SOTW-18 an ACK of what is not the newest any more does not make up for a NACK", func(t *testing.T) {
+	within(t, "SOTW-18 an ACK of an older response does not end a refusal", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "bad"))
 		conn := w.dial(t)
@@ -429,7 +429,7 @@ func TestRefused(t *testing.T) {
 		synctest.Wait()
 		c = open()
 		early := c.want()
-		time.Sleep(10 * time.Second) // after which what is new does not wait for the answer
+		time.Sleep(10 * time.Second) // after this time changes do not wait for the answer
 		w.set(xds.Cluster, res("b", "1"))
 		late := c.want()
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: early.Nonce})
@@ -449,7 +449,7 @@ func TestRefused(t *testing.T) {
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})
 		early := c.want()
-		time.Sleep(10 * time.Second) // after which what is new does not wait for the answer
+		time.Sleep(10 * time.Second) // after this time changes do not wait for the answer
 		w.set(xds.Cluster, res("b", "1"))
 		late := c.want()
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: late.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})

@@ -76,7 +76,7 @@ func TestTTLInSotW(t *testing.T) {
 			t.Errorf("both after a multiple of %v", ttl/3)
 		}
 	})
-	within(t, "TTL-4 clusters are told whole", func(t *testing.T) {
+	within(t, "TTL-4 SotW responses have all clusters", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, expiring(), res("b", "1"))
 		c := w.sotw(t, w.dial(t))

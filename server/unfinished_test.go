@@ -91,7 +91,7 @@ func TestUnfinished(t *testing.T) {
 			t.Error(w.log)
 		}
 	})
-	within(t, "SAFE-9 what was unfinished is not, when the server ends the stream", func(t *testing.T) {
+	within(t, "SAFE-9 an ended stream has no unfinished requests", func(t *testing.T) {
 		w := serve(t, WithReadTimeout(time.Hour))
 		w.begun(t)
 		time.Sleep(31 * time.Second)
@@ -131,13 +131,13 @@ func TestUnfinished(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		synctest.Wait() // what is counted is logged, too
+		synctest.Wait() // it is counted and logged
 		if d := time.Since(start); d < 300*time.Second || d > 301*time.Second || !strings.Contains(w.log.String(), "the first request was not complete after 5m0s") {
 			t.Errorf("after %v:\n%s", d, w.log)
 		}
 	})
 	within(t, "SAFE-9 a large request that waits to be handled is counted", func(t *testing.T) {
-		w := serveFrom(t, New(store.New())) // nobody knows yet what there is, so the second is not handled
+		w := serveFrom(t, New(store.New())) // the content is not known yet, so the second is not handled
 		c := w.sotw(t, w.dial(t))
 		names := make([]string, 100)
 		for i := range names {
@@ -156,8 +156,8 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%d bytes stay", n)
 		}
 	})
-	within(t, "SAFE-9 who has begun a request that the server does not read is waited for", func(t *testing.T) {
-		w := serveFrom(t, New(store.New())) // nobody knows yet what there is
+	within(t, "SAFE-9 a begun request that the server does not read has time", func(t *testing.T) {
+		w := serveFrom(t, New(store.New())) // the content is not known yet
 		conn := w.dial(t)
 		for range 3 {
 			c := w.sotw(t, conn)
@@ -242,7 +242,7 @@ func (w *world) resets(t *testing.T, n int) {
 }
 
 func TestStreamRate(t *testing.T) {
-	within(t, "SAFE-9 who opens and resets streams is slowed down, and nobody else", func(t *testing.T) {
+	within(t, "SAFE-9 a client that opens and resets streams is slowed down, and others are not", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{StreamRate: 100}))
 		conn := w.dial(t)
 		w.sotw(t, conn)
@@ -261,7 +261,7 @@ func TestStreamRate(t *testing.T) {
 		}()
 		start := time.Now()
 		w.resets(t, 2000)
-		// Ten seconds' worth, what is due, what one read has in it, and the neighbours'.
+		// The sum of ten seconds, the due requests, those of one read, and those of the neighbours.
 		if d, n := time.Since(start), w.Stats().Streams; float64(n) > 1000+100*d.Seconds()+50+100 || d < time.Second {
 			t.Errorf("%d streams were begun within %v", n, d)
 		}

@@ -86,7 +86,7 @@ func TestChangesDuringWaits(t *testing.T) {
 		s.send(ack(r))
 		newest(t, s.want())
 
-		// Nor for ever: a client that does not answer is told after a while.
+		// Not for ever either: a client that does not answer gets it after a while.
 		start := time.Now()
 		if n := c.costs(t); n != 0 {
 			t.Errorf("they cost %d steps", n)

@@ -56,11 +56,11 @@ func TestComposite(t *testing.T) {
 	}{
 		{"SUB-4 the first group that has a name wins", "both", func(*Tx) {}, []string{"a=default", "b=edge", "c=edge"}},
 		{"SUB-4 in the order of the list", "other", func(*Tx) {}, []string{"a=default", "b=default", "c=edge"}},
-		{"SUB-4 what hides goes", "both", func(tx *Tx) { tx.Group("edge").Delete(xds.Cluster, "b") }, []string{"a=default", "b=default", "c=edge"}},
-		{"SUB-4 what is hidden changes", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("b", "2"))...) }, []string{"a=default", "b=edge", "c=edge"}},
+		{"SUB-4 the hiding resource is removed", "both", func(tx *Tx) { tx.Group("edge").Delete(xds.Cluster, "b") }, []string{"a=default", "b=default", "c=edge"}},
+		{"SUB-4 the hidden resource changes", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("b", "2"))...) }, []string{"a=default", "b=edge", "c=edge"}},
 		{"SUB-4 all of a group goes", "both", func(tx *Tx) { tx.Group("edge").Clear() }, []string{"a=default", "b=default"}},
 		{"SUB-4 an alias hides a name", "both", func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("x", "edge", "a"))...) }, []string{"b=edge", "c=edge", "x=edge"}},
-		{"SUB-4 a name hides what has it as an alias", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("d", "default", "c"))...) }, []string{"a=default", "b=edge", "c=edge"}},
+		{"SUB-4 a name hides a resource that has it as an alias", "both", func(tx *Tx) { tx.Set(of(xds.Cluster, res("d", "default", "c"))...) }, []string{"a=default", "b=edge", "c=edge"}},
 		{"SUB-4 an alias hides an alias", "both", func(tx *Tx) {
 			tx.Set(of(xds.Cluster, res("d", "default", "z"))...)
 			tx.Group("edge").Set(of(xds.Cluster, res("e", "edge", "z"))...)
@@ -85,7 +85,7 @@ func TestComposite(t *testing.T) {
 		})
 	}
 
-	t.Run("one view for equal lists, and none when nobody watches it", func(t *testing.T) {
+	t.Run("equal lists share one view, which ends with its last watch", func(t *testing.T) {
 		st := start(t)
 		a, b := watchtest.Open(t, st, &xds.Node{ID: "both"}), watchtest.Open(t, st, &xds.Node{ID: "both"})
 		if a.group != b.group || len(st.composites) != 1 {
@@ -110,7 +110,7 @@ func TestComposite(t *testing.T) {
 		}
 	})
 
-	t.Run("a view stays what it was when it was taken", func(t *testing.T) {
+	t.Run("a view does not change after it was taken", func(t *testing.T) {
 		st := start(t)
 		w := watchtest.Open(t, st, &xds.Node{ID: "both"})
 		defer w.Close()
@@ -124,7 +124,7 @@ func TestComposite(t *testing.T) {
 			t.Error("a commit changes a view that is published")
 		}
 	})
-	t.Run("what was seen lately is found, of each group", func(t *testing.T) {
+	t.Run("recently removed resources of each group are found", func(t *testing.T) {
 		st := start(t)
 		w := watchtest.Open(t, st, &xds.Node{ID: "both"})
 		defer w.Close()
@@ -183,7 +183,7 @@ func TestSelectAgain(t *testing.T) {
 		before := w.View().Table(xds.Cluster)
 		c := update(t, st, func(tx *Tx) {
 			tx.Select(selects(map[string][]string{"n": {DefaultGroup}, "still": {DefaultGroup}}))
-			tx.Group("canary").Delete(xds.Cluster, "new") // whoever sees it still would lose what it has
+			tx.Group("canary").Delete(xds.Cluster, "new") // a node that still sees the group would lose this resource
 		})
 		if c.Seq != 2 || !rang(w) || !rang(still) {
 			t.Errorf("commit %d; a choice does not ring", c.Seq)

@@ -17,7 +17,7 @@ type group struct {
 	index  index
 
 	// Guarded by Store.mu.
-	watches    int              // open watches, plus composites of which it is a layer
+	watches    int              // open watches, plus composites that have it as a layer
 	composites map[*group]bool  // these composites
 	past       map[string]*past // by type URL
 

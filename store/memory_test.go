@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 	if after > before+before/10 || after > before+maxPast*8192*5/4 {
 		t.Errorf("the heap grew from %d to %d KiB", before>>10, after>>10)
 	}
-	// What it remembers of the last minutes it lets go of after them.
+	// Tables of the last minutes are dropped after that time.
 	if n := len(watches[0].Recent(xds.Cluster)); n != maxPast {
 		t.Errorf("%d recent tables", n)
 	}

@@ -35,7 +35,7 @@ func TestRecent(t *testing.T) {
 	set := func(body string) {
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("n", body))...) })
 	}
-	t.Run("SOTW-12 what was served before, newest first", func(t *testing.T) {
+	t.Run("SOTW-12 earlier tables, newest first", func(t *testing.T) {
 		has(t, w)
 		set("1")
 		has(t, w, "")

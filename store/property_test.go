@@ -288,9 +288,9 @@ type follower struct {
 	w        *Watch
 	node     string                       // the selection says its groups
 	wants    map[string]map[string]bool   // by type URL; "*" is the wildcard
-	has      map[string]map[string]string // what finds told, by type URL and name
+	has      map[string]map[string]string // results of finds, by type URL and name
 	previous xds.View
-	forgot   int // times it was told that anything may differ
+	forgot   int // how often any name could differ
 }
 
 func follow(t *testing.T, st *Store, node string) *follower {
@@ -368,7 +368,7 @@ func (f *follower) next(t *testing.T) {
 	f.previous = view
 }
 
-// check reports what the follower missed: without a signal it must have the newest state of all its names.
+// check reports changes that the follower missed: without a signal it must have the newest state of all its names.
 func (f *follower) check(t *testing.T, newest xds.View) {
 	t.Helper()
 	for _, typ := range modelTypes {

@@ -38,7 +38,7 @@ func TestUpdate(t *testing.T) {
 		{"set twice", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"), res("a", "3"))...) }, "a=3 b=1", 1, 0},
 		{"set away and back", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"))...); tx.Set(of(xds.Cluster, res("a", "1"))...) }, "a=1 b=1", 0, 0},
 		{"delete", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "b=1", 0, 1},
-		{"delete what is not there", func(tx *Tx) { tx.Delete(xds.Cluster, "x", "y") }, "a=1 b=1", 0, 0},
+		{"delete an absent name", func(tx *Tx) { tx.Delete(xds.Cluster, "x", "y") }, "a=1 b=1", 0, 0},
 		{"delete, then set", func(tx *Tx) { tx.Delete(xds.Cluster, "a"); tx.Set(of(xds.Cluster, res("a", "1"))...) }, "a=1 b=1", 0, 0},
 		{"set, then delete", func(tx *Tx) { tx.Set(of(xds.Cluster, res("c", "1"))...); tx.Delete(xds.Cluster, "c") }, "a=1 b=1", 0, 0},
 		{"replace", func(tx *Tx) { tx.Replace(xds.Cluster, of(xds.Cluster, res("b", "1"), res("c", "1"))...) }, "b=1 c=1", 1, 1},
@@ -181,7 +181,7 @@ func TestUpdateRefuses(t *testing.T) {
 			`group "default": EDS: name "xdstp://a/t/x?b=1&a=2" is not canonical: want "xdstp://a/t/x?a=2&b=1"`},
 		{"NAME-2 an alias that is not canonical", func(tx *Tx) error { tx.Set(of(xds.Endpoint, res("x", "", "xdstp://a/t/x?b=1&a=2"))...); return nil },
 			`resource "x": alias "xdstp://a/t/x?b=1&a=2" is not canonical`},
-		{"NAME-2 delete what is not canonical", func(tx *Tx) error { tx.Delete(xds.Endpoint, "xdstp://a/t/x?b=1&a=2"); return nil }, "is not canonical"},
+		{"NAME-2 delete a name that is not canonical", func(tx *Tx) error { tx.Delete(xds.Endpoint, "xdstp://a/t/x?b=1&a=2"); return nil }, "is not canonical"},
 		{"DELTA-11 an alias of two", func(tx *Tx) error { tx.Set(of(xds.Route, res("z", "", "x"), res("y", "", "x"))...); return nil },
 			`group "default": RDS: "x" is an alias of both "y" and "z"`},
 		{"DELTA-11 an alias that is a name", func(tx *Tx) error { tx.Set(of(xds.Cluster, res("z", "", "a"))...); return nil },
@@ -268,7 +268,7 @@ func TestOnDemand(t *testing.T) {
 		t.Run("SUB-6 "+name, func(t *testing.T) {
 			st := New()
 			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, lazy)...) })
-			if got := what(st, DefaultGroup, xds.Cluster); got != "lazy=1" { // nobody watches
+			if got := what(st, DefaultGroup, xds.Cluster); got != "lazy=1" { // without a watch
 				t.Fatalf("got %q", got)
 			}
 			if got := st.Snapshot().Groups(); len(got) != 1 {

@@ -37,7 +37,7 @@ func TestUnknownUntilWritten(t *testing.T) {
 		{"it is written", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) }, "full"},
 		{"it is cleared", func(tx *Tx) { tx.Clear() }, "empty"},
 		{"a type is replaced by nothing", func(tx *Tx) { tx.Replace(xds.Cluster) }, "empty"},
-		{"what is not there is deleted", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "unknown"},
+		{"an absent name is deleted", func(tx *Tx) { tx.Delete(xds.Cluster, "a") }, "unknown"},
 		{"it is said to be empty", func(tx *Tx) { tx.MarkKnown() }, "empty"},
 		{"it is written and emptied", func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Clear() }, "empty"},
 	} {
@@ -47,7 +47,7 @@ func TestUnknownUntilWritten(t *testing.T) {
 			view(t, st, tt.want)
 		})
 	}
-	t.Run("unless that is what it means", func(t *testing.T) { view(t, New(WithEmptyGroups()), "empty") })
+	t.Run("unless WithEmptyGroups is set", func(t *testing.T) { view(t, New(WithEmptyGroups()), "empty") })
 	t.Run("all that wait for it hear of it, whatever they ask for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := New()

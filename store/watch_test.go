@@ -144,7 +144,7 @@ func TestNext(t *testing.T) {
 		if table, touched := next(); table.Version() != "v" || len(touched) != 1 || len(touched[0]) != 0 {
 			t.Errorf("version %s, touched %v", table.Version(), touched)
 		}
-		// Commits to other groups do not push out what this one did.
+		// Commits to other groups do not push those of this group out of the log.
 		for i := range 100 {
 			update(t, st, func(tx *Tx) { tx.Group("edge").Set(of(xds.Cluster, res("a", fmt.Sprint("body", i)))...) })
 		}

@@ -88,7 +88,7 @@ func TestDecodeResponse(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					clear(b) // of which nothing is kept
+					clear(b) // the result keeps no part of it
 					if d := differ(want, hear(got)); d != "" {
 						t.Fatalf("(-said +heard)\n%s", d)
 					}
@@ -103,7 +103,7 @@ func TestDecodeResponse(t *testing.T) {
 	}
 }
 
-// serverResponse returns a response, and what a client decodes from it.
+// serverResponse returns a response, and its form after a client has decoded it.
 func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response, heard) {
 	c := &xds.Changes{}
 	r := &xds.Response{Type: typ, Version: fmt.Sprint("v", rnd.IntN(100)), Nonce: fmt.Sprint(rnd.IntN(100)), TTL: rnd.IntN(2) == 0, Changes: c}
@@ -153,7 +153,7 @@ func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response
 	return r, h
 }
 
-// fromGenerated is what a client decodes from a message, according to the generated code. It returns false if
+// fromGenerated is the form of a message after a client has decoded it, according to the generated code. It returns false if
 // the generated code cannot decode the message because it looks deeper.
 func fromGenerated(m proto.Message) (h heard, ok bool) {
 	one := func(w *discovery.Resource) {
@@ -307,7 +307,7 @@ func TestDecodeResponseGenerated(t *testing.T) {
 			r, _ := serverResponse(rnd, v, types[rnd.IntN(len(types))])
 			b := Encode(v, r, "x").Materialize()
 			checkResponse(t, v, b)
-			// Merged: what is singular occurs twice, and the resources have another type.
+			// A merged message has singular fields twice, and resources of another type.
 			r, _ = serverResponse(rnd, v, types[rnd.IntN(len(types))])
 			checkResponse(t, v, append(b, Encode(v, r, "y").Materialize()...))
 			// Broken: a byte is another.
@@ -355,8 +355,8 @@ func TestDecodeResponseMalformed(t *testing.T) {
 		{"CLI-2 a truncated wrapper", sotw(anyOf(resourceURL, append(appendString(nil, resourceName, "t"), truncated...))), `resource "t": unexpected EOF`, "t"},
 		{"CLI-2 a name that is no UTF-8", sotw(anyOf(xds.Cluster.URL, []byte{1<<3 | 2, 1, 0xff})), "resources[0]: malformed " + xds.Cluster.URL + ": invalid UTF-8", ""},
 		{"CLI-8 a TTL below zero", delta(&discovery.Resource{Name: "t", Ttl: &durationpb.Duration{Seconds: -1}, Resource: good}), `resource "t": invalid TTL: -1 s and 0 ns`, "t"},
-		{"CLI-11 an error of nobody", &discovery.DiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*anypb.Any{good}, ResourceErrors: []*discovery.ResourceError{{}}}, "resource_errors[0]: has no name", ""},
-		{"CLI-3 a removal of nobody", &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, RemovedResources: []string{""}, Resources: []*discovery.Resource{{Name: "good", Resource: good}}}, "removed_resources[0]: has no name", ""},
+		{"CLI-11 an error without a name", &discovery.DiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*anypb.Any{good}, ResourceErrors: []*discovery.ResourceError{{}}}, "resource_errors[0]: has no name", ""},
+		{"CLI-3 a removal without a name", &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, RemovedResources: []string{""}, Resources: []*discovery.Resource{{Name: "good", Resource: good}}}, "removed_resources[0]: has no name", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := xds.SotW
@@ -425,7 +425,7 @@ func TestDecodeResponseForms(t *testing.T) {
 		return r
 	}
 	body := appendString(nil, 1, "a")
-	t.Run("CLI-8 a heartbeat of go-control-plane, which tells no version", func(t *testing.T) {
+	t.Run("CLI-8 a heartbeat of go-control-plane, which has no version", func(t *testing.T) {
 		w := &discovery.Resource{Name: "a", Ttl: durationpb.New(time.Second)}
 		r := decode(xds.SotW, &discovery.DiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*anypb.Any{anyOf(resourceURL, marshal(t, w))}}, ResponseOptions{})
 		if len(r.Beats) != 1 || r.Beats[0].Name != "a" || r.Beats[0].TTL != time.Second || len(r.Absent) != 0 {
@@ -496,7 +496,7 @@ func TestDecodeResponseForms(t *testing.T) {
 			t.Errorf("of another type: %+v", r)
 		}
 	})
-	t.Run("CLI-1 names of types that nobody knows", func(t *testing.T) {
+	t.Run("CLI-1 names of types that are not listed", func(t *testing.T) {
 		own := xds.TypeOf("type.googleapis.com/my.Own")
 		m := &discovery.DiscoveryResponse{TypeUrl: own.URL, Resources: []*anypb.Any{anyOf(own.URL, []byte{2<<3 | 2, 1, 'b'})}}
 		name := func(typ *xds.Type, body []byte) string { return string(body[2:]) }

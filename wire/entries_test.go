@@ -78,24 +78,24 @@ func TestTTL(t *testing.T) {
 	with := &xds.Response{Type: xds.Runtime, Version: "v7", Nonce: "1", TTL: true, Changes: c}
 	without := &xds.Response{Type: xds.Runtime, Version: "v7", Nonce: "1", Changes: c}
 
-	t.Run("TTL-1 delta, to who supports it", func(t *testing.T) {
+	t.Run("TTL-1 delta, to a client that supports it", func(t *testing.T) {
 		says(t, xds.Delta, with,
 			&discovery.Resource{Name: "m", Version: mortal.Version, Aliases: []string{"alias"}, Ttl: ttl, Resource: body(mortal)},
 			&discovery.Resource{Name: "p", Version: plain.Version, Resource: body(plain)},
 			&discovery.Resource{Name: "m", Version: mortal.Version, Ttl: ttl}) // TTL-3: the beat
 	})
-	t.Run("TTL-1 delta, to who does not", func(t *testing.T) {
+	t.Run("TTL-1 delta, to a client that does not", func(t *testing.T) {
 		says(t, xds.Delta, without,
 			&discovery.Resource{Name: "m", Version: mortal.Version, Aliases: []string{"alias"}, Resource: body(mortal)},
 			&discovery.Resource{Name: "p", Version: plain.Version, Resource: body(plain)})
 	})
-	t.Run("TTL-4 SotW, to who supports it", func(t *testing.T) {
+	t.Run("TTL-4 SotW, to a client that supports it", func(t *testing.T) {
 		says(t, xds.SotW, with,
 			&discovery.Resource{Name: "m", Version: "v7", Ttl: ttl, Resource: body(mortal)},
 			body(plain),
 			&discovery.Resource{Name: "m", Version: "v7", Ttl: ttl}) // TTL-3: the beat
 	})
-	t.Run("TTL-4 SotW, to who does not", func(t *testing.T) {
+	t.Run("TTL-4 SotW, to a client that does not", func(t *testing.T) {
 		says(t, xds.SotW, without, body(mortal), body(plain))
 	})
 	t.Run("TTL-4 the wrapper has the version of its own response", func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestEncodeTTLShares(t *testing.T) {
 			t.Errorf("%s: %v allocations a stream", v, got)
 		}
 	}
-	// Where there is no TTL, who supports them and who does not share.
+	// Without TTLs, clients with and without support for them share the encoding.
 	plain := &xds.Changes{}
 	for i := range 100 {
 		r := resource(rnd, fmt.Sprint("r", i), 300)

@@ -94,11 +94,11 @@ func TestRefs(t *testing.T) {
 		{"static", &clusterv3.Cluster{Name: "a"}, ""},
 		{"DNS with a left-over EDS config", &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
 			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}, ""},
-		{"ADS-8 what comes from a file may come from a cluster next time", by(file), opaque + ", EDS s"},
+		{"ADS-8 the source may change from a file to a cluster", by(file), opaque + ", EDS s"},
 		{"ADS-8 from a file, the old way", by(old), opaque + ", EDS s"},
 		{"ADS-8 endpoints from a server that is a cluster", by(server), opaque + ", EDS s"},
 		{"ADS-8 an aggregate cluster may refer to any cluster", custom("type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig", &clusterv3.Cluster{}), opaque},
-		{"ADS-8 a type of cluster that nobody knows may have any assignment", custom("type.googleapis.com/my.Cluster", &clusterv3.Cluster{}), opaque + ", EDS *"},
+		{"ADS-8 an unknown type of cluster may have any assignment", custom("type.googleapis.com/my.Cluster", &clusterv3.Cluster{}), opaque + ", EDS *"},
 		{"ADS-8 a cluster of a module", custom("type.googleapis.com/envoy.extensions.clusters.dynamic_modules.v3.ClusterConfig", &clusterv3.Cluster{}), opaque + ", EDS *"},
 		{"ADS-8 EDS chosen as an extension", custom("", &clusterv3.Cluster{EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s"}}), opaque + ", EDS *, EDS s"},
 		{"ADS-8 a transport socket may have secrets", &clusterv3.Cluster{Name: "a", TransportSocket: &corev3.TransportSocket{Name: "tls"}}, opaque},
@@ -172,7 +172,7 @@ func TestFieldsWithoutRefs(t *testing.T) {
 			if !is && why == "" {
 				t.Errorf("field %d could be plain", f.Number())
 			}
-			// What the reader makes of it.
+			// The result of the reader.
 			b := protowire.AppendTag(nil, f.Number(), protowire.BytesType)
 			b = protowire.AppendBytes(b, nil)
 			if refs := Refs(xds.Cluster, "a", b); len(refs) == 0 != is {

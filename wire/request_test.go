@@ -71,7 +71,7 @@ func check(t *testing.T, v xds.Variant, b []byte) {
 	if d := diff(want, got); d != "" {
 		t.Fatalf("%x\n(-protobuf +ours)\n%s", b, d)
 	}
-	// The generated code also looks into what we leave alone.
+	// The generated code also decodes parts that this package does not.
 	if real, err := generated(v, b); err == nil {
 		if real.Node != nil {
 			// Maps have no order, so metadata is compared as a message.

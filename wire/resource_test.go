@@ -136,7 +136,7 @@ func BenchmarkNewResource(b *testing.B) {
 
 // The server does not check the validation rules of Envoy's messages: the operator decides, and clients check.
 func TestNotValidated(t *testing.T) {
-	t.Run("SAFE-3 what the rules of a message refuse is served as it is", func(t *testing.T) {
+	t.Run("SAFE-3 a message that breaks its validation rules is served unchanged", func(t *testing.T) {
 		m := &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{}}}
 		if m.ValidateAll() == nil {
 			t.Fatal("the rules refuse nothing")

@@ -188,7 +188,7 @@ func TestEncodeTypes(t *testing.T) {
 // Streams with the same changes may have different versions: "The version field of the Resource wrapper" is that
 // of the response.
 func TestEncodeVersions(t *testing.T) {
-	t.Run("TTL-4 one change, told at several versions", func(t *testing.T) {
+	t.Run("TTL-4 one change, sent at several versions", func(t *testing.T) {
 		r := resource(rand.New(rand.NewPCG(2, 2)), "a", 10)
 		r.TTL = time.Minute
 		for _, c := range []*xds.Changes{{Upserts: []*xds.Resource{r}}, {Beats: []*xds.Resource{r}}} {

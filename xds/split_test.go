@@ -42,7 +42,7 @@ func TestSplit(t *testing.T) {
 		{"long names", &Changes{Upserts: bodied(make([]int, 100)...)}, 7},
 		{"many aliases", &Changes{Upserts: []*Resource{long, long}}, 2},
 		{"removals", &Changes{Removed: words(100, 94)}, 3},
-		{"removals behind what is new", &Changes{Upserts: bodied(3000), Removed: words(100, 94)}, 4},
+		{"removals after upserts", &Changes{Upserts: bodied(3000), Removed: words(100, 94)}, 4},
 		{"names without a body", &Changes{Absent: words(100, 36)}, 5},
 		{"errors alone, as in SotW", &Changes{Missing: words(100, 72)}, 5},
 		{"removals with errors", &Changes{Removed: words(100, 72), Missing: words(100, 72)}, 8},

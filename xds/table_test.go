@@ -133,7 +133,7 @@ func TestTableWithNothing(t *testing.T) {
 		"equal content":                   with(tab, []*Resource{same}),
 		"equal content after another":     with(tab, []*Resource{named("a", "2"), same}),
 		"equal content of a removed name": with(tab, []*Resource{same}, "a"),
-		"a removal of what is not there":  with(tab, nil, "b", "b"),
+		"a removal of an absent name":     with(tab, nil, "b", "b"),
 		"the version that it has":         tab.WithVersion(""),
 	} {
 		if got != tab {

@@ -266,6 +266,29 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 }
 
 func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
+	s.printServer(w, f)
+	if len(s.Replicas) > 1 || s.Unsure != "" {
+		fmt.Fprintln(w)
+		replicaTable(s.Replicas, o.Wide()).Print(w, o)
+	}
+	s.printLoads(w)
+	if len(s.Refusals) > 0 {
+		fmt.Fprintln(w)
+		printRefusals(w, o, s.Refusals)
+	}
+	if len(s.Troubles) > 0 {
+		fmt.Fprintln(w)
+		troubles(w, o, s.Troubles)
+	}
+	if len(s.TurnedAway) > 0 && f.Group == "" { // nobody knows which group they would have had
+		fmt.Fprintln(w)
+		turnedAway(w, o, s.TurnedAway)
+	}
+	s.printClients(w, o, f)
+}
+
+// printServer prints the server, its configuration and how many clients have it.
+func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), cli.Since(s.Server.Since), textutil.Line(s.Server.XDS))
 	if c.Store != nil {
@@ -295,10 +318,11 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 		fmt.Fprintf(w, ", in group %s", textutil.Line(f.Group))
 	}
 	fmt.Fprintln(w)
-	if len(s.Replicas) > 1 || s.Unsure != "" {
-		fmt.Fprintln(w)
-		replicaTable(s.Replicas, o.Wide()).Print(w, o)
-	}
+}
+
+// printLoads prints why loads were rejected, and the warnings of the configuration.
+func (s overview) printLoads(w io.Writer) {
+	c := s.Config
 	if c.Rejected != nil {
 		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", cli.Since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
@@ -319,18 +343,10 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 		}
 		few(w, texts, 5, "warning")
 	}
-	if len(s.Refusals) > 0 {
-		fmt.Fprintln(w)
-		printRefusals(w, o, s.Refusals)
-	}
-	if len(s.Troubles) > 0 {
-		fmt.Fprintln(w)
-		troubles(w, o, s.Troubles)
-	}
-	if len(s.TurnedAway) > 0 && f.Group == "" { // nobody knows which group they would have had
-		fmt.Fprintln(w)
-		turnedAway(w, o, s.TurnedAway)
-	}
+}
+
+// printClients prints the table of clients.
+func (s overview) printClients(w io.Writer, o *cli.Output, f adminclient.Filter) {
 	if len(s.list.Items) > 0 {
 		fmt.Fprintln(w)
 		clientTable(s.list.Items, o.Wide()).Print(w, o)

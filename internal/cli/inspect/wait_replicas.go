@@ -46,6 +46,12 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	if err != nil {
 		return nil, err
 	}
+	return askUntilServed(cmd, d, f, stored, at, end)
+}
+
+// askUntilServed asks a server until all servers of the store serve a revision and their clients have accepted it, or the time
+// is over. The result is nil if the server cannot ask the others.
+func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Filter, stored, at string, end time.Time) (*api.WaitResult, error) {
 	p := newProgress(cmd.ErrOrStderr(), stored)
 	defer p.end()
 	for began := time.Now(); ; began = time.Now() {
@@ -62,7 +68,8 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 		case !busy:
 			p.show(r)
 			if r.Done || r.Rejected != nil || len(r.Refusals) > 0 || over {
-				if p.end(); r.Done {
+				p.end()
+				if r.Done {
 					fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s, and %s of the store\n", at, cli.Amount(len(r.Replicas)-1, "other server"))
 				}
 				if x := r.Replicas[0]; over && len(r.Replicas) == 1 && !x.Served && r.Rejected == nil {

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"errors"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -64,27 +65,43 @@ func (w *watching) server(cmd *cobra.Command, args []string) error {
 	if x.follow || len(asked) == 0 {
 		o.Refs = xdsclient.References(x.Types)
 	}
-	connected, last, broken := false, "", map[string]string{}
-	return s.Converse(cmd, o, w.during, func(step fetch.Step) {
-		m := xdsclient.MessageOf(step, s)
-		switch {
-		case step.Response != nil && !connected:
-			connected, last = true, ""
-			(&xdsclient.Message{At: step.At, Kind: "connected", Server: s.Text}).Print(cmd.OutOrStdout(), !w.People())
-			if x.nack == "" && !m.Malformed(step.Response, broken) {
-				return
-			}
-		case (step.Request != nil || step.Response != nil) && x.nack == "" && !m.Malformed(step.Response, broken):
+	v := conversation{watching: w, watchingXDS: x, server: s, out: cmd.OutOrStdout(), broken: map[string]string{}}
+	return s.Converse(cmd, o, w.during, v.print)
+}
+
+// A conversation prints what a client and an xDS server say to each other.
+type conversation struct {
+	*watching
+	*watchingXDS
+
+	server *xdsclient.Server
+	out    io.Writer
+
+	connected bool
+	last      string            // the error that was printed last
+	broken    map[string]string // errors of resources that were printed
+}
+
+// print prints a step, if it is news.
+func (v *conversation) print(step fetch.Step) {
+	m := xdsclient.MessageOf(step, v.server)
+	switch {
+	case step.Response != nil && !v.connected:
+		v.connected, v.last = true, ""
+		(&xdsclient.Message{At: step.At, Kind: "connected", Server: v.server.Text}).Print(v.out, !v.People())
+		if v.nack == "" && !m.Malformed(step.Response, v.broken) {
 			return
-		case m.Error != "" && m.Error == last && w.People():
-			return // said again with each attempt, and of each resource
-		case step.End != nil:
-			connected, last = false, m.Error
-		case step.Event != nil && step.Event.Kind == client.Stale:
-			last = m.Error
-		case step.Event != nil && step.Event.Kind == client.Updated && !w.People():
-			m.Body, _, _ = x.Body(step.Event.Resource) // what cannot be shown has none
 		}
-		m.Print(cmd.OutOrStdout(), !w.People())
-	})
+	case (step.Request != nil || step.Response != nil) && v.nack == "" && !m.Malformed(step.Response, v.broken):
+		return
+	case m.Error != "" && m.Error == v.last && v.People():
+		return // said again with each attempt, and of each resource
+	case step.End != nil:
+		v.connected, v.last = false, m.Error
+	case step.Event != nil && step.Event.Kind == client.Stale:
+		v.last = m.Error
+	case step.Event != nil && step.Event.Kind == client.Updated && !v.People():
+		m.Body, _, _ = v.Body(step.Event.Resource) // what cannot be shown has none
+	}
+	m.Print(v.out, !v.People())
 }

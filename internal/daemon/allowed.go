@@ -13,7 +13,7 @@ import (
 
 // allowed answers, for explain, whether a client may see a resource, by the rules in force. It is
 // nil if identities are not bound: then everything is allowed.
-func (i *identifying) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
+func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
 	if i.source == nil {
 		return nil
 	}

@@ -44,17 +44,17 @@ type daemon struct {
 	id        string        // control_plane.identifier of responses
 	traced    *trace.Traces // nil: no traces are wanted
 	source    source
-	shown     watched            // what clients see of the source
+	shown     watchFunc          // what clients see of the source
 	state     *state             // the last good configuration on disk
-	replicas  *replicating       // the other servers of the store
-	identity  *identifying       // which client may be which node
+	replicas  *replicaList       // the other servers of the store
+	identity  *identityFinder    // which client may be which node
 	held      *quarantine.Source // what clients refuse; nil: --quarantine=false
 	server    *server.Server
-	shedding  *shedding // nil: no streams are shed
+	shedding  *shedder // nil: no streams are shed
 	front     *front
 	rest      *restFront
 	admin     *adminFront
-	endpoints *registering
+	endpoints *endpointServer
 
 	room            listen.Files  // for connections
 	clients, probes *listen.Limit // connections of xDS, and of health and metrics
@@ -72,12 +72,12 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	d := &daemon{
 		cfg: c, loads: make(chan struct{}, 1),
 		state:     &state{stateFlags: c.state},
-		replicas:  &replicating{replicaFlags: c.store.replicas},
-		identity:  &identifying{identityFlags: c.identity},
+		replicas:  &replicaList{replicaFlags: c.store.replicas},
+		identity:  &identityFinder{identityFlags: c.identity},
 		front:     &front{frontFlags: c.front},
 		rest:      &restFront{restFlags: c.rest},
 		admin:     &adminFront{adminFlags: c.admin},
-		endpoints: &registering{endpointFlags: c.endpoints},
+		endpoints: &endpointServer{endpointFlags: c.endpoints},
 	}
 	d.unready.Store(new("the configuration is not loaded yet"))
 	host, _ := os.Hostname()
@@ -122,7 +122,7 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 }
 
 // buildSource makes the source, and what clients see of it.
-func (d *daemon) buildSource(stderr io.Writer) (source, watched, error) {
+func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	c := d.cfg
 	switch {
 	case c.store.at.URL != "":
@@ -138,7 +138,7 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watched, error) {
 		}
 		return src, watchedOf[*relay.Watch](src.source), nil
 	}
-	src := &directory{services: d.services, dir: c.dir, flags: c.files, state: d.state, stderr: stderr}
+	src := &directorySource{services: d.services, dir: c.dir, flags: c.files, state: d.state, stderr: stderr}
 	return src, watchedOf[*store.Watch](d.store), nil
 }
 
@@ -181,7 +181,7 @@ func (d *daemon) buildServer() {
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
 	d.clients, d.probes = connections(d.log, c.limits.connections, d.room, d.metrics)
 	if c.shed.wanted && d.replicas.all != nil {
-		d.shedding = &shedding{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
+		d.shedding = &shedder{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
 	}
 }
 

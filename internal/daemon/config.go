@@ -33,9 +33,9 @@ type Config struct {
 	store           storeFlags
 	files           fileFlags
 	state           stateFlags
-	manner          manner
+	manner          clientFlags
 	shed            shedFlags
-	limits          bounding
+	limits          limitFlags
 	logging         cli.LogFlags
 	insecureSecrets bool // secrets may leave in plain text
 	quarantine      bool

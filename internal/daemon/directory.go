@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A directory is the source of a server of files.
-type directory struct {
+// A directorySource is the source of a server of files.
+type directorySource struct {
 	services
 
 	dir    string
@@ -27,7 +27,7 @@ type directory struct {
 }
 
 // load implements [source].
-func (d *directory) load(signals <-chan os.Signal) (bool, error) {
+func (d *directorySource) load(signals <-chan os.Signal) (bool, error) {
 	if err := d.state.open(d.log, d.dir); err != nil {
 		return false, err
 	}
@@ -62,7 +62,7 @@ func (d *directory) load(signals <-chan os.Signal) (bool, error) {
 
 // first restores what was kept, and loads the files for the first time. With mistakes in
 // them it serves the last good configuration; without one there is nothing to serve.
-func (d *directory) first() error {
+func (d *directorySource) first() error {
 	d.state.restore(d.log, d.src)
 	report, err := d.src.Load()
 	last := d.state.restored.Load()
@@ -86,7 +86,7 @@ func (d *directory) first() error {
 
 // run implements [source]. Hangups have the files loaded also while the server is ending, since until
 // its last stream has ended it serves what the files say.
-func (d *directory) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
+func (d *directorySource) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
 	running.Go(func() { d.src.Run(ctx) })
 	running.Go(func() {
 		for {
@@ -101,33 +101,35 @@ func (d *directory) run(ctx context.Context, running *sync.WaitGroup, hangups <-
 	d.state.run(ctx, running, d.log, d.src)
 }
 
-func (d *directory) files() *dir.Source { return d.src }
+func (d *directorySource) files() *dir.Source { return d.src }
 
-func (d *directory) redacted(t *xds.Type, text string) (string, bool) { return d.src.Redacted(t, text) }
+func (d *directorySource) redacted(t *xds.Type, text string) (string, bool) {
+	return d.src.Redacted(t, text)
+}
 
-func (d *directory) known() bool {
+func (d *directorySource) known() bool {
 	s := d.store.Snapshot()
 	return s.View(store.DefaultGroup) != nil || len(s.Groups()) > 0
 }
 
-func (d *directory) ready() error {
+func (d *directorySource) ready() error {
 	if !d.known() {
 		return errors.New("the configuration is empty: no file has a resource")
 	}
 	return nil
 }
 
-func (d *directory) note() string {
+func (d *directorySource) note() string {
 	if !d.known() {
 		return "none"
 	}
 	return d.state.note()
 }
 
-func (d *directory) config() api.Config { return d.view.config(d.store, d.src) }
+func (d *directorySource) config() api.Config { return d.view.config(d.store, d.src) }
 
-func (d *directory) reload(ctx context.Context, approve bool) api.Reload {
+func (d *directorySource) reload(ctx context.Context, approve bool) api.Reload {
 	return reloaded(operator{d.src}.Reload(ctx, approve))
 }
 
-func (d *directory) away() func() (string, bool) { return nil }
+func (d *directorySource) away() func() (string, bool) { return nil }

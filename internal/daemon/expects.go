@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An expecting knows whether clients are to ask for a type, since something of their groups refers
+// An endpointExpectation knows whether clients are to ask for a type, since something of their groups refers
 // to it: a client whose clusters are all static asks for no endpoints. The zero value is ready to use.
-type expecting struct {
+type endpointExpectation struct {
 	mu   sync.Mutex
 	seen map[xds.Sum]bool // by the content of clusters, so that nothing old is kept: whether one refers to endpoints
 }
@@ -19,14 +19,14 @@ type expecting struct {
 const maxSeen = 1000
 
 // endpoints reports whether one of the clusters of some groups refers to endpoints (EDS).
-func (e *expecting) endpoints(all *store.Snapshot, groups []string) bool {
+func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool {
 		view := all.View(g)
 		return view != nil && e.refers(view.Table(xds.Cluster))
 	})
 }
 
-func (e *expecting) refers(t *xds.Table) bool {
+func (e *endpointExpectation) refers(t *xds.Table) bool {
 	sum := t.Versions().Sum() // a version that the files state may be that of several groups
 	e.mu.Lock()
 	is, seen := e.seen[sum]

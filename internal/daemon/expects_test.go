@@ -24,7 +24,7 @@ func TestExpecting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var e expecting
+	var e endpointExpectation
 	for range 2 {
 		for want, groups := range map[bool][]string{false: {"static", "nowhere"}, true: {"static", "eds"}} {
 			if got := e.endpoints(st.Snapshot(), groups); got != want {

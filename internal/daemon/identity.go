@@ -29,16 +29,16 @@ import (
 // anyNode is the --access of those who do not bind identities to nodes.
 const anyNode = "any"
 
-// watched is what clients see: a store, or something before it.
-type watched func(context.Context, *xds.Node) (server.HistoryWatch, error)
+// watchFunc is what clients see: a store, or something before it.
+type watchFunc func(context.Context, *xds.Node) (server.HistoryWatch, error)
 
 // Watch implements [server.Source].
-func (w watched) Watch(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) {
+func (w watchFunc) Watch(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) {
 	return w(ctx, n)
 }
 
 // watchedOf is a source as one whose watches are of no type of their own.
-func watchedOf[W server.HistoryWatch](of server.Source[W]) watched {
+func watchedOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
 	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
@@ -52,13 +52,13 @@ type identityFlags struct {
 	bound bool // the identity of a client decides which node it may be
 }
 
-// identifying finds the identity of each stream, and denies nodes to it.
-type identifying struct {
+// identityFinder finds the identity of each stream, and denies nodes to it.
+type identityFinder struct {
 	identityFlags
 
 	rules  accessFile
 	finder identity.Finder
-	of     watched
+	of     watchFunc
 	source *access.Source[server.HistoryWatch] // nil: identities are not bound to nodes
 
 	log   *slog.Logger
@@ -94,7 +94,7 @@ func (i *identityFlags) check(clientCA string) error {
 }
 
 // open reads the rules and the keys, which ends the program if they are of no use.
-func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, plain string) error {
+func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFunc, plain string) error {
 	i.log, i.of = log, of
 	if i.issuer != "" {
 		keys, err := identity.OpenKeys(ctx, i.jwks, log)
@@ -123,7 +123,7 @@ func (i *identifying) open(ctx context.Context, log *slog.Logger, of watched, pl
 }
 
 // run keeps rules and keys up to date until ctx is done.
-func (i *identifying) run(ctx context.Context, start func(func())) {
+func (i *identityFinder) run(ctx context.Context, start func(func())) {
 	if t := i.finder.Tokens; t != nil {
 		start(func() { t.Keys.Run(ctx) })
 	}
@@ -133,7 +133,7 @@ func (i *identifying) run(ctx context.Context, start func(func())) {
 }
 
 // Watch implements [server.Source].
-func (i *identifying) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
+func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
 	who, err := i.finder.Find(ctx)
 	if err == nil && i.source == nil && i.finder.Tokens != nil && who.Kind == access.None {
 		err = errors.New("the client has neither a certificate nor a token")
@@ -198,7 +198,7 @@ func identityOf(ctx context.Context) (access.Identity, error) {
 }
 
 // denied is the audit: who wanted to be which node, from where, and which rule says no.
-func (i *identifying) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
+func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
 	if why.Unauthenticated && !who.Expires.IsZero() { // it was good for as long as it was
 		i.log.Info("client's identity expired: its stream ends", "identity", shown(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A bounding is what chancery serve is told of limits for its clients.
-type bounding struct {
+// A limitFlags is what chancery serve is told of limits for its clients.
+type limitFlags struct {
 	server.Limits
 	connections   int // 0: as many as there is room for
 	perConnection int
@@ -25,7 +25,7 @@ type bounding struct {
 	first         time.Duration
 }
 
-func (b *bounding) flags(f *pflag.FlagSet) {
+func (b *limitFlags) flags(f *pflag.FlagSet) {
 	b.Limits = server.DefaultLimits()
 	all := pflag.NewFlagSet(cli.LimitsTopic, pflag.ContinueOnError)
 	all.SortFlags = false
@@ -38,7 +38,7 @@ func (b *bounding) flags(f *pflag.FlagSet) {
 	f.AddFlagSet(all)
 }
 
-func (b *bounding) counts(f *pflag.FlagSet) {
+func (b *limitFlags) counts(f *pflag.FlagSet) {
 	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, a connection from the address with the most is closed")
 	f.Lookup("max-connections").DefValue = "0: as many as the limit of open files allows"
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "maximum `number` of open streams; one more replaces the newest stream from the address with the most")
@@ -50,7 +50,7 @@ func (b *bounding) counts(f *pflag.FlagSet) {
 	f.IntVar(&b.Names, "max-names", b.Names, "maximum `number` of names of one type on one stream")
 }
 
-func (b *bounding) sizes(f *pflag.FlagSet) {
+func (b *limitFlags) sizes(f *pflag.FlagSet) {
 	cli.SizeFlag(f, &b.request, "max-request", server.MaxRequest, "maximum `SIZE` of a request; the default is lowered to --max-unfinished")
 	cli.SizeFlag(f, &b.Unfinished, "max-unfinished", 0, "maximum total `SIZE` of unfinished requests (received only in part) of all clients; a connection with up to 64 KiB of them does not count; beyond a quarter of this size, requests are received one after another")
 	f.Lookup("max-unfinished").DefValue = "0: 1.5 times --max-request, or 1/8 of the memory limit if that is less"
@@ -58,20 +58,20 @@ func (b *bounding) sizes(f *pflag.FlagSet) {
 	cli.SizeFlag(f, &b.NameLen, "max-name-length", b.NameLen, "maximum `SIZE` of a name")
 }
 
-func (b *bounding) memory(f *pflag.FlagSet) {
+func (b *limitFlags) memory(f *pflag.FlagSet) {
 	cli.SizeFlag(f, &b.Held, "max-held", b.Held, "maximum total `SIZE` of the names of one stream, plus 64 bytes for each")
 	cli.SizeFlag(f, &b.HeldInAll, "max-held-total", 0, "maximum total `SIZE` of the names and nodes of all streams; beyond it, the largest stream from the address with the most is closed; polls may hold another quarter of this size")
 	f.Lookup("max-held-total").DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
 }
 
-func (b *bounding) rates(f *pflag.FlagSet) {
+func (b *limitFlags) rates(f *pflag.FlagSet) {
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "maximum `requests` per second on one stream, ten times as many in a burst; more wait at the client. 0: no limit")
 	f.IntVar(&b.AddressRate, "max-address-rate", b.AddressRate, "maximum `requests` per second of all clients of one address, ten times as many in a burst; a stream that ends counts as ten; more wait, at most 30s. 0: no limit")
 	f.IntVar(&b.StreamRate, "max-stream-rate", b.StreamRate, "maximum `streams` per second that end on one connection, ten times as many in a burst; beyond it, the server delays reading the connection. 0: no limit")
 	f.IntVar(&b.FirstAnswers, "max-first-answers", b.FirstAnswers, "maximum `number` of streams that get their first responses at the same time; more wait")
 }
 
-func (b *bounding) times(f *pflag.FlagSet) {
+func (b *limitFlags) times(f *pflag.FlagSet) {
 	f.DurationVar(&b.first, "first-request-timeout", 15*time.Second, "`time` after which a stream or unary call that has sent no request is closed; 20 times as long while a large request arrives")
 	f.DurationVar(&b.read, "read-timeout", 20*time.Second, "`time` in which the next 64 KiB of an unfinished request, or the rest of it, must arrive, or its connection is closed")
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a stream is closed if its client has read nothing of a response")
@@ -80,7 +80,7 @@ func (b *bounding) times(f *pflag.FlagSet) {
 // check returns an error of usage. Sizes in which no request has room, such as one
 // without its unit, are mistakes, and so are limits that contradict each other. given says
 // which flags were: what was not, yields to what was.
-func (b *bounding) check(given func(flag string) bool) error {
+func (b *limitFlags) check(given func(flag string) bool) error {
 	const many, much = math.MaxInt32, min(1<<40, math.MaxInt)
 	for _, l := range []struct {
 		flag           string
@@ -159,7 +159,7 @@ func (t timeFlag) check() error {
 
 // within has limits that are shares of the memory, unless they were given. Without a limit
 // of it the machine's counts, of which others want some, too.
-func (b *bounding) within(m memory) {
+func (b *limitFlags) within(m memory) {
 	total := m.bytes
 	if total == 0 {
 		total = m.machine / 2
@@ -184,7 +184,7 @@ func (b *bounding) within(m memory) {
 const leastUnfinished = 8 << 20
 
 // options are what the server is told of them.
-func (b *bounding) options() []server.Option {
+func (b *limitFlags) options() []server.Option {
 	return []server.Option{
 		server.WithLimits(b.Limits),
 		server.WithFirstRequestTimeout(b.first),
@@ -194,7 +194,7 @@ func (b *bounding) options() []server.Option {
 }
 
 // transport is what gRPC is told of them.
-func (b *bounding) transport() []grpc.ServerOption {
+func (b *limitFlags) transport() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(b.request),
 		grpc.MaxConcurrentStreams(uint32(b.perConnection)),

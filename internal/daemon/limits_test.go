@@ -8,8 +8,8 @@ import (
 
 // Each flag sets its own limit, and no other; 0 of a rate is any number.
 func TestBounding(t *testing.T) {
-	parse := func(args ...string) (*bounding, error) {
-		var b bounding
+	parse := func(args ...string) (*limitFlags, error) {
+		var b limitFlags
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		b.flags(f)
 		if err := f.Parse(args); err != nil {
@@ -17,16 +17,16 @@ func TestBounding(t *testing.T) {
 		}
 		return &b, b.check(f.Changed)
 	}
-	all := map[string]func(*bounding) int{
-		"max-connections": func(b *bounding) int { return b.connections }, "max-streams": func(b *bounding) int { return b.Streams },
-		"max-silent-streams": func(b *bounding) int { return b.Silent }, "max-polls": func(b *bounding) int { return b.Polls },
-		"max-other-streams": func(b *bounding) int { return b.Others }, "max-connection-streams": func(b *bounding) int { return b.perConnection },
-		"max-request": func(b *bounding) int { return b.request }, "max-node": func(b *bounding) int { return b.Node },
-		"max-types": func(b *bounding) int { return b.Types }, "max-names": func(b *bounding) int { return b.Names },
-		"max-name-length": func(b *bounding) int { return b.NameLen }, "max-held": func(b *bounding) int { return b.Held },
-		"max-held-total": func(b *bounding) int { return b.HeldInAll }, "max-rate": func(b *bounding) int { return b.Rate },
-		"max-address-rate": func(b *bounding) int { return b.AddressRate }, "max-stream-rate": func(b *bounding) int { return b.StreamRate },
-		"max-first-answers": func(b *bounding) int { return b.FirstAnswers },
+	all := map[string]func(*limitFlags) int{
+		"max-connections": func(b *limitFlags) int { return b.connections }, "max-streams": func(b *limitFlags) int { return b.Streams },
+		"max-silent-streams": func(b *limitFlags) int { return b.Silent }, "max-polls": func(b *limitFlags) int { return b.Polls },
+		"max-other-streams": func(b *limitFlags) int { return b.Others }, "max-connection-streams": func(b *limitFlags) int { return b.perConnection },
+		"max-request": func(b *limitFlags) int { return b.request }, "max-node": func(b *limitFlags) int { return b.Node },
+		"max-types": func(b *limitFlags) int { return b.Types }, "max-names": func(b *limitFlags) int { return b.Names },
+		"max-name-length": func(b *limitFlags) int { return b.NameLen }, "max-held": func(b *limitFlags) int { return b.Held },
+		"max-held-total": func(b *limitFlags) int { return b.HeldInAll }, "max-rate": func(b *limitFlags) int { return b.Rate },
+		"max-address-rate": func(b *limitFlags) int { return b.AddressRate }, "max-stream-rate": func(b *limitFlags) int { return b.StreamRate },
+		"max-first-answers": func(b *limitFlags) int { return b.FirstAnswers },
 	}
 	usual, err := parse()
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A manner is what chancery serve is told of how to speak to its clients.
-type manner struct {
+// A clientFlags is what chancery serve is told of how to speak to its clients.
+type clientFlags struct {
 	grace          time.Duration
 	forceTTL       bool
 	resourceErrors bool
 	v2             bool
 }
 
-func (m *manner) flags(f *pflag.FlagSet) {
+func (m *clientFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that nothing still refers to what is removed; 0: none")
 	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
 	f.BoolVar(&m.resourceErrors, "resource-errors", false, "report names that do not exist in resource_errors, too")
@@ -24,12 +24,12 @@ func (m *manner) flags(f *pflag.FlagSet) {
 }
 
 // check returns an error of usage.
-func (m *manner) check() error {
+func (m *clientFlags) check() error {
 	return timeFlag{"removal-grace", m.grace, 0, longest}.check()
 }
 
 // options are what the server is told of it.
-func (m *manner) options() []server.Option {
+func (m *clientFlags) options() []server.Option {
 	o := []server.Option{server.WithRemovalGrace(m.grace)}
 	if m.forceTTL {
 		o = append(o, server.WithForcedTTL())

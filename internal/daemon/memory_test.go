@@ -54,7 +54,7 @@ func TestSharesOfMemory(t *testing.T) {
 		{"a request that was given has room", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
 		{"so has one that is larger", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
 	} {
-		b := bounding{request: 32 * mib, requestGiven: c.request != 0}
+		b := limitFlags{request: 32 * mib, requestGiven: c.request != 0}
 		if c.request != 0 {
 			b.request = c.request
 		}

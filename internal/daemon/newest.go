@@ -16,14 +16,14 @@ const patience = 5 * time.Minute
 
 // newestOptions have a server of a store look for a newer revision before it answers a client of another server.
 func newestOptions(src source) []server.Option {
-	if d, ok := src.(*stored); ok {
+	if d, ok := src.(*storeSource); ok {
 		return []server.Option{server.WithCatchUp(d.newest), server.WithRefusals(d.refusals)}
 	}
 	return nil
 }
 
 // newest returns when nothing newer than what is served may have been told to a client by another server.
-func (d *stored) newest(ctx context.Context, known bool) error {
+func (d *storeSource) newest(ctx context.Context, known bool) error {
 	err := d.repo.Newest(ctx, !known)
 	if err == nil || known {
 		return nil

@@ -72,7 +72,7 @@ func (d *daemon) refusalsChanged() func() {
 		return nil
 	}
 	return func() {
-		if up, ok := d.source.(*relaying); ok { // which is there before the first client
+		if up, ok := d.source.(*relaySource); ok { // which is there before the first client
 			up.source.Refused()
 		}
 	}

@@ -30,7 +30,7 @@ func TestFlagsOfLimits(t *testing.T) {
 		t.Errorf("what a client says is taken for a limit: %s", &out)
 	}
 	all := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	new(bounding).flags(all)
+	new(limitFlags).flags(all)
 	for limit, flag := range flags {
 		if all.Lookup(strings.TrimPrefix(flag, "--")) == nil {
 			t.Errorf("%s: there is no %s", limit, flag)

@@ -25,8 +25,8 @@ type endpointFlags struct {
 	on bool
 }
 
-// A registering serves the endpoints that programs register by the admin API.
-type registering struct {
+// A endpointServer serves the endpoints that programs register by the admin API.
+type endpointServer struct {
 	endpointFlags
 
 	registry *endpoints.Registry // nil: endpoints cannot be registered
@@ -56,7 +56,7 @@ func (r *endpointFlags) store() []store.Option {
 }
 
 // open begins to serve what is registered, before any client is answered.
-func (r *registering) open(ctx context.Context, log *slog.Logger, src source, keeper *lastgood.Keeper, st *store.Store, running *sync.WaitGroup) error {
+func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source, keeper *lastgood.Keeper, st *store.Store, running *sync.WaitGroup) error {
 	if !r.on {
 		return nil
 	}
@@ -91,12 +91,12 @@ const longestLoad = 10 * time.Second
 const longestSilence = 3 * time.Second
 
 // engine returns what keeps endpoints, and where that is.
-func (r *registering) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
+func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
 	dir := ""
 	if keeper != nil {
 		dir = filepath.Join(keeper.Dir(), "endpoints")
 	}
-	if d, ok := src.(*stored); ok {
+	if d, ok := src.(*storeSource); ok {
 		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
 			shared := etcd.New(of.Client, of.Prefix(), log)
 			if dir == "" {
@@ -120,7 +120,7 @@ func (r *registering) engine(log *slog.Logger, src source, keeper *lastgood.Keep
 }
 
 // registered says which endpoints are, for explain; nil: none can be.
-func (r *registering) registered() func(group, name string) (text string, n int, ok bool) {
+func (r *endpointServer) registered() func(group, name string) (text string, n int, ok bool) {
 	if r.registry == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ func TestRegisteredInLane(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer engine.Close()
-		r := &registering{registry: endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{})}
+		r := &endpointServer{registry: endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()

@@ -26,15 +26,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A relaying is the upstream of a server that serves no directory.
-type relaying struct {
+// A relaySource is the upstream of a server that serves no directory.
+type relaySource struct {
 	services
 
 	none     *dir.Source // of files
 	upstream *xdsclient.Server
 	client   *client.Client
 	source   *relay.Source
-	secrets  *confidences
+	secrets  *knownSecrets
 	refused  func() []relay.Refusal // what clients refuse, which the upstream is told; nil: it is not
 }
 
@@ -52,7 +52,7 @@ func noFileFlags(given func(flag string) bool, arg string) error {
 }
 
 // clientConfig is a client of the upstream.
-func (r *relaying) clientConfig() (client.Config, error) {
+func (r *relaySource) clientConfig() (client.Config, error) {
 	node, err := r.upstream.Node(nil, r.types)
 	if err != nil {
 		return client.Config{}, err
@@ -85,8 +85,8 @@ func (r *relaying) clientConfig() (client.Config, error) {
 
 // newRelay returns a source that is a client of the upstream, and asks for nothing yet. refused returns what clients refuse, which
 // the upstream is told; nil: it is not.
-func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *bounding, refused func() []relay.Refusal) (*relaying, error) {
-	r := &relaying{services: sv, upstream: upstream, refused: refused}
+func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
+	r := &relaySource{services: sv, upstream: upstream, refused: refused}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
 	if kept.root == "" {
@@ -130,7 +130,7 @@ func ownerOf(ctx context.Context) string {
 }
 
 // ready says why clients cannot be served; nil: they can.
-func (r *relaying) ready() error {
+func (r *relaySource) ready() error {
 	if r.source.Ready() {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (r *relaying) ready() error {
 }
 
 // note says how the upstream is, for who asks about readiness.
-func (r *relaying) note() string {
+func (r *relaySource) note() string {
 	s := r.status()
 	switch {
 	case s.Connected:
@@ -158,27 +158,27 @@ func (r *relaying) note() string {
 }
 
 // load implements [source]: what the upstream has comes while it is served.
-func (r *relaying) load(<-chan os.Signal) (bool, error) { return true, nil }
+func (r *relaySource) load(<-chan os.Signal) (bool, error) { return true, nil }
 
-func (r *relaying) files() *dir.Source { return r.none }
+func (r *relaySource) files() *dir.Source { return r.none }
 
-func (r *relaying) known() bool { return r.source.Ready() }
+func (r *relaySource) known() bool { return r.source.Ready() }
 
-func (r *relaying) redacted(t *xds.Type, text string) (string, bool) {
+func (r *relaySource) redacted(t *xds.Type, text string) (string, bool) {
 	return r.secrets.redacted(t, text, time.Now())
 }
 
 // away implements [source].
-func (r *relaying) away() func() (string, bool) {
+func (r *relaySource) away() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
 }
 
-func (r *relaying) reload(context.Context, bool) api.Reload {
+func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }
 
 // status says what the upstream is, and how it is.
-func (r *relaying) status() api.Upstream {
+func (r *relaySource) status() api.Upstream {
 	u := api.Upstream{URL: r.upstream.Text}
 	servers := r.client.Servers()
 	u.Idle = len(servers) == 0
@@ -200,7 +200,7 @@ func (r *relaying) status() api.Upstream {
 }
 
 // config says what is served.
-func (r *relaying) config() api.Config {
+func (r *relaySource) config() api.Config {
 	u := r.status()
 	c := api.Config{Upstream: &u, Groups: 1}
 	for _, t := range r.store.Snapshot().View(store.DefaultGroup) {
@@ -215,7 +215,7 @@ func (r *relaying) config() api.Config {
 }
 
 // run implements [source].
-func (r *relaying) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
+func (r *relaySource) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
 	running.Go(func() {
 		r.source.Run(ctx)
 		if err := r.client.Close(); err != nil {

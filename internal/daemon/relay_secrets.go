@@ -15,9 +15,9 @@ import (
 // may refuse it late.
 const goneTime = 5 * time.Minute
 
-// confidences are the secrets of what a relay serves, and served lately: what a client says is shown
+// knownSecrets are the secrets of what a relay serves, and served lately: what a client says is shown
 // without them. To look for them costs what the resources with secrets are, which mostly are few.
-type confidences struct {
+type knownSecrets struct {
 	types   *envoy.Types
 	secrets *internalsecret.Finder
 	served  func(t *xds.Type, name string) *xds.Resource // nil: none
@@ -42,12 +42,12 @@ type confidence struct {
 	gone  time.Time // since when it is known not to be served; zero: it is, or is about to be
 }
 
-func newConfidences(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *confidences {
-	return &confidences{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*confidential{}, most: 1024}
+func newConfidences(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
+	return &knownSecrets{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*confidential{}, most: 1024}
 }
 
 // note takes in what is about to be served: a client may refuse it at once.
-func (c *confidences) note(r *xds.Resource, now time.Time) {
+func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
 		return
 	}
@@ -75,7 +75,7 @@ func (c *confidences) note(r *xds.Resource, now time.Time) {
 }
 
 // look forgets what of a type was not served for long enough.
-func (c *confidences) look(of *confidential, now time.Time) {
+func (c *knownSecrets) look(of *confidential, now time.Time) {
 	for name, all := range of.by {
 		served := c.served(of.typ, name)
 		kept := all[:0]
@@ -100,7 +100,7 @@ func (c *confidences) look(of *confidential, now time.Time) {
 
 // redacted is what a client says of a type without the secrets of that. It returns false if not all are known:
 // then nothing of it may be shown.
-func (c *confidences) redacted(t *xds.Type, text string, now time.Time) (string, bool) {
+func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string, bool) {
 	c.mu.Lock()
 	of := c.all[t.URL]
 	var texts []string

@@ -19,7 +19,7 @@ func TestRelayReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := upstreamtest.New()
 		up.Away = errors.New("connection refused")
-		r := &relaying{upstream: &xdsclient.Server{Text: "xds://up"}}
+		r := &relaySource{upstream: &xdsclient.Server{Text: "xds://up"}}
 		r.client, r.source, _ = up.Follow(t)
 		synctest.Wait()
 		if err := r.ready(); err == nil || err.Error() != "the upstream xds://up has not answered yet, and nothing of it is stored: connection refused" {
@@ -139,7 +139,7 @@ func TestRelayExposure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := (&relaying{services: services{types: envoy.Envoy(), exposed: c.exposed()}, upstream: up}).clientConfig()
+		cfg, err := (&relaySource{services: services{types: envoy.Envoy(), exposed: c.exposed()}, upstream: up}).clientConfig()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,8 @@ type replicaFlags struct {
 	files   certs.ClientFiles
 }
 
-// A replicating announces this server to the other servers of its store, and asks them.
-type replicating struct {
+// A replicaList announces this server to the other servers of its store, and asks them.
+type replicaList struct {
 	replicaFlags
 
 	id    string // of this process; "": it has no store
@@ -77,7 +77,7 @@ type self struct {
 }
 
 // name gives this process its ID among the servers of its store.
-func (r *replicating) name(host string) {
+func (r *replicaList) name(host string) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	name := strings.Trim(notInID.ReplaceAllString(strings.ToLower(host), "-"), "-")
@@ -85,7 +85,7 @@ func (r *replicating) name(host string) {
 }
 
 // open lists the servers of the store, if its engine can. token is the file with the token of the admin API.
-func (r *replicating) open(log *slog.Logger, e revisions.Engine, token string, own self) {
+func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, own self) {
 	host, _ := os.Hostname()
 	r.name(host)
 	engine, ok := e.(revisions.Announcer)
@@ -106,7 +106,7 @@ func (r *replicating) open(log *slog.Logger, e revisions.Engine, token string, o
 }
 
 // run announces this server, and looks who else is there, until ctx is done.
-func (r *replicating) run(ctx context.Context) {
+func (r *replicaList) run(ctx context.Context) {
 	if r.all != nil {
 		r.all.Run(ctx)
 	}

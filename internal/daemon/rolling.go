@@ -13,12 +13,12 @@ import (
 )
 
 // rolling has rollouts know what is served of a store, and how clients take it.
-func (d *stored) rolling(e revisions.Engine) {
+func (d *storeSource) rolling(e revisions.Engine) {
 	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look { return lookAt(d.view.tracker, lanes, since) })
 }
 
 // rolled notes what is served now. Before is a time at which nobody was told of it.
-func (d *stored) rolled(before time.Time, err error) {
+func (d *storeSource) rolled(before time.Time, err error) {
 	d.view.tracker.Regroup()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
 	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
@@ -27,7 +27,7 @@ func (d *stored) rolled(before time.Time, err error) {
 }
 
 // rolledBack are the rollouts that were taken back, of which nobody has taken notice yet.
-func (d *stored) rolledBack() (all []api.RolledBack) {
+func (d *storeSource) rolledBack() (all []api.RolledBack) {
 	for _, s := range d.rollouts.Back() {
 		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
 	}

@@ -22,8 +22,8 @@ type shedFlags struct {
 	wanted bool
 }
 
-// A shedding ends streams of a server that has more than its share.
-type shedding struct {
+// A shedder ends streams of a server that has more than its share.
+type shedder struct {
 	log     *slog.Logger
 	others  *peers.Replicas
 	streams func() int              // open now
@@ -51,7 +51,7 @@ func (h *shedFlags) check(store string, admin bool) error {
 const maxOnOne = 100
 
 // run sheds until ctx is done.
-func (h *shedding) run(ctx context.Context) {
+func (h *shedder) run(ctx context.Context) {
 	h.going = map[net.Addr][]*server.Stream{}
 	const often = 100 * time.Millisecond // connections are closed before their clients open other streams on them
 	tick := time.NewTicker(often)
@@ -84,7 +84,7 @@ func (h *shedding) run(ctx context.Context) {
 }
 
 // shed has the connections of the oldest streams leave, until these are most streams or more.
-func (h *shedding) shed(all []*server.Stream, most int) (n uint64) {
+func (h *shedder) shed(all []*server.Stream, most int) (n uint64) {
 	slices.SortFunc(all, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
 	by := map[net.Addr][]*server.Stream{}
 	for _, st := range all {
@@ -108,7 +108,7 @@ func (h *shedding) shed(all []*server.Stream, most int) (n uint64) {
 }
 
 // finish closes connections whose streams have ended: who opens another on the same one would stay.
-func (h *shedding) finish() {
+func (h *shedder) finish() {
 	for peer, streams := range h.going {
 		if !slices.ContainsFunc(streams, (*server.Stream).Leave) {
 			h.clients.Close(peer)

@@ -11,7 +11,7 @@ import (
 
 // The oldest connections are told to leave, with all their streams and each once; those of a unix socket, and of a proxy with many streams, stay.
 func TestShed(t *testing.T) {
-	h := &shedding{going: map[net.Addr][]*server.Stream{}, clients: listen.NewLimit(1)}
+	h := &shedder{going: map[net.Addr][]*server.Stream{}, clients: listen.NewLimit(1)}
 	id := uint64(0)
 	open := func(peer net.Addr, n int) (all []*server.Stream) {
 		for range n {

@@ -49,15 +49,15 @@ func heldNote(holds map[string]revisions.Hold) string {
 	return "; frozen: " + strings.Join(all, ", ")
 }
 
-// A stored is the store of a server.
-type stored struct {
+// A storeSource is the store of a server.
+type storeSource struct {
 	services
 
 	dir      string // the store, for logs and operators
 	flags    storeFlags
 	loading  fileFlags
 	state    *state
-	replicas *replicating
+	replicas *replicaList
 	toStore  dirload.Exposure // how the way to the store would expose secrets
 	kept     revisions.Engine // what the store is kept in
 	engine   io.Closer        // of that
@@ -82,8 +82,8 @@ type storeTrouble struct {
 }
 
 // newStored opens the store. own is what the other servers of the store are told of this one.
-func newStored(sv services, c *Config, state *state, replicas *replicating, own self) (*stored, error) {
-	d := &stored{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, toStore: c.storeExposure(), state: state, replicas: replicas}
+func newStored(sv services, c *Config, state *state, replicas *replicaList, own self) (*storeSource, error) {
+	d := &storeSource{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, toStore: c.storeExposure(), state: state, replicas: replicas}
 	d.as = dir.New("", store.New(), d.options(d.log))
 	d.flags.at.MayCreate = true
 	engine, closer, err := d.flags.at.Open(d.log)
@@ -117,7 +117,7 @@ func newStored(sv services, c *Config, state *state, replicas *replicating, own 
 }
 
 // read returns what a review, or what was kept, has made of an item.
-func (d *stored) read(it *revisions.Item) *xds.Resource {
+func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	is := it.Resource
 	l, ok := d.as.Within(it.Group, is.Type, is.Name)
 	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
@@ -127,7 +127,7 @@ func (d *stored) read(it *revisions.Item) *xds.Resource {
 }
 
 // done notes whether the newest revision is served.
-func (d *stored) done(err error) {
+func (d *storeSource) done(err error) {
 	now := time.Now()
 	if err == nil {
 		d.trouble.Store(nil)
@@ -152,7 +152,7 @@ func (d *stored) done(err error) {
 }
 
 // load implements [source]. A server without its store serves the last good, or waits for it.
-func (d *stored) load(signals <-chan os.Signal) (bool, error) {
+func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 	loaded := make(chan error, 1)
 	go func() {
 		d.restore()
@@ -181,7 +181,7 @@ func (d *stored) load(signals <-chan os.Signal) (bool, error) {
 }
 
 // restore has what was kept served, if anything was.
-func (d *stored) restore() {
+func (d *storeSource) restore() {
 	if d.state.keeper == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (d *stored) restore() {
 }
 
 // run implements [source].
-func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
+func (d *storeSource) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
 	running.Go(func() {
 		var beside sync.WaitGroup
 		if d.feed != nil {
@@ -230,13 +230,15 @@ func (d *stored) run(ctx context.Context, running *sync.WaitGroup, hangups <-cha
 	}
 }
 
-func (d *stored) files() *dir.Source { return d.as }
+func (d *storeSource) files() *dir.Source { return d.as }
 
-func (d *stored) redacted(t *xds.Type, text string) (string, bool) { return d.as.Redacted(t, text) }
+func (d *storeSource) redacted(t *xds.Type, text string) (string, bool) {
+	return d.as.Redacted(t, text)
+}
 
-func (d *stored) known() bool { return d.repo.Served().Number > 0 || d.disk.Load() != nil }
+func (d *storeSource) known() bool { return d.repo.Served().Number > 0 || d.disk.Load() != nil }
 
-func (d *stored) ready() error {
+func (d *storeSource) ready() error {
 	if d.known() {
 		return nil
 	}
@@ -248,7 +250,7 @@ func (d *stored) ready() error {
 }
 
 // firstStep says what gives an empty store its first revision; "": it is not empty.
-func (d *stored) firstStep(err error) string {
+func (d *storeSource) firstStep(err error) string {
 	switch {
 	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
@@ -258,10 +260,10 @@ func (d *stored) firstStep(err error) string {
 	return "chancery apply commits one"
 }
 
-func (d *stored) note() string { return d.serves() + d.writes() }
+func (d *storeSource) note() string { return d.serves() + d.writes() }
 
 // serves says what is served.
-func (d *stored) serves() string {
+func (d *storeSource) serves() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
 		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
@@ -277,7 +279,7 @@ func (d *stored) serves() string {
 	return text
 }
 
-func (d *stored) config() api.Config {
+func (d *storeSource) config() api.Config {
 	c := d.view.config(d.store, d.as)
 	s := &api.Store{URL: d.dir, LastGood: d.disk.Load()}
 	if r := d.repo.Served(); r.Number > 0 {
@@ -298,7 +300,7 @@ func (d *stored) config() api.Config {
 	return c
 }
 
-func (d *stored) reload(ctx context.Context, approve bool) api.Reload {
+func (d *storeSource) reload(ctx context.Context, approve bool) api.Reload {
 	switch {
 	case d.feed == nil:
 		return api.Reload{Errors: []string{cli.StoreReload}}
@@ -308,11 +310,11 @@ func (d *stored) reload(ctx context.Context, approve bool) api.Reload {
 	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
 }
 
-func (d *stored) away() func() (string, bool) { return nil }
+func (d *storeSource) away() func() (string, bool) { return nil }
 
 // servedOf says for explain which revision is served; nil: there is no store.
 func servedOf(s source) func() (string, bool) {
-	d, ok := s.(*stored)
+	d, ok := s.(*storeSource)
 	if !ok {
 		return nil
 	}
@@ -321,7 +323,7 @@ func servedOf(s source) func() (string, bool) {
 
 // frozenOf says for explain what is committed and not served, since its group is frozen; nil: there is no store.
 func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
-	d, ok := s.(*stored)
+	d, ok := s.(*storeSource)
 	if !ok {
 		return nil
 	}

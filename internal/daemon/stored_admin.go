@@ -21,7 +21,7 @@ import (
 
 // revisionsOf is what the admin API knows of the store; nil: there is none.
 func revisionsOf(src source) *admin.Revisions {
-	d, ok := src.(*stored)
+	d, ok := src.(*storeSource)
 	if !ok {
 		return nil
 	}
@@ -67,7 +67,7 @@ func revisionsOf(src source) *admin.Revisions {
 }
 
 // options are those of what is served as a directory.
-func (d *stored) options(log *slog.Logger) dir.Options {
+func (d *storeSource) options(log *slog.Logger) dir.Options {
 	r := &review{exposed: d.exposed}
 	return dir.Options{Log: log, V2: d.loading.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}
 }

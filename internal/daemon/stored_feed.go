@@ -19,7 +19,7 @@ import (
 )
 
 // openFeed makes what writes the directory to the store, if there is one.
-func (d *stored) openFeed(e revisions.Engine) {
+func (d *storeSource) openFeed(e revisions.Engine) {
 	if d.root == "" {
 		return
 	}
@@ -59,7 +59,7 @@ func (c *Config) storeExposure() dirload.Exposure {
 }
 
 // hangs has who writes read its directory again at each hangup.
-func (d *stored) hangs(ctx context.Context, hangups <-chan os.Signal) {
+func (d *storeSource) hangs(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-hangups:
@@ -73,7 +73,7 @@ func (d *stored) hangs(ctx context.Context, hangups <-chan os.Signal) {
 }
 
 // writer says what the server writes to the store.
-func (d *stored) writer() *api.StoreWriter {
+func (d *storeSource) writer() *api.StoreWriter {
 	at := d.feed.State()
 	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.elected(context.Background(), false).ID}
 	if at.Err != nil {
@@ -83,7 +83,7 @@ func (d *stored) writer() *api.StoreWriter {
 }
 
 // elected is the other server that writes, as was known a few seconds ago or is now; the zero value: none is known.
-func (d *stored) elected(ctx context.Context, now bool) peers.About {
+func (d *storeSource) elected(ctx context.Context, now bool) peers.About {
 	if d.replicas.all == nil || d.feed.State().Writes {
 		return peers.About{}
 	}
@@ -91,7 +91,7 @@ func (d *stored) elected(ctx context.Context, now bool) peers.About {
 }
 
 // standsBy says who writes, for who asks this server to read its directory.
-func (d *stored) standsBy(ctx context.Context) string {
+func (d *storeSource) standsBy(ctx context.Context) string {
 	w := d.elected(ctx, true)
 	if w.ID == "" {
 		return cli.StandbyReload + ": ask that one"
@@ -100,7 +100,7 @@ func (d *stored) standsBy(ctx context.Context) string {
 }
 
 // writes says for who asks about readiness who writes the directory to the store.
-func (d *stored) writes() string {
+func (d *storeSource) writes() string {
 	if d.feed == nil {
 		return ""
 	}
@@ -111,7 +111,7 @@ func (d *stored) writes() string {
 }
 
 // writing is since when this server writes; zero: it does not.
-func (d *stored) writing() time.Time {
+func (d *storeSource) writing() time.Time {
 	if d.feed == nil {
 		return time.Time{}
 	}

@@ -31,7 +31,7 @@ type view struct {
 
 // track begins to follow clients. The source is there before the first of them.
 func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
-	var expecting expecting
+	var expecting endpointExpectation
 	v.tracker = clients.New(clients.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/async"
 )
 
-// A LogFlags is how to log, as the flags say.
+// LogFlags are the flags of the log, and the log that they open.
 type LogFlags struct {
 	Level, Format string
 

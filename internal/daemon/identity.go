@@ -29,7 +29,7 @@ import (
 // anyNode is the --access of those who do not bind identities to nodes.
 const anyNode = "any"
 
-// watchFunc is what clients see: a store, or something before it.
+// A watchFunc opens a watch of what clients see: of a store, or of something before it.
 type watchFunc func(context.Context, *xds.Node) (server.HistoryWatch, error)
 
 // Watch implements [server.Source].

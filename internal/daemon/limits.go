@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A limitFlags is what chancery serve is told of limits for its clients.
+// limitFlags are the flags that limit what clients may do.
 type limitFlags struct {
 	server.Limits
 	connections   int // 0: as many as there is room for

@@ -25,7 +25,7 @@ type endpointFlags struct {
 	on bool
 }
 
-// A endpointServer serves the endpoints that programs register by the admin API.
+// An endpointServer serves the endpoints that programs register by the admin API.
 type endpointServer struct {
 	endpointFlags
 

@@ -34,20 +34,20 @@ its registered endpoints are served, and not those that files or revisions have.
 	return cmd
 }
 
-// An endpointsOf is what the commands have in common.
-type endpointsOf struct {
+// changeFlags are the flags of the subcommands.
+type changeFlags struct {
 	cli.AdminFlags
 	group string
 }
 
-func (e *endpointsOf) command(cmd *cobra.Command) *cobra.Command {
+func (e *changeFlags) command(cmd *cobra.Command) *cobra.Command {
 	e.AdminFlags.Register(cmd.Flags())
 	cli.ServerUsage(cmd)
 	return cmd
 }
 
 func endpointsPut() *cobra.Command {
-	var e endpointsOf
+	var e changeFlags
 	var one api.Endpoint
 	var locality api.Locality
 	var ttl time.Duration
@@ -147,7 +147,7 @@ func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err 
 }
 
 // change asks for a change of endpoints, and prints what became of it.
-func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, *adminclient.Client) (*api.EndpointsResult, error)) error {
+func (e *changeFlags) change(cmd *cobra.Command, question func(context.Context, *adminclient.Client) (*api.EndpointsResult, error)) error {
 	r, err := cli.Ask(cmd, &e.AdminFlags, question)
 	if err == nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
@@ -156,7 +156,7 @@ func (e *endpointsOf) change(cmd *cobra.Command, question func(context.Context, 
 }
 
 func endpointsRemove() *cobra.Command {
-	var e endpointsOf
+	var e changeFlags
 	var all, release bool
 	cmd := &cobra.Command{
 		Use:   "rm CLUSTER ID|--all|--release",
@@ -198,7 +198,7 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 }
 
 func endpointsList() *cobra.Command {
-	var e endpointsOf
+	var e changeFlags
 	var o cli.Output
 	cmd := &cobra.Command{
 		Use:   "ls [CLUSTER]",

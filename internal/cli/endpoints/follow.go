@@ -24,9 +24,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints/register"
 )
 
-// A nameFollowing keeps endpoints of clusters at a server as the DNS has them.
-type nameFollowing struct {
-	endpointsOf
+// A nameFollower keeps endpoints of clusters at a server as the DNS has them.
+type nameFollower struct {
+	changeFlags
 	cli.LogFlags
 	options dns.Options
 	file    string
@@ -36,7 +36,7 @@ type nameFollowing struct {
 }
 
 func endpointsFollow() *cobra.Command {
-	var w nameFollowing
+	var w nameFollower
 	cmd := &cobra.Command{
 		Use:   "follow CLUSTER dns:HOST:PORT|srv:NAME",
 		Short: "Keep the endpoints of clusters as the DNS has them",
@@ -144,7 +144,7 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 }
 
 // run follows names until a signal ends it.
-func (w *nameFollowing) run(cmd *cobra.Command, names map[dns.Name][]string) error {
+func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) error {
 	w.options.EmptyAfter = w.empty
 	if w.empty <= 0 {
 		w.options.EmptyAfter = -1
@@ -203,13 +203,13 @@ func (w *nameFollowing) run(cmd *cobra.Command, names map[dns.Name][]string) err
 }
 
 // part is what follows a name in a cluster: whoever follows another one there has endpoints of its own.
-func (w *nameFollowing) part(n dns.Name, cluster string) register.Part {
+func (w *nameFollower) part(n dns.Name, cluster string) register.Part {
 	return register.Part{Group: w.group, Cluster: cluster, Owner: n.String()}
 }
 
 // known asks the server which addresses of a name are registered by somebody who followed it before, and waits until the
 // server can say that: without it, the first look-up that fails would remove them.
-func (w *nameFollowing) known(ctx context.Context, reg *register.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
+func (w *nameFollower) known(ctx context.Context, reg *register.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
 	for _, cluster := range clusters {
 		there, err := reg.Await(ctx, w.part(n, cluster))
 		if err != nil {

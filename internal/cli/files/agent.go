@@ -26,7 +26,7 @@ import (
 // An agent writes what an xDS server gives as files.
 type agent struct {
 	xdsclient.Flags
-	exporting
+	exporter
 	state string           // where the last good is kept, in a folder of its own; "": nowhere
 	given bool             // somebody said where
 	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
@@ -87,13 +87,13 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	f.StringVar(&a.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
 	f.DurationVar(&a.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
 	f.StringVar(&a.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
-	f.StringVar(&a.exporting.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	f.StringVar(&a.exporter.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	a.NodeFlags.Register(f)
 	f.Lookup("node").Usage = "`ID` of the node that asks, and of Envoy; default: the host name of this machine"
 	a.Flags.Register(f)
 	cli.StateDirFlag(f, &a.state)
 	f.Lookup("state-dir").Usage = "`directory` that stores what the server gave last, in a folder for each server and OUT; empty: store nothing"
-	dirload.ProtoSetFlag(f, &a.exporting.sets)
+	dirload.ProtoSetFlag(f, &a.exporter.sets)
 	a.logging.Register(f)
 	return cmd
 }
@@ -102,7 +102,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	types, err := dirload.ReadProtoSets(a.exporting.sets)
+	types, err := dirload.ReadProtoSets(a.exporter.sets)
 	if err != nil {
 		return err
 	}
@@ -110,10 +110,10 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	if err != nil {
 		return err
 	}
-	a.exporting.client.Node, a.exporting.client.Cluster = node.ID, node.Cluster
+	a.exporter.client.Node, a.exporter.client.Cluster = node.ID, node.Cluster
 	a.options.Types = types
 	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
-		return bootstrap.EnvoyFiles(a.exporting.client, listeners, clusters, watched)
+		return bootstrap.EnvoyFiles(a.exporter.client, listeners, clusters, watched)
 	}
 	if _, err := a.options.Bootstrap("", "", ""); err != nil { // while nothing is made
 		return err

@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A checking is what a check was asked for.
-type checking struct {
+// A checker has the flags of chancery check, and checks files.
+type checker struct {
 	output, explain, envoy string
 	bootstrap              string
 	strict                 bool
@@ -31,7 +31,7 @@ type checking struct {
 
 // Check returns the command check.
 func Check() *cobra.Command {
-	var k checking
+	var k checker
 	cmd := &cobra.Command{
 		Use:   "check DIR|FILE|-...",
 		Short: "Check configuration files for errors",
@@ -101,7 +101,7 @@ Exit codes: 0 no error, and with --strict no warning; 1 there is one; 2 wrong us
 	return cmd
 }
 
-func (k *checking) explained(cmd *cobra.Command) error {
+func (k *checker) explained(cmd *cobra.Command) error {
 	kind, ok := findings.Explain(k.explain)
 	if !ok {
 		return fmt.Errorf("--explain: no finding has the code %q: docs/findings.md lists all codes", k.explain)
@@ -111,7 +111,7 @@ func (k *checking) explained(cmd *cobra.Command) error {
 }
 
 // ignored returns the codes that are left out.
-func (k *checking) ignored() (codes []findings.Code, err error) {
+func (k *checker) ignored() (codes []findings.Code, err error) {
 	for _, name := range k.ignore {
 		kind, ok := findings.Explain(strings.TrimSpace(name))
 		switch {
@@ -125,7 +125,7 @@ func (k *checking) ignored() (codes []findings.Code, err error) {
 	return codes, nil
 }
 
-func (k *checking) run(cmd *cobra.Command, args []string) error {
+func (k *checker) run(cmd *cobra.Command, args []string) error {
 	write := report.Formats[k.output]
 	if write == nil {
 		return fmt.Errorf("--output: must be %s, not %q", report.Names, k.output)

@@ -13,7 +13,7 @@ import (
 
 // bootstraps reads what stays with the Envoys whose resources are checked: the file that
 // was named, else what an import has left in each directory. It returns what is wrong.
-func (k *checking) bootstraps(args []string) (wrong []findings.Problem) {
+func (k *checker) bootstraps(args []string) (wrong []findings.Problem) {
 	read := func(path string, open func() (*os.File, error)) {
 		f, err := open()
 		if err != nil {
@@ -49,7 +49,7 @@ func (k *checking) bootstraps(args []string) (wrong []findings.Problem) {
 
 // within opens a file of a directory. Who may write a link into that need not be who may
 // have any file read.
-func (k *checking) within(dir, name string) (*os.File, error) {
+func (k *checker) within(dir, name string) (*os.File, error) {
 	stat, open := os.Stat, os.Open
 	path := filepath.Join(dir, name)
 	if !k.opts.FollowLinksOutside {

@@ -21,7 +21,7 @@ const quotes = "the reason is not shown, because it may quote a secret"
 
 // ask adds what a real Envoy says of the resources in which nothing is wrong by itself. It
 // is asked about each group with what that includes, as no Envoy has all of them.
-func (k *checking) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
+func (k *checker) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 	var errs, warnings []findings.Problem
 	for _, view := range c.Views() {
 		more, doubts, err := k.askOf(ctx, view)
@@ -44,7 +44,7 @@ func fresh(all, more []findings.Problem) []findings.Problem {
 }
 
 // askOf asks about resources that an Envoy may have together.
-func (k *checking) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
+func (k *checker) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
 	var all []envoybinary.Resource
 	for _, l := range loaded {

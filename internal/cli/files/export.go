@@ -29,8 +29,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An exporting is what chancery export is told by its flags.
-type exporting struct {
+// An exporter has the flags of chancery export, and writes the files.
+type exporter struct {
 	cmd            *cobra.Command
 	dir, out       string
 	from           storeclient.Access
@@ -53,7 +53,7 @@ type exporting struct {
 
 // Export returns the command export.
 func Export() *cobra.Command {
-	var e exporting
+	var e exporter
 	cmd := &cobra.Command{
 		Use:   "export DIR|rev:REV --out OUT",
 		Short: "Write files that Envoy can run from without a server",
@@ -145,7 +145,7 @@ in; 4 there is no such revision.`,
 }
 
 // check looks at the flags; an error is one of usage.
-func (e *exporting) check() error {
+func (e *exporter) check() error {
 	var err error
 	switch {
 	case e.out == "":
@@ -173,7 +173,7 @@ func (e *exporting) check() error {
 }
 
 // origin looks at what is exported.
-func (e *exporting) origin() error {
+func (e *exporter) origin() error {
 	switch is := strings.HasPrefix(e.dir, storeclient.OfRevision); {
 	case is && e.from.At.URL == "" && cli.OnCommandLine(e.cmd, "admin") && !e.cmd.Flags().Changed("server"):
 		return errors.New("--admin is of the Envoy: write --server for the server that has " + e.dir)
@@ -192,7 +192,7 @@ func (e *exporting) origin() error {
 }
 
 // read loads what is exported.
-func (e *exporting) read() (report dir.Report, empty bool, err error) {
+func (e *exporter) read() (report dir.Report, empty bool, err error) {
 	if strings.HasPrefix(e.dir, storeclient.OfRevision) {
 		n, err := storeclient.ParseRevision(e.dir)
 		if err == nil {
@@ -214,7 +214,7 @@ func (e *exporting) read() (report dir.Report, empty bool, err error) {
 
 // apart refuses an OUT from where DIR would be loaded, and a DIR that is part
 // of an export to OUT.
-func (e *exporting) apart() error {
+func (e *exporter) apart() error {
 	inside, err := export.Inside(e.out, e.dir)
 	if inside {
 		return fmt.Errorf("--out: %s is inside %s, so the export would be loaded again: choose a directory outside", e.out, e.dir)
@@ -231,7 +231,7 @@ func (e *exporting) apart() error {
 	return nil
 }
 
-func (e *exporting) run() error {
+func (e *exporter) run() error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	hangups := make(chan os.Signal, 1)
@@ -283,7 +283,7 @@ func (e *exporting) run() error {
 }
 
 // review notes whether there are secrets.
-func (e *exporting) review(all []dir.Loaded) ([]dir.Loaded, error) {
+func (e *exporter) review(all []dir.Loaded) ([]dir.Loaded, error) {
 	e.secrets.Store(slices.ContainsFunc(all, func(l dir.Loaded) bool { return l.Secret != "" }))
 	return nil, nil
 }
@@ -303,7 +303,7 @@ const again = 10 * time.Second
 const damaged = "export was changed by another program, writing it again"
 
 // follow exports what changes until ctx is done.
-func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {
+func (e *exporter) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {
 	look := time.NewTicker(again)
 	defer look.Stop()
 	var retry <-chan time.Time
@@ -340,7 +340,7 @@ func (e *exporting) follow(ctx context.Context, changed <-chan struct{}, hangups
 }
 
 // export exports what was loaded last, and says so.
-func (e *exporting) export(ctx context.Context) error {
+func (e *exporter) export(ctx context.Context) error {
 	d := e.source.Decide(&xds.Node{ID: e.client.Node, Cluster: e.client.Cluster})
 	if d.Groups == nil {
 		return fmt.Errorf("no group matches the node of --node %q and --cluster %q, and such nodes are refused", e.client.Node, e.client.Cluster)
@@ -362,7 +362,7 @@ func (e *exporting) export(ctx context.Context) error {
 }
 
 // cautions are the warnings of an export, and those about OUT and Envoy.
-func (e *exporting) cautions(r export.Report, secrets func() bool) []string {
+func (e *exporter) cautions(r export.Report, secrets func() bool) []string {
 	warnings := r.Warnings
 	if e.to.Exposed() && secrets() {
 		warnings = append(warnings, fmt.Sprintf("every user of this machine can read the secrets in %s: run chmod o= %[1]s", e.out))
@@ -381,7 +381,7 @@ const inotify = 100
 const most = 20
 
 // warn tells the warnings that the export before did not have.
-func (e *exporting) warn(warnings []string) {
+func (e *exporter) warn(warnings []string) {
 	now := make(map[string]bool, len(warnings))
 	var fresh []string
 	for _, w := range warnings {

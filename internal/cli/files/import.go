@@ -23,8 +23,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An importing is what chancery import is told by its flags.
-type importing struct {
+// importFlags are the flags of chancery import.
+type importFlags struct {
 	from, admin    string
 	to             importer.Write
 	options        importer.Options
@@ -37,7 +37,7 @@ type importing struct {
 
 // Import returns the command import.
 func Import() *cobra.Command {
-	var i importing
+	var i importFlags
 	cmd := &cobra.Command{
 		Use:   "import FILE|DIR|- --out DIR",
 		Short: "Convert an Envoy's own configuration to files for chancery serve",
@@ -112,7 +112,7 @@ Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
 	return cmd
 }
 
-func (i *importing) run(ctx context.Context) error {
+func (i *importFlags) run(ctx context.Context) error {
 	var err error
 	if i.options.Types, err = dirload.ReadProtoSets(i.sets); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (i *importing) run(ctx context.Context) error {
 }
 
 // rehearse writes the import where nobody looks.
-func (i *importing) rehearse(done *importer.Import) error {
+func (i *importFlags) rehearse(done *importer.Import) error {
 	temp, err := os.MkdirTemp("", "chancery-import-*")
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (i *importing) rehearse(done *importer.Import) error {
 }
 
 // read returns what is to be imported.
-func (i *importing) read(ctx context.Context) (files []importer.File, err error) {
+func (i *importFlags) read(ctx context.Context) (files []importer.File, err error) {
 	one := func(f importer.File, err error) ([]importer.File, error) { return []importer.File{f}, err }
 	if i.admin != "" {
 		files, err = one(i.ask(ctx))
@@ -212,7 +212,7 @@ func (i *importing) read(ctx context.Context) (files []importer.File, err error)
 }
 
 // apart refuses to write into what is read.
-func (i *importing) apart() error {
+func (i *importFlags) apart() error {
 	if i.to.Dir == "" {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (i *importing) apart() error {
 }
 
 // ask returns the config_dump of a running Envoy.
-func (i *importing) ask(ctx context.Context) (importer.File, error) {
+func (i *importFlags) ask(ctx context.Context) (importer.File, error) {
 	a, err := listen.Parse(i.admin)
 	if err != nil {
 		return importer.File{}, fmt.Errorf("--from-admin: %w", err)
@@ -255,7 +255,7 @@ func isThere(done *importer.Import, p findings.Problem) bool {
 }
 
 // refuse tells what is wrong with what is imported.
-func (i *importing) refuse(problems []findings.Problem) error {
+func (i *importFlags) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
@@ -266,7 +266,7 @@ func (i *importing) refuse(problems []findings.Problem) error {
 const perFolder = 20
 
 // report says what was done.
-func (i *importing) report(done *importer.Import, c dir.Checked, where string) {
+func (i *importFlags) report(done *importer.Import, c dir.Checked, where string) {
 	secrets := 0
 	for folder, all := range byFolder(done.Resources) {
 		for n, r := range all {

@@ -22,8 +22,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A previewing is what chancery preview is told by its flags.
-type previewing struct {
+// previewFlags are the flags of chancery preview.
+type previewFlags struct {
 	xdsclient.NodeFlags
 	output string
 	load   dir.Options
@@ -58,7 +58,7 @@ type previewResource struct {
 
 // Preview returns the command preview.
 func Preview() *cobra.Command {
-	var p previewing
+	var p previewFlags
 	cmd := &cobra.Command{
 		Use:   "preview DIR",
 		Short: "Show what a node would get, and why",
@@ -92,7 +92,7 @@ Exit codes: 0 the node gets groups; 1 it is refused, or DIR cannot be loaded; 2 
 	return cmd
 }
 
-func (p *previewing) run(cmd *cobra.Command, root string) error {
+func (p *previewFlags) run(cmd *cobra.Command, root string) error {
 	write := map[string]func(io.Writer, *preview) error{"table": writeTable, "json": previewJSON, "name": writeNames}[p.output]
 	switch {
 	case write == nil:

@@ -26,7 +26,7 @@ func TestExportRetries(t *testing.T) {
 	t.Run("FILE-5 what could not be written is written when it can be", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			e := &exporting{out: t.TempDir(), watch: true, store: store.New(), log: slog.New(slog.NewTextHandler(&log, nil))}
+			e := &exporter{out: t.TempDir(), watch: true, store: store.New(), log: slog.New(slog.NewTextHandler(&log, nil))}
 			e.source = dir.New("", e.store, dir.Options{})
 			c, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{Name: "a"})
 			if err != nil {

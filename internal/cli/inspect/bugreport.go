@@ -22,8 +22,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// A reporting is what bugreport was asked for.
-type reporting struct {
+// bugreportFlags are the flags of chancery bugreport.
+type bugreportFlags struct {
 	cli.AdminFlags
 	out, metrics string
 	node         string
@@ -31,7 +31,7 @@ type reporting struct {
 
 // Bugreport returns the command bugreport.
 func Bugreport() *cobra.Command {
-	var r reporting
+	var r bugreportFlags
 	cmd := &cobra.Command{
 		Use:   "bugreport",
 		Short: "Write an archive with what a running server knows, for a bug report",
@@ -65,7 +65,7 @@ usage; 3 no server answers, or it lets nobody in.`,
 }
 
 // parts are what an archive has, by name.
-func (r *reporting) parts(d *adminclient.Client) []part {
+func (r *bugreportFlags) parts(d *adminclient.Client) []part {
 	raw := func(path string) func(context.Context) ([]byte, error) {
 		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
 	}
@@ -148,7 +148,7 @@ func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 }
 
-func (r *reporting) run(cmd *cobra.Command) error {
+func (r *bugreportFlags) run(cmd *cobra.Command) error {
 	if r.metrics != "" {
 		if _, err := listen.Parse(r.metrics); err != nil {
 			return fmt.Errorf("--metrics-listen: %w", err)
@@ -201,7 +201,7 @@ func (r *reporting) run(cmd *cobra.Command) error {
 	return nil
 }
 
-func (r *reporting) write(cmd *cobra.Command, top string, archive []byte) error {
+func (r *bugreportFlags) write(cmd *cobra.Command, top string, archive []byte) error {
 	if r.out == "-" {
 		_, err := cmd.OutOrStdout().Write(archive)
 		return err

@@ -32,8 +32,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A differing is what chancery diff is told by its flags.
-type differing struct {
+// diffFlags are the flags of chancery diff.
+type diffFlags struct {
 	cli.AdminFlags
 	cli.Output
 	xdsclient.NodeFlags
@@ -61,7 +61,7 @@ type diffResult struct {
 
 // Diff returns the command diff.
 func Diff() *cobra.Command {
-	var d differing
+	var d diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two configurations, field by field",
@@ -126,7 +126,7 @@ Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 
 	return cmd
 }
 
-func (d *differing) run(cmd *cobra.Command, args []string) error {
+func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(d.Output.Check(), d.NodeFlags.Check(), dirload.CheckMaxFile(d.load.MaxFile)); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func sourceOf(arg string) (kind, of string, err error) {
 }
 
 // clientNode returns the node that a client says it is.
-func (d *differing) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
+func (d *diffFlags) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
 	n, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *adminclient.Client) (*api.NodeInfo, error) {
 		return daemon.Node(ctx, node)
 	})
@@ -254,7 +254,7 @@ func atThis(err error) error {
 }
 
 // side reads one side.
-func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
+func (d *diffFlags) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	switch kind {
 	case "dir":
 		return d.directory(cmd, of, client, byGroup)
@@ -293,7 +293,7 @@ func (d *differing) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 	return nil, fmt.Errorf("unknown kind %q", kind)
 }
 
-func (d *differing) dump(read func(*envoy.Types, string, []byte) (*diff.Side, error), name string, b []byte) (*diff.Side, error) {
+func (d *diffFlags) dump(read func(*envoy.Types, string, []byte) (*diff.Side, error), name string, b []byte) (*diff.Side, error) {
 	s, err := read(d.types, name, bytes.TrimSpace(b))
 	if err != nil {
 		return nil, cli.Fail(errors.New(text.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's")
@@ -302,7 +302,7 @@ func (d *differing) dump(read func(*envoy.Types, string, []byte) (*diff.Side, er
 }
 
 // directory reads files as serve does.
-func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*diff.Side, error) {
+func (d *diffFlags) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	st := store.New()
 	opts := d.load
 	opts.Types, opts.Flag, opts.CEL = d.types, dirload.FlagOfOption, cel.Compile
@@ -316,7 +316,7 @@ func (d *differing) directory(cmd *cobra.Command, root string, client *xds.Node,
 }
 
 // revision reads one of a store.
-func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
+func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	n, err := storeclient.ParseRevision(of)
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func (d *differing) revision(cmd *cobra.Command, of string, client *xds.Node, by
 }
 
 // loaded is a side of all groups, or of what a node gets of them.
-func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
+func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	side, all := diff.NewSide(d.types, false), st.Snapshot()
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
 		for _, t := range dirload.SortedTables(view) {
@@ -367,7 +367,7 @@ func (d *differing) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 }
 
 // server gets what an xDS server gives to a proxy.
-func (d *differing) server(cmd *cobra.Command, of string) (*diff.Side, error) {
+func (d *diffFlags) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 	s, err := d.xds.Server(of)
 	if err != nil {
 		return nil, err
@@ -392,7 +392,7 @@ func (d *differing) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 }
 
 // print prints the differences.
-func (d *differing) print(cmd *cobra.Command, r *diffResult) error {
+func (d *diffFlags) print(cmd *cobra.Command, r *diffResult) error {
 	for _, x := range r.Items {
 		switch x.Kind {
 		case diff.Added:

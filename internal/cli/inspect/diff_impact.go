@@ -21,7 +21,7 @@ import (
 // weigh asks a server what the differences mean for its clients, or for those of a node. If nobody
 // has named one, it is the one of the default address, provided that it serves one of the two: the
 // clients of another have nothing to do with it.
-func (d *differing) weigh(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
+func (d *diffFlags) weigh(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
 	chosen := cmd.Flags().Changed("admin") || kinds[0] == "client"
 	if len(r.Items) == 0 {
 		return
@@ -41,7 +41,7 @@ func (d *differing) weigh(cmd *cobra.Command, r *diffResult, args []string, kind
 }
 
 // impact asks the server, if it is one that counts; else all it returns is nil.
-func (d *differing) impact(cmd *cobra.Command, r *diffResult, node string, counts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
+func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, counts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
 	daemon, err := d.Dial()
 	if err != nil {
 		return nil, nil, err

@@ -17,8 +17,8 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// A fetching is what fetch was asked for.
-type fetching struct {
+// fetchFlags are the flags of chancery fetch.
+type fetchFlags struct {
 	xdsclient.Flags
 	cli.Output
 	xdsclient.ShowFlags
@@ -65,7 +65,7 @@ type fetchedBroken struct {
 
 // Fetch returns the command fetch.
 func Fetch() *cobra.Command {
-	var x fetching
+	var x fetchFlags
 	cmd := &cobra.Command{
 		Use:   "fetch xds://HOST:PORT [TYPE[/NAME] [NAME...]]...",
 		Short: "Get resources from any xDS server, as a client of it",
@@ -124,7 +124,7 @@ or the server gave others and not this; 124 it answers nothing, or without end.`
 	return cmd
 }
 
-func (x *fetching) run(cmd *cobra.Command, args []string) error {
+func (x *fetchFlags) run(cmd *cobra.Command, args []string) error {
 	if err := x.Output.Check(); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (x *fetching) run(cmd *cobra.Command, args []string) error {
 }
 
 // print prints what there is.
-func (x *fetching) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.Answer) error {
+func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.Answer) error {
 	all := fetched{APIVersion: api.Version, Kind: "FetchedList", Server: s.Text, Items: []fetchedResource{}, Unfinished: a.Unfinished}
 	var docs []*bytes.Buffer
 	var unshown []string

@@ -23,7 +23,7 @@ func fetchedText(t *testing.T, format string, a *fetch.Answer) (stdout, stderr s
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := fetching{Output: cli.Output{Format: format}, ShowFlags: xdsclient.ShowFlags{Types: types}}
+	x := fetchFlags{Output: cli.Output{Format: format}, ShowFlags: xdsclient.ShowFlags{Types: types}}
 	s := &xdsclient.Server{Text: "xds://there"}
 	err = x.print(&out, &lines, s, a)
 	if err == nil {

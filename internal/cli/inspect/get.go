@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A getting is what get was asked for.
-type getting struct {
+// getFlags are the flags of chancery get.
+type getFlags struct {
 	cli.AdminFlags
 	cli.Output
 	node, group string
@@ -50,8 +50,8 @@ func (l *listing) add(value any, name string, rows ...[]string) {
 }
 
 // kinds are what get gets besides resources.
-var kinds = map[string]func(*getting, context.Context, *adminclient.Client) (*listing, error){
-	"clients": (*getting).clients, "nacks": (*getting).nacks, "groups": (*getting).groupList,
+var kinds = map[string]func(*getFlags, context.Context, *adminclient.Client) (*listing, error){
+	"clients": (*getFlags).clients, "nacks": (*getFlags).nacks, "groups": (*getFlags).groupList,
 }
 
 // byClients are kinds of which each server of a store knows what its own clients say.
@@ -59,7 +59,7 @@ var byClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "
 
 // Get returns the command get.
 func Get() *cobra.Command {
-	var g getting
+	var g getFlags
 	cmd := &cobra.Command{
 		Use:   "get clients|nacks|groups|events|all|TYPE[/NAME]",
 		Short: "List clients, refusals, groups, events or resources of a running server",
@@ -118,7 +118,7 @@ resource.`,
 	return cmd
 }
 
-func (g *getting) run(cmd *cobra.Command, what string) error {
+func (g *getFlags) run(cmd *cobra.Command, what string) error {
 	if err := g.Output.Check(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 		if g.group != "" || g.left {
 			return errors.New("get events takes neither --group nor --left")
 		}
-		w := watching{AdminFlags: g.AdminFlags, Output: g.Output, filter: adminclient.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
+		w := watchFlags{AdminFlags: g.AdminFlags, Output: g.Output, filter: adminclient.EventFilter{Node: g.node, Kinds: g.kinds, Stop: !g.watch}}
 		return w.run(cmd)
 	}
 	list, err := g.lister(what)
@@ -156,7 +156,7 @@ func (g *getting) run(cmd *cobra.Command, what string) error {
 }
 
 // oneOf says which server was asked, if it is one of several of a store: the others have clients, too.
-func (g *getting) oneOf(cmd *cobra.Command) {
+func (g *getFlags) oneOf(cmd *cobra.Command) {
 	d, err := g.Dial()
 	if err != nil {
 		return
@@ -174,7 +174,7 @@ func (g *getting) oneOf(cmd *cobra.Command) {
 }
 
 // lister returns how to get what was asked for.
-func (g *getting) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
+func (g *getFlags) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
 			if g.left && kind != "clients" {
@@ -206,7 +206,7 @@ func (g *getting) lister(what string) (func(context.Context, *adminclient.Client
 	return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
 }
 
-func (g *getting) clients(ctx context.Context, d *adminclient.Client) (*listing, error) {
+func (g *getFlags) clients(ctx context.Context, d *adminclient.Client) (*listing, error) {
 	all, err := d.Clients(ctx, adminclient.Filter{Node: g.node, Group: g.group, All: true, Left: g.left, Limit: g.limit, Replicas: !g.local})
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func left(total, shown int) string {
 	return fmt.Sprintf("(%s more: --limit)", cli.Number(total-shown))
 }
 
-func (g *getting) nacks(ctx context.Context, d *adminclient.Client) (*listing, error) {
+func (g *getFlags) nacks(ctx context.Context, d *adminclient.Client) (*listing, error) {
 	all, err := d.Refusals(ctx)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (g *getting) nacks(ctx context.Context, d *adminclient.Client) (*listing, e
 	return l, nil
 }
 
-func (g *getting) groupList(ctx context.Context, d *adminclient.Client) (*listing, error) {
+func (g *getFlags) groupList(ctx context.Context, d *adminclient.Client) (*listing, error) {
 	all, err := d.Groups(ctx)
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (g *getting) groupList(ctx context.Context, d *adminclient.Client) (*listin
 }
 
 // served lists what is served, whoever gets it.
-func (g *getting) served(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
+func (g *getFlags) served(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
 	all, err := d.Resources(ctx, adminclient.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.Wide(), Limit: g.limit})
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (g *getting) served(ctx context.Context, d *adminclient.Client, typ, name s
 }
 
 // of lists how a client stands with what it gets.
-func (g *getting) of(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
+func (g *getFlags) of(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
 	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
 	if err != nil {
 		return nil, err
@@ -360,7 +360,7 @@ func refNames(all []api.Resource) string {
 }
 
 // print prints a listing.
-func (g *getting) print(out, stderr io.Writer, l *listing) error {
+func (g *getFlags) print(out, stderr io.Writer, l *listing) error {
 	if g.People() {
 		if len(l.items) == 0 {
 			fmt.Fprintln(stderr, l.none)
@@ -379,7 +379,7 @@ func (g *getting) print(out, stderr io.Writer, l *listing) error {
 }
 
 // follow prints what changes of a listing, or the listing again in its place.
-func (g *getting) follow(cmd *cobra.Command, list func(context.Context, *adminclient.Client) (*listing, error)) error {
+func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminclient.Client) (*listing, error)) error {
 	var before *listing
 	out := g.Page(cmd)
 	return cli.Follow(cmd, &g.AdminFlags, &g.Output, func(on *cli.Repaint) error {

@@ -19,14 +19,14 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// A watching is what watch was asked for.
-type watching struct {
+// watchFlags are the flags of chancery watch.
+type watchFlags struct {
 	cli.AdminFlags
 	cli.Output
 	filter adminclient.EventFilter
 	typ    string
 	during time.Duration // 0: until it is interrupted
-	xds    watchingXDS
+	xds    watchXDSFlags
 }
 
 // eventKinds are what can happen.
@@ -34,7 +34,7 @@ var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack"
 
 // Watch returns the command watch.
 func Watch() *cobra.Command {
-	var w watching
+	var w watchFlags
 	cmd := &cobra.Command{
 		Use:   "watch [xds://HOST:PORT [TYPE[/NAME] [NAME...]]...]",
 		Short: "Show what happens between a running server and its clients, or what an xDS server changes",
@@ -101,7 +101,7 @@ nobody in, or it has ended.`,
 	return cmd
 }
 
-func (w *watching) run(cmd *cobra.Command) error {
+func (w *watchFlags) run(cmd *cobra.Command) error {
 	if err := w.Output.Check(); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (w *watching) run(cmd *cobra.Command) error {
 }
 
 // ends has a context end when the time is over.
-func (w *watching) ends(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *watchFlags) ends(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.during > 0 {
 		return context.WithTimeout(ctx, w.during)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/relay/fetch"
 )
 
-// A watchingXDS is what watch was asked for of a server that is any.
-type watchingXDS struct {
+// watchXDSFlags are the flags of chancery watch for an xDS server of any kind.
+type watchXDSFlags struct {
 	xdsclient.Flags
 	xdsclient.ShowFlags
 	follow bool
@@ -24,7 +24,7 @@ type watchingXDS struct {
 }
 
 // more adds the flags that watch has for it alone.
-func (x *watchingXDS) more(f *pflag.FlagSet) {
+func (x *watchXDSFlags) more(f *pflag.FlagSet) {
 	x.Flags.Register(f)
 	cli.TitledFlags(f, xdsclient.FlagsTitle, func(f *pflag.FlagSet) {
 		f.StringVar(&x.Cluster, "cluster", "", "`NAME` of the cluster of the node that asks")
@@ -37,7 +37,7 @@ func (x *watchingXDS) more(f *pflag.FlagSet) {
 }
 
 // server watches an xDS server.
-func (w *watching) server(cmd *cobra.Command, args []string) error {
+func (w *watchFlags) server(cmd *cobra.Command, args []string) error {
 	if w.typ != "" || len(w.filter.Kinds) > 0 {
 		return errors.New("--type and --kind: of an xDS server say what by arguments: TYPE, TYPE/NAME")
 	}
@@ -65,14 +65,14 @@ func (w *watching) server(cmd *cobra.Command, args []string) error {
 	if x.follow || len(asked) == 0 {
 		o.Refs = xdsclient.References(x.Types)
 	}
-	v := conversation{watching: w, watchingXDS: x, server: s, out: cmd.OutOrStdout(), broken: map[string]string{}}
+	v := conversation{watchFlags: w, watchXDSFlags: x, server: s, out: cmd.OutOrStdout(), broken: map[string]string{}}
 	return s.Converse(cmd, o, w.during, v.print)
 }
 
 // A conversation prints what a client and an xDS server say to each other.
 type conversation struct {
-	*watching
-	*watchingXDS
+	*watchFlags
+	*watchXDSFlags
 
 	server *xdsclient.Server
 	out    io.Writer

@@ -27,8 +27,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// A committing is what commands are told that make a revision.
-type committing struct {
+// commitFlags are the flags of commands that make a revision.
+type commitFlags struct {
 	cli.Output
 	storeclient.Access
 	note    revisions.Note
@@ -36,7 +36,7 @@ type committing struct {
 }
 
 // flags are those of a command that does something to a store; who is the text of --author.
-func (c *committing) flags(cmd *cobra.Command, who string) {
+func (c *commitFlags) flags(cmd *cobra.Command, who string) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.Access.Register(f)
@@ -45,14 +45,14 @@ func (c *committing) flags(cmd *cobra.Command, who string) {
 }
 
 // notes are the flags that say who does something, and why.
-func (c *committing) notes(f *pflag.FlagSet, who string) {
+func (c *commitFlags) notes(f *pflag.FlagSet, who string) {
 	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
 	f.StringVar(&c.note.Author, "author", "", who+"; default: this user, at this host")
 	f.DurationVar(&c.timeout, "timeout", storeclient.Timeout, "maximum `time` to wait for the store")
 }
 
 // check looks at the flags; an error is one of usage.
-func (c *committing) check() error {
+func (c *commitFlags) check() error {
 	if strings.TrimSpace(c.note.Message) == "" {
 		return errors.New("--message (-m) is missing: say why, for who reads the history")
 	}
@@ -60,7 +60,7 @@ func (c *committing) check() error {
 }
 
 // checkRest is check of a command that needs no message.
-func (c *committing) checkRest() error {
+func (c *commitFlags) checkRest() error {
 	if c.note.Message = strings.TrimSpace(c.note.Message); strings.ContainsAny(c.note.Message, "\n\r") {
 		return errors.New("--message (-m): write it in one line")
 	}
@@ -82,9 +82,9 @@ func (c *committing) checkRest() error {
 	return nil
 }
 
-// An applying is what chancery apply is told by its flags.
-type applying struct {
-	committing
+// applyFlags are the flags of chancery apply.
+type applyFlags struct {
+	commitFlags
 	load            dir.Options
 	sets            []string
 	prune, dryRun   bool
@@ -94,7 +94,7 @@ type applying struct {
 
 // Apply returns the command apply.
 func Apply() *cobra.Command {
-	var a applying
+	var a applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply DIR -m MESSAGE [--store URL]",
 		Short: "Commit the configuration in a directory to a store",
@@ -128,7 +128,7 @@ or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a co
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
 	}
-	a.committing.flags(cmd, "`WHO` makes the revision")
+	a.commitFlags.flags(cmd, "`WHO` makes the revision")
 	f := cmd.Flags()
 	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")
@@ -144,7 +144,7 @@ or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a co
 	return cmd
 }
 
-func (a *applying) run(cmd *cobra.Command, root string) error {
+func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	if a.dryRun && a.note.Message == "" {
 		a.note.Message = "dry run"
 	}

@@ -18,7 +18,7 @@ import (
 
 // Blame returns the command blame.
 func Blame() *cobra.Command {
-	var p pasting
+	var p historyFlags
 	cmd := &cobra.Command{
 		Use:   "blame TYPE/NAME [--store URL]",
 		Short: "Say which revision set a resource, who made it, and why",
@@ -47,7 +47,7 @@ such resource in the newest revision, or the server has no store.`,
 	return cmd
 }
 
-func (p *pasting) blame(cmd *cobra.Command, of string) error {
+func (p *historyFlags) blame(cmd *cobra.Command, of string) error {
 	if err := p.Output.Check(); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (p *pasting) blame(cmd *cobra.Command, of string) error {
 	return p.printBlame(cmd, b)
 }
 
-func (p *pasting) printBlame(cmd *cobra.Command, all *api.Blame) error {
+func (p *historyFlags) printBlame(cmd *cobra.Command, all *api.Blame) error {
 	w := p.Page(cmd)
 	if !p.People() {
 		return cli.PrintData(&p.Output, w, all, all.Items, func(b api.Blamed) string { return b.Revision })

@@ -17,7 +17,7 @@ import (
 
 // Freeze returns the command freeze.
 func Freeze() *cobra.Command {
-	var c committing
+	var c commitFlags
 	var at string
 	cmd := &cobra.Command{
 		Use:   "freeze GROUP -m MESSAGE [--store URL]",
@@ -88,7 +88,7 @@ func oneGroup(cmd *cobra.Command, args []string) error {
 
 // Unfreeze returns the command unfreeze.
 func Unfreeze() *cobra.Command {
-	var c committing
+	var c commitFlags
 	cmd := &cobra.Command{
 		Use:   "unfreeze GROUP [-m MESSAGE] [--store URL]",
 		Short: "Serve the newest revision of a group again",

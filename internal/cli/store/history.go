@@ -19,8 +19,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A pasting is what chancery history is told by its flags.
-type pasting struct {
+// historyFlags are the flags of chancery history.
+type historyFlags struct {
 	cli.Output
 	storeclient.Access
 	limit   int
@@ -29,7 +29,7 @@ type pasting struct {
 
 // History returns the command history.
 func History() *cobra.Command {
-	var p pasting
+	var p historyFlags
 	cmd := &cobra.Command{
 		Use:   "history [TYPE/NAME] [--store URL]",
 		Short: "List the revisions in a store, or those that changed a resource",
@@ -55,7 +55,7 @@ revision that is kept has had the resource, or the server has no store.`,
 	return cmd
 }
 
-func (p *pasting) run(cmd *cobra.Command, args []string) error {
+func (p *historyFlags) run(cmd *cobra.Command, args []string) error {
 	if err := p.Output.Check(); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (p *pasting) run(cmd *cobra.Command, args []string) error {
 // maxLimit is how many items a server gives at most.
 const maxLimit = 100_000
 
-func (p *pasting) print(cmd *cobra.Command, h *api.History) error {
+func (p *historyFlags) print(cmd *cobra.Command, h *api.History) error {
 	w := p.Page(cmd)
 	if !p.People() {
 		return cli.PrintData(&p.Output, w, h, h.Items, func(r api.Revision) string { return r.Revision })
@@ -120,7 +120,7 @@ func (p *pasting) print(cmd *cobra.Command, h *api.History) error {
 
 // Rollback returns the command rollback.
 func Rollback() *cobra.Command {
-	var c committing
+	var c commitFlags
 	cmd := &cobra.Command{
 		Use:   "rollback REV -m MESSAGE [--store URL]",
 		Short: "Commit the content of an earlier revision of a store",

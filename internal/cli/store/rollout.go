@@ -44,7 +44,7 @@ Servers of the store do that; one of them decides, and another one if it ends.`,
 }
 
 func rolloutStart() *cobra.Command {
-	var c committing
+	var c commitFlags
 	var steps, labels, groups, of []string
 	var minAcked string
 	var bake time.Duration
@@ -215,7 +215,7 @@ func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) erro
 func groupsIn(s api.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
 
 func rolloutChange(name, short, long, reason string) *cobra.Command {
-	var c committing
+	var c commitFlags
 	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkRest
 	if name == "promote" { // whatever clients say: that has a reason
 		use, check = name+" [ID] -m MESSAGE [--store URL]", c.check
@@ -277,7 +277,7 @@ func rolloutID(ctx context.Context, s api.Steering, args []string) (string, erro
 }
 
 func rolloutStatus() *cobra.Command {
-	var p pasting
+	var p historyFlags
 	cmd := &cobra.Command{
 		Use:   "status [ID] [--store URL]",
 		Short: "Say where rollouts are, and how clients take them",
@@ -312,7 +312,7 @@ server has no store.`,
 	return cmd
 }
 
-func (p *pasting) rollouts(cmd *cobra.Command, list *api.RolloutList) error {
+func (p *historyFlags) rollouts(cmd *cobra.Command, list *api.RolloutList) error {
 	w := p.Page(cmd)
 	if !p.People() {
 		return cli.PrintData(&p.Output, w, list, list.Items, func(s api.Rollout) string { return s.ID })

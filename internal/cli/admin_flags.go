@@ -25,7 +25,7 @@ import (
 // AskTimeout is how long a command waits for an answer that the server can give at once.
 const AskTimeout = 30 * time.Second
 
-// An AdminFlags is which server a command asks.
+// AdminFlags are the flags that choose the server a command asks.
 type AdminFlags struct {
 	Target adminclient.Target
 	name   string // of the flag that names the server; "": admin

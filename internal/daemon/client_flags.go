@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// A clientFlags is what chancery serve is told of how to speak to its clients.
+// clientFlags are the flags of how the server speaks to its clients.
 type clientFlags struct {
 	grace          time.Duration
 	forceTTL       bool

@@ -49,7 +49,7 @@ func heldNote(holds map[string]revisions.Hold) string {
 	return "; frozen: " + strings.Join(all, ", ")
 }
 
-// A storeSource is the store of a server.
+// A storeSource serves the revisions of a store.
 type storeSource struct {
 	services
 

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A directorySource is the source of a server of files.
+// A directorySource serves the files of a directory.
 type directorySource struct {
 	services
 

@@ -26,7 +26,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A relaySource is the upstream of a server that serves no directory.
+// A relaySource serves what another xDS server, the upstream, gives.
 type relaySource struct {
 	services
 

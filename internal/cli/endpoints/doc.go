@@ -1,2 +1,0 @@
-// Package endpoints has the commands that register endpoints at a server.
-package endpoints

@@ -1,2 +1,0 @@
-// Package files has the commands that read, check and write directories of resources.
-package files

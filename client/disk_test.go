@@ -136,7 +136,7 @@ func TestDisk(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		stored(true)
-		if len(log.Lines("the other program has ended")) != 1 || len(log.Lines("not stored")) != 0 {
+		if len(log.Lines("resource directory is unlocked")) != 1 || len(log.Lines("cannot store")) != 0 {
 			t.Error("the log does not say so")
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -145,14 +145,14 @@ func TestDisk(t *testing.T) {
 		s.respond(xds.Endpoint, "v2", "e=2")
 		time.Sleep(5 * time.Second)
 		stored(true)
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || len(log.Lines("not stored")) != 0 {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 || len(log.Lines("cannot store")) != 0 {
 			t.Error(info.Mode(), err)
 		}
 		f = newFake(t, "xds://a", v)
 		f.fail(errDown)
 		w := watch(t, begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f), xds.Endpoint, "e")
 		w.want("e updated=2", "e stale=2: xds…")
-		if len(log.Lines("another program keeps")) != 2 {
+		if len(log.Lines("resource directory is locked")) != 2 {
 			t.Error("the directory that was made again is not locked")
 		}
 	})
@@ -211,7 +211,7 @@ func TestDisk(t *testing.T) {
 				c := begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
 				w := watch(t, c, xds.Endpoint, "e")
 				w.want()
-				if len(log.Lines("is ignored")) != 1 {
+				if len(log.Lines("cannot read the stored resources")) != 1 {
 					t.Errorf("%s: no line", name)
 				}
 				f.stream().respond(xds.Endpoint, "v1", "e=2")
@@ -260,7 +260,7 @@ func TestDisk(t *testing.T) {
 				s.respond(xds.Endpoint, "v", fmt.Sprint("e=", i))
 				time.Sleep(time.Second)
 			}
-			if n := len(log.Lines("are not stored")); n != 2 {
+			if n := len(log.Lines("cannot store")); n != 2 {
 				t.Errorf("it was tried %d times in 45 s", n)
 			}
 		})

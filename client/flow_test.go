@@ -210,7 +210,7 @@ func TestRepeatedRefusalsAreDelayed(t *testing.T) {
 		if n < 400 || n > 800 {
 			t.Errorf("%d responses were taken in ten minutes", n)
 		}
-		if l := len(log.Lines("are refused")); l < 8 || l > 20 {
+		if l := len(log.Lines("refused resources of")); l < 8 || l > 20 {
 			t.Errorf("%d lines", l)
 		}
 		s.respond(xds.Cluster, "v", "a=2")

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/chancery-xds/chancery/internal/jsonscan"
+	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -175,7 +175,7 @@ func TestSay(t *testing.T) {
 			b.say(fmt.Sprint("flood-", i), fmt.Sprint("made up ", i), 1)
 		}
 		b.say("first", "old", 1) // anew
-		b.expire(old)              // its timer had fired when it was displaced
+		b.expire(old)            // its timer had fired when it was displaced
 		if b.say("first", "old", 1) {
 			t.Error("the new one is forgotten")
 		}

@@ -222,7 +222,7 @@ func TestRoutes(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, q := range []question{
 		{"GET /", "", 200, "GET   /api/v1/status "},
-		{"GET /nothing", "", 404, `"there is no such path"`},
+		{"GET /nothing", "", 404, `"path not found"`},
 		{"GET /api/v2/status", "", 404, `"kind":"Error"`},
 
 		{"GET /api/v1/status", "", 200, `"kind":"Status"`},
@@ -230,8 +230,8 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/status?x=1", "", 400, `"field":"x","message":"unknown parameter"`},
 		{"GET /api/v1/status?%zz", "", 400, "malformed"},
 		{"GET /api/v1/status?a;b", "", 400, "malformed"},
-		{"POST /api/v1/status", "{}", 405, "takes GET"},
-		{"GET /api/v1/status/", "", 404, "no such path"},
+		{"POST /api/v1/status", "{}", 405, "use GET"},
+		{"GET /api/v1/status/", "", 404, "path not found"},
 
 		{"GET /api/v1/clients", "", 200, `"kind":"ClientList","total":2`},
 		{"GET /api/v1/clients?node=e*&group=edge&type=cds&state=nacked&state=STALE&all&left=0&limit=5", "", 200, `"edge/1"`},
@@ -303,14 +303,14 @@ func TestRoutes(t *testing.T) {
 		{"PUT /api/v1/log", ``, 400, `"field":"level"`},
 		{"PUT /api/v1/log", `{"level":"` + strings.Repeat("x", maxBody), 400, "more than 65536 bytes"},
 		{"PUT /api/v1/log", `{"level":"info"}` + strings.Repeat(" ", maxBody), 400, "more than 65536 bytes"},
-		{"POST /api/v1/log", `{}`, 405, "takes GET and PUT"},
+		{"POST /api/v1/log", `{}`, 405, "use GET or PUT"},
 
 		{"POST /api/v1/reload", ``, 200, `"kind":"Reload","files":3`},
 		{"POST /api/v1/reload", `{}`, 200, `"files":3`},
 		{"POST /api/v1/reload", `{"allow_mass_delete":"yes"}`, 400, `"field":"allow_mass_delete"`},
 		{"POST /api/v1/reload", `{"allow_mass_delete":true}`, 403, `"field":"allow_mass_delete"`}, // of whoever reaches the port
 		{"POST /api/v1/reload?x", `{}`, 400, `"field":"x"`},
-		{"GET /api/v1/reload", ``, 405, "takes POST"},
+		{"GET /api/v1/reload", ``, 405, "use POST"},
 
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":2147483647,"group":"edge"}]}`, 200, `"kind":"Impact","connected":2,"clients":1`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"cds","name":"a"},{"type":"CDS","name":"a","group":"egde"}]}`, 404, `"field":"changes[1].group","message":"no group has the name \"egde\"","hint":"the groups are default, edge"`},
@@ -322,7 +322,7 @@ func TestRoutes(t *testing.T) {
 
 		{"GET /api/v1/openapi.yaml", "", 200, "openapi: 3."},
 		{"GET /version", "", 200, `"kind":"Version","version":"v1"`},
-		{"GET /config_dump", "", 404, "no such path"},
+		{"GET /config_dump", "", 404, "path not found"},
 	} {
 		f := newFleet()
 		f.happens(api.Event{Kind: "commit"})

@@ -28,8 +28,7 @@ var update = flag.Bool("update", false, "write the OpenAPI document")
 
 const openAPIFile = "api/openapi.yaml"
 
-// The OpenAPI document is made of the routes, their parameters and the types of their answers:
-// each is in it, and nothing else is.
+// The OpenAPI document is generated from the routes, their parameters and the types of their answers, and is complete.
 func TestOpenAPI(t *testing.T) {
 	d := document{comments: comments(t), types: map[string]reflect.Type{}}
 	want := d.write(t)
@@ -40,7 +39,7 @@ func TestOpenAPI(t *testing.T) {
 		return
 	}
 	if !bytes.Equal(want, api.OpenAPI) {
-		t.Errorf("%s is not of the present routes and types: go test ./internal/admin -run TestOpenAPI -update", openAPIFile)
+		t.Errorf("%s is out of date: run go test ./internal/admin -run TestOpenAPI -update", openAPIFile)
 	}
 	var read struct {
 		OpenAPI    string                               `yaml:"openapi"`
@@ -59,10 +58,10 @@ func TestOpenAPI(t *testing.T) {
 	if all := len(d.routes()); n != all || all < 20 || read.OpenAPI != "3.1.0" {
 		t.Errorf("%d routes in the document, %d in all", n, all)
 	}
-	// Each reference leads somewhere, and each type that the package exports for answers is there.
+	// Each reference has a schema, and each exported type is in an answer.
 	for _, m := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllStringSubmatch(string(want), -1) {
 		if read.Components.Schemas[m[1]] == nil {
-			t.Errorf("there is no schema %s", m[1])
+			t.Errorf("schema %s is missing", m[1])
 		}
 	}
 	for name := range d.comments.types {
@@ -72,7 +71,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// A document is written from what there is.
+// A document generates openapi.yaml.
 type document struct {
 	comments apiComments
 	types    map[string]reflect.Type // of answers, by name
@@ -91,12 +90,12 @@ func (d *document) line(indent int, format string, args ...any) {
 
 func (d *document) write(t *testing.T) []byte {
 	t.Helper()
-	d.line(0, "# Made of the code: go test ./internal/admin -run TestOpenAPI -update")
+	d.line(0, "# Generated from the code: go test ./internal/admin -run TestOpenAPI -update")
 	d.line(0, "openapi: 3.1.0")
 	d.line(0, "info:")
 	d.line(1, "title: The admin API of Chancery")
 	d.line(1, "version: %s", api.Version)
-	d.line(1, "description: Who is connected, what each client has, and what is wrong. See docs/admin-api.md.")
+	d.line(1, "description: Connected clients, the resources of each, and problems. See docs/admin-api.md.")
 	d.line(0, "security: [{}, {token: []}]")
 	d.line(0, "paths:")
 	last := ""
@@ -131,7 +130,7 @@ func (d *document) write(t *testing.T) []byte {
 			schema = d.schema(reflect.TypeOf(out))
 		}
 		d.line(4, `"200": {description: the answer, content: {%s: {schema: %s}}}`, content, schema)
-		d.line(4, `default: {description: why there is none, content: {application/json: {schema: %s}}}`, d.schema(reflect.TypeFor[api.Error]()))
+		d.line(4, `default: {description: the error, content: {application/json: {schema: %s}}}`, d.schema(reflect.TypeFor[api.Error]()))
 	}
 	d.line(0, "components:")
 	d.line(1, "securitySchemes:")
@@ -171,7 +170,7 @@ func (d *document) parameters(rt route) {
 		all = append(all, fmt.Sprintf("{name: %s, in: query, description: %s, schema: %s}", p.name, strconv.Quote(p.about), schema))
 	}
 	if rt.path == "/api/v1/events" {
-		all = append(all, `{name: Last-Event-ID, in: header, description: the last event that the reader has, schema: {type: integer}}`)
+		all = append(all, `{name: Last-Event-ID, in: header, description: ID of the last event already seen, schema: {type: integer}}`)
 	}
 	if len(all) == 0 {
 		return
@@ -182,7 +181,7 @@ func (d *document) parameters(rt route) {
 	}
 }
 
-// schema is that of a type, in one line; structs are written later.
+// schema returns the schema of a type on one line, with a reference for a struct.
 func (d *document) schema(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -212,7 +211,7 @@ func (d *document) schema(t reflect.Type) string {
 	case reflect.Float64:
 		return "{type: number}"
 	}
-	panic("a type that answers do not have: " + t.String())
+	panic("unexpected type of an answer: " + t.String())
 }
 
 func (d *document) object(t *testing.T, name string, typ reflect.Type) {
@@ -259,7 +258,7 @@ func (d *document) object(t *testing.T, name string, typ reflect.Type) {
 	}
 }
 
-// apiComments are those of api.go.
+// apiComments has the doc comments of package api.
 type apiComments struct {
 	types, fields map[string]string
 	states        []string

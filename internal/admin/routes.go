@@ -10,69 +10,69 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A route is one thing that can be asked for.
+// A route is a method and a path of the admin API, with its handler.
 type route struct {
 	method, path string
-	about        string // for who reads the list of routes
-	out, in      any    // what is answered, and the body of the request: a value of adminapi, or a content type
+	about        string // one line for the list of routes and openapi.yaml
+	out, in      any    // types of the answer and of the request body: a value of package api, or a content type
 	f            func(w http.ResponseWriter, r *http.Request) error
 }
 
-// routes are all there are.
+// routes returns all routes.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, what it serves, its clients by state, and what is wrong", api.Status{}, nil, s.spread(s.brief(&s.making, s.status), s.statusOfAll)},
-		{"GET", "/api/v1/clients", "clients, the worst first; the healthy ones with ?all=1", api.ClientList{}, nil, s.spread(s.big(s.clients), s.clientsOfAll)},
-		{"GET", "/api/v1/clients/{node}", "the clients of one node id", api.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
-		{"GET", "/api/v1/clients/{node}/node", "what a client says of itself, and the groups that it gets for it", api.NodeInfo{}, nil, s.big(s.node)},
-		{"GET", "/api/v1/clients/{node}/resources", "what a client has, by name", api.ClientResources{}, nil, s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same of one type", api.ClientResources{}, nil, s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same of one resource", api.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/explain", "why a client has a resource, or has it not: ?type=&name=", api.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
-		{"GET", "/api/v1/resources", "what is served", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}", "the same of one type", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}/{name...}", "the same of one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/refusals", "what clients refuse, grouped by the reason", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
+		{"GET", "/api/v1/status", "the server, its configuration, its clients by state, and problems", api.Status{}, nil, s.spread(s.brief(&s.making, s.status), s.statusOfAll)},
+		{"GET", "/api/v1/clients", "clients, worst first; healthy ones only with ?all=1", api.ClientList{}, nil, s.spread(s.big(s.clients), s.clientsOfAll)},
+		{"GET", "/api/v1/clients/{node}", "the clients with one node ID", api.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
+		{"GET", "/api/v1/clients/{node}/node", "the node as the client describes it, and the groups it gets", api.NodeInfo{}, nil, s.big(s.node)},
+		{"GET", "/api/v1/clients/{node}/resources", "the resources that a client has, by name", api.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same for one type", api.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same for one resource", api.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/explain", "why a client has or lacks a resource: ?type=&name=", api.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
+		{"GET", "/api/v1/resources", "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}", "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}/{name...}", "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/refusals", "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
 		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", api.GroupList{}, nil, s.brief(&s.making, s.groups)},
-		{"POST", "/api/v1/impact", "which clients would see changes that are not made, and what would be pushed to them", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
-		{"GET", "/api/v1/events", "what happens, as it happens (SSE)", api.Event{}, nil, s.events},
-		{"GET", "/api/v1/wait", "answers when all clients have accepted what is served: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
-		{"GET", "/api/v1/log", "the level of the log", api.LogLevel{}, nil, s.level},
-		{"PUT", "/api/v1/log", "another level, until the server ends", api.LogLevel{}, api.LogLevel{}, s.setLevel},
+		{"POST", "/api/v1/impact", "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
+		{"GET", "/api/v1/events", "events as they happen (SSE)", api.Event{}, nil, s.events},
+		{"GET", "/api/v1/wait", "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
+		{"GET", "/api/v1/log", "the log level", api.LogLevel{}, nil, s.level},
+		{"PUT", "/api/v1/log", "sets the log level until the server ends", api.LogLevel{}, api.LogLevel{}, s.setLevel},
 		{"POST", "/api/v1/reload", "loads the files now", api.Reload{}, api.ReloadRequest{}, s.reload},
 		{"GET", "/api/v1/endpoints", "clusters with registered endpoints", api.EndpointList{}, nil, s.big(s.listEndpoints)},
-		{"POST", "/api/v1/endpoints", "registers endpoints, one a line, for as long as lines come (NDJSON)", api.EndpointLines{}, api.EndpointLine{}, s.streamEndpoints},
+		{"POST", "/api/v1/endpoints", "registers endpoints, one on each line, as a stream (NDJSON)", api.EndpointLines{}, api.EndpointLine{}, s.streamEndpoints},
 		{"GET", "/api/v1/endpoints/{cluster}", "the registered endpoints of a cluster", api.EndpointList{}, nil, s.big(s.listEndpoints)},
-		{"PUT", "/api/v1/endpoints/{cluster}", "registers all endpoints of a cluster: others are removed", api.EndpointsResult{}, api.EndpointsRequest{}, s.brief(&s.writing, s.putEndpoints)},
-		{"DELETE", "/api/v1/endpoints/{cluster}", "removes all endpoints of a cluster", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"PUT", "/api/v1/endpoints/{cluster}", "replaces all registered endpoints of a cluster", api.EndpointsResult{}, api.EndpointsRequest{}, s.brief(&s.writing, s.putEndpoints)},
+		{"DELETE", "/api/v1/endpoints/{cluster}", "removes all registered endpoints of a cluster", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
 		{"GET", "/api/v1/endpoints/{cluster}/{id}", "one registered endpoint", api.EndpointList{}, nil, s.big(s.listEndpoints)},
 		{"PUT", "/api/v1/endpoints/{cluster}/{id}", "registers an endpoint, or renews its lease", api.EndpointsResult{}, api.Endpoint{}, s.brief(&s.writing, s.putEndpoint)},
-		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", "removes an endpoint", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
-		{"GET", "/api/v1/revisions", "the revisions of the store, the newest first; those that changed a resource with ?type=&name=", api.History{}, nil, s.big(s.history)},
-		{"POST", "/api/v1/revisions", "commits a configuration to the store, one item a line (NDJSON)", api.Commit{}, api.RevisionLine{}, s.commit},
-		{"GET", "/api/v1/revisions/{rev}", "one of them, such as r412 or head", api.History{}, nil, s.brief(&s.asking, s.revision)},
-		{"GET", "/api/v1/revisions/{rev}/items", "all that a revision has, one item a line (NDJSON)", api.RevisionLine{}, nil, s.big(s.revisionItems)},
+		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", "removes a registered endpoint", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"GET", "/api/v1/revisions", "revisions of the store, newest first; with ?type=&name= those that changed a resource", api.History{}, nil, s.big(s.history)},
+		{"POST", "/api/v1/revisions", "commits a configuration to the store, one item on each line (NDJSON)", api.Commit{}, api.RevisionLine{}, s.commit},
+		{"GET", "/api/v1/revisions/{rev}", "one revision, such as r412 or head", api.History{}, nil, s.brief(&s.asking, s.revision)},
+		{"GET", "/api/v1/revisions/{rev}/items", "the items of a revision, one on each line (NDJSON)", api.RevisionLine{}, nil, s.big(s.revisionItems)},
 		{"POST", "/api/v1/revisions/{rev}/restore", "commits the content of a revision again", api.Commit{}, api.NoteRequest{}, s.brief(&s.writing, s.restore)},
 		{"GET", "/api/v1/blame/{type}/{name...}", "which revision set a resource", api.Blame{}, nil, s.brief(&s.asking, s.blame)},
-		{"POST", "/api/v1/groups/{group}/freeze", "has a group of the store served as it is in a revision", api.Freeze{}, api.FreezeRequest{}, s.brief(&s.writing, s.freeze)},
-		{"POST", "/api/v1/groups/{group}/unfreeze", "has the newest revision of a group served again", api.Freeze{}, api.NoteRequest{}, s.brief(&s.writing, s.unfreeze)},
-		{"GET", "/api/v1/rollouts", "rollouts, the newest first, and how clients take them", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
-		{"POST", "/api/v1/rollouts", "begins a rollout to a revision", api.RolloutList{}, api.RolloutRequest{}, s.brief(&s.writing, s.startRollout)},
-		{"GET", "/api/v1/rollouts/{id}", "one of them", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
-		{"POST", "/api/v1/rollouts/{id}/promote", "has it go to its next step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("promote"))},
-		{"POST", "/api/v1/rollouts/{id}/pause", "has it stay at its step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("pause"))},
-		{"POST", "/api/v1/rollouts/{id}/resume", "has it go on", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
-		{"POST", "/api/v1/rollouts/{id}/abort", "has all served what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
-		{"GET", "/api/v1/openapi.yaml", "this API, for programs", "application/yaml", nil, openAPI},
+		{"POST", "/api/v1/groups/{group}/freeze", "freezes a group of the store at a revision", api.Freeze{}, api.FreezeRequest{}, s.brief(&s.writing, s.freeze)},
+		{"POST", "/api/v1/groups/{group}/unfreeze", "serves the newest revision of a group again", api.Freeze{}, api.NoteRequest{}, s.brief(&s.writing, s.unfreeze)},
+		{"GET", "/api/v1/rollouts", "rollouts, newest first, and their progress", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
+		{"POST", "/api/v1/rollouts", "starts a rollout to a revision", api.RolloutList{}, api.RolloutRequest{}, s.brief(&s.writing, s.startRollout)},
+		{"GET", "/api/v1/rollouts/{id}", "one rollout", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
+		{"POST", "/api/v1/rollouts/{id}/promote", "moves a rollout to its next step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("promote"))},
+		{"POST", "/api/v1/rollouts/{id}/pause", "keeps a rollout at its step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("pause"))},
+		{"POST", "/api/v1/rollouts/{id}/resume", "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
+		{"POST", "/api/v1/rollouts/{id}/abort", "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
+		{"GET", "/api/v1/openapi.yaml", "the OpenAPI description of this API", "application/yaml", nil, openAPI},
 		{"GET", "/version", "the version of the program", api.VersionInfo{}, nil, s.version},
 	}
 	if s.Dump != nil {
-		all = append(all, route{"GET", "/config_dump", "what a client has, in the shape of Envoy's admin interface: ?node=", "application/json", nil, s.big(s.dump)})
+		all = append(all, route{"GET", "/config_dump", "the resources of a client in the format of Envoy's /config_dump: ?node=", "application/json", nil, s.big(s.dump)})
 	}
 	return all
 }
 
-// Handler returns what answers on a listener with the address.
+// Handler returns the handler for a listener with the address at.
 func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
@@ -90,7 +90,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	for path, allowed := range methods {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			refuse(w, &problem{http.StatusMethodNotAllowed, "", fmt.Sprintf("this path takes %s", strings.Join(allowed, " and ")), ""})
+			refuse(w, &problem{http.StatusMethodNotAllowed, "", fmt.Sprintf("method not allowed: use %s", strings.Join(allowed, " or ")), ""})
 		})
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -101,7 +101,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, missing("", "there is no such path", "/ lists the paths"))
+		refuse(w, missing("", "path not found", "/ lists all paths"))
 	})
 	if s.About.ID == "" {
 		return s.gate(at, s.either(mux))
@@ -112,13 +112,13 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	}))
 }
 
-// guarded has a panic end one request only.
+// guarded returns the handler of a route. A panic ends only its request.
 func (s *Server) guarded(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if p := panics.Do(func() { err = rt.f(w, r) }); p != nil {
 			p.Log(s.log(), "admin API "+rt.path)
-			panic(http.ErrAbortHandler) // something may be written already
+			panic(http.ErrAbortHandler) // part of the answer may be written
 		}
 		if err != nil {
 			refuse(w, err)

@@ -110,7 +110,7 @@ func TestRollouts(t *testing.T) {
 		{"POST /api/v1/rollouts/r9-123456/pause", `{}`, 404, `no rollout has the ID \"r9-123456\"","hint":"there are ` + id + ` (aborted)"`},
 		{"POST /api/v1/rollouts/r9-123456/abort", `{}`, 404, `no rollout has the ID`},
 		{"GET /api/v1/rollouts/..%2Fhead", "", 404, `no rollout has the ID`},
-		{"POST /api/v1/rollouts/" + id + "/stop", `{}`, 404, "no such path"},
+		{"POST /api/v1/rollouts/" + id + "/stop", `{}`, 404, "path not found"},
 	} {
 		withToken(t, h, q)
 	}

@@ -126,14 +126,14 @@ func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir str
 	about, err := d.About(ctx)
 	if err != nil {
 		if refused, is := errors.AsType[*adminclient.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
-			return text.Line(d.Shown()), nil // of another version: it does not say
+			return text.Line(d.URL()), nil // of another version: it does not say
 		}
 		return "", AdminError(err)
 	}
 	s := about.Server
-	at := text.Line(d.Shown())
+	at := text.Line(d.URL())
 	if s.PID != 0 {
-		at = text.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.Shown(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
+		at = text.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.URL(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
 	}
 	if dir != "" && !ServesDir(s, dir) {
 		return "", FailWith(Failed, fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server")
@@ -178,7 +178,7 @@ func AdminError(err error) error {
 	if !is {
 		return FailWith(Failed, err, "")
 	}
-	f := Fail(PrintableError(r), text.Line(r.Said.Hint))
+	f := Fail(PrintableError(r), text.Line(r.Answer.Hint))
 	switch r.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if f.Hint == "" {
@@ -187,7 +187,7 @@ func AdminError(err error) error {
 		f.Code = NoServer
 		return f
 	case http.StatusNotFound:
-		f.Err = errors.New(text.Line(r.Said.Message)) // which parameter it was says nothing here
+		f.Err = errors.New(text.Line(r.Answer.Message)) // which parameter it was says nothing here
 		if strings.HasPrefix(f.Hint, "/api/v1/groups") {
 			f.Hint = "chancery get groups lists those that there are"
 		} else if strings.HasPrefix(f.Hint, "/api/") {

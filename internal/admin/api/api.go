@@ -1,5 +1,5 @@
-// Package api is the vocabulary of the admin API: what the daemon answers, and the client
-// by which commands ask. Its JSON is documented in docs/admin-api.md and openapi.yaml.
+// Package api has the types of the admin API: the JSON that the server answers and that commands send.
+// Package internal/admin/client asks the API; docs/admin-api.md and openapi.yaml describe it.
 package api
 
 import (
@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// Version is that of the API: the first segment of its paths after /api/, and of each answer.
+// Version is the version of the API: the first segment of its paths after /api/, and a field of each
+// answer.
 const Version = "v1"
 
-// ReplicaHeader is the header of answers that says which of the servers of a store has made it: its [Server.ID].
+// ReplicaHeader is a response header with the [Server.ID] of the server that made the answer.
 const ReplicaHeader = "Chancery-Replica"
 
-// A State says how a client stands with a type, or with one resource.
+// A State is the state of a client with regard to a type or to one resource.
 type State string
 
-// States, the worst first: that of a client is the worst of its types.
+// The states, worst first. The state of a client is the worst state of its types.
 const (
 	Nacked  State = "NACKED"   // the client refused the newest response
 	Stale   State = "STALE"    // it has not answered for 30 s or more
-	Waiting State = "WAITING"  // what is to be sent waits for another type, or for content
-	Sent    State = "SENT"     // sent, and not answered yet
-	NotSent State = "NOT_SENT" // subscribed, and nothing was sent yet
-	Absent  State = "ABSENT"   // one resource: it does not exist, and the client was told so
-	Leaving State = "LEAVING"  // one resource: removed, and kept until nothing refers to it
-	Synced  State = "SYNCED"   // the client has accepted what there is
+	Waiting State = "WAITING"  // the next response waits for another type, or for content
+	Sent    State = "SENT"     // sent, not answered yet
+	NotSent State = "NOT_SENT" // subscribed, nothing sent yet
+	Absent  State = "ABSENT"   // one resource: it does not exist, and the client knows
+	Leaving State = "LEAVING"  // one resource: removed, but kept until nothing refers to it
+	Synced  State = "SYNCED"   // the client has accepted everything that is served
 	Idle    State = "IDLE"     // it subscribes to nothing
 )
 
@@ -36,201 +37,201 @@ type Status struct {
 	Server     Server    `json:"server"`
 	Config     Config    `json:"config"`
 	Clients    Counts    `json:"clients"`
-	Refusals   []Refusal `json:"refusals"` // grouped, the most clients first; at most 100
+	Refusals   []Refusal `json:"refusals"` // grouped by error, most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
-	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // loads of groups that are alone with their errors; at most 100
-	TurnedAway     []TurnedAway `json:"turned_away"`               // within the last ten minutes, the last first; at most 100
+	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // groups whose own files were rejected while the others were loaded; at most 100
+	TurnedAway     []TurnedAway `json:"turned_away"`               // in the last ten minutes, newest first; at most 100
 
-	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients and refusals are those above; none: there is no store
-	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
+	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store; clients and refusals above are theirs; absent without a store
+	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
 
-// A Replica is one of the servers of a store, as the one that is asked finds it.
+// A Replica is one of the servers of a store, as the server that was asked sees it.
 type Replica struct {
 	ID            string     `json:"id"`                // of the process
-	Address       string     `json:"address,omitempty"` // of its admin API, as it has announced it
+	Address       string     `json:"address,omitempty"` // of its admin API, as announced
 	Host          string     `json:"host,omitempty"`
 	Version       string     `json:"version,omitempty"`
 	Since         time.Time  `json:"since"`                    // when it started
-	Asked         bool       `json:"asked,omitempty"`          // it is the one that is asked
-	Revision      string     `json:"revision,omitempty"`       // that it serves; of one that does not answer: that it served lately
-	StoreRevision string     `json:"store_revision,omitempty"` // the same as revision, by the name that a WaitResult has for it
-	Served        bool       `json:"served,omitempty"`         // of /api/v1/wait: it serves what is waited for
-	Clients       *Counts    `json:"clients,omitempty"`        // of its own; nil: it does not answer
-	Rejected      *Rejected  `json:"rejected,omitempty"`       // the newest revision, if it is not served there
-	Trouble       string     `json:"trouble,omitempty"`        // why it does not know the newest revision, or does not serve it
-	Unwritten     string     `json:"unwritten,omitempty"`      // why it does not commit what its directory says
-	Error         string     `json:"error,omitempty"`          // why it does not answer; "": it does
-	Seen          *time.Time `json:"seen,omitempty"`           // when one that does not answer did so last; nil: never to the one that is asked
+	Asked         bool       `json:"asked,omitempty"`          // this is the server that was asked
+	Revision      string     `json:"revision,omitempty"`       // the revision it serves; if it does not answer: the last one known
+	StoreRevision string     `json:"store_revision,omitempty"` // the same value as revision, under the name that a WaitResult uses
+	Served        bool       `json:"served,omitempty"`         // in /api/v1/wait: it serves the awaited revision
+	Clients       *Counts    `json:"clients,omitempty"`        // its own clients; absent: it does not answer
+	Rejected      *Rejected  `json:"rejected,omitempty"`       // the newest revision, if this server rejected it
+	Trouble       string     `json:"trouble,omitempty"`        // why it does not know or does not serve the newest revision
+	Unwritten     string     `json:"unwritten,omitempty"`      // why it does not commit its directory to the store
+	Error         string     `json:"error,omitempty"`          // why it does not answer; "": it answers
+	Seen          *time.Time `json:"seen,omitempty"`           // for a server that does not answer: its last answer to the server that was asked; absent: never
 }
 
-// A Server is the process.
+// A Server describes the server process.
 type Server struct {
 	Version string    `json:"version"`
-	Replica string    `json:"replica"` // the identifier in responses
+	Replica string    `json:"replica"` // the control plane identifier in xDS responses
 	Since   time.Time `json:"since"`
-	XDS     string    `json:"xds"`            // addresses
-	Dir     string    `json:"dir"`            // as it was given
-	Path    string    `json:"path,omitempty"` // of the directory that is served, or written to the store, absolute; "": not known
+	XDS     string    `json:"xds"`            // its addresses for xDS
+	Dir     string    `json:"dir"`            // the directory, as the user gave it
+	Path    string    `json:"path,omitempty"` // absolute path of the directory that is served or written to the store; "": unknown
 	Host    string    `json:"host,omitempty"` // name of the machine
 	PID     int       `json:"pid,omitempty"`
-	ID      string    `json:"id,omitempty"` // of this process, among the servers of its store
+	ID      string    `json:"id,omitempty"` // identifies this process among the servers of its store
 }
 
-// A Config is what is served, and how the last load went.
+// A Config describes the configuration that is served, and the result of the last load.
 type Config struct {
-	Revision  uint64     `json:"revision"` // of the store: counts commits
+	Revision  uint64     `json:"revision"` // number of commits to the server's own store
 	At        *time.Time `json:"at,omitempty"`
 	Files     int        `json:"files"`
 	Resources int        `json:"resources"`
 	Groups    int        `json:"groups"`
-	Rejected  *Rejected  `json:"rejected,omitempty"` // nil: the last load was taken
-	Dangling  int        `json:"dangling"`           // references to what is not there
-	Doubts    int        `json:"doubts"`             // warnings, those of such references included
+	Rejected  *Rejected  `json:"rejected,omitempty"` // absent: the last load succeeded
+	Dangling  int        `json:"dangling"`           // references to missing resources
+	Doubts    int        `json:"doubts"`             // number of warnings, dangling references included
 	Warnings  []Warning  `json:"warnings,omitempty"` // the first of them
 	Upstream  *Upstream  `json:"upstream,omitempty"` // of a relay, which has no files
-	Store     *Store     `json:"store,omitempty"`    // of a server of a store, which has no files
+	Store     *Store     `json:"store,omitempty"`    // of a server with a revision store, which has no files
 }
 
-// A Store is where a server has revisions from.
+// A Store describes the revision store that a server reads.
 type Store struct {
 	URL      string     `json:"url"`
-	Revision string     `json:"revision,omitempty"` // that is served, such as r412; "": none, or one that is from disk, where nobody has noted which
-	Author   string     `json:"author,omitempty"`   // of it
+	Revision string     `json:"revision,omitempty"` // the revision that is served, such as r412; "": none, or a copy from disk that does not note its revision
+	Author   string     `json:"author,omitempty"`   // of that revision
 	Message  string     `json:"message,omitempty"`
-	At       *time.Time `json:"at,omitempty"`        // when it was committed, by the clock of who did; not known of one from disk
-	LastGood *time.Time `json:"last_good,omitempty"` // of when what is served is, if that is from disk
-	Error    string     `json:"error,omitempty"`     // why the newest cannot be read, or is not served
-	Since    *time.Time `json:"since,omitempty"`     // of the error
-	Holds    []Hold     `json:"holds,omitempty"`     // groups that are served of another revision
+	At       *time.Time `json:"at,omitempty"`        // commit time, by the committer's clock; absent for a revision from disk
+	LastGood *time.Time `json:"last_good,omitempty"` // age of the last good copy from disk, if that is served
+	Error    string     `json:"error,omitempty"`     // why the newest revision cannot be read or is not served
+	Since    *time.Time `json:"since,omitempty"`     // when the error began
+	Holds    []Hold     `json:"holds,omitempty"`     // groups that are served from another revision
 
-	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that servers have taken back, until something is committed to the group
+	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that were rolled back; an entry goes when something is committed to its group
 
-	Writer *StoreWriter `json:"writer,omitempty"` // of a server with a directory for the store
+	Writer *StoreWriter `json:"writer,omitempty"` // of a server that may commit a directory to the store
 }
 
-// A RolledBack is a rollout that was taken back since a client refused it, or a server could not serve it: all nodes are served
-// what they had before.
+// A RolledBack is a rollout that was rolled back because a client refused it or a server could not serve
+// it. All nodes get what they had before.
 type RolledBack struct {
-	Rollout  string    `json:"rollout"` // its ID
+	Rollout  string    `json:"rollout"` // ID of the rollout
 	Groups   []string  `json:"groups"`
-	Revision string    `json:"revision"` // that it went to, such as r412
+	Revision string    `json:"revision"` // the target revision, such as r412
 	Why      string    `json:"why"`
-	Since    time.Time `json:"since"` // by the clock of who decided it
+	Since    time.Time `json:"since"` // by the clock of the server that decided it
 }
 
-// A StoreWriter is a server that commits to its store what a directory says, while no other one does.
+// A StoreWriter describes a server that may commit a directory to the store; one server at a time does.
 type StoreWriter struct {
 	Dir    string    `json:"dir"`
-	Writes bool      `json:"writes"` // false: another server does
+	Writes bool      `json:"writes"` // false: another server commits
 	Since  time.Time `json:"since"`
-	Server string    `json:"server,omitempty"` // that does, if it is another one and is known
-	Error  string    `json:"error,omitempty"`  // why what the directory says is not committed
+	Server string    `json:"server,omitempty"` // the server that commits, if it is another one and known
+	Error  string    `json:"error,omitempty"`  // why the directory is not committed
 }
 
-// A Hold says that a group is served as it is in another revision than the newest: it is frozen.
+// A Hold freezes a group: it is served from this revision and not from the newest.
 type Hold struct {
 	Group    string    `json:"group"`
 	Revision string    `json:"revision"`          // such as r411
 	Author   string    `json:"author,omitempty"`  // who froze it
 	Message  string    `json:"message,omitempty"` // why
 	At       time.Time `json:"at"`                // when
-	Next     string    `json:"next,omitempty"`    // the revision that a rollout goes to
-	Rollout  string    `json:"rollout,omitempty"` // its ID
+	Next     string    `json:"next,omitempty"`    // target revision of a rollout
+	Rollout  string    `json:"rollout,omitempty"` // ID of that rollout
 }
 
-// An Upstream is the xDS server that a relay is a client of.
+// An Upstream is the xDS server from which a relay gets its resources.
 type Upstream struct {
 	URL       string     `json:"url"`
-	Connected bool       `json:"connected"`       // it has answered on a stream that is open
-	Idle      bool       `json:"idle,omitempty"`  // there is no connection, for nobody asks for anything
-	Since     *time.Time `json:"since,omitempty"` // of that stream, or when the last one ended
-	Error     string     `json:"error,omitempty"` // how the last stream ended, or why there was none
+	Connected bool       `json:"connected"`       // it has answered on the open stream
+	Idle      bool       `json:"idle,omitempty"`  // not connected, because no client subscribes to anything
+	Since     *time.Time `json:"since,omitempty"` // start of that stream, or end of the last one
+	Error     string     `json:"error,omitempty"` // why the last stream ended or could not start
 	ErrorAt   *time.Time `json:"error_at,omitempty"`
-	Refused   int        `json:"refused"` // resources that are refused: the last good is served, or with --pass-refusals what some clients take
+	Refused   int        `json:"refused"` // refused resources: the last good ones are served; with --pass-refusals, those that some clients accept
 }
 
-// A Warning is what is doubtful in what is served.
+// A Warning reports something doubtful in the configuration that is served.
 type Warning struct {
-	Code string `json:"code"` // chancery check --explain explains it
-	Text string `json:"text"` // with its place
+	Code string `json:"code"` // chancery check --explain CODE explains it
+	Text string `json:"text"` // begins with the place in the files
 }
 
-// Rejected is a load that was not taken.
+// Rejected describes a load with errors, which is not served.
 type Rejected struct {
-	Group  string    `json:"group,omitempty"` // that is alone with its errors; "": it is the whole load
+	Group  string    `json:"group,omitempty"` // the only group with errors; "": the whole load was rejected
 	Since  time.Time `json:"since"`
 	Errors []string  `json:"errors"`
 }
 
-// Counts of clients by their state.
+// Counts has the number of clients in each state.
 type Counts struct {
 	Connected int           `json:"connected"`
 	By        map[State]int `json:"by"`
 }
 
-// A ClientList is the answer of /api/v1/clients, and of /api/v1/clients/{node}: there of all
-// clients of that node id, those included that have left lately.
+// A ClientList is the answer of /api/v1/clients, and of /api/v1/clients/{node}. The latter lists all
+// clients with that node ID, including those that left recently.
 type ClientList struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "ClientList"
 	Total      int      `json:"total"`
-	Hidden     int      `json:"hidden"` // healthy ones, left out unless asked for
+	Hidden     int      `json:"hidden"` // healthy clients, left out unless ?all=1 asks for them
 	Items      []Client `json:"items"`
 
-	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients these are
-	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
+	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
+	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
 
-// A Client is a node at an address: all its streams.
+// A Client is a node at one address, with all its streams.
 type Client struct {
 	Node     string       `json:"node"`
-	Path     string       `json:"path,omitempty"` // of a client without a node id: what paths have in its place, such as "stream:41"
+	Path     string       `json:"path,omitempty"` // of a client without a node ID: use this instead in paths, such as "stream:41"
 	Cluster  string       `json:"cluster,omitempty"`
-	Agent    string       `json:"agent,omitempty"` // "envoy 1.40.0"
+	Agent    string       `json:"agent,omitempty"` // such as "envoy 1.40.0"
 	Peer     string       `json:"peer,omitempty"`
-	Identity string       `json:"identity,omitempty"` // that the connection proves; "": none
+	Identity string       `json:"identity,omitempty"` // proved by the connection; "": none
 	Groups   []string     `json:"groups"`
 	Since    time.Time    `json:"since"`
-	Left     *Left        `json:"left,omitempty"` // nil: it is connected
+	Left     *Left        `json:"left,omitempty"` // absent: it is connected
 	State    State        `json:"state"`
 	Streams  []Stream     `json:"streams"`
 	Types    []TypeStatus `json:"types"` // in push order
 	Troubles []Trouble    `json:"troubles,omitempty"`
-	Replica  string       `json:"replica,omitempty"` // the server that it is a client of; asked for with ?replicas=1
+	Replica  string       `json:"replica,omitempty"` // with ?replicas=1: ID of the server that the client is connected to
 }
 
-// Left says when and why a client went.
+// Left tells when and why a client disconnected.
 type Left struct {
 	At   time.Time `json:"at"`
 	Code string    `json:"code"`
 	Why  string    `json:"why"`
 }
 
-// A Stream is one of a client's.
+// A Stream is an open stream of a client.
 type Stream struct {
 	ID      uint64    `json:"id"`
-	API     string    `json:"api"` // "ADS", or the short name of the one type
+	API     string    `json:"api"` // "ADS", or the short name of the stream's only type
 	Variant string    `json:"variant"`
 	Since   time.Time `json:"since"`
 }
 
-// A TypeStatus is how a client stands with one type.
+// A TypeStatus is the state of one client with regard to one type.
 type TypeStatus struct {
-	Type     string        `json:"type"` // short name: "CDS"
+	Type     string        `json:"type"` // short name, such as "CDS"
 	URL      string        `json:"url"`
 	Stream   uint64        `json:"stream"`
 	State    State         `json:"state"`
 	Wildcard bool          `json:"wildcard"`
-	Names    int           `json:"names"` // subscribed by name
+	Names    int           `json:"names"` // number of names subscribed to
 	Sent     *Message      `json:"sent,omitempty"`
 	Acked    *Message      `json:"acked,omitempty"`
-	Nacked   *NackedStatus `json:"nacked,omitempty"`    // while it stands
-	WaitsFor []Resource    `json:"waits_for,omitempty"` // WAITING: some of what the client has to accept first
+	Nacked   *NackedStatus `json:"nacked,omitempty"`    // absent: the newest response was not refused
+	WaitsFor []Resource    `json:"waits_for,omitempty"` // WAITING: some of the resources that the client must accept first
 }
 
-// A Message is a response that was sent, or accepted, last.
+// A Message is the last response that was sent or accepted.
 type Message struct {
 	At        time.Time `json:"at"`
 	Version   string    `json:"version"`
@@ -240,34 +241,34 @@ type Message struct {
 	Bytes     int       `json:"bytes,omitempty"`
 }
 
-// A NackedStatus is a refusal that stands.
+// A NackedStatus is a refusal (NACK) that the client has not taken back.
 type NackedStatus struct {
 	Since     time.Time  `json:"since"`
-	At        time.Time  `json:"at"` // of the last
+	At        time.Time  `json:"at"` // time of the last NACK
 	Nonce     string     `json:"nonce"`
 	Version   string     `json:"version"`
-	Error     string     `json:"error"` // without secrets
+	Error     string     `json:"error"` // secrets are removed
 	Resources []Resource `json:"resources"`
-	Kept      []Kept     `json:"kept,omitempty"` // in quarantine: the rest of the type goes on
+	Kept      []Kept     `json:"kept,omitempty"` // resources in quarantine: the rest of the type is still updated
 }
 
-// A Kept is a resource of which a client keeps what it had, since it has refused what there is.
+// A Kept is a resource in quarantine: the client refused its new version and is served the old one.
 type Kept struct {
 	Name    string `json:"name"`
-	Refused string `json:"refused"`        // the version
-	Kept    string `json:"kept,omitempty"` // the version that it accepted last; "": it has none
-	Why     string `json:"why"`            // how it was found out that it is at fault, or else why it is kept back
+	Refused string `json:"refused"`        // version that the client refused
+	Kept    string `json:"kept,omitempty"` // version that the client accepted last and is served; "": none
+	Why     string `json:"why"`            // how the resource was identified as faulty, or why it is kept back otherwise
 }
 
-// A Resource names one, and where it stands.
+// A Resource is the type and name of a resource, with its place in the files.
 type Resource struct {
 	Type   string `json:"type"`
 	Name   string `json:"name"`
-	Place  string `json:"place,omitempty"`  // "clusters.yaml:12:3"
-	Reason string `json:"reason,omitempty"` // what is wrong with it, if that is known
+	Place  string `json:"place,omitempty"`  // such as "clusters.yaml:12:3"
+	Reason string `json:"reason,omitempty"` // why the resource is wrong, if known
 }
 
-// A Refusal is one reason for which clients refuse a type: of the whole fleet.
+// A Refusal is one error with which clients refuse a type, over all clients.
 type Refusal struct {
 	Type      string     `json:"type"`
 	Error     string     `json:"error"`
@@ -275,7 +276,7 @@ type Refusal struct {
 	Nodes     []string   `json:"nodes"` // at most 10
 	Since     time.Time  `json:"since"`
 	Resources []Resource `json:"resources"`
-	Partly    bool       `json:"partly"` // the response had other resources, which the client may have applied
+	Partly    bool       `json:"partly"` // the response had other resources, too, which the client may have applied
 }
 
 // A RefusalList is the answer of /api/v1/refusals.
@@ -292,17 +293,17 @@ type GroupList struct {
 	Items      []Group `json:"items"`
 }
 
-// A Group of resources, and the clients that get it.
+// A Group is a group of resources, with the clients that get it.
 type Group struct {
 	Name      string `json:"name"`
 	Resources int    `json:"resources"`
 	Clients   Counts `json:"clients"`
-	Place     string `json:"place,omitempty"` // of its group.yaml
+	Place     string `json:"place,omitempty"` // place of its group.yaml
 
-	Rejected *Rejected `json:"rejected,omitempty"` // nil: it is not alone with errors: it was loaded with all others, or the whole load was rejected
+	Rejected *Rejected `json:"rejected,omitempty"` // absent: the group has no errors of its own; it was loaded or rejected together with the others
 }
 
-// A Trouble is what looks wrong though no client says so.
+// A Trouble is a likely problem that no client reports.
 type Trouble struct {
 	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps"
 	Node  string    `json:"node,omitempty"`
@@ -311,42 +312,42 @@ type Trouble struct {
 	Text  string    `json:"text"`
 }
 
-// TurnedAway is who was not let in: such a client never was one, and is in no list.
+// TurnedAway is a peer that was not admitted; no list of clients has it.
 type TurnedAway struct {
-	Kind  string    `json:"kind"` // "denied": it may not be the node that it says; "handshake": of TLS, which failed
+	Kind  string    `json:"kind"` // "denied": it may not use that node ID; "handshake": its TLS handshake failed
 	Node  string    `json:"node,omitempty"`
 	From  string    `json:"from"` // its address, without a port
-	Text  string    `json:"text"` // why
+	Text  string    `json:"text"` // why it was turned away
 	Times int       `json:"times"`
 	Since time.Time `json:"since"`
-	At    time.Time `json:"at"` // the last time
+	At    time.Time `json:"at"` // time of the last attempt
 }
 
-// A ClientResources is the answer of /api/v1/clients/{node}/resources: what a client has of
-// each type, by name.
+// A ClientResources is the answer of /api/v1/clients/{node}/resources: the resources that a client has, by
+// type and name.
 type ClientResources struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"` // "ClientResourceList"
 	Node       string           `json:"node"`
 	Total      int              `json:"total"`
-	Items      []ClientResource `json:"items"` // at most the limit asked for
+	Items      []ClientResource `json:"items"` // at most ?limit= of them
 }
 
-// A ClientResource is how a client stands with one resource.
+// A ClientResource is the state of one client with regard to one resource.
 type ClientResource struct {
 	Resource
 	State    State      `json:"state"`
-	Why      string     `json:"why"` // "name", "wildcard", "alias", "collection", or "" if it is not subscribed
+	Why      string     `json:"why"` // "name", "wildcard", "alias", "collection", or "" if not subscribed
 	Current  string     `json:"current,omitempty"`
-	Sent     string     `json:"sent,omitempty"`  // version last sent
-	Acked    string     `json:"acked,omitempty"` // version that it has for certain
+	Sent     string     `json:"sent,omitempty"`  // version sent last
+	Acked    string     `json:"acked,omitempty"` // version that the client certainly has
 	Nonce    string     `json:"nonce,omitempty"`
 	Since    *time.Time `json:"since,omitempty"`
 	WaitsFor []Resource `json:"waits_for,omitempty"`
 	Error    string     `json:"error,omitempty"`
 }
 
-// A ResourceList is the answer of /api/v1/resources: what is served.
+// A ResourceList is the answer of /api/v1/resources: the resources that are served.
 type ResourceList struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"` // "ResourceList"
@@ -354,26 +355,26 @@ type ResourceList struct {
 	Items      []ServedResource `json:"items"`
 }
 
-// A ServedResource is one that some node may get.
+// A ServedResource is a resource that is served to the nodes of a group.
 type ServedResource struct {
 	Resource
 	Group   string          `json:"group"`
 	Version string          `json:"version"`
 	Bytes   int             `json:"bytes"`
 	TTL     string          `json:"ttl,omitempty"`
-	Clients *Subscribers    `json:"clients,omitempty"` // asked for with ?subscribers=1
-	Body    json.RawMessage `json:"body,omitempty"`    // of one; secrets are left out
-	Refs    []Resource      `json:"refs,omitempty"`    // of one: what it refers to, whether or not that exists
+	Clients *Subscribers    `json:"clients,omitempty"` // with ?subscribers=1
+	Body    json.RawMessage `json:"body,omitempty"`    // if one resource was asked for; secrets are removed
+	Refs    []Resource      `json:"refs,omitempty"`    // if one resource was asked for: the resources it refers to, existing or not
 }
 
-// Subscribers counts the clients of a resource by how they stand with it.
+// Subscribers counts the clients that subscribe to a resource, by state.
 type Subscribers struct {
 	Total int           `json:"total"`
 	By    map[State]int `json:"by"`
 }
 
-// An Explanation is the answer of /api/v1/clients/{node}/explain: the chain from the file to
-// the client, up to the broken link.
+// An Explanation is the answer of /api/v1/clients/{node}/explain: the chain from the file to the client, up
+// to the broken link.
 type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "Explanation"
@@ -381,27 +382,27 @@ type Explanation struct {
 	Type       string `json:"type,omitempty"`
 	Name       string `json:"name,omitempty"`
 	Links      []Link `json:"links"`
-	Broken     string `json:"broken,omitempty"` // the name of the broken link; "": none
+	Broken     string `json:"broken,omitempty"` // name of the broken link; "": none
 	Advice     string `json:"advice,omitempty"`
 
-	Clients int        `json:"clients"`        // that have the node id and are connected
-	Last    *time.Time `json:"last,omitempty"` // if none is: when the last one left, or was refused; absent: none is remembered
+	Clients int        `json:"clients"`        // number of connected clients with this node ID
+	Last    *time.Time `json:"last,omitempty"` // if none is connected: when the last one left or was refused; absent: none is remembered
 
-	Replica  string    `json:"replica,omitempty"`  // asked for with ?replicas=1: the server of the store whose answer this is, at which the client is; Clients are of all
+	Replica  string    `json:"replica,omitempty"`  // with ?replicas=1: ID of the server that the client is connected to, which made this answer; clients counts those of all servers
 	Replicas []Replica `json:"replicas,omitempty"` // the servers of the store
-	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
+	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
 
 // A Link is one step of the chain.
 type Link struct {
 	Name  string `json:"name"` // "loaded", "defined", "valid", "selected", "allowed", "connected", "subscribed", "referenced", "sent", "accepted"
 	OK    bool   `json:"ok"`
-	Known bool   `json:"known"` // false: a link before it is broken, so nobody can say
+	Known bool   `json:"known"` // false: an earlier link is broken, so the state of this one is unknown
 	Text  string `json:"text"`
 	Place string `json:"place,omitempty"`
 }
 
-// An Event is one of /api/v1/events (SSE).
+// An Event is an event of /api/v1/events (SSE).
 type Event struct {
 	ID        uint64     `json:"id"`
 	At        time.Time  `json:"at"`
@@ -417,49 +418,49 @@ type Event struct {
 	Removed   int        `json:"removed,omitempty"`
 	Took      string     `json:"took,omitempty"`
 	Text      string     `json:"text,omitempty"`
-	Author    string     `json:"author,omitempty"`  // of a store: who did it
-	Message   string     `json:"message,omitempty"` // of a store: why
-	Missed    int        `json:"missed,omitempty"`  // events that were left out before this one, since the reader was slow
+	Author    string     `json:"author,omitempty"`  // of store events: who acted
+	Message   string     `json:"message,omitempty"` // of store events: why
+	Missed    int        `json:"missed,omitempty"`  // events that were dropped before this one because the reader was slow
 }
 
-// An ImpactRequest is the body of POST /api/v1/impact: changes that are not made, and of which it
-// is asked who would see them.
+// An ImpactRequest is the body of POST /api/v1/impact: planned changes whose effect on clients is asked
+// for.
 type ImpactRequest struct {
-	Node    string         `json:"node,omitempty"` // only its clients; "": all
+	Node    string         `json:"node,omitempty"` // only clients with this node ID; "": all
 	Changes []ImpactChange `json:"changes"`        // at most 10000
 }
 
-// An ImpactChange is one of a resource.
+// An ImpactChange is a planned change of one resource.
 type ImpactChange struct {
-	Type  string `json:"type"` // a short name or a URL
+	Type  string `json:"type"` // a short name or a type URL
 	Name  string `json:"name"`
-	Group string `json:"group,omitempty"` // that has it; "": whatever groups the client has
-	Bytes int    `json:"bytes"`           // of the new one, encoded; 0: it is removed
+	Group string `json:"group,omitempty"` // the group that has the resource; "": any group of the client
+	Bytes int    `json:"bytes"`           // encoded size of the new version; 0: it is removed
 }
 
 // An Impact is the answer of /api/v1/impact.
 type Impact struct {
 	APIVersion string        `json:"apiVersion"`
 	Kind       string        `json:"kind"`      // "Impact"
-	Connected  int           `json:"connected"` // clients that may be concerned: all, or those of the node
-	Clients    int           `json:"clients"`   // of these, who sees a change: by name or by wildcard
-	Unknown    int           `json:"unknown"`   // of these, who did not answer, or has no group yet
-	Groups     []GroupImpact `json:"groups"`    // of the changes, by name
+	Connected  int           `json:"connected"` // clients that were checked: all, or those of the node
+	Clients    int           `json:"clients"`   // clients that would see a change, subscribed by name or by wildcard
+	Unknown    int           `json:"unknown"`   // clients that did not answer or have no group yet
+	Groups     []GroupImpact `json:"groups"`    // groups with changes, by name
 	Types      []TypeImpact  `json:"types"`     // in push order
-	Bytes      int           `json:"bytes"`     // of all pushes, about
+	Bytes      int           `json:"bytes"`     // approximate size of all pushes
 }
 
-// A GroupImpact is how many clients see the changes of a group.
+// A GroupImpact counts the clients that would see the changes of a group.
 type GroupImpact struct {
 	Group   string `json:"group"`
 	Clients int    `json:"clients"`
 }
 
-// A TypeImpact is what is pushed of a type.
+// A TypeImpact counts the responses of one type that would be pushed.
 type TypeImpact struct {
 	Type   string `json:"type"`
-	Pushes int    `json:"pushes"` // responses, of which a large one may be split
-	Bytes  int    `json:"bytes"`  // about: in SotW a response has all listeners, or all clusters
+	Pushes int    `json:"pushes"` // a large response may be split, and counts once
+	Bytes  int    `json:"bytes"`  // approximate; in SotW, a response has all listeners or all clusters
 }
 
 // A NodeInfo is the answer of /api/v1/clients/{node}/node.
@@ -467,21 +468,21 @@ type NodeInfo struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "NodeInfo"
 	Node       Node     `json:"node"`
-	Groups     []string `json:"groups"` // that it gets; of two with one resource the first counts
+	Groups     []string `json:"groups"` // groups that the node gets; if two have the same resource, the first one wins
 }
 
-// A Node is what a client says of itself, with the names of Envoy's API.
+// A Node is the node as the client describes itself, with the field names of Envoy's API.
 type Node struct {
 	ID               string          `json:"id"`
 	Cluster          string          `json:"cluster,omitempty"`
 	Locality         *Locality       `json:"locality,omitempty"`
-	Metadata         json.RawMessage `json:"metadata,omitempty"` // an object
+	Metadata         json.RawMessage `json:"metadata,omitempty"` // a JSON object
 	UserAgentName    string          `json:"user_agent_name,omitempty"`
 	UserAgentVersion string          `json:"user_agent_version,omitempty"`
 	ClientFeatures   []string        `json:"client_features,omitempty"`
 }
 
-// A Locality is where a node or an endpoint is.
+// A Locality is the location of a node or an endpoint.
 type Locality struct {
 	Region  string `json:"region,omitempty"`
 	Zone    string `json:"zone,omitempty"`
@@ -492,23 +493,23 @@ type Locality struct {
 type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`     // "WaitResult"
-	Done       bool      `json:"done"`     // false: the time was over, a client refuses, or a load was rejected
-	Revision   uint64    `json:"revision"` // that is served: a number of the server that is asked, as in config of its status
-	Served     bool      `json:"served"`   // that is what is waited for, or came after it
+	Done       bool      `json:"done"`     // false: timeout, a client refused, or a load was rejected
+	Revision   uint64    `json:"revision"` // revision number that the asked server serves, as in config of its status
+	Served     bool      `json:"served"`   // the served revision is the awaited one or a later one
 	Clients    Counts    `json:"clients"`
-	Rejected   *Rejected `json:"rejected,omitempty"` // the last load, if that ended it: what the files say is not served
+	Rejected   *Rejected `json:"rejected,omitempty"` // the rejected load, if it ended the wait
 	Refusals   []Refusal `json:"refusals,omitempty"`
-	Pending    []string  `json:"pending,omitempty"` // nodes, at most 10
+	Pending    []string  `json:"pending,omitempty"` // node IDs, at most 10
 
-	StoreRevision string `json:"store_revision,omitempty"` // of the store that is served, such as r412; "": there is no store, or nothing of it
+	StoreRevision string `json:"store_revision,omitempty"` // revision of the store that is served, such as r412; "": no store, or nothing served from it
 
-	Replicas []Replica `json:"replicas,omitempty"` // asked for with ?replicas=1: all servers of the store, whose clients these are
-	Unsure   string    `json:"unsure,omitempty"`   // why there may be others; "": there are none
+	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
+	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
 
-// A ReloadRequest is the body of POST /api/v1/reload; an empty body is the zero value.
+// A ReloadRequest is the body of POST /api/v1/reload. An empty body is the zero value.
 type ReloadRequest struct {
-	AllowMassDelete bool `json:"allow_mass_delete"` // this one load may remove whatever is missing from the files
+	AllowMassDelete bool `json:"allow_mass_delete"` // allow this load to remove any number of resources
 }
 
 // A Reload is the answer of POST /api/v1/reload.
@@ -526,48 +527,48 @@ type Reload struct {
 	Kept       []string `json:"kept,omitempty"`
 }
 
-// A LogLevel is the answer of /api/v1/log, and the body of a PUT to it.
+// A LogLevel is the answer of /api/v1/log, and the body of PUT.
 type LogLevel struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`  // "LogLevel"
 	Level      string `json:"level"` // "debug", "info", "warn", "error"
 }
 
-// An EndpointList is the answer of GET /api/v1/endpoints, with or without a cluster.
+// An EndpointList is the answer of GET /api/v1/endpoints[/{cluster}].
 type EndpointList struct {
 	APIVersion string              `json:"apiVersion"`
 	Kind       string              `json:"kind"` // "EndpointList"
 	Items      []RegisteredCluster `json:"items"`
 }
 
-// A RegisteredCluster is a cluster with registered endpoints: those are served, and what is said elsewhere of
-// its endpoints is not.
+// A RegisteredCluster is a cluster with registered endpoints. They replace its endpoints from files or
+// revisions.
 type RegisteredCluster struct {
 	Cluster   string     `json:"cluster"`
 	Group     string     `json:"group"`
-	Total     int        `json:"total"`               // endpoints
+	Total     int        `json:"total"`               // number of endpoints
 	Endpoints []Endpoint `json:"endpoints,omitempty"` // if one cluster was asked for
 }
 
-// An Endpoint is one that is registered.
+// An Endpoint is a registered endpoint.
 type Endpoint struct {
-	ID       string    `json:"id,omitempty"` // in a PUT of one it is that of the path; "": ADDRESS:PORT
+	ID       string    `json:"id,omitempty"` // ADDRESS:PORT if empty; a PUT of one endpoint takes it from the path
 	Address  string    `json:"address"`      // an IP address
 	Port     int       `json:"port"`
 	Hostname string    `json:"hostname,omitempty"`
 	Locality *Locality `json:"locality,omitempty"`
-	Weight   int       `json:"weight,omitempty"`   // 1 to 100000, among those of the cluster; 0: 1
-	Priority int       `json:"priority,omitempty"` // 0 is the first choice, up to 127; gaps are closed when served
-	Health   string    `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": not known
+	Weight   int       `json:"weight,omitempty"`   // load balancing weight within the cluster, 1 to 100000; 0 means 1
+	Priority int       `json:"priority,omitempty"` // 0 (first choice) to 127; gaps are closed when served
+	Health   string    `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": unknown
 
-	Metadata map[string]map[string]json.RawMessage `json:"metadata,omitempty"` // by its name, such as envoy.lb
+	Metadata map[string]map[string]json.RawMessage `json:"metadata,omitempty"` // by filter name, such as envoy.lb
 
-	TTL string `json:"ttl,omitempty"` // of its lease, such as 30s; "": it has none
+	TTL string `json:"ttl,omitempty"` // of its lease, such as 30s; "": no lease
 }
 
 // An EndpointsRequest is the body of a PUT of all endpoints of a cluster.
 type EndpointsRequest struct {
-	TTL       string     `json:"ttl,omitempty"` // of the lease of all; "": they have none
+	TTL       string     `json:"ttl,omitempty"` // of a lease for all of them; "": no lease
 	Endpoints []Endpoint `json:"endpoints"`     // their own ttl must be empty
 }
 
@@ -576,30 +577,30 @@ type EndpointsResult struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "EndpointsResult"
 	Set        int    `json:"set"`
-	Unchanged  int    `json:"unchanged"` // their lease is renewed
+	Unchanged  int    `json:"unchanged"` // unchanged endpoints; their lease is renewed
 	Removed    int    `json:"removed"`
 }
 
-// An EndpointLine is a line of the stream that POST /api/v1/endpoints reads: one endpoint is put, or removed; or those of the cluster as a whole.
-// An empty line keeps the lease, as any other does.
+// An EndpointLine is one line of the body of POST /api/v1/endpoints. It puts or removes one endpoint, or
+// replaces or releases all endpoints of a cluster. Every line renews the lease, an empty one too.
 type EndpointLine struct {
 	Cluster string    `json:"cluster"`
 	Group   string    `json:"group,omitempty"`
 	Put     *Endpoint `json:"put,omitempty"`
-	Remove  string    `json:"remove,omitempty"` // an id
+	Remove  string    `json:"remove,omitempty"` // ID of the endpoint to remove
 
-	Replace []Endpoint `json:"replace,omitzero"`  // all endpoints of the cluster: others are removed
-	Release bool       `json:"release,omitempty"` // removes all, and what files or revisions say counts again
+	Replace []Endpoint `json:"replace,omitzero"`  // all endpoints of the cluster; others are removed
+	Release bool       `json:"release,omitempty"` // remove all registered endpoints; those of files or revisions are served again
 }
 
-// An EndpointLines is a line of its answer: all lines up to one are done.
+// An EndpointLines is one line of the answer of POST /api/v1/endpoints: all lines up to Line are processed.
 type EndpointLines struct {
 	Line   int         `json:"line"`             // counted from 1
-	Lost   bool        `json:"lost,omitempty"`   // the lease had ended: what was put before this answer is gone, put it again
-	Errors []LineError `json:"errors,omitempty"` // of lines since the last answer that were not taken
+	Lost   bool        `json:"lost,omitempty"`   // the lease had expired: everything put before this answer is gone and must be put again
+	Errors []LineError `json:"errors,omitempty"` // lines rejected since the last answer
 }
 
-// A LineError says why a line was not taken.
+// A LineError tells why a line was rejected.
 type LineError struct {
 	Line    int    `json:"line"`
 	Field   string `json:"field,omitempty"`
@@ -620,9 +621,9 @@ type VersionInfo struct {
 type Error struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`            // "Error"
-	Field      string `json:"field,omitempty"` // the parameter that is wrong
+	Field      string `json:"field,omitempty"` // the parameter or field that is wrong
 	Message    string `json:"message"`
 	Hint       string `json:"hint,omitempty"`
 
-	Errors []string `json:"errors,omitempty"` // what is wrong with what was to be committed, each with its place; at most 1000
+	Errors []string `json:"errors,omitempty"` // findings in the commit, each with its place; at most 1000
 }

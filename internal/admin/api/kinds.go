@@ -1,6 +1,6 @@
 package api
 
-// Kinds of answers.
+// The kinds of answers.
 const (
 	KindStatus          = "Status"
 	KindClientList      = "ClientList"

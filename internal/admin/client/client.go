@@ -1,3 +1,4 @@
+// Package client asks the admin API of a Chancery server, for commands, other servers and programs.
 package client
 
 import (
@@ -20,64 +21,64 @@ import (
 	"time"
 )
 
-// DefaultURL is where commands find the daemon of this machine.
+// DefaultURL is the default URL of the admin API on this machine.
 const DefaultURL = "http://127.0.0.1:18001"
 
-// maxAnswer is how much of an answer is read: 100,000 clients have 200 MB.
+// maxAnswer limits the bytes read of an answer. The list of 100,000 clients has 200 MB.
 const maxAnswer = 512 << 20
 
-// A Target says where the admin API of a daemon is, and how to be let in.
+// A Target is the URL of an admin API and the credentials for it.
 type Target struct {
 	URL       string // http://HOST:PORT, https://HOST:PORT, unix:///PATH; "": DefaultURL
-	TokenFile string // with the token of --admin-token-file; "": none
-	CA        string // file with the CA of the daemon's certificate; "": those of the system
+	TokenFile string // file with the token of --admin-token-file; "": no token
+	CA        string // file with the CA of the server's certificate; "": the CAs of the system
 	Cert, Key string // files with a client certificate; "": none
 }
 
-// A Daemon is one that can be asked. Several goroutines may use it at once.
+// A Client asks the admin API of one server. Several goroutines may use it at once.
 type Client struct {
-	base  string // without / at its end
-	shown string // as the user has given it
+	base  string // without a slash at its end
+	shown string // as the user gave it
 	token string
 	http  *http.Client
 }
 
-// ErrTarget is what all errors of [Dial] are that say that a target cannot be one.
+// ErrTarget is wrapped by the errors of [Dial] about invalid targets.
 var ErrTarget = errors.New("not the URL of an admin API")
 
-// want is what targets are.
-const want = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH"
+// targetForms is the hint for an invalid target.
+const targetForms = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH"
 
-// Dial returns the daemon of a target. It connects to nobody yet.
+// Dial returns a client for a target. It opens no connection yet.
 func Dial(t Target) (*Client, error) {
 	if t.URL == "" {
 		t.URL = DefaultURL
 	}
-	d := &Client{shown: t.URL}
-	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // no proxy of the environment
+	c := &Client{shown: t.URL}
+	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // ignores the proxy of the environment
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	transport.DialContext = dialer.DialContext
 	switch u, err := url.Parse(t.URL); {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, want)
+		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, targetForms)
 	case u.Scheme == "unix":
 		path := u.Path
-		if u.Opaque != "" { // unix:path, in the working directory
+		if u.Opaque != "" { // unix:PATH, relative to the working directory
 			path = u.Opaque
 		}
 		if path == "" || u.Host != "" {
 			return nil, fmt.Errorf("%w: %q: write unix:///PATH", ErrTarget, t.URL)
 		}
-		d.base = "http://localhost"
+		c.base = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, want)
+		return nil, fmt.Errorf("%w: %q: %s", ErrTarget, t.URL, targetForms)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.Trim(u.Path, "/") != "":
 		return nil, fmt.Errorf("%w: %q: write only scheme, host and port", ErrTarget, t.URL)
 	default:
-		d.base = u.Scheme + "://" + u.Host
+		c.base = u.Scheme + "://" + u.Host
 	}
 	if err := t.secure(transport); err != nil {
 		return nil, err
@@ -87,23 +88,24 @@ func Dial(t Target) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.token = strings.TrimSpace(string(b)); d.token == "" || strings.ContainsFunc(d.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		c.token = strings.TrimSpace(string(b))
+		if c.token == "" || strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return nil, fmt.Errorf("%s: not a token: must be one line of printable ASCII", t.TokenFile)
 		}
-		if strings.HasPrefix(d.base, "http:") && !strings.HasPrefix(t.URL, "unix:") && !loopback(d.base) {
-			return nil, fmt.Errorf("%w: %q: a token is sent to other machines over https only", ErrTarget, t.URL)
+		if strings.HasPrefix(c.base, "http:") && !strings.HasPrefix(t.URL, "unix:") && !loopback(c.base) {
+			return nil, fmt.Errorf("%w: %q: tokens for other machines need https", ErrTarget, t.URL)
 		}
 	}
-	// A redirect would take the token elsewhere, and no answer is one.
-	d.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return d, nil
+	// A redirect would send the token to another server, and is not a valid answer.
+	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
 }
 
-// Close ends the connections over which nothing goes. The server takes few, and keeps each for minutes. The daemon may be
-// asked again.
-func (d *Client) Close() { d.http.CloseIdleConnections() }
+// Close closes idle connections: the server accepts few, and keeps each for minutes. The client stays
+// usable.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Plain reports whether what is asked goes over a network in plain text.
+// Plain reports whether requests cross a network in plain text.
 func (t Target) Plain() bool {
 	return strings.HasPrefix(t.URL, "http:") && !loopback(t.URL)
 }
@@ -116,7 +118,7 @@ func loopback(base string) bool {
 	return strings.EqualFold(u.Hostname(), "localhost") || net.ParseIP(u.Hostname()).IsLoopback()
 }
 
-// secure reads the files of TLS.
+// secure reads the TLS files and configures the transport.
 func (t Target) secure(transport *http.Transport) error {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
@@ -126,7 +128,7 @@ func (t Target) secure(transport *http.Transport) error {
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("%s: there is no certificate in PEM in it", t.CA)
+			return fmt.Errorf("%s: contains no PEM certificate", t.CA)
 		}
 	}
 	if t.Cert != "" || t.Key != "" {
@@ -140,22 +142,22 @@ func (t Target) secure(transport *http.Transport) error {
 	return nil
 }
 
-// A Refused is an answer that is not 2xx.
+// A Refused is an answer whose status is not 2xx.
 type Refused struct {
-	Code int // of HTTP
-	Said api.Error
+	Code   int // HTTP status
+	Answer api.Error
 }
 
 // Error implements error.
 func (r *Refused) Error() string {
-	s := r.Said.Message
-	if r.Said.Field != "" {
-		s = r.Said.Field + ": " + s
+	s := r.Answer.Message
+	if r.Answer.Field != "" {
+		s = r.Answer.Field + ": " + s
 	}
 	return s
 }
 
-// Unreachable is the error of a daemon that does not answer, or not as one does.
+// Unreachable is the error if nothing answers at the URL, or something that is not an admin API.
 type Unreachable struct {
 	URL string
 	Err error
@@ -166,21 +168,21 @@ func (u *Unreachable) Error() string {
 	return fmt.Sprintf("no admin API answers at %s: %v", u.URL, u.Err)
 }
 
-// Unwrap implements what errors.Is needs.
+// Unwrap returns Err, for errors.Is and errors.As.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// lines are a body of JSON, an object a line.
-type lines []byte
+// ndjson is a body of JSON objects, one on each line.
+type ndjson []byte
 
-// open asks, and returns an answer that is 2xx.
-func (d *Client) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
+// open sends a request and returns its answer if that is 2xx, or else an error.
+func (c *Client) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
 	var in io.Reader
 	kind := "application/json"
 	switch body := body.(type) {
 	case nil:
-	case lines:
+	case ndjson:
 		in, kind = bytes.NewReader(body), "application/x-ndjson"
-	case *io.PipeReader: // the same, while they come
+	case *io.PipeReader: // NDJSON that is written while the request runs
 		in, kind = body, "application/x-ndjson"
 	default:
 		b, err := json.Marshal(body)
@@ -189,7 +191,7 @@ func (d *Client) open(ctx context.Context, method, path string, query url.Values
 		}
 		in = bytes.NewReader(b)
 	}
-	to := d.base + path
+	to := c.base + path
 	if len(query) > 0 {
 		to += "?" + query.Encode()
 	}
@@ -198,27 +200,27 @@ func (d *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
-	if _, is := body.(lines); is { // much may come, which a server that takes nothing does not want
+	if _, is := body.(ndjson); is { // the body may be large: ask first whether the server wants it
 		r.Header.Set("Expect", "100-continue")
 	}
-	if method != http.MethodGet { // which no page of another origin can send unasked
+	if method != http.MethodGet { // a page of another origin cannot send these content types without permission
 		r.Header.Set("Content-Type", kind)
 	}
-	if d.token != "" {
-		r.Header.Set("Authorization", "Bearer "+d.token)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	resp, err := d.http.Do(r)
+	resp, err := c.http.Do(r)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the rest repeats the URL
+			err = e.Err // the outer error repeats the URL
 		}
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
-		case NoHTTP1(err): // whose bytes would be printed
-			err = errors.New("it does not speak HTTP/1.1; is it where xDS is served, or TLS without https?")
+		case NoHTTP1(err): // the original error prints received bytes
+			err = errors.New("the peer does not speak HTTP/1.1; is this the xDS port, or TLS without https?")
 		}
-		return nil, &Unreachable{d.shown, err}
+		return nil, &Unreachable{c.shown, err}
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
@@ -226,39 +228,39 @@ func (d *Client) open(ctx context.Context, method, path string, query url.Values
 	defer resp.Body.Close()
 	refused := &Refused{Code: resp.StatusCode}
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if json.Unmarshal(b, &refused.Said) != nil || refused.Said.Message == "" || refused.Said.Kind != "Error" {
+	if json.Unmarshal(b, &refused.Answer) != nil || refused.Answer.Message == "" || refused.Answer.Kind != "Error" {
 		text, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 		if text != "" {
 			text = ": " + text[:min(len(text), 200)]
 		}
 		switch resp.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			refused.Said.Message = resp.Status + text
+			refused.Answer.Message = resp.Status + text
 		default:
-			return nil, &Unreachable{d.shown, fmt.Errorf("what answers there is not Chancery, or of another version: %s%s", resp.Status, text)}
+			return nil, &Unreachable{c.shown, fmt.Errorf("not a Chancery, or an incompatible version, answered: %s%s", resp.Status, text)}
 		}
 	}
 	return nil, refused
 }
 
-// NoHTTP1 reports whether an error of a client of net/http is that what answers does not speak
-// HTTP/1.1: a port of gRPC, or of TLS. Nothing but its text tells.
+// NoHTTP1 reports whether an error of a net/http client means that the peer does not speak HTTP/1.1, such
+// as a gRPC or TLS port. Only the text of the error shows that.
 func NoHTTP1(err error) bool {
-	for _, says := range []string{
+	for _, text := range []string{
 		"HTTP/1.x transport connection broken",
 		"malformed HTTP response",
-		"readLoopPeekFail", // it spoke before it was asked
+		"readLoopPeekFail", // the peer sent bytes before the request
 	} {
-		if strings.Contains(err.Error(), says) {
+		if strings.Contains(err.Error(), text) {
 			return true
 		}
 	}
 	return false
 }
 
-// ask asks, and reads the answer.
-func ask[T any](ctx context.Context, d *Client, method, path string, query url.Values, body any) (*T, error) {
-	resp, err := d.open(ctx, method, path, query, body, nil)
+// ask sends a request and decodes the answer.
+func ask[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (*T, error) {
+	resp, err := c.open(ctx, method, path, query, body, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -268,20 +270,20 @@ func ask[T any](ctx context.Context, d *Client, method, path string, query url.V
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, &Unreachable{d.shown, fmt.Errorf("the answer was cut off: %w", err)}
+		return nil, &Unreachable{c.shown, fmt.Errorf("the answer was cut off: %w", err)}
 	}
 	answer := new(T)
 	if err := json.Unmarshal(b, answer); err != nil {
-		return nil, &Unreachable{d.shown, fmt.Errorf("what answers there is not Chancery, or of another version: %w", err)}
+		return nil, &Unreachable{c.shown, fmt.Errorf("not a Chancery, or an incompatible version, answered: %w", err)}
 	}
 	return answer, nil
 }
 
 const root = "/api/" + api.Version
 
-// segment is a text as one segment of a path.
+// segment encodes s as one segment of a path.
 func segment(s string) string {
-	switch s { // which would be another path
+	switch s { // would change the path
 	case ".", "..":
 		return strings.ReplaceAll(s, ".", "%2E")
 	}
@@ -306,17 +308,17 @@ func setLimit(q url.Values, limit int) {
 	}
 }
 
-// A Filter selects clients. The zero value selects those that are not well.
+// A Filter selects clients. The zero value selects the unhealthy ones.
 type Filter struct {
-	Node   string      // a glob of node ids: ?node=
+	Node   string      // glob for node IDs: ?node=
 	Group  string      // ?group=
-	Type   string      // a short name or a URL: ?type=
+	Type   string      // a short name or a type URL: ?type=
 	States []api.State // ?state=, repeated
-	All    bool        // the healthy ones, too: ?all=1
-	Left   bool        // those that have left, too: ?left=1
-	Limit  int         // ?limit=; 0: the server's
+	All    bool        // healthy clients, too: ?all=1
+	Left   bool        // clients that disconnected, too: ?left=1
+	Limit  int         // ?limit=; 0: the server's default
 
-	Replicas bool // those of all servers of the store: ?replicas=1
+	Replicas bool // clients of all servers of the store: ?replicas=1
 }
 
 func (f Filter) query() url.Values {
@@ -336,46 +338,46 @@ func (f Filter) query() url.Values {
 
 const paramReplicas = "replicas"
 
-// askAll asks with ?replicas=1 if the query has it, and again without it if the server is of a version that does not know that.
-func askAll[T any](ctx context.Context, d *Client, path string, query url.Values) (*T, error) {
-	answer, err := ask[T](ctx, d, http.MethodGet, root+path, query, nil)
-	if refused, is := errors.AsType[*Refused](err); is && refused.Code == http.StatusBadRequest && refused.Said.Field == paramReplicas {
+// askAll asks with ?replicas=1 if the query has it. It asks again without it if an older server rejects it.
+func askAll[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
+	answer, err := ask[T](ctx, c, http.MethodGet, root+path, query, nil)
+	if refused, is := errors.AsType[*Refused](err); is && refused.Code == http.StatusBadRequest && refused.Answer.Field == paramReplicas {
 		query.Del(paramReplicas)
-		return ask[T](ctx, d, http.MethodGet, root+path, query, nil)
+		return ask[T](ctx, c, http.MethodGet, root+path, query, nil)
 	}
 	return answer, err
 }
 
-// Status asks GET /api/v1/status: of the clients of a group, or of all if that is "".
-func (d *Client) Status(ctx context.Context, group string) (*api.Status, error) {
-	return ask[api.Status](ctx, d, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
+// Status asks GET /api/v1/status. It counts the clients of a group, or all clients if group is "".
+func (c *Client) Status(ctx context.Context, group string) (*api.Status, error) {
+	return ask[api.Status](ctx, c, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
 }
 
-// StatusOfAll asks GET /api/v1/status?replicas=1: of all servers of the store, if there is one.
-func (d *Client) StatusOfAll(ctx context.Context, group string) (*api.Status, error) {
-	return askAll[api.Status](ctx, d, "/status", Filter{Group: group, Replicas: true}.query())
+// StatusOfAll asks GET /api/v1/status?replicas=1, the status of all servers of the store.
+func (c *Client) StatusOfAll(ctx context.Context, group string) (*api.Status, error) {
+	return askAll[api.Status](ctx, c, "/status", Filter{Group: group, Replicas: true}.query())
 }
 
 // Clients asks GET /api/v1/clients.
-func (d *Client) Clients(ctx context.Context, f Filter) (*api.ClientList, error) {
-	return askAll[api.ClientList](ctx, d, "/clients", f.query())
+func (c *Client) Clients(ctx context.Context, f Filter) (*api.ClientList, error) {
+	return askAll[api.ClientList](ctx, c, "/clients", f.query())
 }
 
-// Client asks GET /api/v1/clients/{node}: all clients of that node id.
-func (d *Client) Client(ctx context.Context, node string) (*api.ClientList, error) {
-	return ask[api.ClientList](ctx, d, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
+// Client asks GET /api/v1/clients/{node}, all clients with that node ID.
+func (c *Client) Client(ctx context.Context, node string) (*api.ClientList, error) {
+	return ask[api.ClientList](ctx, c, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
 }
 
-// ClientOfAll asks GET /api/v1/clients/{node}?replicas=1: of all servers of the store, if there is one.
-func (d *Client) ClientOfAll(ctx context.Context, node string) (*api.ClientList, error) {
-	return askAll[api.ClientList](ctx, d, "/clients/"+segment(node), Filter{Replicas: true}.query())
+// ClientOfAll asks GET /api/v1/clients/{node}?replicas=1, over all servers of the store.
+func (c *Client) ClientOfAll(ctx context.Context, node string) (*api.ClientList, error) {
+	return askAll[api.ClientList](ctx, c, "/clients/"+segment(node), Filter{Replicas: true}.query())
 }
 
 // ClientResources asks GET /api/v1/clients/{node}/resources[/{type}[/{name}]].
-func (d *Client) ClientResources(ctx context.Context, node, typ, name string, limit int) (*api.ClientResources, error) {
+func (c *Client) ClientResources(ctx context.Context, node, typ, name string, limit int) (*api.ClientResources, error) {
 	q := url.Values{}
 	setLimit(q, limit)
-	return ask[api.ClientResources](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/resources"+below(typ, name), q, nil)
+	return ask[api.ClientResources](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/resources"+below(typ, name), q, nil)
 }
 
 func below(typ, name string) string {
@@ -388,115 +390,114 @@ func below(typ, name string) string {
 	return "/" + segment(typ) + "/" + segment(name)
 }
 
-// Explain asks GET /api/v1/clients/{node}/explain?type=&name=; without a type it is of the
+// Explain asks GET /api/v1/clients/{node}/explain?type=&name=. Without a type, the explanation covers the
 // whole client.
-func (d *Client) Explain(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
+func (c *Client) Explain(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := url.Values{}
 	set(q, "type", typ)
 	set(q, "name", name)
-	return ask[api.Explanation](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
+	return ask[api.Explanation](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
 }
 
-// ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1: the server of the store at which the client is.
-func (d *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
+// ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1. The server that has the client answers.
+func (c *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := Filter{Type: typ, Replicas: true}.query()
 	set(q, "name", name)
-	return askAll[api.Explanation](ctx, d, "/clients/"+segment(node)+"/explain", q)
+	return askAll[api.Explanation](ctx, c, "/clients/"+segment(node)+"/explain", q)
 }
 
-// A ResourceFilter selects what is served.
+// A ResourceFilter selects served resources.
 type ResourceFilter struct {
 	Type, Name  string // of the path; "": all
 	Group       string // ?group=
-	Subscribers bool   // count the clients: ?subscribers=1
-	Limit       int    // ?limit=; 0: the server's
+	Subscribers bool   // count the clients of each resource: ?subscribers=1
+	Limit       int    // ?limit=; 0: the server's default
 }
 
-// Resources asks GET /api/v1/resources[/{type}[/{name}]]. With a name, the items (one for each
-// group that has it) have their body.
-func (d *Client) Resources(ctx context.Context, f ResourceFilter) (*api.ResourceList, error) {
+// Resources asks GET /api/v1/resources[/{type}[/{name}]]. With a name, there is one item for each group
+// that has the resource, with its body.
+func (c *Client) Resources(ctx context.Context, f ResourceFilter) (*api.ResourceList, error) {
 	q := url.Values{}
 	set(q, "group", f.Group)
 	setBool(q, "subscribers", f.Subscribers)
 	setLimit(q, f.Limit)
-	return ask[api.ResourceList](ctx, d, http.MethodGet, root+"/resources"+below(f.Type, f.Name), q, nil)
+	return ask[api.ResourceList](ctx, c, http.MethodGet, root+"/resources"+below(f.Type, f.Name), q, nil)
 }
 
 // Refusals asks GET /api/v1/refusals.
-func (d *Client) Refusals(ctx context.Context) (*api.RefusalList, error) {
-	return ask[api.RefusalList](ctx, d, http.MethodGet, root+"/refusals", nil, nil)
+func (c *Client) Refusals(ctx context.Context) (*api.RefusalList, error) {
+	return ask[api.RefusalList](ctx, c, http.MethodGet, root+"/refusals", nil, nil)
 }
 
 // Groups asks GET /api/v1/groups.
-func (d *Client) Groups(ctx context.Context) (*api.GroupList, error) {
-	return ask[api.GroupList](ctx, d, http.MethodGet, root+"/groups", nil, nil)
+func (c *Client) Groups(ctx context.Context) (*api.GroupList, error) {
+	return ask[api.GroupList](ctx, c, http.MethodGet, root+"/groups", nil, nil)
 }
 
-// Wait asks GET /api/v1/wait?for=synced: it answers when all clients that the filter selects
-// (of its Node, Group and Type) have accepted revision (0: the newest), when one refuses, or
-// after timeout.
-func (d *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*api.WaitResult, error) {
+// Wait asks GET /api/v1/wait?for=synced. The Node, Group and Type of the filter select clients. The server
+// answers when all of them have accepted revision (0: the newest), when one refuses, or after timeout.
+func (c *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type}.query()
 	q.Set("for", "synced")
 	q.Set("timeout", timeout.String())
 	if revision > 0 {
 		q.Set("revision", strconv.FormatUint(revision, 10))
 	}
-	return ask[api.WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
+	return ask[api.WaitResult](ctx, c, http.MethodGet, root+"/wait", q, nil)
 }
 
-// WaitAll asks GET /api/v1/wait?replicas=1: it answers within little more than a second whether the clients of all servers of the store have
-// accepted its revision stored, such as r412, or a later one.
-func (d *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
+// WaitAll asks GET /api/v1/wait?replicas=1 about the clients of all servers of the store. It answers after
+// little more than a second: whether they have accepted revision stored, such as r412, or a later one.
+func (c *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
 	q.Set("for", "synced")
 	q.Set("stored", stored)
-	return ask[api.WaitResult](ctx, d, http.MethodGet, root+"/wait", q, nil)
+	return ask[api.WaitResult](ctx, c, http.MethodGet, root+"/wait", q, nil)
 }
 
-// Reload asks POST /api/v1/reload. The body is {"allow_mass_delete": bool}.
-func (d *Client) Reload(ctx context.Context, allowMassDelete bool) (*api.Reload, error) {
-	return ask[api.Reload](ctx, d, http.MethodPost, root+"/reload", nil, api.ReloadRequest{AllowMassDelete: allowMassDelete})
+// Reload asks POST /api/v1/reload.
+func (c *Client) Reload(ctx context.Context, allowMassDelete bool) (*api.Reload, error) {
+	return ask[api.Reload](ctx, c, http.MethodPost, root+"/reload", nil, api.ReloadRequest{AllowMassDelete: allowMassDelete})
 }
 
 // Impact asks POST /api/v1/impact.
-func (d *Client) Impact(ctx context.Context, changes api.ImpactRequest) (*api.Impact, error) {
-	return ask[api.Impact](ctx, d, http.MethodPost, root+"/impact", nil, changes)
+func (c *Client) Impact(ctx context.Context, changes api.ImpactRequest) (*api.Impact, error) {
+	return ask[api.Impact](ctx, c, http.MethodPost, root+"/impact", nil, changes)
 }
 
 // Node asks GET /api/v1/clients/{node}/node.
-func (d *Client) Node(ctx context.Context, node string) (*api.NodeInfo, error) {
-	return ask[api.NodeInfo](ctx, d, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
+func (c *Client) Node(ctx context.Context, node string) (*api.NodeInfo, error) {
+	return ask[api.NodeInfo](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
 }
 
-// Endpoints asks GET /api/v1/endpoints[/{cluster}]: which are registered, in a group unless that is "".
-func (d *Client) Endpoints(ctx context.Context, group, cluster string) (*api.EndpointList, error) {
+// Endpoints asks GET /api/v1/endpoints[/{cluster}]. An empty group means all groups.
+func (c *Client) Endpoints(ctx context.Context, group, cluster string) (*api.EndpointList, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	path := root + "/endpoints"
 	if cluster != "" {
 		path += "/" + segment(cluster)
 	}
-	return ask[api.EndpointList](ctx, d, http.MethodGet, path, q, nil)
+	return ask[api.EndpointList](ctx, c, http.MethodGet, path, q, nil)
 }
 
 // PutEndpoint asks PUT /api/v1/endpoints/{cluster}/{id}.
-func (d *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e api.Endpoint) (*api.EndpointsResult, error) {
+func (c *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e api.Endpoint) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[api.EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
+	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
 }
 
-// PutEndpoints asks PUT /api/v1/endpoints/{cluster}: these are all endpoints of the cluster then.
-func (d *Client) PutEndpoints(ctx context.Context, group, cluster string, all api.EndpointsRequest) (*api.EndpointsResult, error) {
+// PutEndpoints asks PUT /api/v1/endpoints/{cluster}. It replaces all registered endpoints of the cluster.
+func (c *Client) PutEndpoints(ctx context.Context, group, cluster string, all api.EndpointsRequest) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[api.EndpointsResult](ctx, d, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
+	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
 }
 
-// RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. If release is true, what is said elsewhere of the
-// cluster's endpoints counts again.
-func (d *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*api.EndpointsResult, error) {
+// RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. With release, the server serves the
+// cluster's endpoints from files or revisions again.
+func (c *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	setBool(q, "release", release)
@@ -504,20 +505,20 @@ func (d *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string,
 	if id != "" {
 		path += "/" + segment(id)
 	}
-	return ask[api.EndpointsResult](ctx, d, http.MethodDelete, path, q, nil)
+	return ask[api.EndpointsResult](ctx, c, http.MethodDelete, path, q, nil)
 }
 
-// About asks GET /version: which program answers, and what it serves.
-func (d *Client) About(ctx context.Context) (*api.VersionInfo, error) {
-	return ask[api.VersionInfo](ctx, d, http.MethodGet, "/version", nil, nil)
+// About asks GET /version.
+func (c *Client) About(ctx context.Context) (*api.VersionInfo, error) {
+	return ask[api.VersionInfo](ctx, c, http.MethodGet, "/version", nil, nil)
 }
 
-// Shown is where the daemon is, as the user has said it.
-func (d *Client) Shown() string { return d.shown }
+// URL returns the URL of the admin API, as the user gave it.
+func (c *Client) URL() string { return c.shown }
 
-// Raw asks GET for a path, such as /api/v1/status or /config_dump, and returns what is answered.
-func (d *Client) Raw(ctx context.Context, path string) ([]byte, error) {
-	answer, err := ask[json.RawMessage](ctx, d, http.MethodGet, path, nil, nil)
+// Raw asks GET for any path, such as /config_dump, and returns the answer as it is.
+func (c *Client) Raw(ctx context.Context, path string) ([]byte, error) {
+	answer, err := ask[json.RawMessage](ctx, c, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}

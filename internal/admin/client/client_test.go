@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve returns a daemon that answers as f does.
+// serve returns a client of a server that answers with f.
 func serve(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(f)
@@ -45,7 +45,7 @@ func TestDial(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		target Target
-		base   string // "": an error
+		base   string // "": Dial returns an error
 	}{
 		{Target{}, DefaultURL},
 		{Target{URL: "http://localhost:1/"}, "http://localhost:1"},
@@ -76,8 +76,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// Whatever a name is, the daemon is asked for that name.
-func TestSegments(t *testing.T) {
+// Every name reaches the server unchanged.
+func TestNamesArePathSegments(t *testing.T) {
 	mux := http.NewServeMux()
 	var got []string
 	mux.HandleFunc("GET /api/v1/clients/{node}/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func TestErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code int
 		body string
-		want string // of Refused; "": it is Unreachable
+		want string // text of Refused; "": the error is Unreachable
 	}{
 		"ours":         {404, `{"apiVersion":"v1","kind":"Error","field":"node","message":"no such","hint":"h"}`, "node: no such"},
 		"a proxy's":    {502, "<html>bad gateway", ""},
@@ -120,8 +120,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What changes something cannot be sent by a page of another origin, and has the token.
-func TestReload(t *testing.T) {
+// POST has a content type that a page of another origin cannot send, and the token.
+func TestPostHasContentTypeAndToken(t *testing.T) {
 	d := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var asked api.ReloadRequest
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || !asked.AllowMassDelete {
@@ -145,7 +145,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Host != "localhost" { // the daemon checks it
+		if r.Host != "localhost" { // the server checks it
 			t.Error(r.Host)
 		}
 		fmt.Fprint(w, `{"kind":"Status"}`)
@@ -164,8 +164,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A daemon that says nothing is given up when the time is over, with the reason of that.
-func TestGivesUp(t *testing.T) {
+// A call to a server that never answers returns the cause of its context.
+func TestContextCauseIsReturned(t *testing.T) {
 	stop := make(chan struct{})
 	d := serve(t, func(http.ResponseWriter, *http.Request) { <-stop })
 	defer close(stop)
@@ -196,7 +196,7 @@ func TestEvents(t *testing.T) {
 	if fmt.Sprint(ids) != "[1 2]" || !errors.Is(last, errStreamEnded) {
 		t.Error(ids, last)
 	}
-	for e, err := range d.Events(t.Context(), f) { // who has enough is told no error
+	for e, err := range d.Events(t.Context(), f) { // the caller stops early, without an error
 		if e.ID != 1 || err != nil {
 			t.Error(e, err)
 		}
@@ -217,8 +217,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// Who asks the port of xDS is told so, and not what it says, before or after it is asked.
-func TestNoHTTP(t *testing.T) {
+// The error for an xDS port names the mistake and does not print received bytes.
+func TestErrorForXDSPort(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -235,7 +235,7 @@ func TestNoHTTP(t *testing.T) {
 				_, _ = c.Read(make([]byte, 1000))
 			}
 			_, _ = c.Write([]byte("\x00\x00\x12\x04\x1b[2J\r\n"))
-			_, _ = c.Read(make([]byte, 1000)) // what was not read would reset the connection
+			_, _ = c.Read(make([]byte, 1000)) // unread bytes would reset the connection
 		}()
 		d, err := Dial(Target{URL: "http://" + l.Addr().String()})
 		if err != nil {

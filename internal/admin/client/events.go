@@ -16,25 +16,25 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// An EventFilter selects events. The zero value selects all.
+// An EventFilter selects events. The zero value selects all of them.
 type EventFilter struct {
-	Node  string   // a glob of node ids: ?node=
-	Type  string   // a short name or a URL: ?type=
+	Node  string   // glob for node IDs: ?node=
+	Type  string   // a short name or a type URL: ?type=
 	Kinds []string // ?kind=, repeated
-	After uint64   // those after that one, as far as the server remembers: Last-Event-ID; 0: what it remembers
-	New   bool     // only what happens from now on: ?new=1
-	Stop  bool     // what the server remembers, and then the end: ?stop=1
+	After uint64   // ID of the last event already seen: Last-Event-ID; 0: all events that the server remembers
+	New   bool     // only future events: ?new=1
+	Stop  bool     // only remembered events, then the end: ?stop=1
 }
 
-// errStreamEnded says that there will be no more events: the daemon ends.
+// errStreamEnded reports that the server ended the stream, for example because it stops.
 var errStreamEnded = errors.New("the server has ended the stream of events")
 
-// maxEvent is how long a line of the stream may be.
+// maxEvent limits the bytes of a line of the stream.
 const maxEvent = 1 << 20
 
-// Events asks GET /api/v1/events (SSE) and returns events until ctx is done, the caller has
-// enough, or an error, which comes last. With Stop the end of the stream is no error.
-func (d *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event, error] {
+// Events asks GET /api/v1/events (SSE). It yields events until ctx is done, the caller stops, or an error
+// occurs, which it yields last. With Stop, the end of the stream is not an error.
+func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		q := url.Values{}
 		set(q, "node", f.Node)
@@ -48,7 +48,7 @@ func (d *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event,
 		if f.After > 0 {
 			h.Set("Last-Event-ID", strconv.FormatUint(f.After, 10))
 		}
-		resp, err := d.open(ctx, http.MethodGet, root+"/events", q, nil, h)
+		resp, err := c.open(ctx, http.MethodGet, root+"/events", q, nil, h)
 		if err != nil {
 			yield(api.Event{}, err)
 			return
@@ -63,14 +63,14 @@ func (d *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event,
 		case err == nil:
 			err = errStreamEnded
 		}
-		yield(api.Event{}, &Unreachable{d.shown, err})
+		yield(api.Event{}, &Unreachable{c.shown, err})
 	}
 }
 
 var errEnough = errors.New("enough")
 
-// readEvents reads a stream of events: of each, what its lines "data:" say. Other lines are
-// comments, which keep the connection, or repeat what is in data.
+// readEvents reads a stream of events from their "data:" lines. It ignores other lines: comments that keep
+// the connection open, and fields that repeat the data.
 func readEvents(r io.Reader, f func(api.Event) bool) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
@@ -86,7 +86,7 @@ func readEvents(r io.Reader, f func(api.Event) bool) error {
 		}
 		var e api.Event
 		if err := json.Unmarshal(data, &e); err != nil {
-			return fmt.Errorf("an event that is none: %w", err)
+			return fmt.Errorf("invalid event: %w", err)
 		}
 		data = data[:0]
 		if !f(e) {

@@ -13,7 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// An EndpointStream registers endpoints line by line, as long as it lasts. One goroutine may send while another one receives.
+// An EndpointStream registers endpoints, line by line, for as long as it is open. One goroutine may send
+// while another one receives.
 type EndpointStream struct {
 	out  *io.PipeWriter
 	body io.ReadCloser
@@ -21,14 +22,15 @@ type EndpointStream struct {
 	sent int
 }
 
-// EndpointStream asks POST /api/v1/endpoints, with a lease of a time unless that is 0. The stream ends with ctx.
-func (d *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
+// EndpointStream opens POST /api/v1/endpoints. The endpoints get a lease of ttl, or none if it is 0. The
+// stream ends with ctx.
+func (c *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
 	q := url.Values{}
 	if ttl > 0 {
 		q.Set("ttl", ttl.String())
 	}
 	in, out := io.Pipe()
-	resp, err := d.open(ctx, http.MethodPost, root+"/endpoints", q, in, nil) //nolint:bodyclose // Close closes it
+	resp, err := c.open(ctx, http.MethodPost, root+"/endpoints", q, in, nil) //nolint:bodyclose // Close closes it
 	if err != nil {
 		_ = out.Close()
 		return nil, err
@@ -36,7 +38,8 @@ func (d *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*Endpoi
 	return &EndpointStream{out: out, body: resp.Body, in: bufio.NewReader(resp.Body)}, nil
 }
 
-// Send sends lines, or an empty one if there are none, which renews the lease. It returns the number of the last one.
+// Send sends lines and returns the number of the last one. Without lines it sends an empty one, which
+// renews the lease.
 func (s *EndpointStream) Send(all []api.EndpointLine) (int, error) {
 	var b bytes.Buffer
 	for _, l := range all {
@@ -54,7 +57,7 @@ func (s *EndpointStream) Send(all []api.EndpointLine) (int, error) {
 	return s.sent, err
 }
 
-// Receive waits for what became of lines. The error is io.EOF when the server has ended the stream.
+// Receive waits for the next answer. The error is io.EOF when the server has ended the stream.
 func (s *EndpointStream) Receive() (a api.EndpointLines, err error) {
 	text, err := s.in.ReadBytes('\n')
 	if err != nil {
@@ -63,7 +66,7 @@ func (s *EndpointStream) Receive() (a api.EndpointLines, err error) {
 	return a, json.Unmarshal(text, &a)
 }
 
-// Close ends the stream. Leases last their time.
+// Close ends the stream. Leases end when their time is over.
 func (s *EndpointStream) Close() {
 	_ = s.out.Close()
 	s.body.Close()

@@ -8,30 +8,30 @@ import (
 )
 
 // Freeze asks POST /api/v1/groups/{group}/freeze.
-func (d *Client) Freeze(ctx context.Context, group string, r api.FreezeRequest) (*api.Freeze, error) {
-	return ask[api.Freeze](ctx, d, http.MethodPost, root+"/groups/"+segment(group)+"/freeze", nil, r)
+func (c *Client) Freeze(ctx context.Context, group string, r api.FreezeRequest) (*api.Freeze, error) {
+	return ask[api.Freeze](ctx, c, http.MethodPost, root+"/groups/"+segment(group)+"/freeze", nil, r)
 }
 
 // Unfreeze asks POST /api/v1/groups/{group}/unfreeze.
-func (d *Client) Unfreeze(ctx context.Context, group string, n api.NoteRequest) (*api.Freeze, error) {
-	return ask[api.Freeze](ctx, d, http.MethodPost, root+"/groups/"+segment(group)+"/unfreeze", nil, n)
+func (c *Client) Unfreeze(ctx context.Context, group string, n api.NoteRequest) (*api.Freeze, error) {
+	return ask[api.Freeze](ctx, c, http.MethodPost, root+"/groups/"+segment(group)+"/unfreeze", nil, n)
 }
 
-// Rollouts asks GET /api/v1/rollouts, or for one of them.
-func (d *Client) Rollouts(ctx context.Context, id string) (*api.RolloutList, error) {
+// Rollouts asks GET /api/v1/rollouts[/{id}].
+func (c *Client) Rollouts(ctx context.Context, id string) (*api.RolloutList, error) {
 	path := root + "/rollouts"
 	if id != "" {
 		path += "/" + segment(id)
 	}
-	return ask[api.RolloutList](ctx, d, http.MethodGet, path, nil, nil)
+	return ask[api.RolloutList](ctx, c, http.MethodGet, path, nil, nil)
 }
 
 // StartRollout asks POST /api/v1/rollouts.
-func (d *Client) StartRollout(ctx context.Context, r api.RolloutRequest) (*api.RolloutList, error) {
-	return ask[api.RolloutList](ctx, d, http.MethodPost, root+"/rollouts", nil, r)
+func (c *Client) StartRollout(ctx context.Context, r api.RolloutRequest) (*api.RolloutList, error) {
+	return ask[api.RolloutList](ctx, c, http.MethodPost, root+"/rollouts", nil, r)
 }
 
 // ChangeRollout asks POST /api/v1/rollouts/{id}/{change}: "promote", "pause", "resume" or "abort".
-func (d *Client) ChangeRollout(ctx context.Context, id, change string, n api.NoteRequest) (*api.RolloutList, error) {
-	return ask[api.RolloutList](ctx, d, http.MethodPost, root+"/rollouts/"+segment(id)+"/"+change, nil, n)
+func (c *Client) ChangeRollout(ctx context.Context, id, change string, n api.NoteRequest) (*api.RolloutList, error) {
+	return ask[api.RolloutList](ctx, c, http.MethodPost, root+"/rollouts/"+segment(id)+"/"+change, nil, n)
 }

@@ -191,7 +191,7 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 			tell(n, known)
 		}
 	}
-	log.Info("following names of the DNS", "names", len(all), "server", daemon.Shown())
+	log.Info("following names of the DNS", "names", len(all), "server", daemon.URL())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

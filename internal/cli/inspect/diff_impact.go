@@ -34,7 +34,7 @@ func (d *diffFlags) weigh(cmd *cobra.Command, r *diffResult, args []string, kind
 		r.Impact, r.Server = impact, about
 	case !chosen: // nobody has asked for it
 	case is && refused.Code == 404:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(refused.Said.Message))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(refused.Answer.Message))
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(err.Error()))
 	}

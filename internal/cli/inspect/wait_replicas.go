@@ -61,7 +61,7 @@ func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Fil
 		refused, is := errors.AsType[*adminclient.Refused](err)
 		over := time.Until(end) <= 0
 		switch busy := is && refused.Code == http.StatusServiceUnavailable && !over; {
-		case is && refused.Code == http.StatusBadRequest && refused.Said.Field == "replicas":
+		case is && refused.Code == http.StatusBadRequest && refused.Answer.Field == "replicas":
 			return nil, nil
 		case err != nil && !busy:
 			return nil, cli.AdminError(err)

@@ -113,14 +113,14 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 	r, is := errors.AsType[*adminclient.Refused](err)
 	switch {
 	case is && r.Code == http.StatusConflict:
-		return cli.FailWith(cli.Conflicted, cli.PrintableError(r), text.Line(r.Said.Hint))
-	case is && len(r.Said.Errors) > 0:
-		for _, e := range r.Said.Errors {
+		return cli.FailWith(cli.Conflicted, cli.PrintableError(r), text.Line(r.Answer.Hint))
+	case is && len(r.Answer.Errors) > 0:
+		for _, e := range r.Answer.Errors {
 			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
 		}
 		return cli.FailWith(cli.Failed, fmt.Errorf("%w: nothing is committed", cli.PrintableError(r)), "")
 	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
-		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Said.Hint))
+		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Answer.Hint))
 	case errors.Is(err, adminclient.ErrTooLarge):
 		return cli.Fail(err, "give --store: then it goes to the store itself")
 	}

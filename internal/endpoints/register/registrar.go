@@ -138,7 +138,7 @@ func (r *Registrar) await(ctx context.Context, ask func() error) error {
 			return ctx.Err()
 		}
 		if !away {
-			r.opts.Log.Warn("server of endpoints does not answer yet", "server", r.server.Shown(), "error", err)
+			r.opts.Log.Warn("server of endpoints does not answer yet", "server", r.server.URL(), "error", err)
 		}
 		away = true
 		rest(ctx, pause)
@@ -175,7 +175,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 		began := false
 		err := r.session(ctx, func() {
 			began, ever, away = true, true, false
-			r.opts.Log.Info("endpoints are registered at the server", "server", r.server.Shown())
+			r.opts.Log.Info("endpoints are registered at the server", "server", r.server.URL())
 		})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was asked to end
@@ -184,7 +184,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 			return err
 		}
 		if !away {
-			r.opts.Log.Warn("cannot register endpoints at the server: it keeps the earlier ones", "server", r.server.Shown(), "error", err)
+			r.opts.Log.Warn("cannot register endpoints at the server: it keeps the earlier ones", "server", r.server.URL(), "error", err)
 		}
 		if away = true; began {
 			pause = firstPause

@@ -1,4 +1,3 @@
-// Package chaos is the failure matrix: the built program with five hundred clients
-// and two Envoys under load, and one fault after the other. What each costs stands in
-// docs/reliability.md, as the rows print it.
+// Package chaos is the failure matrix: it puts the built program, with five hundred clients and two Envoys
+// under load, through one fault after the other. docs/reliability.md has the rows that it prints.
 package chaos

@@ -99,7 +99,8 @@ func serve(ctx context.Context, path, addr string) error {
 			if errors.Is(err, fs.ErrNotExist) || err == nil && os.SameFile(is, info) {
 				continue
 			}
-			if w, info, err = read(path); err == nil {
+			w, info, err = read(path)
+			if err == nil {
 				err = p.set(ctx, w)
 			}
 			if err != nil {

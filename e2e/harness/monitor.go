@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// A Monitor is where a server tells of its metrics, health and profiles: host:port.
+// A Monitor is the address (host:port) of a server's metrics, health and profiles.
 type Monitor string
 
-// alone is a client of HTTP that keeps no connection, which would be one of the
-// server's open files.
+// alone is an HTTP client that keeps no connection: an idle one would count among the server's open files.
 var alone = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Get returns what is at a path.
+// Get returns the body of the answer at a path.
 func (m Monitor) Get(path string) ([]byte, error) { return get(alone, string(m), path) }
 
-// get returns what is at a path of a server, which answers within 5 s, and with 200.
+// get returns the body of the answer at a path. An answer after 5 s, or with a status other than 200, is an error.
 func get(client *http.Client, address, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -66,22 +65,22 @@ func (m Monitor) Metrics() (map[string]float64, error) {
 	return sums, nil
 }
 
-// A Usage is what a server takes.
+// A Usage is the resource usage of a server.
 type Usage struct {
 	Streams, Goroutines, Files int
-	Heap, Resident             float64 // MiB; Heap is what two collections leave
-	Pages                      float64 // MiB that the heap has of the system, garbage and room included
-	Profiler                   float64 // MiB of the ways to allocations that it remembers, outside of the heap: as many as the program has
+	Heap, Resident             float64 // MiB; Heap is the rest after two collections
+	Pages                      float64 // MiB that the heap holds from the system, garbage and free space included
+	Profiler                   float64 // MiB of call stacks that the memory profiler keeps outside of the heap
 }
 
-// Usage returns what the server takes. Of the heap only what is reachable counts: a
-// second collection takes what pools and finalizers had kept from the first, and the
-// profile tells the heap's size before it makes anything itself. The metric of goroutines
-// counts those that gather the metrics, of which there may be any number.
+// Usage measures the server. The heap has only reachable memory: a second collection frees the objects that
+// pools and finalizers kept through the first, and the profile reports the size before it allocates. The
+// goroutines come from a profile, because the metric also counts the goroutines that gather metrics.
 func (m Monitor) Usage() (u Usage, err error) {
 	var profile []byte
 	for range 2 {
-		if profile, err = m.Get("/debug/pprof/heap?gc=1&debug=1"); err != nil {
+		profile, err = m.Get("/debug/pprof/heap?gc=1&debug=1")
+		if err != nil {
 			return u, err
 		}
 	}
@@ -89,7 +88,8 @@ func (m Monitor) Usage() (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	if profile, err = m.Get("/debug/pprof/goroutine?debug=1"); err != nil {
+	profile, err = m.Get("/debug/pprof/goroutine?debug=1")
+	if err != nil {
 		return u, err
 	}
 	goroutines, err := figure(profile, "goroutine profile: total ")
@@ -111,7 +111,7 @@ func (m Monitor) Usage() (u Usage, err error) {
 	}, nil
 }
 
-// figure returns the number after a text.
+// figure returns the number that follows a text.
 func figure(of []byte, after string) (float64, error) {
 	_, rest, _ := strings.Cut(string(of), after)
 	rest, _, _ = strings.Cut(rest, "\n")

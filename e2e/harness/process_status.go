@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Memory returns a figure of a process's memory in MiB, by its name in /proc/PID/status:
-// VmHWM is the most that was ever resident, RssAnon what is but for the pages of files,
-// such as those of the program's text, which are read when they are first used.
+// Memory returns a figure of a process's memory in MiB, by its name in /proc/PID/status. VmHWM is the peak
+// resident size. RssAnon is the resident size without pages of files, such as the program's text.
 func Memory(pid int, name string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-// An Upstream is an HTTP server that says who it is, after the time that a
-// request asks for: /?after=5ms.
+// An Upstream is an HTTP server that answers with its name, after the delay in the request: /?after=5ms.
 type Upstream struct {
 	Name string
 	Port int
 }
 
-// NewUpstream is healthy only when ready is closed; at once if it is nil.
+// NewUpstream starts an Upstream. It is healthy once ready is closed; if ready is nil, at once.
 func NewUpstream(t testing.TB, name string, ready <-chan struct{}) Upstream {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,16 +41,16 @@ func NewUpstream(t testing.TB, name string, ready <-chan struct{}) Upstream {
 
 // A Load is steady traffic in the background.
 type Load struct {
-	Stop       func() // ends it and waits for what is under way
+	Stop       func() // ends the load and waits for open requests
 	OK, Failed atomic.Int64
 
 	mu       sync.Mutex
 	failures []string // the first few
 }
 
-// NewLoad sends that many requests a second until the test ends. It makes up for
-// those that a busy machine delayed, with at most 100 under way: Envoy refuses
-// some when there are 1,024. forgive, if not nil, may excuse an error.
+// NewLoad sends perSecond requests a second until the test ends. It catches up after a delay of the machine,
+// with at most 100 requests at once, because Envoy refuses requests above 1,024. An error for which forgive
+// returns true is not counted; forgive may be nil.
 func NewLoad(t testing.TB, perSecond int, call func(context.Context) error, forgive func(error) bool) *Load {
 	t.Helper()
 	l := &Load{}

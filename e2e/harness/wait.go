@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Eventually waits until a condition holds and returns how long that took. It
-// ends the test when the time is up.
+// Eventually waits until a condition holds and returns the time that it took. It
+// fails the test at the timeout.
 func Eventually(t testing.TB, within time.Duration, what string, condition func() error) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -25,15 +25,14 @@ func Eventually(t testing.TB, within time.Duration, what string, condition func(
 		case took > within:
 			t.Fatalf("%s: not within %v: %v", what, within, err)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks
+		time.Sleep(5 * time.Millisecond) // between two checks
 	}
 }
 
 var nextPort atomic.Int64
 
-// FreePort returns a loopback port that nobody uses, from below the range that
-// connections take theirs from, so that it stays free for whom it is meant,
-// also while nobody listens.
+// FreePort returns an unused loopback port. It is below the range of ephemeral ports, so that no connection
+// takes it before the caller listens.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

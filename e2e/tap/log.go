@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Records are what happened, in order.
+// Records are the records of a conversation, in order.
 type Records []Record
 
 // A Log collects records. It is safe for concurrent use.
@@ -48,28 +48,28 @@ func (l *Log) open(method string) int {
 // A Point is a place in the log.
 type Point int
 
-// Mark writes a remark into the log and returns the place behind it.
+// Mark writes a remark into the log and returns the place after it.
 func (l *Log) Mark(format string, args ...any) Point {
 	l.add(Record{Kind: Mark, Text: fmt.Sprintf(format, args...)})
 	return l.Here()
 }
 
-// Here returns the place behind what has happened.
+// Here returns the place after the last record.
 func (l *Log) Here() Point {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Point(len(l.records))
 }
 
-// Since returns what happened after a point; the zero Point is the start.
+// Since returns the records after a point; the zero Point is the start.
 func (l *Log) Since(p Point) Records {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.records[p:])
 }
 
-// Await waits until what happened since the point satisfies ok, and returns
-// it. It reports false when ctx ends first.
+// Await waits until the records since the point satisfy ok, and returns them. It reports false if ctx ends
+// first.
 func (l *Log) Await(ctx context.Context, p Point, ok func(Records) bool) (Records, bool) {
 	for {
 		l.mu.Lock()
@@ -103,7 +103,7 @@ func (rs Records) Requests(types ...string) Records { return rs.of(Request, type
 // Responses returns the responses of the types; of all types if none is given.
 func (rs Records) Responses(types ...string) Records { return rs.of(Response, types) }
 
-// About returns what was said of the types, with all marks and streams.
+// About returns the messages of the types, with all marks, opened and closed streams.
 func (rs Records) About(types ...string) Records {
 	return rs.Where(func(r Record) bool { return r.Type == "" || slices.Contains(types, r.Type) })
 }
@@ -132,9 +132,8 @@ func (rs Records) of(kind Kind, types []string) Records {
 	})
 }
 
-// Quiet reports whether the newest response of each type on each stream was
-// answered, if the stream still stands. A client need not answer the older ones:
-// Envoy answers the last of several that came while it was warming.
+// Quiet reports whether the newest response of each type on each open stream was answered. A client need not
+// answer older responses: Envoy answers only the last of several that arrived while it was warming.
 func (rs Records) Quiet() bool {
 	type key struct {
 		stream int
@@ -155,7 +154,7 @@ func (rs Records) Quiet() bool {
 	return len(open) == 0
 }
 
-// longest is how many records [Records.String] prints of one stretch.
+// longest is the number of records that [Records.String] prints.
 const longest = 400
 
 // String prints the conversation, one record a line.

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// Disorder lists where the server broke the order of make before break towards
-// one client, on whatever streams: a cluster withdrawn though routes lead there
-// that the client has accepted, or that are on their way; a route that leads to a
-// cluster which the client cannot have.
+// Disorder lists where the server broke make before break towards one client, on any of its streams: it
+// removed a cluster although a route that the client accepted, or that is in flight, refers to it; or it sent
+// a route to a cluster that the client cannot have.
 func (rs Records) Disorder() []string {
 	o := order{
 		told: map[string]map[string]bool{}, clusters: map[string]Record{}, versions: map[string]Resource{}, routes: map[string]Record{},
@@ -31,17 +30,17 @@ func (rs Records) Disorder() []string {
 	return o.bad
 }
 
-// An order is what a client must have, by what was said so far.
+// An order is the state that a client must have according to the records so far.
 type order struct {
 	sent map[string]Record // responses by stream and nonce
-	seen map[string]bool   // streams and types that were opened
+	seen map[string]bool   // streams and types with a request
 
-	told     map[string]map[string]bool // clusters, by stream
-	has      map[string]bool            // clusters that the client took from any stream
+	told     map[string]map[string]bool // clusters sent, by stream
+	has      map[string]bool            // clusters that the client accepted on any stream
 	clusters map[string]Record          // SotW: responses by version
 
 	accepted map[string]Resource // routes by name
-	underway map[string]Record   // responses with routes that are not answered, by stream and nonce
+	underway map[string]Record   // unanswered responses with routes, by stream and nonce
 	versions map[string]Resource // delta: routes by name and version
 	routes   map[string]Record   // SotW: responses by version
 	bad      []string
@@ -49,12 +48,12 @@ type order struct {
 
 func key(r Record) string { return fmt.Sprint(r.Stream, " ", r.Nonce) }
 
-// askedClusters notes what a request says of clusters that the client has.
+// askedClusters records which clusters a client has according to a request.
 func (o *order) askedClusters(r Record) {
 	is, ok := o.sent[key(r)]
 	if first := fmt.Sprint(r.Stream, " CDS"); !o.seen[first] {
 		o.seen[first] = true
-		if !r.Delta { // what was on its way when the stream broke has arrived if the client says so
+		if !r.Delta { // a response in flight when the stream broke has arrived if the client states its version
 			is, ok = o.clusters[r.Version]
 		}
 	}
@@ -75,11 +74,11 @@ func (o *order) askedClusters(r Record) {
 	}
 }
 
-// askedRoutes notes which routes a client has taken.
+// askedRoutes records which routes a client has accepted.
 func (o *order) askedRoutes(r Record) {
 	first := fmt.Sprint(r.Stream, " RDS")
 	if !o.seen[first] {
-		// What was on its way when the stream broke has arrived if the client says so.
+		// A response in flight when the stream broke has arrived if the client states its version.
 		if is, ok := o.routes[r.Version]; ok && !r.Delta {
 			o.accept(is)
 		}
@@ -92,7 +91,8 @@ func (o *order) askedRoutes(r Record) {
 	}
 	o.seen[first] = true
 	if is, ok := o.underway[key(r)]; ok {
-		if delete(o.underway, key(r)); !r.IsNACK() {
+		delete(o.underway, key(r))
+		if !r.IsNACK() {
 			o.accept(is)
 		}
 	}
@@ -134,8 +134,7 @@ func (o *order) known(name string) bool {
 	return o.has[name] || slices.ContainsFunc(slices.Collect(maps.Values(o.told)), func(m map[string]bool) bool { return m[name] })
 }
 
-// used returns the clusters that routes lead to which the client has, or may
-// have in a moment.
+// used returns the clusters that routes refer to, of routes that the client has or that are in flight.
 func (o *order) used() []string {
 	names := map[string]bool{}
 	for _, x := range o.accepted {

@@ -2,8 +2,8 @@ package tap
 
 import "fmt"
 
-// Violations lists where the server broke a rule that holds for every
-// conversation, whatever the test is about. Each begins with the rule's ID.
+// Violations lists where the server broke a rule that holds in every conversation. Each violation begins with
+// the ID of the rule.
 func (rs Records) Violations() []string {
 	var bad []string
 	nonces := map[string]bool{}
@@ -20,7 +20,7 @@ func (rs Records) Violations() []string {
 			if answered, ok := sent[nonce]; ok && r.IsNACK() {
 				refused[key] = answered.Content()
 			} else if len(r.Subscribe) > 0 {
-				delete(refused, key) // what is asked for again is sent again
+				delete(refused, key) // a resource that is subscribed again is sent again
 			}
 		case Response:
 			if r.Nonce == "" {

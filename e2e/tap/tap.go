@@ -1,6 +1,5 @@
-// Package tap stands between an xDS client and a management server, passes on
-// what they say byte by byte and writes it down. It knows nothing of the
-// server it watches and changes nothing.
+// Package tap is a gRPC proxy between an xDS client and a management server. It passes on every message
+// unchanged, and records it.
 package tap
 
 import (
@@ -48,8 +47,8 @@ func New(addr string) (*Tap, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(1<<30)),
-		// A server that was restarted is found again at once: the pace of the
-		// client behind the tap is what counts.
+		// Reconnect to a restarted server at once: only the back-off of the
+		// client counts.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
 			MinConnectTimeout: 5 * time.Second,
@@ -63,18 +62,17 @@ func New(addr string) (*Tap, error) {
 	return t, nil
 }
 
-// Addr is where clients dial.
+// Addr returns the address that clients dial.
 func (t *Tap) Addr() *net.TCPAddr { return t.listener.Addr().(*net.TCPAddr) }
 
-// Cut closes all connections of clients and every new one at once, as if the
-// server's machine had lost its process.
+// Cut closes all connections of clients, and each new one at once, as if the server process had died.
 func (t *Tap) Cut() { t.listener.shut(true) }
 
 // Restore lets clients connect again.
 func (t *Tap) Restore() { t.listener.shut(false) }
 
-// Hold keeps requests that match, and what follows on their streams, from the
-// server until release is called. They are written down when they are passed on.
+// Hold delays requests that match, and later ones on their streams, until release is called. They are
+// recorded when they are passed on.
 func (t *Tap) Hold(match func(Record) bool) (release func()) {
 	h := hold{match, make(chan struct{})}
 	t.mu.Lock()
@@ -143,7 +141,7 @@ func (t *Tap) pass(id int, method string, client grpc.ServerStream) error {
 			t.wait(ctx, r)
 			t.add(r)
 			if server.SendMsg(&f) != nil {
-				return // the other loop learns why
+				return // the other loop returns the error
 			}
 		}
 	}()
@@ -170,7 +168,7 @@ func (t *Tap) pass(id int, method string, client grpc.ServerStream) error {
 	}
 }
 
-// raw is the codec of bytes as they are.
+// raw is a codec that passes bytes unchanged.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -192,7 +190,7 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// gate is a listener that can be shut without giving up its port.
+// gate is a listener that can refuse connections without closing its port.
 type gate struct {
 	net.Listener
 
@@ -232,7 +230,7 @@ func (g *gate) shut(closed bool) {
 	}
 }
 
-// gated is a connection that the gate knows until it is closed.
+// gated is a connection that its gate can close.
 type gated struct {
 	net.Conn
 	gate *gate

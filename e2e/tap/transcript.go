@@ -8,18 +8,14 @@ import (
 	"strings"
 )
 
-// Transcript is the conversation in a form that comes out the same whenever both
-// sides behave the same. A line "--" begins what was said after a [Mark]. Below
-// it stand the streams, by method and the names they asked for first; in a
-// stream the types, in the order of [types]; of a type the requests as they came,
-// and each response before the first request that answers it or a later one.
-// How types, streams and messages on their way overlapped is left out, and when
-// streams ended, for that is chance.
+// Transcript returns the conversation in a form that is the same whenever both sides behave the same. A line
+// "--" begins the part after a [Mark]. A part lists streams, by method and the names of their first request; a
+// stream lists types, in the order of [types]; a type lists its requests in their order, and each response
+// before the first request that answers it or a later one. How types, streams and messages in flight
+// overlapped is left out, and so are the ends of streams, because they vary by chance.
 //
-// Nonces and versions are counted by stream and type, versions of resources by
-// name, in the order in which they came up: equal ones are equal, and nothing
-// else can be seen of them. Names are sorted. Of a NACK its code is there, not
-// its text.
+// Nonces and versions are replaced by numbers in the order of their first use: by stream and type, and for
+// resources by name. Names are sorted. A NACK has its code, not its text.
 func (rs Records) Transcript() string {
 	w := transcript{streams: map[int]*stream{}, versions: map[string]int{}}
 	for _, r := range rs {
@@ -37,23 +33,23 @@ func (rs Records) Transcript() string {
 	return b.String()
 }
 
-// types is the order of types in a transcript. Others come behind.
+// types is the order of types in a transcript. Other types follow.
 var types = []string{"CDS", "EDS", "LEDS", "SDS", "ECDS", "LDS", "SRDS", "RDS", "VHDS", "RTDS"}
 
 type transcript struct {
 	streams  map[int]*stream
-	versions map[string]int // kind → how many came up; kind and value → the how manieth it was
+	versions map[string]int // kind → number of values; kind and value → number of this value
 }
 
 type stream struct {
 	method string   // "DeltaClusters"
 	names  []string // of the first request, if there is one type
-	asked  bool     // anything: streams that were opened in vain are left out
+	asked  bool     // false for a stream without a request, which is left out
 }
 
 func (s *stream) String() string { return strings.Join(append([]string{s.method}, s.names...), " ") }
 
-// meet notes what a record tells of its stream, and counts versions and nonces.
+// meet records the names of a stream, and numbers versions and nonces.
 func (w *transcript) meet(r Record) {
 	switch r.Kind {
 	case Open:
@@ -66,7 +62,7 @@ func (w *transcript) meet(r Record) {
 			}
 		}
 	case Response:
-		// A stream that comes back is sent versions of the stream before.
+		// A new stream is sent versions of the stream before.
 		w.count("version "+r.Type, r.Version)
 		w.count(fmt.Sprint("nonce ", r.Stream, " ", r.Type), r.Nonce)
 		for _, x := range r.Resources {
@@ -83,7 +79,7 @@ func (w *transcript) count(kind, value string) {
 	}
 }
 
-// number is how a version or nonce is written: "?" if no response had it.
+// number returns the number of a version or nonce as text, or "?" if no response had it.
 func (w *transcript) number(kind, value string) string {
 	n, ok := w.versions[kind+"\x00"+value]
 	switch {
@@ -95,7 +91,7 @@ func (w *transcript) number(kind, value string) string {
 	return fmt.Sprint(n)
 }
 
-// step writes what was said up to the next mark.
+// step writes the part up to the next mark.
 func (w *transcript) step(b *strings.Builder, rs Records) {
 	byStream := map[int]Records{}
 	for _, r := range rs {
@@ -152,7 +148,7 @@ func place(r Record) int {
 	return len(types)
 }
 
-// line writes a message without what differs from time to time.
+// line writes a message without the values that vary by chance.
 func (w *transcript) line(r Record) string {
 	if r.Kind == Request {
 		r.Names, r.Subscribe, r.Unsubscribe = sorted(r.Names), sorted(r.Subscribe), sorted(r.Unsubscribe)

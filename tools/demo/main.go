@@ -300,7 +300,8 @@ func upstreams() (one, two int, err error) {
 		go func() { _ = s.Serve(l) }() // until the program ends
 		return l.Addr().(*net.TCPAddr).Port, nil
 	}
-	if one, err = serve("one"); err != nil {
+	one, err = serve("one")
+	if err != nil {
 		return 0, 0, err
 	}
 	two, err = serve("two")

@@ -110,9 +110,10 @@ type progress struct {
 	n, all      int
 }
 
-// compiled counts a package, and says every few seconds how many there were.
+// compiled counts a package, and prints the count every few seconds.
 func (p *progress) compiled(now time.Time) {
-	if p.n++; now.Sub(p.last) < 2*time.Second {
+	p.n++
+	if now.Sub(p.last) < 2*time.Second {
 		return
 	}
 	p.last = now

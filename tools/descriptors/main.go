@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// roots are the modules of which everything is taken. Of others, what these import.
+// roots are the modules whose files are all taken. From other modules, imported files are taken.
 var roots = []string{
 	"github.com/cncf/xds/go",
 	"github.com/envoyproxy/go-control-plane/envoy",
@@ -92,7 +92,7 @@ func run(to string) error {
 		os.WriteFile(filepath.Join(to, "modules.txt"), []byte(list.String()), 0o644))
 }
 
-// A set is what is taken of all that is known.
+// A set is the taken files among all known files.
 type set struct {
 	known map[string]*descriptorpb.FileDescriptorProto
 	taken map[string]bool

@@ -92,7 +92,7 @@ func generate(ctx context.Context, dir string) (map[string][]byte, error) {
 	return all, nil
 }
 
-// descriptor has the comments, too, of what was compiled.
+// descriptor returns the descriptor of a compiled file with its comments.
 func descriptor(f protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {
 	if r, ok := f.(interface {
 		FileDescriptorProto() *descriptorpb.FileDescriptorProto

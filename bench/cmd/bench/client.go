@@ -77,7 +77,8 @@ func scan(b []byte, delta, wantVersions bool, r *response) error {
 		}
 		rest = rest[n:]
 		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(num, typ, rest); n < 0 {
+			n = protowire.ConsumeFieldValue(num, typ, rest)
+			if n < 0 {
 				return protowire.ParseError(n)
 			}
 			rest = rest[n:]

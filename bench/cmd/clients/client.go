@@ -26,7 +26,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// clients are what is measured. Each runs until its standard input ends.
+// clients are the measured clients. Each runs until its standard input ends.
 var clients = map[string]func(address string) error{
 	"clusters-chancery-delta":        func(a string) error { return watchClusters(a, true) },
 	"clusters-chancery-sotw":         func(a string) error { return watchClusters(a, false) },
@@ -76,7 +76,7 @@ func watchTree(address string, delta bool) error {
 	return serveParent()
 }
 
-// fetchClusters keeps what it is told last: the library keeps nothing.
+// fetchClusters keeps the last response itself, because the library keeps nothing.
 func fetchClusters(address string) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20)))
@@ -124,9 +124,9 @@ func serveParent() error {
 		} else if err != nil {
 			return err
 		}
-		time.Sleep(500 * time.Millisecond) // what was accepted last is told to who watches
-		runtime.GC()                       // what a pool keeps outlives one collection
-		debug.FreeOSMemory()               // which is the second
+		time.Sleep(500 * time.Millisecond) // until watchers have received the last resources
+		runtime.GC()                       // the first of two: a pool survives one collection
+		debug.FreeOSMemory()               // the second
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		rss, err := resident()

@@ -1,9 +1,9 @@
-// clients measures what clients cost that watch N clusters, of which one changes at a time:
-// Chancery's, go-control-plane's, and the one in gRPC. The server, Chancery's, is this process;
-// each client is a process of its own (-as), so its CPU and memory are its own.
+// Command clients measures the cost of clients that watch N clusters while one cluster at a time changes:
+// Chancery's client, go-control-plane's, and the one in gRPC. This process is the server, Chancery's. Each
+// client is a process of its own (-as), so that its CPU and memory can be measured.
 //
-// Two workloads. "clusters": all clusters, by a wildcard, as they come. "tree": a listener, its
-// routes, their clusters and endpoints, as gRPC takes them for a channel.
+// There are two workloads. In "clusters", a client watches all clusters by a wildcard. In "tree", it watches a
+// listener, its routes, their clusters and endpoints, as gRPC does for a channel.
 package main
 
 import (
@@ -115,7 +115,8 @@ func measure(name string) (r result, err error) {
 		return r, err
 	}
 	r = result{Client: name, Clusters: *n, ReadyS: last.Sub(begin).Seconds(), ReadyCPU: p.cpu().Seconds()}
-	if r.HeapMB, r.RSSMB, err = p.memory(); err != nil {
+	r.HeapMB, r.RSSMB, err = p.memory()
+	if err != nil {
 		return r, err
 	}
 	before, until := p.cpu(), time.Now().Add(*period)
@@ -159,9 +160,10 @@ func start(name, address string) (*process, error) {
 
 const bootstrap = `{"xds_servers": [{"server_uri": %q, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}], "node": {"id": "bench"}}`
 
-// memory has the client collect garbage and say what is left.
+// memory makes the client collect garbage, and returns its memory in MB.
 func (p *process) memory() (heap, rss float64, err error) {
-	if _, err = fmt.Fprintln(p.in, "memory"); err != nil {
+	_, err = fmt.Fprintln(p.in, "memory")
+	if err != nil {
 		return 0, 0, err
 	}
 	_, err = fmt.Fscan(p.out, &heap, &rss)

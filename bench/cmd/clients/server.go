@@ -126,7 +126,8 @@ func (s *upstream) all(until time.Time) (last time.Time, err error) {
 			if e.Error != nil {
 				return last, fmt.Errorf("%s is refused: %s", e.Type, e.Error.Message)
 			}
-			if last = time.Now(); last.After(until) {
+			last = time.Now()
+			if last.After(until) {
 				return last, errors.New("it has not all in time")
 			}
 		case <-time.After(wait):

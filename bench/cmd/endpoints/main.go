@@ -76,7 +76,7 @@ func run() error {
 		}
 		servers = append(servers, s)
 	}
-	// Some seconds more than it takes, since what is late counts.
+	// Some seconds more than the run, because late deliveries count.
 	total := *clusters**each + int(length.Seconds())**rate
 	sent := make([]atomic.Int64, total+1)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -26,7 +26,8 @@ func resources(t *xds.Type, from []ctl.Resource) ([]*xds.Resource, error) {
 	to := make([]*xds.Resource, len(from))
 	for i, r := range from {
 		var err error
-		if to[i], err = wire.NewResource(t, r.Name, r.Msg); err != nil {
+		to[i], err = wire.NewResource(t, r.Name, r.Msg)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -1,5 +1,5 @@
-// Package history judges what was recorded of a store, of those who committed to it, and of clients that
-// moved between its servers. It is a function of the record alone: it starts nothing, asks nobody, and has no clock.
+// Package history checks the record of a revision store, of the writers that committed to it, and of clients
+// that moved between its servers. It is a pure function of the record.
 package history
 
 import (
@@ -8,65 +8,66 @@ import (
 	"slices"
 )
 
-// A Commit is a revision: what it changed. Contents are what tells them apart, such as hashes.
+// A Commit is the changes of a revision. A content is a hash or another text that identifies it.
 type Commit struct {
-	Set     map[string]string // resource → content, which is not ""
+	Set     map[string]string // resource → content; never ""
 	Removed []string
 }
 
-// A Client is what one client was told, in the order in which it was told.
+// A Client has the resources that a client was sent, in their order.
 type Client struct {
 	Name  string
-	Delta bool // each resource that it is told counts, also one that it has
-	Rests bool // nobody disturbs it in the end: then it must have what the last revision has
+	Delta bool // a resource that the client has must not be sent again
+	Rests bool // the client was connected to the end: it must have the content of the last revision
 	Seen  []Seen
 }
 
-// A Seen is a resource as a client was told it.
+// A Seen is a resource as the client received it.
 type Seen struct {
-	Resource, Content string // "": it is gone
-	By                string // which server told it, for who reads of it
+	Resource, Content string // Content is "" for a removal
+	By                string // the server that sent it
 }
 
-// A Record is all that is judged.
+// A Record is the input of [Check].
 type Record struct {
-	Heads   []Commit       // the line of revisions that the store has in the end, r1 first
-	Told    map[int]Commit // what writers were told to be committed, by number
+	Heads   []Commit       // the revisions of the store in the end, r1 first
+	Told    map[int]Commit // commits that the store acknowledged to writers, by revision number
 	Clients []Client
 }
 
-// A Kind is what is wrong.
+// A Kind is the kind of a violation.
 type Kind string
 
-// What can be wrong.
+// The kinds of violations.
 const (
-	Lost    Kind = "lost"    // a commit that its writer was told of is not in the line
-	Unknown Kind = "unknown" // a client was told what no revision has
-	Older   Kind = "older"   // a client was told what was replaced before what it had seen already
-	Resent  Kind = "resent"  // a delta client was told what it had
-	Behind  Kind = "behind"  // a client that rests has something else than the last revision
+	Lost    Kind = "lost"    // an acknowledged commit is not in the store
+	Unknown Kind = "unknown" // a client was sent a content that no revision has
+	Older   Kind = "older"   // a client was sent a content that was replaced before one that it has seen
+	Resent  Kind = "resent"  // a delta client was sent a content that it has
+	Behind  Kind = "behind"  // a resting client does not have the content of the last revision
 
-	// Lingers is what SotW cannot avoid, and counts apart: a client was told again what is removed. A server that does not know
-	// the version which a client states goes on to tell what was removed a moment ago, for what the client may have refers to it.
+	// Lingers is counted apart, because SotW cannot avoid it: a client was sent a removed resource again. A server
+	// that does not know the version of a client keeps sending a recently removed resource, because a resource of
+	// the client may refer to it.
 	Lingers Kind = "lingers"
 )
 
-// A Violation is something that must not be.
+// A Violation is a broken rule.
 type Violation struct {
 	Kind   Kind
-	Client string // "": of a writer
+	Client string // "" if a writer is affected
 	Text   string
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s %s", v.Kind, v.Client, v.Text) }
 
-// A life is a content of a resource, from a revision on until before another.
+// A life is a period, in revisions, in which a resource has one content; to is exclusive.
 type life struct {
 	content  string
 	from, to int
 }
 
-// A lifetime is all lives of a resource, one after the other, and which have a content.
+// A lifetime is the sequence of lives of a resource, and the indexes of the lives with a content.
 type lifetime struct {
 	all []life
 	of  map[string][]int
@@ -82,11 +83,11 @@ func (l *lifetime) begin(content string, at int) {
 
 const forever = int(^uint(0) >> 1)
 
-// Check returns all that is wrong with a record.
+// Check returns the violations in a record.
 //
-// A client may have missed any number of revisions, and of several changes only the last need be told. So what it was told
-// must be a subsequence of the heads: there must be revisions, none before the one that
-// precedes it, each of which has what it was told then. The earliest that can be is the one that leaves most for the rest.
+// A client may miss any number of revisions, and of several changes only the last need be sent. So its resources
+// must be a subsequence of the heads: for each there is a revision with this content, and these revisions never
+// go backwards. Check takes the earliest possible revision each time, which leaves the most for the rest.
 func Check(r Record) []Violation {
 	lives := map[string]*lifetime{}
 	last := map[string]string{}
@@ -98,7 +99,7 @@ func Check(r Record) []Violation {
 			l := lives[resource]
 			if l == nil {
 				l = &lifetime{of: map[string][]int{}}
-				l.begin("", 0) // before the first time there was none
+				l.begin("", 0) // the resource did not exist
 				lives[resource] = l
 			}
 			l.begin(content, i+1)
@@ -109,7 +110,7 @@ func Check(r Record) []Violation {
 	var wrong []Violation
 	for _, n := range slices.Sorted(maps.Keys(r.Told)) {
 		if n < 1 || n > len(r.Heads) || !r.Told[n].equal(r.Heads[n-1]) {
-			wrong = append(wrong, Violation{Lost, "", fmt.Sprintf("r%d was committed, and is not what the store has", n)})
+			wrong = append(wrong, Violation{Lost, "", fmt.Sprintf("r%d was acknowledged, but the store has another commit", n)})
 		}
 	}
 	for i := range r.Clients {
@@ -140,11 +141,11 @@ func (c *Client) check(lives map[string]*lifetime, last map[string]string) (wron
 		wrong = append(wrong, Violation{k, c.Name, fmt.Sprintf(format, args...)})
 	}
 	has := map[string]string{}
-	at := 0 // the revision that it must have been told of at least
+	at := 0 // the earliest revision that the client can be at
 	for i, s := range c.Seen {
 		if has[s.Resource] == s.Content {
 			if c.Delta && s.Content != "" {
-				add(Resent, "is told %s=%s, which it has, by %s (%d)", s.Resource, s.Content, s.By, i)
+				add(Resent, "is sent %s=%s, which it has, by %s (%d)", s.Resource, s.Content, s.By, i)
 			}
 			continue
 		}
@@ -161,11 +162,11 @@ func (c *Client) check(lives map[string]*lifetime, last map[string]string) (wron
 		case fits >= 0:
 			at = max(at, l.all[l.of[s.Content][fits]].from)
 		case !c.Delta && lingers(l.all, s.Content, at):
-			add(Lingers, "is told %s=%q by %s (%d), which was removed before r%d", s.Resource, s.Content, s.By, i, at)
+			add(Lingers, "is sent %s=%q by %s (%d), which was removed before r%d", s.Resource, s.Content, s.By, i, at)
 		case len(l.of[s.Content]) > 0:
-			add(Older, "is told %s=%q by %s (%d), which nothing has from r%d on, and it knew of that", s.Resource, s.Content, s.By, i, at)
+			add(Older, "is sent %s=%q by %s (%d), which no revision from r%d on has, although it was at that revision", s.Resource, s.Content, s.By, i, at)
 		default:
-			add(Unknown, "is told %s=%q by %s (%d), which no revision has", s.Resource, s.Content, s.By, i)
+			add(Unknown, "is sent %s=%q by %s (%d), which no revision has", s.Resource, s.Content, s.By, i)
 		}
 	}
 	if c.Rests && !maps.Equal(has, last) {
@@ -183,8 +184,8 @@ func (c *Client) check(lives map[string]*lifetime, last map[string]string) (wron
 	return wrong
 }
 
-// lingers reports whether a content is one that was there before a removal which may be what its server serves: that is not
-// over at a revision. It is the last before that, or, of a server that missed some revisions, one that this had.
+// lingers reports whether a resource had a content before a removal that is in force at or after a revision, so
+// that a server may still serve the content.
 func lingers(all []life, content string, at int) bool {
 	return content != "" && slices.ContainsFunc(all, func(gone life) bool {
 		return gone.content == "" && gone.to > at && slices.ContainsFunc(all, func(l life) bool { return l.content == content && l.to <= gone.from })

@@ -248,7 +248,7 @@ func (f *finder) dropCase(clause ast.Node, body []ast.Stmt) {
 
 // branch swaps break and continue.
 func (f *finder) branch(n *ast.BranchStmt, stack []ast.Node) {
-	to := ""
+	var to string
 	switch {
 	case n.Tok == token.CONTINUE:
 		to = "break"

@@ -5,8 +5,8 @@
 //	make mutants DIFF=main                  mutants of the lines that changed since a revision
 //
 // The changes come from the syntax tree: a condition is negated or forced, the boundary of a comparison
-// is moved, == becomes !=, + becomes -, a term of && or || is dropped, a zero or negated value is returned, a constant is changed, a
-// statement or the body of a case is removed, break and continue are swapped.
+// is moved, == becomes !=, + becomes -, a term of && or || is dropped, a zero or negated value is returned,
+// a constant is changed, a statement or the body of a case is removed, break and continue are swapped.
 //
 // One test binary contains all mutants of a sample: each function begins with a switch on an environment
 // variable that chooses a mutated copy of its body. Coverage profiles, one of each test, select the tests

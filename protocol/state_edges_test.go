@@ -46,3 +46,22 @@ func TestStatesOfRefusedHeartbeat(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Names accepted in a later response leave an older one, and mark the messages that had them.
+func TestAcceptedLaterLeavesOlderResponse(t *testing.T) {
+	d := delivery{
+		cargo: cargo{items: itemsOf("b:->b1 c:->c1 d:b1>-")},
+		parts: []part{{nonce: 1, lo: "b", hi: "b"}, {nonce: 2, lo: "c", hi: "c"}, {nonce: 3, gone: "d", last: "d"}},
+	}
+	later := cargo{items: itemsOf("a:->a1 c:->c2 d:->d1")} // the older response has no a
+	d.overtaken(later.each)
+	var moved []uint64
+	for _, p := range d.parts {
+		if p.moved {
+			moved = append(moved, p.nonce)
+		}
+	}
+	if !slices.Equal(moved, []uint64{2, 3}) || cargoText(&d.cargo) != "b:->b1" {
+		t.Errorf("messages %v, left %s", moved, cargoText(&d.cargo))
+	}
+}

@@ -48,7 +48,7 @@ const (
 
 // compile makes the test binary of a directory.
 func (j *judge) compile(flags ...string) error {
-	args := slices.Concat([]string{"test", "-c", "-o", j.bin}, flags, []string{"./" + j.dir})
+	args := slices.Concat([]string{"test", "-c", "-vet=off", "-o", j.bin}, flags, []string{"./" + j.dir})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -2,15 +2,17 @@ package revisions
 
 import "context"
 
-// An Announcer is an engine where programs say that they are there, so that others find them: those of revisions/file and
-// revisions/etcd are. It is no part of what is kept: no revision refers to it, and no sweep looks at it.
+// An Announcer is an engine on which running programs publish a value each, so that they find each other.
+// The engines of revisions/file and revisions/etcd are announcers. Announcements are not a part of the
+// configuration: no revision refers to them, and a sweep ignores them.
 type Announcer interface {
-	// Announce has the newest of some values stored under a key, which is that of one program only, until ctx is done, and
-	// removes it then. If the program dies, it is gone within 15 s, or when the system says that it has died. Values may have
-	// 64 KiB. An error says that it is not there, or soon will not be: who wants it there begins anew.
+	// Announce stores the newest of some values under a key that only this program writes, until ctx is
+	// done. Then it removes the key. If the program dies, the key is removed within 15 s, or as soon as
+	// the system reports the death. A value has at most 64 KiB. An error means that the key is missing,
+	// or soon will be: the caller starts again.
 	Announce(ctx context.Context, key string, values <-chan []byte) error
 
-	// Announced returns what programs that are there have under the keys with a prefix: most of them at most, more says
-	// that there are others.
+	// Announced returns the announcements of running programs under the keys with a prefix, at most
+	// `most` of them. more reports whether there are others.
 	Announced(ctx context.Context, prefix string, most int) (all map[string][]byte, more bool, err error)
 }

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// ErrBackwards says that the newest revision is older than one that was read before, or of a line without that: somebody has put
-// a backup, or another repository, in the place of the repository. Until it is back, or is opened anew, nothing is read of it, and nothing written: what
-// is committed would be lost when it is back, and what the lost revisions said would be taken back without a word.
+// ErrBackwards means that the newest revision is older than one read before, or does not descend from it.
+// Somebody has replaced the repository by a backup, or by another repository. Until the right one is
+// back, or the repository is opened again, nothing is read or written. Commits to the wrong repository
+// would be lost, and clients would silently return to an old configuration.
 var ErrBackwards = errors.New("the repository has gone back")
 
-// Saw has the repository return nothing older than a snapshot of it, which was read before it was opened ([Kept]).
+// Observe makes the repository return nothing older than a snapshot that was read from it earlier, before
+// this process opened it ([FromSaved]).
 func (r *Repository) Saw(s *Snapshot) { r.saw(head{at: s.Revision.id, turns: s.head.turns}) }
 
-// saw notes a head, unless a newer one was read meanwhile.
+// saw records a head, unless a newer one was read meanwhile.
 func (r *Repository) saw(h head) {
 	for {
 		was := r.seen.Load()
@@ -28,7 +30,7 @@ func (r *Repository) saw(h head) {
 	}
 }
 
-// follows returns [ErrBackwards], which says why, unless the revision of a head has that of one before it among its ancestors.
+// follows returns [ErrBackwards] with the reason, unless the head is descends from the head was.
 func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	switch {
 	case was == nil || was.at.number == 0:
@@ -37,7 +39,7 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 		return fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.at.number)
 	case is.turns < was.turns:
 		return fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, is.turns, was.turns)
-	case is.at == was.at, was.at.number < is.from: // what is not kept any more nobody can judge
+	case is.at == was.at, was.at.number < is.from: // the ancestors are no longer kept, so this cannot be checked
 		return nil
 	}
 	rev, err := r.revision(ctx, is.at)
@@ -53,7 +55,7 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 		then, err = r.find(ctx, is, was.at.number)
 	}
 	switch {
-	case errors.Is(err, ErrNotFound): // a sweep may just have removed it
+	case errors.Is(err, ErrNotFound): // a concurrent sweep may have removed it
 		return nil
 	case err != nil:
 		return err

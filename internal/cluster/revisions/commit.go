@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A ConflictError says that what was to be changed has changed meanwhile.
+// A ConflictError means that another commit changed the same items first.
 type ConflictError struct {
-	Base, Head Number // what the change was made for, and what is the newest
-	Keys       []Key  // both have changed; nil: the change was for no other revision
+	Base, Head Number // the revision that the change was made for, and the newest one
+	Keys       []Key  // the items that both changed; nil: the change was for exactly one revision
 }
 
 func (e *ConflictError) Error() string {
@@ -37,26 +37,26 @@ func (e *ConflictError) Error() string {
 // Is makes a ConflictError an [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// Commit makes a revision of what an edit makes of a snapshot, and returns it when it is the
-// newest, and outlasts a loss of power. If others have committed since, and changed nothing
-// that the edit changes, it is made of theirs; if they have, the error is a [ConflictError].
-// An edit that changes nothing makes no revision, and returns the newest.
+// Commit applies an edit to a snapshot, stores the result as a new revision, and returns it. By then it
+// is the newest revision, and survives a loss of power. If other commits came first and changed other
+// items, the edit is applied to their result. If they changed the same items, the error is a
+// [ConflictError]. An edit without effect makes no revision, and returns the newest.
 //
-// After any other error nothing has changed, unless it wraps [ErrUnknown].
+// After any other error nothing has changed, unless the error wraps [ErrUnknown].
 func (r *Repository) Commit(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
 	return r.commit(ctx, base, edit, note, true)
 }
 
-// CommitIf is as Commit, and a conflict if the snapshot is not the newest.
+// CommitIf is like Commit, but any other commit since the snapshot is a conflict.
 func (r *Repository) CommitIf(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
 	return r.commit(ctx, base, edit, note, false)
 }
 
-// ErrUnknown says that it is not known whether a change was made: the engine did not say it.
+// ErrUnknown means that the engine did not report whether a change was made.
 var ErrUnknown = errors.New("it is not known whether this was committed")
 
 func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note Note, rebase bool) (*Snapshot, error) {
-	if base.head.raw == nil { // it was not the newest, or there was none
+	if base.head.raw == nil { // it was not the newest, or the repository was empty
 		newest, err := r.Head(ctx)
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note
 	}
 }
 
-// onto returns the newest snapshot if an edit of s may be one of that.
+// onto returns the newest snapshot if an edit of s may be applied to it.
 func (s *Snapshot) onto(newest *Snapshot, edit Edit, rebase bool) (*Snapshot, error) {
 	if s.Revision.id == newest.Revision.id {
 		return newest, nil
@@ -121,8 +121,8 @@ func (s *Snapshot) onto(newest *Snapshot, edit Edit, rebase bool) (*Snapshot, er
 	return newest, nil
 }
 
-// draft returns what an edit makes of the newest snapshot, and the packs that are to be stored for it. If
-// nothing changes it returns base.
+// draft applies an edit to the newest snapshot, and returns the result and the packs to store for it. If
+// nothing changes, it returns base.
 func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []packed, error) {
 	rev := Revision{Note: note, Number: base.Revision.Number + 1, Time: r.opts.Now(), parent: base.Revision.id.hash}
 	var p packer
@@ -139,8 +139,8 @@ func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []p
 	return next, p.done, nil
 }
 
-// prepare has what is set be as it is when it is read: this snapshot is the next one's base, and its pages are those of
-// later ones. The resources of who commits stay as they are.
+// prepare calls Options.Prepare for copies of the written resources, as reading them would. The draft
+// becomes the base of later snapshots and shares pages with them. The caller's resources stay unchanged.
 func (r *Repository) prepare(writes []write) {
 	if r.opts.Prepare == nil {
 		return
@@ -153,7 +153,7 @@ func (r *Repository) prepare(writes []write) {
 	}
 }
 
-// writes returns what an edit changes, sorted, and counts it.
+// writes returns the effective changes of an edit, sorted, and counts them in rev.
 func (p *packer) writes(base *Snapshot, edit Edit, rev *Revision) ([]write, error) {
 	all := make(map[Key]write, len(edit.Set)+len(edit.Remove))
 	for _, k := range edit.Remove {
@@ -186,7 +186,7 @@ func (p *packer) writes(base *Snapshot, edit Edit, rev *Revision) ([]write, erro
 			bodies[i] = p.body(w.set.item)
 		}
 	}
-	p.settle() // pages that outlive this pack refer to it
+	p.settle() // their place must be final: the encoded items contain it
 	for i, w := range writes {
 		if w.set == nil {
 			rev.Removed++
@@ -204,7 +204,7 @@ func (p *packer) writes(base *Snapshot, edit Edit, rev *Revision) ([]write, erro
 	return writes, nil
 }
 
-// body stores the body of an item, if it is too large to be stored with it.
+// body stores the body of an item separately if it is too large for the page.
 func (p *packer) body(it *Item) (pieces []*place) {
 	b := it.Definition
 	if it.Resource != nil {
@@ -221,8 +221,8 @@ func (p *packer) body(it *Item) (pieces []*place) {
 	return pieces
 }
 
-// publish stores the packs of a revision, the revision, and then swaps the head. Until then nothing
-// refers to them: who dies on the way leaves what a sweep removes.
+// publish stores the packs and the revision, and then swaps the head. Until the swap nothing refers to
+// them. If the writer dies before, a sweep removes them.
 func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data []packed) error {
 	rev, err := next.Revision.encode()
 	if err != nil {
@@ -256,15 +256,15 @@ func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data [
 		r.discard(ctx, id, data)
 		return err
 	}
-	return r.doubt(ctx, err, h, next, nextHead)
+	return r.checkSwapped(ctx, err, h, next, nextHead)
 }
 
-// patience is how long a writer looks for what became of its writes.
-const patience = 5 * time.Second
+// writeCheckTimeout limits how long a writer checks or cleans up the result of its writes.
+const writeCheckTimeout = 5 * time.Second
 
-// doubt finds out whether the head was swapped though the engine returned an error.
-func (r *Repository) doubt(ctx context.Context, why error, was head, next *Snapshot, nextHead head) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+// checkSwapped finds out whether the head was swapped although the engine returned an error.
+func (r *Repository) checkSwapped(ctx context.Context, why error, was head, next *Snapshot, nextHead head) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeCheckTimeout)
 	defer cancel()
 	now, err := r.head(ctx)
 	if err == nil && now.at.number > next.Revision.Number {
@@ -284,18 +284,18 @@ func (r *Repository) doubt(ctx context.Context, why error, was head, next *Snaps
 	case err == nil && refused(why):
 		return why
 	}
-	// What is not there yet may come: a request may be under way.
+	// Absence proves nothing: a request may still be on its way.
 	return fmt.Errorf("%w: %w", ErrUnknown, why)
 }
 
-// refused reports whether an engine says that it did nothing.
+// refused reports whether the engine guarantees that it did nothing.
 func refused(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge)
 }
 
-// discard removes what was stored for a revision that will not be. What stays a sweep removes.
+// discard removes the values stored for a revision that was not committed. A sweep removes the rest.
 func (r *Repository) discard(ctx context.Context, id revisionID, data []packed) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeCheckTimeout)
 	defer cancel()
 	keys := []string{id.key()}
 	for _, p := range data {
@@ -304,8 +304,8 @@ func (r *Repository) discard(ctx context.Context, id revisionID, data []packed) 
 	_ = r.engine.Delete(ctx, keys...)
 }
 
-// Restore makes a revision with the content of an earlier one that is kept, and returns it as Commit does.
-// Nothing of the content is written again. If base is not the newest it is a conflict.
+// Restore commits the content of an earlier revision that is kept, and returns the new revision as Commit
+// does. It writes none of the content again. If base is not the newest, it is a conflict.
 func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note Note) (*Snapshot, error) {
 	for {
 		newest, err := r.Head(ctx)
@@ -336,8 +336,8 @@ func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note
 			return newest, nil
 		}
 		next := &Snapshot{Revision: rev, root: old.root, below: old.below}
-		// The head has the oldest revision that may be referred to: were this one removed meanwhile,
-		// the head is another.
+		// The head names the oldest revision that may be referred to. If a sweep removed this one
+		// meanwhile, the head has changed and the swap fails.
 		if err = r.publish(ctx, newest.head, next, nil); err == nil || !errors.Is(err, ErrConflict) {
 			return next, err
 		}

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// freedMost is how many groups are remembered that are held no more: they are in the head.
+// freedMost limits how many released groups are remembered, since they are stored in the head.
 const freedMost = 20
 
-// freedKey is where they are. A Chancery that does not know it keeps it.
+// freedKey is their key in the head. A release of Chancery that does not know the key keeps it.
 const freedKey = "freed"
 
-// A freedText is who let a group go, as it is stored.
+// A freedText records who released a group, as it is stored.
 type freedText struct {
-	Number  Number    `json:"number"` // that it was held at
+	Number  Number    `json:"number"` // the revision at which it was held
 	Author  string    `json:"author,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Time    time.Time `json:"time"`
 }
 
-// Freed returns who let groups go, and why, of the last that are held no more: those that [Repository.SetHolds] was told of. Number is what they were
-// held at.
+// Released returns who released groups from a hold, and why, for the last groups that are no longer held.
+// SetHolds records it. Number is the revision at which the group was held.
 func (r *Repository) Freed(ctx context.Context) (map[string]Hold, error) {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Repository) Freed(ctx context.Context) (map[string]Hold, error) {
 	return all, nil
 }
 
-// freed is what a head says of groups that are held no more. What cannot be read is forgotten.
+// freed returns the released groups of a head. An unreadable record is dropped.
 func (h *head) freed() map[string]freedText {
 	all := map[string]freedText{}
 	if json.Unmarshal(h.all[freedKey], &all) != nil || all == nil {
@@ -45,7 +45,7 @@ func (h *head) freed() map[string]freedText {
 	return all
 }
 
-// let takes from holds those that are none, and returns who let these go.
+// let removes the released groups from holds, and returns who released them.
 func (h *head) let(holds map[string]Hold) map[string]freedText {
 	all := h.freed()
 	for group, hold := range holds {

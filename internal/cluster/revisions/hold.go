@@ -13,43 +13,43 @@ import (
 
 const (
 	holdsMost   = 500 // groups that may be held at once
-	messageMost = 500 // bytes of why, and of who: all holds are in the head
+	messageMost = 500 // bytes of the message and of the author, since the head contains all holds
 )
 
-// A Hold says that a group is served as it is in a revision, whatever is committed after that: it is frozen.
-// Commits to it are possible, and wait.
+// A Hold freezes a group: the group is served from a fixed revision. Later commits to the group are
+// possible, but are not served.
 type Hold struct {
-	Number  Number // the revision that the group is served of
+	Number  Number // the revision that the group is served from
 	Author  string // who froze it
 	Message string // why
 	Time    time.Time
-	Next    *Next // nil: all nodes of the group see the same
+	Next    *Next // nil: all nodes of the group get the same
 
 	id revisionID
 }
 
-// A Next is what some nodes of a held group see in the place of what is held, while a rollout is under way.
+// A Next is the revision that some nodes of a held group get instead, during a rollout.
 type Next struct {
-	Number  Number // the revision that these are served of
-	Rollout string // its ID. Which nodes are in a share of all depends on it, and on nothing that a server knows alone
-	Step    int    // of it
+	Number  Number // the revision that these nodes are served from
+	Rollout string // the ID of the rollout. It alone decides, with the node ID, which nodes are in a percentage, so all servers agree
+	Step    int    // of the rollout
 	Pick    Pick
 
 	id revisionID
 }
 
-// A Pick says which nodes: those of which one of these holds. The zero Pick is none.
+// A Pick selects nodes: a node matches if one of the fields matches. The zero Pick matches none.
 type Pick struct {
-	Percent float64           `json:"percent,omitempty"` // this share of the nodes, by the hash of their id; 100: all
-	Labels  map[string]string `json:"labels,omitempty"`  // all of these are in the node's metadata
-	Groups  []string          `json:"groups,omitempty"`  // the node gets one of these
+	Percent float64           `json:"percent,omitempty"` // this share of the nodes, by the hash of their ID; 100: all
+	Labels  map[string]string `json:"labels,omitempty"`  // the node's metadata has all of these labels
+	Groups  []string          `json:"groups,omitempty"`  // the node gets one of these groups
 }
 
-// holdFormat is the format of a head with holds. Who does not know holds would serve what is held back: he is
-// to refuse such a head, and does, since its format is another.
+// holdFormat is the format number of a head with holds. A release that does not know holds would serve
+// frozen groups from the newest revision. The other format number makes it refuse such a head.
 const holdFormat = 2
 
-// A holdText is a Hold as it is stored.
+// A holdText is a stored Hold.
 type holdText struct {
 	Number   Number    `json:"number"`
 	Revision string    `json:"revision"`
@@ -67,7 +67,7 @@ type nextText struct {
 	Pick     Pick   `json:"pick"`
 }
 
-// encodeHolds returns holds as they are stored.
+// encodeHolds encodes holds for the head.
 func encodeHolds(holds map[string]Hold) ([]byte, error) {
 	all := make(map[string]holdText, len(holds))
 	for group, h := range holds {
@@ -80,7 +80,7 @@ func encodeHolds(holds map[string]Hold) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// decodeHolds reads what encodeHolds wrote into a head.
+// decodeHolds decodes the holds of a head.
 func (h *head) decodeHolds(all map[string]holdText) error {
 	if len(all) == 0 {
 		return nil
@@ -94,20 +94,20 @@ func (h *head) decodeHolds(all map[string]holdText) error {
 			ok = ok && h.keeps(n.Number, n.Revision, &hold.Next.id)
 		}
 		if !ok || group == "" {
-			return fmt.Errorf("group %q is held at no revision that is kept: %w", group, ErrDamaged)
+			return fmt.Errorf("group %q is held at a revision that is not kept: %w", group, ErrDamaged)
 		}
 		h.holds[group] = hold
 	}
 	return nil
 }
 
-// keeps reports whether a revision that is referred to is there, and sets its id.
+// keeps reports whether a revision that a hold refers to is kept, and sets its ID.
 func (h *head) keeps(n Number, sum string, id *revisionID) (ok bool) {
 	id.hash, ok = parseHash(sum)
 	return ok && n >= h.from && n <= h.at.number
 }
 
-// oldest returns the oldest revision that a group is held at; 0: none is.
+// oldest returns the oldest revision at which a group is held; 0: none.
 func (h *head) oldest() (oldest Number) {
 	for id := range h.held() {
 		if oldest == 0 || id.number < oldest {
@@ -117,7 +117,7 @@ func (h *head) oldest() (oldest Number) {
 	return oldest
 }
 
-// held yields the revisions that groups are held at, each at least once.
+// held yields the revisions at which groups are held, each at least once.
 func (h *head) held() func(yield func(revisionID) bool) {
 	return func(yield func(revisionID) bool) {
 		for _, hold := range h.holds {
@@ -128,25 +128,29 @@ func (h *head) held() func(yield func(revisionID) bool) {
 	}
 }
 
-// Holds returns which groups are held, by name.
+// Holds returns the held groups, by name.
 func (r *Repository) Holds(ctx context.Context) (map[string]Hold, error) {
 	_, holds, err := r.Holding(ctx)
 	return holds, err
 }
 
-// Holding is as Holds, with the state that has them.
+// HoldsWithState is like Holds, and also returns the state of the repository.
 func (r *Repository) Holding(ctx context.Context) (State, map[string]Hold, error) {
 	h, err := r.head(ctx)
 	return State{h.at.number, h.turns}, maps.Clone(h.holds), err
 }
 
-// Holds returns which groups were held when the snapshot was the newest, by name. It must not be changed.
+// Holds returns the groups that were held when the snapshot was the newest, by name. The caller must not
+// change it.
 func (s *Snapshot) Holds() map[string]Hold { return s.head.holds }
 
-// SetHolds lets edit change which groups are held, which it is given with the number of the newest revision, in one step:
-// if somebody else has changed something meanwhile, edit is called again with that. Of what it sets,
-// the numbers of revisions count; [ErrNotFound] says that one is not kept. A group that it deletes, or has at 0, is held no more: who is the author of
-// that, and why, [Repository.Freed] says. An error of edit changes nothing. Any other error is as that of Commit.
+// SetHolds changes the holds in one atomic step. It calls edit with the number of the newest revision and
+// the current holds. If another writer changes the head meanwhile, it calls edit again with the new
+// values.
+//
+// Of the holds that edit sets, the revision numbers count. The error is [ErrNotFound] if one is not kept.
+// A group that edit deletes, or sets to number 0, is released; [Repository.Released] returns the author
+// and message of that. An error of edit changes nothing. Any other error is like an error of Commit.
 func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, holds map[string]Hold) error) error {
 	for {
 		was, err := r.head(ctx)
@@ -192,15 +196,15 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 	}
 }
 
-// identify finds the revisions of holds that have a new number.
+// identify finds the IDs of the revisions whose number edit changed.
 func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold) (err error) {
 	if len(holds) > holdsMost {
-		return fmt.Errorf("%d groups would be held, at most %d may be", len(holds), holdsMost)
+		return fmt.Errorf("%d groups to hold: at most %d are allowed", len(holds), holdsMost)
 	}
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
 		hold := holds[group]
 		if n := max(len(hold.Message), len(hold.Author)); n > messageMost {
-			return fmt.Errorf("a message, or an author, of %d bytes: at most %d are allowed", n, messageMost)
+			return fmt.Errorf("a message or an author of %d bytes: at most %d are allowed", n, messageMost)
 		}
 		if hold.id.number != hold.Number {
 			if hold.id, err = r.find(ctx, h, hold.Number); err != nil {
@@ -219,7 +223,7 @@ func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold
 	return nil
 }
 
-// hold returns the head with other holds, and sets raw.
+// hold returns the head with other holds, encoded.
 func (h head) hold(holds map[string]Hold, freed map[string]freedText) (head, error) {
 	was, err := encodeHolds(h.holds)
 	if err != nil {
@@ -243,13 +247,13 @@ func (h head) hold(holds map[string]Hold, freed map[string]freedText) (head, err
 	return h.next(h.at, h.from, h.swept)
 }
 
-// Serving is as Head, with what [Snapshot.Held] says. Watch yields such snapshots.
+// Serving is like Head, with the revisions that [Snapshot.Held] returns. Watch yields such snapshots.
 func (r *Repository) Serving(ctx context.Context) (*Snapshot, error) { return r.newest(ctx, true) }
 
-// Held returns what a revision has that a group is held at; nil: none is.
+// Held returns the revision n, if a group is held at it; else nil.
 func (s *Snapshot) Held(n Number) *Snapshot { return s.held[n] }
 
-// hold reads the revisions that the groups of a snapshot are held at.
+// hold reads the revisions at which the groups of a snapshot are held.
 func (r *Repository) hold(ctx context.Context, s *Snapshot) error {
 	if len(s.head.holds) == 0 {
 		r.held.Store(nil)
@@ -270,7 +274,7 @@ func (r *Repository) hold(ctx context.Context, s *Snapshot) error {
 		default:
 			of, err := r.read(ctx, id, r.loader(append(slices.Collect(maps.Values(s.held)), s)...))
 			if err != nil {
-				return fmt.Errorf("%s, which a group is held at: %w", id.number, err)
+				return fmt.Errorf("%s, at which a group is held: %w", id.number, err)
 			}
 			s.held[id.number] = of
 		}
@@ -279,8 +283,8 @@ func (r *Repository) hold(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// With returns a snapshot of the same revision in which the group as has what a group has in another snapshot, and
-// more, and nothing else. It is for who serves it: a commit to it is one to the newest revision.
+// With returns a copy of s in which the group `as` has exactly the items of `group` in the snapshot `of`,
+// and those of more. It is for serving. A commit that is based on it goes to the newest revision.
 func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *Snapshot {
 	all := map[Key]write{}
 	set := func(e *entry) {
@@ -318,12 +322,13 @@ func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *S
 	}
 	writes := slices.SortedFunc(maps.Values(all), write.compare)
 	with := *s
-	with.head.raw = nil // a commit looks for the newest
+	with.head.raw = nil // a commit has to look for the newest
 	with.root, with.below = s.tree().apply(0, writes), nil
 	return &with
 }
 
-// Holding returns a snapshot with the holds of another one: what is served if the newest revision cannot be, and holds have changed.
+// WithHoldsOf returns a copy of s with the holds of another snapshot. It is served if the newest revision
+// cannot be served, and the holds have changed.
 func (s *Snapshot) Holding(of *Snapshot) *Snapshot {
 	is := *s
 	is.head, is.held = head{holds: of.head.holds, turns: of.head.turns}, of.held

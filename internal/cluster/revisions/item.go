@@ -14,14 +14,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Key finds an item in a snapshot.
+// A Key identifies an item in a snapshot.
 type Key struct {
 	Group string
-	Type  string // its URL; "": the definition of the group
+	Type  string // the type URL; "": the definition of the group
 	Name  string // "": the version of the type
 }
 
-// String returns how a key is told to people.
+// String returns the key for people.
 func (k Key) String() string {
 	switch {
 	case k.Type == "":
@@ -37,7 +37,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Group, o.Group), cmp.Compare(k.Type, o.Type), cmp.Compare(k.Name, o.Name))
 }
 
-// position is where a key stands among all: where its hash does.
+// position is the place of a key in the tree: the first 64 bits of its hash.
 func (k Key) position() uint64 {
 	h := sha256.New()
 	for _, s := range []string{k.Group, k.Type, k.Name} {
@@ -49,36 +49,37 @@ func (k Key) position() uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// An Item is one thing of a configuration: a resource in a group, what a group is, or the
-// version of a type in a group. What is read of a repository must not be changed.
+// An Item is one part of a configuration: a resource in a group, the definition of a group, or the
+// version of a type in a group. Items read from a repository must not be changed.
 type Item struct {
 	Group string // not empty
 
-	// Resource is a resource of the group, sealed ([xds.Resource.Seal]); or nil. Its references are
-	// not stored: see [Options.Prepare].
+	// Resource is a resource of the group, sealed ([xds.Resource.Seal]); or nil. Its references are not
+	// stored: see [Options.Prepare].
 	Resource *xds.Resource
 
-	// Type is the URL of a type of which Version is what its source says; a resource has its own.
-	// Without both of them the item is what a group is: Definition is its file.
+	// Type is the URL of a type whose version, as its source gives it, is Version. A resource has its own
+	// version. An item without Resource and Type is the definition of the group: Definition is the
+	// content of its file.
 	Type       string
 	Version    string
 	Definition []byte
 
-	Secret bool  // it has a secret in it
-	Place  Place // where it stood when it was set
+	Secret bool  // it contains a secret
+	Place  Place // its place in the source files when it was set
 
 	// Since is the number of the revision that set it. Commit sets it.
 	Since Number
 }
 
-// A Place is where something stood in the files of who wrote it. The zero value: not known.
+// A Place is a position in the author's files. The zero value means unknown.
 type Place struct {
 	File      string
-	Line, Col int    // from 1; 0: not known
+	Line, Col int    // from 1; 0: unknown
 	Path      string // of the field; "": the whole
 }
 
-// Key returns what finds the item.
+// Key returns the key of the item.
 func (it *Item) Key() Key {
 	if r := it.Resource; r != nil {
 		return Key{Group: it.Group, Type: r.Type.URL, Name: r.Name}
@@ -86,7 +87,7 @@ func (it *Item) Key() Key {
 	return Key{Group: it.Group, Type: it.Type}
 }
 
-// same reports whether two items of a key say the same, wherever they stood.
+// same reports whether two items of a key are equal, apart from their places.
 func (it *Item) same(o *Item) bool {
 	if it.Secret != o.Secret {
 		return false
@@ -98,7 +99,7 @@ func (it *Item) same(o *Item) bool {
 	return a.Sum == b.Sum && a.Version == b.Version && a.OnDemand == b.OnDemand
 }
 
-// check returns why an item cannot be stored.
+// check returns the reason why an item cannot be stored, or nil.
 func (it *Item) check() error {
 	switch {
 	case it.Group == "":
@@ -117,23 +118,23 @@ func (it *Item) check() error {
 	return nil
 }
 
-// The fields of an item, in the encoding of protobuf. What a later version adds gets
-// another number, and is skipped; what a number means never changes.
+// The fields of an item in the protobuf encoding. Later versions add new numbers, which older versions
+// skip. The meaning of a number never changes.
 const (
 	itemGroup, itemType, itemName, itemBody, itemAlias, itemTTL, itemOnDemand, itemVersion = 1, 2, 3, 4, 5, 6, 7, 8
 	itemPiece, itemFile, itemLine, itemCol, itemPath, itemSecret, itemSince                = 9, 10, 11, 12, 13, 14, 15
 )
 
-// inline is how large a body may be that is stored with its item.
+// inline is the largest body that is stored inside its item, in bytes.
 const inline = 4 << 10
 
-// encode returns the encoding of an item whose body is elsewhere, if pieces are given.
+// encode encodes an item. If pieces are given, they replace the body.
 func (it *Item) encode(pieces []place) []byte {
 	k := it.Key()
 	body, version := it.Definition, it.Version
 	r := it.Resource
 	if r != nil {
-		// The version that it has by its content is not stored: whoever reads it makes the same.
+		// A version that equals the hash of the content is not stored: each reader computes it.
 		if body, version = r.Body, r.Version; version == r.Sum.String() {
 			version = ""
 		}
@@ -167,8 +168,8 @@ func (it *Item) encode(pieces []place) []byte {
 	return appendNumber(b, itemSince, uint64(it.Since))
 }
 
-// decodeItem returns the item of an encoding, which it refers to, but for the body of one whose
-// body is elsewhere: finish has that. What it returns is not checked.
+// decodeItem decodes an item. The result refers to b. If the body is stored in pieces, the caller must
+// pass it to finish. The result is not checked.
 func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), err error) {
 	it = &Item{}
 	var k Key
@@ -198,7 +199,7 @@ func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), e
 		case itemPiece:
 			p, ok := decodePlace(f.Bytes)
 			if !ok {
-				return nil, nil, nil, fmt.Errorf("a piece of a body: %w", ErrDamaged)
+				return nil, nil, nil, fmt.Errorf("reference to a piece of a body: %w", ErrDamaged)
 			}
 			pieces = append(pieces, p)
 		case itemFile:
@@ -239,7 +240,7 @@ func appendBytes(b []byte, num protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), v)
 }
 
-// appendString appends a field, unless it is empty; so do the others.
+// appendString appends a field unless the value is empty. appendNumber and appendFlag do the same.
 func appendString(b []byte, num protowire.Number, v string) []byte {
 	if v == "" {
 		return b

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Mark returns a text that tells a snapshot from all others of its repository: who keeps the items elsewhere keeps it with
-// them, and has [Kept] read it. It is "" if the snapshot is of no repository.
+// Mark returns a text that identifies a snapshot in its repository. A program that saves the items to
+// disk saves the mark with them, for [FromSaved]. It is "" if the snapshot is not in a repository.
 func (s *Snapshot) Mark() string {
 	if s.Revision.id == (revisionID{}) {
 		return ""
@@ -15,8 +15,9 @@ func (s *Snapshot) Mark() string {
 	return s.Revision.id.key() + "+" + strconv.Itoa(s.head.turns)
 }
 
-// Kept is [Of] for items that were kept with the mark of their snapshot. Its revision has that one's number, and nothing else of it; what
-// a repository says is the newest must be no older ([Repository.Saw]).
+// FromSaved is like [Of], for items that were saved together with the mark of their snapshot. Its
+// revision has the number of the mark, and no other data. The newest revision of the repository must not
+// be older ([Repository.Observe]).
 func Kept(items []*Item, mark string) (*Snapshot, error) {
 	s, err := Of(items)
 	if err != nil || mark == "" {

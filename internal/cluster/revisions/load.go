@@ -13,17 +13,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// A loader reads trees, of which it shares what it knows already.
+// A loader reads trees, and shares the nodes that it already knows.
 type loader struct {
 	repo   *Repository
-	bodies bool // also those that are elsewhere
+	bodies bool // also read bodies that are in other packs
 	pages  map[place]*node
 	below  map[place]*node
-	packs  map[hash][]byte // with the manifests of this tree
-	fresh  map[*node]bool  // pages that were read
+	packs  map[hash][]byte // the packs with the manifests of this tree
+	fresh  map[*node]bool  // the pages that it has read
 }
 
-// loader returns one that knows what the snapshots have.
+// loader returns a loader that knows the nodes of the given snapshots.
 func (r *Repository) loader(known ...*Snapshot) *loader {
 	l := &loader{repo: r, bodies: true, pages: map[place]*node{}, below: map[place]*node{}}
 	for _, s := range known {
@@ -54,16 +54,16 @@ func (n *node) leaves(f func(*node)) {
 	n.kids[1].leaves(f)
 }
 
-// pack returns a pack that is what its name says.
+// pack returns a pack whose content matches the hash in its name.
 func (r *Repository) pack(ctx context.Context, h hash) ([]byte, error) {
 	b, err := r.engine.Get(ctx, packKey(h))
 	switch {
 	case err != nil:
 		return nil, err
 	case sha256.Sum256(b) != h:
-		return nil, fmt.Errorf("%s: its content is not that of its name: %w", packKey(h), ErrDamaged)
+		return nil, fmt.Errorf("%s: its content does not match its name: %w", packKey(h), ErrDamaged)
 	case !bytes.HasPrefix(b, []byte(packMagic)) || len(b) < packHead:
-		return nil, fmt.Errorf("%s: no pack: %w", packKey(h), ErrNewer)
+		return nil, fmt.Errorf("%s: unknown pack format: %w", packKey(h), ErrNewer)
 	}
 	return b, nil
 }
@@ -106,7 +106,7 @@ func (l *loader) tree(ctx context.Context, at place) (*node, map[*node]*place, e
 	return n, below, nil
 }
 
-// manifests reads those of the children that are manifests, and that it does not know.
+// manifests reads the manifests among the children that the loader does not know.
 func (l *loader) manifests(ctx context.Context, children []child, lists map[place][]child) error {
 	var packs []hash
 	for _, c := range children {
@@ -150,9 +150,9 @@ func (l *loader) join(c child, lists map[place][]child) (*node, error) {
 	}
 	list, ok := lists[c.at]
 	if !ok {
-		return nil, fmt.Errorf("a manifest of manifests of manifests: %w", ErrDamaged)
+		return nil, fmt.Errorf("manifests nested too deeply: %w", ErrDamaged)
 	}
-	delete(lists, c.at) // none is in itself
+	delete(lists, c.at) // a manifest does not contain itself
 	nodes := make([]*node, len(list))
 	for i, c := range list {
 		n, err := l.join(c, lists)
@@ -169,7 +169,7 @@ func (l *loader) join(c child, lists map[place][]child) (*node, error) {
 	return n, err
 }
 
-// read reads pages that it does not know, and the bodies of their items.
+// read reads the unknown pages, and the bodies of their items.
 func (l *loader) read(ctx context.Context, pages []child) error {
 	in := map[hash][]place{}
 	var packs []hash
@@ -197,7 +197,7 @@ func (l *loader) read(ctx context.Context, pages []child) error {
 			if err != nil {
 				return err
 			}
-			n, wait, err := decodePage(bytes.Clone(b)) // or all of the pack stays as long as one item
+			n, wait, err := decodePage(bytes.Clone(b)) // a clone, so that one item does not keep the whole pack in memory
 			if err != nil {
 				return fmt.Errorf("%s: a page: %w", packKey(h), err)
 			}
@@ -230,7 +230,7 @@ func (l *loader) read(ctx context.Context, pages []child) error {
 	})
 }
 
-// each calls f for 0 to n-1, some at once, until one returns an error, or ctx is done.
+// each calls f for 0 to n-1, several at once, until one call returns an error or ctx is done.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	const most = 8
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -241,7 +241,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 		workers.Go(func() {
 			for i := range next {
 				if err := f(ctx, i); err != nil {
-					cancel(err) // the first counts
+					cancel(err) // the first error is the cause
 				}
 			}
 		})
@@ -257,7 +257,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
-// decodePage returns the page of an encoding, which it refers to.
+// decodePage decodes a page. The result refers to b.
 func decodePage(b []byte) (*node, []*body, error) {
 	n := &node{pages: 1}
 	var wait []*body
@@ -285,7 +285,7 @@ func decodePage(b []byte) (*node, []*body, error) {
 	return n, wait, nil
 }
 
-// A body is that of an item, in pieces.
+// A body is the body of an item, stored in pieces.
 type body struct {
 	item   *Item
 	pieces []place
@@ -293,13 +293,13 @@ type body struct {
 	finish func([]byte)
 }
 
-// waiting is a piece that a body waits for.
+// waiting is one missing piece of a body.
 type waiting struct {
 	*body
 	i int
 }
 
-// fill reads the pieces of bodies, and gives the items their bodies.
+// fill reads the missing pieces, and gives the items their bodies.
 func (l *loader) fill(ctx context.Context, bodies map[hash][]*waiting) error {
 	packs := make([]hash, 0, len(bodies))
 	for h := range bodies {
@@ -324,7 +324,7 @@ func (l *loader) fill(ctx context.Context, bodies map[hash][]*waiting) error {
 	for _, h := range packs {
 		for _, w := range bodies[h] {
 			if w.i > 0 {
-				continue // once for each
+				continue // each body only once
 			}
 			all := w.got[0]
 			if len(w.got) > 1 {
@@ -339,7 +339,7 @@ func (l *loader) fill(ctx context.Context, bodies map[hash][]*waiting) error {
 	return nil
 }
 
-// check reports what is wrong with fresh pages: an item that is not where it belongs would never be found.
+// check verifies the positions of the items in fresh pages: lookups would never find a misplaced item.
 func (n *node) check(depth int, prefix uint64, fresh map[*node]bool) error {
 	if !n.isPage() {
 		if err := n.kids[0].check(depth+1, prefix, fresh); err != nil {
@@ -352,7 +352,7 @@ func (n *node) check(depth int, prefix uint64, fresh map[*node]bool) error {
 	}
 	for i, e := range n.page {
 		if depth > 0 && e.at>>(64-depth) != prefix>>(64-depth) || i > 0 && n.page[i-1].compare(e) >= 0 {
-			return fmt.Errorf("%s is where it does not belong: %w", e.item.Key(), ErrDamaged)
+			return fmt.Errorf("%s: wrong position in the tree: %w", e.item.Key(), ErrDamaged)
 		}
 	}
 	return nil

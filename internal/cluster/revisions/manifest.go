@@ -9,18 +9,18 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// The fields of a page and of a manifest. A manifest lists, in the order of the positions, the pages of a
-// node, or the manifests of the nodes below it, each with its depth in the tree: that says which node it
-// is, as the depths of a binary tree's leaves say all of its shape.
+// The fields of a page and of a manifest. A manifest lists the pages of a node, or the manifests of the
+// nodes below it, in the order of the positions. Each entry has its depth in the tree. The depths alone
+// determine the shape of a binary tree, so they identify each node.
 const (
 	pageItem = 1
 
-	manifestPack  = 1 // hashes of packs that are referred to; the number 0 is the pack with the manifest
+	manifestPack  = 1 // hashes of packs that entries refer to; number 0 is the pack of the manifest itself
 	manifestPage  = 2 // depth, pack, offset, length, each a varint
-	manifestBelow = 3 // the same, of a manifest
+	manifestBelow = 3 // the same, for a manifest
 )
 
-// manifestMost is how many pages are in a manifest.
+// manifestMost is the maximum number of pages in a manifest.
 const manifestMost = 256
 
 func encodePage(page []*entry) []byte {
@@ -31,15 +31,15 @@ func encodePage(page []*entry) []byte {
 	return b
 }
 
-// A child is a line of a manifest.
+// A child is an entry of a manifest.
 type child struct {
 	depth int
-	below bool // it is a manifest
+	below bool // it is a manifest, not a page
 	at    place
 }
 
-// cut calls f with the nodes that a manifest of n lists, in order: its pages if it has few, or else the
-// largest nodes that have.
+// cut calls f with the nodes that a manifest of n lists, in order. For a node with few pages these are
+// the pages. Otherwise they are the largest nodes below it with few pages.
 func (n *node) cut(depth int, f func(depth int, n *node)) {
 	few := 1
 	if n.pages > manifestMost {
@@ -57,7 +57,7 @@ func (n *node) cut(depth int, f func(depth int, n *node)) {
 	down(depth, n)
 }
 
-// encodeManifest encodes children. The places of those in the same pack have none.
+// encodeManifest encodes children. Children in the same pack as the manifest have a zero pack.
 func encodeManifest(children []child) []byte {
 	number := map[hash]uint64{{}: 0}
 	var head, body []byte
@@ -81,7 +81,7 @@ func encodeManifest(children []child) []byte {
 	return append(head, body...)
 }
 
-// decodeManifest returns the children of a manifest in the pack self.
+// decodeManifest decodes the children of a manifest that is in the pack self.
 func decodeManifest(b []byte, self hash) (children []child, err error) {
 	packs := []hash{self}
 	for f, e := range protoscan.Fields(b) {
@@ -112,9 +112,9 @@ func decodeManifest(b []byte, self hash) (children []child, err error) {
 	return children, nil
 }
 
-// assemble makes a node at a depth of the nodes that a manifest lists.
+// assemble builds a node of the given depth from the nodes that a manifest lists.
 func assemble(depth int, children []child, nodes []*node) (*node, error) {
-	var grow func(depth int) *node // nil: there is none
+	var grow func(depth int) *node // nil: the depths do not form a tree
 	grow = func(depth int) *node {
 		if len(children) == 0 || children[0].depth < depth {
 			return nil
@@ -136,13 +136,13 @@ func assemble(depth int, children []child, nodes []*node) (*node, error) {
 	}
 	n := grow(depth)
 	if n == nil || len(children) > 0 {
-		return nil, fmt.Errorf("a manifest that is no tree: %w", ErrDamaged)
+		return nil, fmt.Errorf("the entries of a manifest do not form a tree: %w", ErrDamaged)
 	}
 	return n, nil
 }
 
-// tree stores what of a tree is not stored, and returns where its manifest is, and those of nodes
-// below; known are such that are stored already. All places are good after settle.
+// tree stores the missing parts of a tree. It returns the places of its manifest, and of the manifests of
+// the nodes below. known are the manifests that are already stored. The places are valid after settle.
 func (p *packer) tree(root *node, known map[*node]*place) (top *place, below map[*node]*place) {
 	p.pages(root)
 	top, below = &place{}, map[*node]*place{}
@@ -173,7 +173,7 @@ func (n *node) children(depth int, below map[*node]*place) (all []child) {
 	return all
 }
 
-// pages stores the pages that are not stored.
+// pages stores the pages that are not stored yet.
 func (p *packer) pages(n *node) {
 	switch {
 	case !n.isPage():

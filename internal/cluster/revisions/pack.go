@@ -14,7 +14,7 @@ type hash [sha256.Size]byte
 
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
-// parseHash reads what String wrote, and nothing else.
+// parseHash parses exactly the format of String.
 func parseHash(s string) (h hash, ok bool) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(h) || strings.ToLower(s) != s {
@@ -23,7 +23,7 @@ func parseHash(s string) (h hash, ok bool) {
 	return hash(b), true
 }
 
-// A place is where some bytes are: in a pack. The zero value is nowhere, of nothing.
+// A place is a byte range in a pack. The zero value is none.
 type place struct {
 	pack      hash
 	offset, n uint32
@@ -44,21 +44,21 @@ func decodePlace(b []byte) (p place, ok bool) {
 	return p, true
 }
 
-// in returns what is there in the pack.
+// in returns the bytes of the place, from the content of its pack.
 func (p place) in(pack []byte) ([]byte, error) {
 	if uint64(p.offset)+uint64(p.n) > uint64(len(pack)) || p.offset < uint32(packHead) {
-		return nil, fmt.Errorf("%s: bytes %d to %d of %d are referred to: %w", packKey(p.pack), p.offset, uint64(p.offset)+uint64(p.n), len(pack), ErrDamaged)
+		return nil, fmt.Errorf("%s: reference to bytes %d to %d of %d: %w", packKey(p.pack), p.offset, uint64(p.offset)+uint64(p.n), len(pack), ErrDamaged)
 	}
 	return pack[p.offset : p.offset+p.n : p.offset+p.n], nil
 }
 
 const (
-	// packMagic is how a pack begins. Another number is another format.
+	// packMagic is the beginning of a pack. Another number means another format.
 	packMagic = "chancery pack 1\n"
-	// packHead is its length with the random bytes after it. With these no two writers write the same
-	// pack: what a sweep deletes nobody is about to refer to (sweep.go).
+	// packHead is its length with the random bytes after it. The random bytes make each pack unique. So
+	// no writer is about to refer to a pack that a sweep deletes (sweep.go).
 	packHead = len(packMagic) + 16
-	// packMost is how large a pack is at most.
+	// packMost is the maximum size of a pack.
 	packMost = 512 << 10
 )
 
@@ -66,11 +66,11 @@ const packPrefix = "pack/"
 
 func packKey(h hash) string { return packPrefix + h.String() }
 
-// A packer puts bytes into packs.
+// A packer collects bytes into packs.
 type packer struct {
 	done    []packed
 	open    []byte   // the pack that is being filled; nil: none
-	waiting []*place // in it: they get its hash
+	waiting []*place // places in the open pack, which get its hash
 }
 
 type packed struct {
@@ -78,8 +78,9 @@ type packed struct {
 	data []byte
 }
 
-// put adds what encode returns, and sets its place. Until the pack is full, or settle is called, places
-// in it have no pack; so encode may be called twice, before and after that.
+// put adds the result of encode, and sets its place. Places in the open pack have no hash until the pack
+// is full, or settle is called. The result of encode may contain such places. So if put closes the pack,
+// it calls encode again.
 func (p *packer) put(at *place, encode func() []byte) {
 	b := encode()
 	if p.open != nil && len(p.open)+len(b) > packMost {

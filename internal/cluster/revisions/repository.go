@@ -12,29 +12,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Repository is a configuration with its history in an engine. Its methods may be called by
-// several goroutines at once, and several programs may work on the same engine. What it
-// reads it verifies: it returns a whole revision, or an error. What it reads is never older than what it read before ([ErrBackwards]).
+// A Repository is a configuration with its history in an engine. Several goroutines may call its methods
+// at once, and several programs may use the same engine. It verifies all that it reads: it returns a
+// whole revision, or an error. A revision that it returns is never older than one that it returned before
+// ([ErrBackwards]).
 type Repository struct {
 	engine Engine
 	opts   Options
-	last   atomic.Pointer[Snapshot]             // of what others share pages
-	held   atomic.Pointer[map[Number]*Snapshot] // that groups are held at, as Serving read them last; nil: none
-	seen   atomic.Pointer[head]                 // the newest whose revision was read; nil: none
-	look   chan struct{}                        // with one slot
+	last   atomic.Pointer[Snapshot]             // the last one read: later ones share its pages
+	held   atomic.Pointer[map[Number]*Snapshot] // the revisions at which groups are held, as Serving last read them; nil: none
+	seen   atomic.Pointer[head]                 // the newest head whose revision was read; nil: none
+	look   chan struct{}                        // one slot: Watch is to look at once
 }
 
-// Options are how a repository is used. The zero value is good.
+// Options configure a repository. The zero value works.
 type Options struct {
-	// Prepare is called with each resource that is read or committed, before anybody else sees it: it may set
-	// Refs, and nothing else. It may be called by several goroutines at once.
+	// Prepare is called once with each resource that is read or committed, before any other use. It may
+	// set Refs, and nothing else. Several goroutines may call it at once.
 	Prepare func(*xds.Resource)
 
-	// Poll is how often Watch looks for a newer revision if nothing says that there is one.
-	// 0: 10 s.
+	// Poll is the interval at which Watch looks for a newer revision without a hint of the engine. 0: 10
+	// s.
 	Poll time.Duration
 
-	// Retry is how long Watch waits after an error, at first; up to 16 times that later. 0: 250 ms.
+	// Retry is the first delay of Watch after an error. It doubles up to 16 times that. 0: 250 ms.
 	Retry time.Duration
 
 	// Now is the clock. nil: time.Now.
@@ -51,14 +52,14 @@ func Open(e Engine, opts Options) *Repository {
 	return &Repository{engine: e, opts: opts, look: make(chan struct{}, 1)}
 }
 
-// tries is how often something is read that was removed while it was read.
+// tries limits how often a revision is read again after a concurrent sweep removed it.
 const tries = 5
 
-// Head returns the newest revision: one that was the newest after Head was called. In a
-// repository without any it is an empty one with the number 0.
+// Head returns the newest revision. It was the newest at some time after the call of Head. In a
+// repository without revisions it is empty, with the number 0.
 func (r *Repository) Head(ctx context.Context) (*Snapshot, error) { return r.newest(ctx, false) }
 
-// newest returns the newest revision, and those that groups are held at, if that is wanted.
+// newest returns the newest revision; with held, also the revisions at which groups are held.
 func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 	for i := 1; ; i++ {
 		h, err := r.head(ctx)
@@ -73,24 +74,24 @@ func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 			r.saw(h)
 			return s, nil
 		}
-		// A sweep may have removed what was the newest, and is no more.
+		// The head may have moved since, and a sweep may have removed this revision.
 		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at && now.turns == h.turns || i == tries {
 			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, missing(err))
 		}
 	}
 }
 
-// A State says which of two states of a repository is the newer: both of its numbers only grow.
+// A State identifies a state of a repository, for comparison: both of its numbers only grow.
 type State struct {
-	Number Number // of the newest revision; 0: there is none
-	Turns  int    // how often [Repository.SetHolds] has changed something
+	Number Number // of the newest revision; 0: there are no revisions
+	Turns  int    // how many times [Repository.SetHolds] has changed the holds
 }
 
-// Has reports whether a state is another one, or came after it.
+// AtLeast reports whether s is the same state as o, or a later one.
 func (s State) Has(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
 
-// State returns that with which the snapshot was the newest.
-// One of [Kept] has none: some of it may be missing.
+// State returns the state in which the snapshot was the newest. A snapshot of [FromSaved] has the zero
+// State, because a part of it may be missing.
 func (s *Snapshot) State() State {
 	if s.kept {
 		return State{}
@@ -98,13 +99,13 @@ func (s *Snapshot) State() State {
 	return State{s.Revision.Number, s.head.turns}
 }
 
-// Newest returns the state: one that was the newest after Newest was called. It reads no content.
+// Newest returns the state of the head. It was current at some time after the call. It reads no content.
 func (r *Repository) Newest(ctx context.Context) (State, error) {
 	h, err := r.head(ctx)
 	return State{h.at.number, h.turns}, err
 }
 
-// Look has Watch look at once for a newer revision, whoever of several that watch.
+// Refresh makes one of the running calls of Watch look for a newer revision at once.
 func (r *Repository) Look() {
 	select {
 	case r.look <- struct{}{}:
@@ -112,17 +113,17 @@ func (r *Repository) Look() {
 	}
 }
 
-// missing makes of the error that something is not there one that it should be.
+// missing turns a "not found" about a value that must exist into ErrDamaged.
 func missing(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // nobody is to take it for what he has asked for
+		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint //nolint:errorlint // the caller must not take it for ErrNotFound of its own request
 	}
 	return err
 }
 
-// head reads the head. One of a repository without any has the number 0.
+// head reads the head. In a repository without revisions it has the number 0.
 func (r *Repository) head(ctx context.Context) (h head, err error) {
-	seen := r.seen.Load() // before the engine is asked: of two who ask at once one may get an older answer
+	seen := r.seen.Load() // before the request: of two concurrent requests one may get an older answer
 	b, err := r.engine.Get(ctx, headKey)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -170,7 +171,7 @@ func (r *Repository) read(ctx context.Context, id revisionID, l *loader) (*Snaps
 		return nil, err
 	}
 	if root.items != rev.Items {
-		return nil, fmt.Errorf("%s: it has %d items, and says %d: %w", id.key(), root.items, rev.Items, ErrDamaged)
+		return nil, fmt.Errorf("%s: its tree has %d items, its record says %d: %w", id.key(), root.items, rev.Items, ErrDamaged)
 	}
 	return &Snapshot{Revision: *rev, root: root, below: below}, nil
 }
@@ -187,7 +188,7 @@ func (r *Repository) revision(ctx context.Context, id revisionID) (*Revision, er
 	return rev, nil
 }
 
-// At returns a revision by its number. [ErrNotFound] says that it is not kept any more, or
+// At returns a revision by its number. The error is [ErrNotFound] if the revision is no longer kept, or
 // does not exist yet.
 func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	h, err := r.head(ctx)
@@ -201,7 +202,7 @@ func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	return r.read(ctx, id, r.loader(r.last.Load()))
 }
 
-// Revision is as At, but does not read the content.
+// Revision is like At, without reading the content.
 func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -214,7 +215,7 @@ func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) 
 	return r.revision(ctx, id)
 }
 
-// find returns the id of the revision with a number in the line of the head.
+// find returns the ID of the revision with the number n among the ancestors of the head.
 func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, error) {
 	switch {
 	case h.at.number == 0:
@@ -227,7 +228,8 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 	if n == h.at.number {
 		return h.at, nil
 	}
-	// What several writers wrote under a number, one of which was first, is found from above.
+	// Several writers may have stored a revision with this number, and only one of them was committed.
+	// The parents of a later revision tell which one.
 	for at := n; ; at++ {
 		found := []revisionID{h.at}
 		if at < h.at.number {
@@ -259,7 +261,7 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 	}
 }
 
-// History calls yield with the revisions that are kept, the newest first, until it returns false.
+// History calls yield with the revisions that are kept, the newest first, until yield returns false.
 func (r *Repository) History(ctx context.Context, yield func(Revision) bool) error {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -269,7 +271,7 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 		rev, err := r.revision(ctx, id)
 		if err != nil {
 			if now, e := r.head(ctx); errors.Is(err, ErrNotFound) && e == nil && now.from > id.number {
-				return nil // it was removed meanwhile
+				return nil // a sweep removed it meanwhile
 			}
 			return missing(err)
 		}
@@ -281,18 +283,18 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 	return nil
 }
 
-// A Snapshot is all of a revision. It is immutable. The zero value has nothing in it.
+// A Snapshot is the whole content of one revision. It is immutable. The zero value is empty.
 type Snapshot struct {
-	Revision Revision // its number is 0 before the first
+	Revision Revision // its number is 0 before the first revision
 
 	root  *node
-	below map[*node]*place // where the manifests of the tree are
-	head  head             // with which it was the newest; none: it was not
+	below map[*node]*place // the places of the manifests of the tree
+	head  head             // the head when the snapshot was the newest; zero: it was not
 	held  map[Number]*Snapshot
-	kept  bool // it is of [Kept]
+	kept  bool // made by [FromSaved]
 }
 
-// Len returns how many items there are.
+// Len returns the number of items.
 func (s *Snapshot) Len() int { return s.tree().items }
 
 // tree returns the root.
@@ -311,13 +313,14 @@ func (s *Snapshot) Get(k Key) *Item {
 	return nil
 }
 
-// All yields all items, in an order that their keys alone decide, which is not that of the keys.
+// All yields all items. Their order depends on the keys alone, but is not the order of the keys.
 func (s *Snapshot) All(yield func(*Item) bool) {
 	s.tree().walk(func(e *entry) bool { return yield(e.item) })
 }
 
-// Since calls f with what is not as it was in another snapshot, until it returns false; was
-// or is is nil where there is none. It costs what differs. An item that stood elsewhere, and says the same, does not differ.
+// Since calls f with each item that differs from another snapshot, until f returns false. was is nil for
+// a new item, is is nil for a removed one. Its cost grows with the differences. An item that only moved
+// to another place does not differ.
 func (s *Snapshot) Since(old *Snapshot, f func(was, is *Item) bool) {
 	differ(old.tree(), s.tree(), func(was, is *entry) bool {
 		var a, b *Item
@@ -331,14 +334,14 @@ func (s *Snapshot) Since(old *Snapshot, f func(was, is *Item) bool) {
 	})
 }
 
-// An Edit is what is to change in a snapshot.
+// An Edit is a set of changes to a snapshot.
 type Edit struct {
 	Set    []*Item
 	Remove []Key
 }
 
-// To returns the edit that makes of the snapshot what items say, and nothing else. Of what stays,
-// it writes nothing.
+// To returns the edit after which the snapshot has exactly these items. The edit does not contain
+// unchanged items.
 func (s *Snapshot) To(items []*Item) Edit {
 	var e Edit
 	have := make(map[Key]bool, len(items))
@@ -358,8 +361,8 @@ func (s *Snapshot) To(items []*Item) Edit {
 	return e
 }
 
-// Of returns a snapshot of items that is in no repository, such as of what was served before the program
-// began. Its revision has the number 0.
+// Of returns a snapshot of items that is not in a repository, such as the items that an earlier process
+// served. Its revision has the number 0.
 func Of(items []*Item) (*Snapshot, error) {
 	base, p := &Snapshot{}, packer{}
 	writes, err := p.writes(base, Edit{Set: items}, &Revision{})

@@ -12,44 +12,44 @@ import (
 	"time"
 )
 
-// A Number is that of a revision. The first is 1; 0 is nothing, which is before it.
+// A Number is the number of a revision. The first is 1. 0 stands for the empty configuration before it.
 type Number uint64
 
 // String returns the number as people write it, such as r412.
 func (n Number) String() string { return "r" + strconv.FormatUint(uint64(n), 10) }
 
-// ParseNumber reads what String writes; the r may be missing.
+// ParseNumber parses the format of String; the r is optional.
 func ParseNumber(s string) (Number, error) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(s, "r"), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no revision: want a number such as r412", s)
+		return 0, fmt.Errorf("%q is not a revision number: use one such as r412", s)
 	}
 	return Number(n), nil
 }
 
-// A Note says of a revision what people want to know.
+// A Note describes a revision for people.
 type Note struct {
 	Author  string // who made it
 	Message string // why
-	Source  string // what it was made of, such as a revision of git
+	Source  string // where the content comes from, such as a git commit
 }
 
-// A Revision is a configuration that was committed. It never changes.
+// A Revision is a committed configuration. It never changes.
 type Revision struct {
 	Note
 	Number   Number
-	Time     time.Time // by the clock of who committed it
-	Items    int       // that it has
-	Set      int       // items that differ from the revision before, or are new
-	Removed  int       // items that were in the revision before
-	Restores Number    // the revision whose content this is; 0: a new one
+	Time     time.Time // by the clock of the writer
+	Items    int       // the number of items
+	Set      int       // items that are new or differ from the revision before
+	Removed  int       // items of the revision before that are missing
+	Restores Number    // the revision with the same content that was restored; 0: a new content
 
 	id     revisionID
 	parent hash // zero: none
 	root   place
 }
 
-// A revisionID finds a revision, and no other.
+// A revisionID identifies one revision, also among several with the same number.
 type revisionID struct {
 	number Number
 	hash   hash
@@ -57,12 +57,12 @@ type revisionID struct {
 
 const revisionPrefix = "revision/"
 
-// numberPrefix is how the keys of all revisions with a number begin: one of them was committed.
+// numberPrefix is the prefix of the keys of all revisions with a number. Only one of them was committed.
 func numberPrefix(n Number) string { return fmt.Sprintf("%s%016d-", revisionPrefix, uint64(n)) }
 
 func (id revisionID) key() string { return numberPrefix(id.number) + id.hash.String() }
 
-// parseRevisionKey reads what key wrote.
+// parseRevisionKey parses the result of key.
 func parseRevisionKey(key string) (id revisionID, ok bool) {
 	number, sum, _ := strings.Cut(strings.TrimPrefix(key, revisionPrefix), "-")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -71,11 +71,11 @@ func parseRevisionKey(key string) (id revisionID, ok bool) {
 	return id, ok && err == nil && id.key() == key
 }
 
-// format is that of heads and revisions. Another number is one that this version cannot read.
+// format is the format number of heads and revisions. This version cannot read higher ones.
 const format = 1
 
-// A revisionText is a revision as it is stored: as text, so that people can read it
-// with the tools of the engine.
+// A revisionText is a stored revision. It is JSON, so that people can read it with the tools of the
+// engine.
 type revisionText struct {
 	Format   int       `json:"format"`
 	Number   Number    `json:"number"`
@@ -89,10 +89,10 @@ type revisionText struct {
 	Restores Number    `json:"restores,omitempty"`
 	Parent   string    `json:"parent,omitempty"`
 	Root     string    `json:"root"`
-	Random   string    `json:"random"` // as a pack has it
+	Random   string    `json:"random"` // makes the revision unique, as in a pack
 }
 
-// encode returns a revision as it is stored, and sets its id.
+// encode encodes a revision, and sets its ID.
 func (r *Revision) encode() ([]byte, error) {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -114,10 +114,10 @@ func (r *Revision) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeRevision reads what encode wrote.
+// decodeRevision decodes the result of encode.
 func decodeRevision(id revisionID, b []byte) (*Revision, error) {
 	if sha256.Sum256(b) != id.hash {
-		return nil, fmt.Errorf("its content is not that of its name: %w", ErrDamaged)
+		return nil, fmt.Errorf("its content does not match its name: %w", ErrDamaged)
 	}
 	var t revisionText
 	if err := decodeText(b, &t.Format, format, &t); err != nil {
@@ -132,7 +132,7 @@ func decodeRevision(id revisionID, b []byte) (*Revision, error) {
 	}
 	root, err := hex.DecodeString(t.Root)
 	if r.root, ok = decodeRoot(root, ok && err == nil); !ok || r.Number != id.number {
-		return nil, fmt.Errorf("no revision, or another one: %w", ErrDamaged)
+		return nil, fmt.Errorf("not the revision that its key names: %w", ErrDamaged)
 	}
 	return r, nil
 }
@@ -142,16 +142,16 @@ func decodeRoot(b []byte, ok bool) (place, bool) {
 	return p, ok && is
 }
 
-// decodeText reads text into v, if it has a format that can be read, of which newest is the last.
+// decodeText decodes JSON into v, if its format is at most newest.
 func decodeText(b []byte, form *int, newest int, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("not what a Chancery writes: %w: %w", ErrDamaged, err)
+		return fmt.Errorf("not written by Chancery: %w: %w", ErrDamaged, err)
 	}
 	if *form < format || *form > newest {
 		if *form > newest {
 			return ErrNewer
 		}
-		return fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
+		return fmt.Errorf("not written by Chancery: %w", ErrDamaged)
 	}
 	return nil
 }
@@ -159,19 +159,19 @@ func decodeText(b []byte, form *int, newest int, v any) error {
 // headKey is the only key whose value changes.
 const headKey = "head"
 
-// A head says which revision is the newest. It is text, too.
+// A head names the newest revision. It is stored as JSON.
 type head struct {
-	raw   []byte                     // as it is stored; nil: it is not
-	all   map[string]json.RawMessage // what later versions add stays
+	raw   []byte                     // as it is stored; nil: there is no head
+	all   map[string]json.RawMessage // keeps the fields of later versions
 	at    revisionID                 // the newest
-	from  Number                     // the oldest revision that is kept: who commits may refer to none before it
-	swept int                        // how often what is not needed was removed
-	holds map[string]Hold            // by group; not to be changed
-	turns int                        // how often holds have changed
+	from  Number                     // the oldest revision kept: a commit must not refer to an older one
+	swept int                        // the number of sweeps
+	holds map[string]Hold            // by group; must not be changed
+	turns int                        // how many times the holds have changed
 }
 
 type headText struct {
-	Holds    map[string]holdText `json:"holds,omitempty"` // groups that another revision is served of
+	Holds    map[string]holdText `json:"holds,omitempty"` // groups that are served from another revision
 	Format   int                 `json:"format"`
 	Number   Number              `json:"number"`
 	Revision string              `json:"revision"`
@@ -191,13 +191,13 @@ func decodeHead(b []byte) (head, error) {
 	}
 	sum, ok := parseHash(t.Revision)
 	if !ok || t.Number == 0 || t.Oldest == 0 || t.Oldest > t.Number {
-		return h, fmt.Errorf("not what a Chancery writes: %w", ErrDamaged)
+		return h, fmt.Errorf("not written by Chancery: %w", ErrDamaged)
 	}
 	h.at, h.from, h.swept, h.turns = revisionID{t.Number, sum}, t.Oldest, t.Swept, t.Turns
 	return h, h.decodeHolds(t.Holds)
 }
 
-// next returns the head with other values, and sets raw.
+// next returns the head with other values, encoded.
 func (h head) next(at revisionID, from Number, swept int) (head, error) {
 	text := headText{Format: format, Number: at.number, Revision: at.hash.String(), Oldest: from, Swept: swept, Turns: h.turns}
 	if len(h.holds) > 0 {
@@ -208,7 +208,7 @@ func (h head) next(at revisionID, from Number, swept int) (head, error) {
 		return h, err
 	}
 	all := maps.Clone(h.all)
-	if err := json.Unmarshal(b, &all); err != nil { // adds to what is there
+	if err := json.Unmarshal(b, &all); err != nil { // keeps the unknown fields
 		return h, err
 	}
 	if b, err = json.Marshal(all); err != nil {

@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// Swept says what a sweep did.
+// Swept is the result of a sweep.
 type Swept struct {
-	Oldest    Number // the oldest revision that is kept
-	Revisions int    // how many were removed
-	Packs     int    // how many were removed
-	Bytes     int64  // of both
-	Held      Number // the oldest revision that a group is held at, if more is kept for it; 0: none
+	Oldest    Number // the oldest revision kept
+	Revisions int    // the number removed
+	Packs     int    // the number removed
+	Bytes     int64  // the size of the removed revisions and packs
+	Held      Number // the oldest revision at which a group is held, if it keeps more than asked for; 0: none
 	Foreign   []string
 }
 
-// sweepLease is the name of the lease of who sweeps.
+// sweepLease is the lease of the running sweep.
 const sweepLease = "sweep"
 
-// Sweep removes the revisions before the last keep, at least 1, and all that nothing refers
-// to any more. One program at a time does it: [ErrBusy] says that another is at it.
-// Others may commit and read meanwhile. What it does not know, it leaves alone, and tells ([Swept.Foreign]); if it
-// cannot read all that is kept, it removes nothing.
+// Sweep removes all revisions before the last `keep`, at least 1, and all packs that no revision refers
+// to. Only one program can sweep at a time; for others the error is [ErrBusy]. Commits and reads may go
+// on meanwhile. Sweep leaves unknown keys alone and returns them in [Swept.Foreign]. If it cannot read
+// all kept revisions, it removes nothing.
 //
-// No clock decides what goes, and no grace. Each try to commit writes new packs, after it has read the head;
-// and it may refer, besides to these, to what is reachable in revisions that the head says are kept. So what
-// is there before the head is swapped here, and is not reachable after that, nobody can ever refer to: who
-// had read the head before finds another one, and tries again.
+// Sweep needs neither a clock nor a grace period. Each attempt to commit writes new packs after it has
+// read the head. Besides those it refers only to packs of revisions that the head keeps. Sweep lists the
+// packs, swaps the head, and then removes the listed packs that are not reachable. No later commit can
+// refer to these: a writer with an older head fails to swap it, and tries again.
 func (r *Repository) Sweep(ctx context.Context, keep int) (Swept, error) {
 	held, release, err := r.engine.Lease(ctx, sweepLease)
 	if err != nil {
@@ -43,12 +43,12 @@ func (r *Repository) Sweep(ctx context.Context, keep int) (Swept, error) {
 	return s, err
 }
 
-// Plan returns what Sweep would remove now, and writes nothing. What somebody is about to commit may be counted, too.
+// Plan returns what Sweep would remove now, without writing. It may count packs of a commit in progress.
 func (r *Repository) Plan(ctx context.Context, keep int) (Swept, error) {
 	return r.sweep(ctx, keep, true)
 }
 
-// Due returns how many revisions Sweep would remove now. It reads the head alone.
+// Due returns the number of revisions that Sweep would remove now. It reads only the head.
 func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
 	h, err := r.head(ctx)
 	if err != nil || h.raw == nil {
@@ -58,8 +58,8 @@ func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
 	return int(from - h.from), nil
 }
 
-// keep returns which revision is to be the oldest if so many are kept, and that which a group is held at if it
-// is older than that.
+// keep returns the oldest revision to keep if keep revisions are wanted. held is the revision at which a
+// group is held, if that is older.
 func (h *head) keep(keep int) (from, held Number) {
 	from = h.at.number - min(Number(max(keep, 1)), h.at.number) + 1
 	if old := h.oldest(); old > 0 && old < from {
@@ -71,7 +71,7 @@ func (h *head) keep(keep int) (from, held Number) {
 func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, err error) {
 	was, err := r.head(ctx)
 	if err != nil || was.raw == nil {
-		return s, err // whoever commits first may be about to
+		return s, err // an empty repository: packs may belong to a first commit in progress
 	}
 	var there []string
 	for _, prefix := range []string{revisionPrefix, packPrefix} {
@@ -134,7 +134,7 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 	return s, nil
 }
 
-// size returns how many bytes are stored under keys, as far as they can be read.
+// size returns the total size of the values that can be read.
 func (r *Repository) size(ctx context.Context, keys []string) (n int64) {
 	for _, key := range keys {
 		if b, err := r.engine.Get(ctx, key); err == nil {
@@ -144,12 +144,12 @@ func (r *Repository) size(ctx context.Context, keys []string) (n int64) {
 	return n
 }
 
-// mark returns the keys that the revisions refer to that a head keeps, and theirs.
+// mark returns all keys reachable from the revisions that a head keeps.
 func (r *Repository) mark(ctx context.Context, h head) (map[string]bool, error) {
 	kept := map[string]bool{}
 	l := r.loader()
 	l.bodies = false
-	if last := r.last.Load(); last != nil { // what is marked is not returned: it may have bodies
+	if last := r.last.Load(); last != nil { // bodies in it do no harm: mark does not return the tree
 		l.knows(last.tree(), last.below)
 	}
 	seen := map[*node]bool{}

@@ -8,36 +8,36 @@ import (
 // An entry is an item as it is stored.
 type entry struct {
 	at     uint64 // its position
-	raw    []byte // as it was written: nobody encodes again what he has not set
+	raw    []byte // the bytes as they were first written: an unchanged item is never encoded again
 	item   *Item
-	pieces []place // of the body, if that is not in raw
+	pieces []place // of the body, if raw does not contain it
 }
 
 func (e *entry) compare(o *entry) int {
 	return cmp.Or(cmp.Compare(e.at, o.at), e.item.Key().Compare(o.item.Key()))
 }
 
-// size is how much of a page it takes.
+// size is the space that the entry takes of a page.
 func (e *entry) size() int { return len(e.raw) + 4 }
 
-// A node is a part of all items: those whose positions begin with some bits. It is immutable, but for where a
-// page is stored: who writes it sets that before anybody else sees it. Small parts are pages;
-// others have a kid for each value of the next bit. So what is how depends on the items
-// alone: however they came about, equal ones are equal trees, and one that changes is one page.
+// A node holds all items whose positions begin with some bits. A small node is a page; a larger one has a
+// kid for each value of the next bit. So the shape depends on the items alone: equal items make equal
+// trees, and a change of one item changes one page. A node is immutable, except for the place of its
+// page: the writer sets it before it shares the node.
 type node struct {
 	size  int      // of all entries
-	items int      // how many
-	pages int      // how many
+	items int      // their number
+	pages int      // their number
 	kids  [2]*node // nil: it is a page
 	page  []*entry // sorted
-	at    place    // where the page is stored; zero: nowhere yet
+	at    place    // where the page is stored; zero: not stored yet
 }
 
-// pageMost is how large a page is at most, if it has more than one entry. With the manifests
-// above it this is what a change of one item writes: less than 64 KB.
+// pageMost is the maximum size of a page with more than one entry. So a change of one item writes less
+// than 64 KB, including the manifests above.
 const pageMost = 24 << 10
 
-// build returns a node of sorted entries whose positions have the first depth bits in common.
+// build returns a node of sorted entries whose positions share the first depth bits.
 func build(depth int, entries []*entry) *node {
 	n := &node{items: len(entries), pages: 1}
 	for _, e := range entries {
@@ -51,7 +51,7 @@ func build(depth int, entries []*entry) *node {
 	return join(build(depth+1, entries[:i]), build(depth+1, entries[i:]))
 }
 
-// half returns how many of n sorted positions have no bit at a depth.
+// half returns how many of n sorted positions have a zero bit at a depth.
 func half(depth, n int, at func(int) uint64) int {
 	i := 0
 	for i < n && !bit(at(i), depth) {
@@ -68,7 +68,7 @@ func join(a, b *node) *node {
 
 func (n *node) isPage() bool { return n.kids[0] == nil }
 
-// entries appends all of a node, sorted.
+// entries appends all entries of a node, sorted.
 func (n *node) entries(all []*entry) []*entry {
 	if n.isPage() {
 		return append(all, n.page...)
@@ -76,16 +76,16 @@ func (n *node) entries(all []*entry) []*entry {
 	return n.kids[1].entries(n.kids[0].entries(all))
 }
 
-// A write is what becomes of a key.
+// A write is the new value of a key.
 type write struct {
 	at  uint64
 	key Key
-	set *entry // nil: it goes
+	set *entry // nil: the key is removed
 }
 
 func (w write) compare(o write) int { return cmp.Or(cmp.Compare(w.at, o.at), w.key.Compare(o.key)) }
 
-// apply returns a node with sorted writes; what they do not change is shared.
+// apply applies sorted writes to a node, and shares the unchanged parts.
 func (n *node) apply(depth int, writes []write) *node {
 	switch {
 	case len(writes) == 0:
@@ -101,7 +101,7 @@ func (n *node) apply(depth int, writes []write) *node {
 	return join(a, b)
 }
 
-// merge returns a page's entries after writes; both are sorted.
+// merge applies writes to the entries of a page; both are sorted.
 func merge(page []*entry, writes []write) []*entry {
 	all := make([]*entry, 0, len(page)+len(writes))
 	for _, w := range writes {
@@ -137,7 +137,7 @@ func (n *node) get(k Key) *entry {
 	return n.page[i]
 }
 
-// walk calls f with each entry, until it returns false.
+// walk calls f with each entry, until f returns false.
 func (n *node) walk(f func(*entry) bool) bool {
 	if !n.isPage() {
 		return n.kids[0].walk(f) && n.kids[1].walk(f)
@@ -150,8 +150,8 @@ func (n *node) walk(f func(*entry) bool) bool {
 	return true
 }
 
-// differ calls f with each key whose entries differ, until it returns false; was or is is nil where
-// there is none. What both nodes share, in memory or where it is stored, costs nothing.
+// differ calls f with each key whose entries differ, until f returns false. was is nil for a new entry,
+// is is nil for a removed one. Parts that both nodes share, in memory or by their place, cost nothing.
 func differ(was, is *node, f func(was, is *entry) bool) bool {
 	switch {
 	case was == is, was.at != place{} && was.at == is.at:

@@ -6,10 +6,13 @@ import (
 	"time"
 )
 
-// Watch yields each newer revision than a snapshot (nil: any), and the newest when other groups are held, until ctx is done; of several that
-// come at once the last. They are as [Repository.Serving] returns them. If the newest cannot be read, it yields the error and no
-// snapshot, and tries again: what was yielded last is the last good. It yields an error
-// again only if it is another one, and when all is well again the newest, also if that is the last good.
+// Watch yields each revision newer than a snapshot (nil: any), and the newest again when the holds
+// change, until ctx is done. Of several changes in quick succession it yields the last. The snapshots are
+// those of [Repository.Serving].
+//
+// If the newest revision cannot be read, Watch yields the error without a snapshot, and retries: the last
+// snapshot remains the last good one. It yields an error again only if the text differs. After errors it
+// yields the newest snapshot, even if that is the last good one.
 func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
 	if since == nil {
 		since = &Snapshot{}
@@ -20,7 +23,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 		bell := r.engine.Watch(ctx, headKey)
 		defer func() {
 			cancel()
-			for range bell { // the engine has let go of it when it is closed
+			for range bell { // the engine closes the channel when its watch has ended
 			}
 		}()
 		said, wait := "", r.opts.Retry
@@ -58,7 +61,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 	}
 }
 
-// rest waits for a ring, or for who wants it to look, for at most d, and reports whether ctx is not done.
+// rest waits for a hint of the engine or for Refresh, for at most d. It reports whether ctx is not done.
 func (r *Repository) rest(ctx context.Context, bell <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -53,7 +53,7 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 4, "the store has no revision yet", "wait", "--for=synced", "--admin", admin)
 	chancery(t, 0, "The store has no revision yet.", "history", "--store", "file:"+at)
 	chancery(t, 0, "There are no rollouts.", "rollout", "status", "--store", "file:"+at)
-	chancery(t, 4, "revision r1: there is nothing: the store has no revision yet", "diff", "rev:r1", "rev:r1", "--store", "file:"+at)
+	chancery(t, 4, "revision r1: not found: the store has no revision yet", "diff", "rev:r1", "rev:r1", "--store", "file:"+at)
 	apply("r1: 1 set, 0 removed", nil, "a.yaml", cluster("a"))
 	s := d.clusters()
 	s.gets("a")
@@ -63,7 +63,7 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r2 by ana: why", "status", "--admin", admin)
 	chancery(t, 1, "a server of a store has no files", "reload", "--admin", admin)
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
-	chancery(t, 4, "revision r9: there is nothing yet: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
+	chancery(t, 4, "revision r9: not found: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
 	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)
 	keeps := func(mark string) {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestServeStore(t *testing.T) {
 	d, port = start()
 	d.clusters().gets("a")
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+" from disk (last good), of ")
-	d.tells(port, "/readyz?verbose", "the repository has gone back: from r3 to another r2")
+	d.tells(port, "/readyz?verbose", "the repository was replaced by an older or different one: from r3 to another r2")
 	if err := os.WriteFile(head, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestWaitHeld(t *testing.T) {
 			chancery(t, code, want, "wait", "--for=synced", "--revision", "r2", "--timeout", "300ms", local, "--admin", admin)
 		}
 	}
-	wait(4, "revision r2: there is nothing yet: the newest is r1")
+	wait(4, "revision r2: not found: the newest is r1")
 	chancery(t, 0, "", "freeze", "default", "--store", at, "-m", "why")
 	write(t, config, "b.yaml", cluster("b"))
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
@@ -245,7 +245,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 0, "CONFIG   2 resources", on(socket, "status")...) // what was looked at is beside what is served
 	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
 	d.clusters().gets("a", "b", "s")
-	chancery(t, 5, "revision r1 is not the newest any more: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)
+	chancery(t, 5, "revision r1 is no longer the newest: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)
 	d.logged("change of the store was refused")
 	chancery(t, 0, "unix socket (says ben)", on("http://"+port, "history")...)
 	chancery(t, 0, "r2", on("http://"+port, "history", "cluster/b", "-o", "name")...)
@@ -265,7 +265,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 4, "the newest is r4", on(socket, "rollback", "r9", "-m", "back")...)
 	for _, admin := range [][]string{{"--admin", socket}, {"--store", at}} {
 		chancery(t, 0, "2 resources of the store are not in "+less+": --prune removes them", append([]string{"apply", less, "-m", "less"}, admin...)...)
-		chancery(t, 5, "there is no revision r99 yet: r4 is the newest", append([]string{"apply", less, "-m", "less", "--if-head", "r99"}, admin...)...)
+		chancery(t, 5, "revision r99 does not exist yet: the newest is r4", append([]string{"apply", less, "-m", "less", "--if-head", "r99"}, admin...)...)
 	}
 	write(t, less, "b.yaml", "x: b\n")
 	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)

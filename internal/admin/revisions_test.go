@@ -64,7 +64,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"kind":"Commit","revision":"r1","base":"r0","set":2,"removed":0}`},
 		{"POST /api/v1/revisions", commitOf("", "a", "b"), 200, `"revision":"r1","base":"r1","set":0,"removed":0}`},
 		{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`},
-		{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "revision r1 is not the newest any more: r2 is"},
+		{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "revision r1 is no longer the newest: r2 is"},
 		{"POST /api/v1/revisions", commitOf("", "c", "bad"), 400, `"message":"this server would not serve that","errors":["a.yaml:7:1: it is bad"]`},
 		{"POST /api/v1/revisions", strings.Replace(commitOf("", "c", "web"), `"web"`, `"x"`, 1), 400, `a.yaml:3:1: CDS \"x\" in group \"default\": CDS resource \"x\": the name in the message is \"web\"`},
 		{"POST /api/v1/revisions", commitOf("", "a", "a"), 400, `"errors":["` + twice},

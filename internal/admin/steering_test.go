@@ -61,7 +61,7 @@ func TestFreeze(t *testing.T) {
 	} {
 		withToken(t, h, q)
 	}
-	if freed, err := s.Revisions.Repo.Freed(t.Context()); err != nil || freed["default"].Author != "token (says ben)" || freed["default"].Number != 1 {
+	if freed, err := s.Revisions.Repo.Released(t.Context()); err != nil || freed["default"].Author != "token (says ben)" || freed["default"].Number != 1 {
 		t.Error(freed, err)
 	}
 	if !slices.Contains(*told, `refused freeze of group web/1 by token: r2 has no group "web/1"`) {

@@ -295,7 +295,7 @@ var effects = map[string]string{
 	"internal/cluster/revisions/etcd Engine.Lease goroutine":        "tells that a lease is lost; ends with it",
 	"internal/cluster/revisions/enginetest announcements goroutine": "programs that say that they are there; end with the test",
 	"internal/cluster/revisions/enginetest announcements timer":     "no test waits for ever",
-	"internal/cluster/revisions/enginetest damage goroutine":        "watches while values are damaged; ends with the test",
+	"internal/cluster/revisions/enginetest watching goroutine":      "a watch while values are damaged; ends with the test",
 	"internal/cluster/revisions/enginetest histories clock":         "a seed",
 	"internal/cluster/revisions/enginetest swaps goroutine":         "programs that swap at once; end with the test",
 	"internal/cluster/revisions/enginetest writers goroutine":       "the same of those that commit",

@@ -57,8 +57,8 @@ func (a *auditor) run(ctx context.Context) {
 }
 
 func (a *auditor) look(ctx context.Context) error {
-	now, holds, err := a.repo.Holding(ctx)
-	if err != nil || a.began && !now.Has(a.at) {
+	now, holds, err := a.repo.HoldsWithState(ctx)
+	if err != nil || a.began && !now.AtLeast(a.at) {
 		return err // a store that has gone back is not served
 	}
 	if a.began {
@@ -102,7 +102,7 @@ func (a *auditor) held(ctx context.Context, now map[string]revisions.Hold) {
 		if _, is := now[group]; !is && told < toldMost {
 			told++
 			var by revisions.Hold
-			if freed, err := a.repo.Freed(ctx); err == nil && freed[group].Number == a.holds[group].Number {
+			if freed, err := a.repo.Released(ctx); err == nil && freed[group].Number == a.holds[group].Number {
 				by = freed[group]
 			}
 			a.hold(group, a.at.Number, "is not frozen any more", by)

@@ -109,7 +109,7 @@ func TestIfHead(t *testing.T) {
 		p.is(p.commit(request{}, "edge/c"), "r2 after r1: 1 set, 0 removed, 1 kept")
 		return nil, nil
 	}
-	p.is(p.commit(request{IfHead: "r1"}, "edge/b"), "revision r1 is not the newest any more: r2 is")
+	p.is(p.commit(request{IfHead: "r1"}, "edge/b"), "revision r1 is no longer the newest: r2 is")
 	if _, err := p.Commit(t.Context(), of("edge/b"), request{IfHead: "x"}, "ana"); err == nil {
 		t.Error("x is a revision")
 	}

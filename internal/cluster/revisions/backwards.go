@@ -11,11 +11,11 @@ import (
 // Somebody has replaced the repository by a backup, or by another repository. Until the right one is
 // back, or the repository is opened again, nothing is read or written. Commits to the wrong repository
 // would be lost, and clients would silently return to an old configuration.
-var ErrBackwards = errors.New("the repository has gone back")
+var ErrBackwards = errors.New("the repository was replaced by an older or different one")
 
 // Observe makes the repository return nothing older than a snapshot that was read from it earlier, before
 // this process opened it ([FromSaved]).
-func (r *Repository) Saw(s *Snapshot) { r.saw(head{at: s.Revision.id, turns: s.head.turns}) }
+func (r *Repository) Observe(s *Snapshot) { r.saw(head{at: s.Revision.id, turns: s.head.turns}) }
 
 // saw records a head, unless a newer one was read meanwhile.
 func (r *Repository) saw(h head) {
@@ -36,9 +36,9 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	case was == nil || was.at.number == 0:
 		return nil
 	case is.at.number == 0:
-		return fmt.Errorf("%w: there is no %s any more, which was %s", ErrBackwards, headKey, was.at.number)
+		return fmt.Errorf("%w: the key %s is missing, it was at %s", ErrBackwards, headKey, was.at.number)
 	case is.turns < was.turns:
-		return fmt.Errorf("%w: its holds have changed %d times, and had %d times", ErrBackwards, is.turns, was.turns)
+		return fmt.Errorf("%w: its holds have changed %d times, before that %d times", ErrBackwards, is.turns, was.turns)
 	case is.at == was.at, was.at.number < is.from: // the ancestors are no longer kept, so this cannot be checked
 		return nil
 	}
@@ -60,7 +60,7 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	case err != nil:
 		return err
 	case then != was.at:
-		return fmt.Errorf("%w: to %s, of %s, which comes after another %s than that which was read", ErrBackwards, is.at.number, when, was.at.number)
+		return fmt.Errorf("%w: to %s, of %s, whose ancestor %s is not the one read before", ErrBackwards, is.at.number, when, was.at.number)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Of a repository in whose place somebody has put a backup, or another one, nothing is read and nothing written before it is back: not as
-// long as that is older, and not when it has more revisions.
-func TestBackwards(t *testing.T) {
+// While a repository is replaced by a backup or by another repository, nothing is read or written. That
+// holds for an older one, and for one with more revisions.
+func TestReplacedRepositoryIsRefused(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	open := func() *revisions.Repository {
@@ -88,7 +88,7 @@ func TestBackwards(t *testing.T) {
 	}
 	put(backup)
 	backwards("a backup", "from r3 to another r1, of ")
-	strange := open() // which knows nothing better
+	strange := open() // it has read nothing before
 	must(commit(strange, "x2"))
 	backwards("a commit to it", "from r3 to another r2")
 	must(commit(strange, "x3"))
@@ -96,7 +96,7 @@ func TestBackwards(t *testing.T) {
 	must(commit(strange, "x4"))
 	backwards("one more", "to r4, of ")
 	must(commit(strange, "x5"))
-	backwards("two more", "after another r3 than that which was read")
+	backwards("two more", "whose ancestor r3 is not the one read before")
 	for _, err := range r.Watch(ctx, third) {
 		if !errors.Is(err, revisions.ErrBackwards) {
 			t.Error(err)
@@ -106,15 +106,15 @@ func TestBackwards(t *testing.T) {
 	if err := os.Remove(head); err != nil {
 		t.Fatal(err)
 	}
-	backwards("none", "there is no head any more, which was r3")
-	// What was read before a repository was opened counts, too.
-	kept, err := revisions.Kept(nil, third.Mark())
+	backwards("none", "the key head is missing, it was at r3")
+	// A snapshot read before the repository was opened counts, too.
+	kept, err := revisions.FromSaved(nil, third.Mark())
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(backup)
 	later := open()
-	later.Saw(kept)
+	later.Observe(kept)
 	if _, err := later.Head(ctx); !errors.Is(err, revisions.ErrBackwards) {
 		t.Error(err)
 	}
@@ -125,7 +125,7 @@ func TestBackwards(t *testing.T) {
 	if s := must(commit(r, "6")); s.Revision.Number != 6 {
 		t.Error(s.Revision.Number)
 	}
-	// What was swept nobody can judge.
+	// After a sweep of the ancestors no check is possible.
 	for _, content := range []string{"7", "8", "9"} {
 		must(commit(other, content))
 	}
@@ -138,14 +138,14 @@ func TestBackwards(t *testing.T) {
 	}
 }
 
-// A told engine answers with the head that it is told, or has something done before it answers.
-type told struct {
+// A scripted engine answers with a given head, or calls a function before it answers.
+type scriptedEngine struct {
 	revisions.Engine
-	head []byte // nil: that which is there
+	head []byte // nil: the real one
 	then func()
 }
 
-func (e *told) Get(ctx context.Context, key string) ([]byte, error) {
+func (e *scriptedEngine) Get(ctx context.Context, key string) ([]byte, error) {
 	if key != "head" {
 		return e.Engine.Get(ctx, key)
 	}
@@ -160,11 +160,11 @@ func (e *told) Get(ctx context.Context, key string) ([]byte, error) {
 	return b, err
 }
 
-// What others do while a repository is read takes it neither back nor makes it seem to have gone back; that a group was frozen is not
+// Commits of others during a read neither hide a replaced repository nor look like one. A freeze is not
 // forgotten, though it makes no revision.
-func TestBackwardsMeanwhile(t *testing.T) {
+func TestConcurrentCommitIsNotBackwards(t *testing.T) {
 	ctx := t.Context()
-	e := &told{Engine: engine(t)}
+	e := &scriptedEngine{Engine: engine(t)}
 	r, other := revisions.Open(e, revisions.Options{}), revisions.Open(e.Engine, revisions.Options{})
 	turn := ""
 	commit := func() {
@@ -197,7 +197,7 @@ func TestBackwardsMeanwhile(t *testing.T) {
 	commit()
 	read(r, nil)
 	older := head()
-	e.then = func() { // another reads what is newer, and this one hears later what he was told before
+	e.then = func() { // another reader gets the newer head, and this one gets the older answer later
 		commit()
 		read(r, nil)
 	}
@@ -223,13 +223,13 @@ func TestBackwardsMeanwhile(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := revisions.Kept(nil, read(r, nil).Mark())
+	kept, err := revisions.FromSaved(nil, read(r, nil).Mark())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.head = thawed
 	read(r, revisions.ErrBackwards)
 	later := revisions.Open(e, revisions.Options{})
-	later.Saw(kept)
+	later.Observe(kept)
 	read(later, revisions.ErrBackwards)
 }

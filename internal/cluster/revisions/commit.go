@@ -17,9 +17,9 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	text := fmt.Sprintf("revision %s is not the newest any more: %s is", e.Base, e.Head)
+	text := fmt.Sprintf("revision %s is no longer the newest: %s is", e.Base, e.Head)
 	if e.Base > e.Head {
-		text = fmt.Sprintf("there is no revision %s yet: %s is the newest", e.Base, e.Head)
+		text = fmt.Sprintf("revision %s does not exist yet: the newest is %s", e.Base, e.Head)
 	}
 	if len(e.Keys) == 0 {
 		return text
@@ -31,7 +31,7 @@ func (e *ConflictError) Error() string {
 	if more := len(e.Keys) - len(what); more > 0 {
 		what = append(what, fmt.Sprintf("%d more", more))
 	}
-	return text + ", and has changed " + strings.Join(what, ", ")
+	return text + "; both changed " + strings.Join(what, ", ")
 }
 
 // Is makes a ConflictError an [ErrConflict].
@@ -53,7 +53,7 @@ func (r *Repository) CommitIf(ctx context.Context, base *Snapshot, edit Edit, no
 }
 
 // ErrUnknown means that the engine did not report whether a change was made.
-var ErrUnknown = errors.New("it is not known whether this was committed")
+var ErrUnknown = errors.New("unknown whether the commit succeeded")
 
 func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note Note, rebase bool) (*Snapshot, error) {
 	if base.head.raw == nil { // it was not the newest, or the repository was empty
@@ -61,7 +61,8 @@ func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note
 		if err != nil {
 			return nil, err
 		}
-		if base, err = base.onto(newest, edit, rebase); err != nil {
+		base, err = base.onto(newest, edit, rebase)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +84,8 @@ func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note
 		if err != nil || next == base && newest.Revision.id == base.Revision.id {
 			return newest, err
 		}
-		if base, err = base.onto(newest, edit, rebase); err != nil {
+		base, err = base.onto(newest, edit, rebase)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -269,7 +271,8 @@ func (r *Repository) checkSwapped(ctx context.Context, why error, was head, next
 	now, err := r.head(ctx)
 	if err == nil && now.at.number > next.Revision.Number {
 		var id revisionID
-		if id, err = r.find(ctx, now, next.Revision.Number); err == nil && id == next.Revision.id {
+		id, err = r.find(ctx, now, next.Revision.Number)
+		if err == nil && id == next.Revision.id {
 			now.at = id
 		}
 	}
@@ -338,7 +341,8 @@ func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note
 		next := &Snapshot{Revision: rev, root: old.root, below: old.below}
 		// The head names the oldest revision that may be referred to. If a sweep removed this one
 		// meanwhile, the head has changed and the swap fails.
-		if err = r.publish(ctx, newest.head, next, nil); err == nil || !errors.Is(err, ErrConflict) {
+		err = r.publish(ctx, newest.head, next, nil)
+		if err == nil || !errors.Is(err, ErrConflict) {
 			return next, err
 		}
 	}

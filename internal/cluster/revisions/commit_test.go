@@ -21,7 +21,7 @@ func engine(t *testing.T) revisions.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // a write that nobody waits for any more may be at it
+	t.Cleanup(func() { // an abandoned write may be running
 		for i := 0; os.RemoveAll(dir) != nil && i < 100; i++ {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -36,8 +36,8 @@ func set(name string, n int) revisions.Edit {
 // lossy is an engine whose answers to swaps get lost.
 type lossy struct {
 	revisions.Engine
-	does bool  // swaps
-	err  error // which it says
+	does bool  // it swaps
+	err  error // the error that it returns
 	then func()
 	puts error
 }
@@ -61,14 +61,14 @@ func (l *lossy) PutIfAbsent(ctx context.Context, key string, value []byte) error
 	return l.Engine.PutIfAbsent(ctx, key, value)
 }
 
-// A commit says that it was made if it was, that it was not if it was not, and else that this is not known.
-func TestCommitIsNotKnown(t *testing.T) {
+// The result of a commit is correct: it was made, it was not made, or ErrUnknown.
+func TestCommitWithLostAnswer(t *testing.T) {
 	ctx := t.Context()
 	lost := revisions.ErrUnavailable
 	for _, c := range []struct {
 		name string
 		l    lossy
-		more bool // somebody else commits after that
+		more bool // another commit follows
 		want error
 		is   revisions.Number
 	}{
@@ -122,9 +122,9 @@ func TestCommitIsNotKnown(t *testing.T) {
 	}
 }
 
-// Whoever adds to a head what this version does not know finds it there afterwards; and the version of a resource
-// is that of its bytes, which no release may change: replicas of two releases serve the same clients.
-func TestFormatLasts(t *testing.T) {
+// A writer keeps the unknown fields of a head. The version of a resource is the hash of its bytes, which
+// no release may change: replicas of two releases serve the same clients.
+func TestWriterKeepsUnknownFields(t *testing.T) {
 	ctx := t.Context()
 	e := engine(t)
 	repo := revisions.Open(e, revisions.Options{})
@@ -157,9 +157,9 @@ func TestFormatLasts(t *testing.T) {
 	}
 }
 
-// What was committed here is what others read of it, with what it refers to: the next revision, and what a group is frozen
-// at, share its pages.
-func TestCommittedIsPrepared(t *testing.T) {
+// A committed resource has its references, as a resource that is read. The next revision and held groups
+// share its pages.
+func TestCommitPreparesResources(t *testing.T) {
 	ctx := t.Context()
 	to := []xds.Ref{{Type: xds.Endpoint, Name: "e"}}
 	repo := revisions.Open(engine(t), revisions.Options{Prepare: func(r *xds.Resource) { r.Refs = to }})

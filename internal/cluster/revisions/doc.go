@@ -8,7 +8,7 @@
 //	next, err := repo.Commit(ctx, base, base.To(items), note)    // or a ConflictError
 //	for s, err := range repo.Watch(ctx, next) { ... }            // each newer one; on errors the last good stays
 //
-// # What is stored
+// # Storage format
 //
 // The keys and their values (docs/adr/0019-revisions.md gives the reasons):
 //

@@ -52,11 +52,11 @@ const MaxValue = 1 << 20
 // The kinds of failures. An engine wraps these in errors that name the key.
 var (
 	// ErrNotFound means that a key has no value.
-	ErrNotFound = errors.New("there is nothing")
+	ErrNotFound = errors.New("not found")
 	// ErrConflict means that another writer changed the value since it was read.
-	ErrConflict = errors.New("somebody else has changed it")
+	ErrConflict = errors.New("conflict: changed concurrently")
 	// ErrBusy means that another program holds a lease.
-	ErrBusy = errors.New("another program has it")
+	ErrBusy = errors.New("lease held by another program")
 	// ErrDenied means that this program lacks a permission of the engine.
 	ErrDenied = errors.New("permission denied")
 	// ErrFull means that the engine has no space left.

@@ -130,12 +130,12 @@ func (h *head) held() func(yield func(revisionID) bool) {
 
 // Holds returns the held groups, by name.
 func (r *Repository) Holds(ctx context.Context) (map[string]Hold, error) {
-	_, holds, err := r.Holding(ctx)
+	_, holds, err := r.HoldsWithState(ctx)
 	return holds, err
 }
 
 // HoldsWithState is like Holds, and also returns the state of the repository.
-func (r *Repository) Holding(ctx context.Context) (State, map[string]Hold, error) {
+func (r *Repository) HoldsWithState(ctx context.Context) (State, map[string]Hold, error) {
 	h, err := r.head(ctx)
 	return State{h.at.number, h.turns}, maps.Clone(h.holds), err
 }
@@ -155,7 +155,7 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 	for {
 		was, err := r.head(ctx)
 		if err == nil && was.raw == nil {
-			err = fmt.Errorf("a revision: %w yet", ErrNotFound)
+			err = fmt.Errorf("the store has no revision yet: %w", ErrNotFound)
 		}
 		if err != nil {
 			return err
@@ -207,13 +207,15 @@ func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold
 			return fmt.Errorf("a message or an author of %d bytes: at most %d are allowed", n, messageMost)
 		}
 		if hold.id.number != hold.Number {
-			if hold.id, err = r.find(ctx, h, hold.Number); err != nil {
+			hold.id, err = r.find(ctx, h, hold.Number)
+			if err != nil {
 				return err
 			}
 		}
 		if n := hold.Next; n != nil && n.id.number != n.Number {
 			next := *n
-			if next.id, err = r.find(ctx, h, n.Number); err != nil {
+			next.id, err = r.find(ctx, h, n.Number)
+			if err != nil {
 				return err
 			}
 			hold.Next = &next
@@ -234,10 +236,12 @@ func (h head) hold(holds map[string]Hold, freed map[string]freedText) (head, err
 		return h, err
 	}
 	h.all = maps.Clone(h.all)
-	if h.all["holds"] = is; len(holds) == 0 {
+	h.all["holds"] = is
+	if len(holds) == 0 {
 		delete(h.all, "holds")
 	}
-	if h.all[freedKey], err = json.Marshal(freed); err != nil {
+	h.all[freedKey], err = json.Marshal(freed)
+	if err != nil {
 		return h, err
 	}
 	if len(freed) == 0 {
@@ -329,7 +333,7 @@ func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *S
 
 // WithHoldsOf returns a copy of s with the holds of another snapshot. It is served if the newest revision
 // cannot be served, and the holds have changed.
-func (s *Snapshot) Holding(of *Snapshot) *Snapshot {
+func (s *Snapshot) WithHoldsOf(of *Snapshot) *Snapshot {
 	is := *s
 	is.head, is.held = head{holds: of.head.holds, turns: of.head.turns}, of.held
 	return &is

@@ -14,7 +14,7 @@ func in(group, name, body string) *revisions.Item {
 	return &revisions.Item{Group: group, Resource: xds.NewResource(xds.Cluster, name, []byte(body))}
 }
 
-// says is what a snapshot has.
+// says returns the content of a snapshot.
 func says(s *revisions.Snapshot) map[string]string {
 	all := map[string]string{}
 	for it := range s.All {
@@ -27,8 +27,9 @@ func says(s *revisions.Snapshot) map[string]string {
 	return all
 }
 
-// A held group is there to be served as it was, whoever sweeps and commits; an older Chancery refuses a head with holds.
-func TestHolds(t *testing.T) {
+// A held group can be served as it was, after any sweep and commit. An older release refuses a head with
+// holds.
+func TestHeldGroupIsServedFromItsRevision(t *testing.T) {
 	ctx := t.Context()
 	e := engine(t)
 	repo := revisions.Open(e, revisions.Options{})
@@ -67,7 +68,7 @@ func TestHolds(t *testing.T) {
 	}
 	format("2")
 	before, _ := repo.Newest(ctx)
-	if err := repo.SetHolds(ctx, hold(1)); err != nil { // nothing else
+	if err := repo.SetHolds(ctx, hold(1)); err != nil { // no change
 		t.Fatal(err)
 	}
 	if now, _ := repo.Newest(ctx); now != before || now.Turns != 1 {
@@ -101,7 +102,7 @@ func TestHolds(t *testing.T) {
 		if got, want := says(both.With("edge@next", s.Held(1), "edge")), map[string]string{"edge/a": "1", "edge/b": "1", "web/c": "3", "edge@next/a": "1", "edge@next/b": "1"}; !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		// A commit to what is served is one to what was committed.
+		// A commit based on a served snapshot applies to the committed one.
 		next, err := r.Commit(ctx, both, revisions.Edit{Set: []*revisions.Item{in("web", "c", "3")}}, revisions.Note{})
 		if err != nil || next.Revision.Number != 3 || len(says(next)) != 3 {
 			t.Errorf("%v, %v", next, err)
@@ -119,7 +120,7 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	format("1")
-	if freed, err := repo.Freed(ctx); err != nil || len(freed) != 0 { // nobody has said who
+	if freed, err := repo.Released(ctx); err != nil || len(freed) != 0 { // SetHolds got no author
 		t.Error(freed, err)
 	}
 	if got, err := repo.Sweep(ctx, 1); err != nil || got.Oldest != 3 {

@@ -135,7 +135,8 @@ func (it *Item) encode(pieces []place) []byte {
 	r := it.Resource
 	if r != nil {
 		// A version that equals the hash of the content is not stored: each reader computes it.
-		if body, version = r.Body, r.Version; version == r.Sum.String() {
+		body, version = r.Body, r.Version
+		if version == r.Sum.String() {
 			version = ""
 		}
 	}

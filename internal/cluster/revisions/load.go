@@ -133,7 +133,8 @@ func (l *loader) manifests(ctx context.Context, children []child, lists map[plac
 		if err != nil {
 			return err
 		}
-		if lists[c.at], err = decodeManifest(b, c.at.pack); err != nil {
+		lists[c.at], err = decodeManifest(b, c.at.pack)
+		if err != nil {
 			return fmt.Errorf("%s: a manifest: %w", packKey(c.at.pack), err)
 		}
 	}
@@ -188,7 +189,8 @@ func (l *loader) read(ctx context.Context, pages []child) error {
 		h := packs[i]
 		data := l.packs[h]
 		if data == nil {
-			if data, err = l.repo.pack(ctx, h); err != nil {
+			data, err = l.repo.pack(ctx, h)
+			if err != nil {
 				return err
 			}
 		}

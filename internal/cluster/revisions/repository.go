@@ -88,12 +88,12 @@ type State struct {
 }
 
 // AtLeast reports whether s is the same state as o, or a later one.
-func (s State) Has(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
+func (s State) AtLeast(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
 
 // State returns the state in which the snapshot was the newest. A snapshot of [FromSaved] has the zero
 // State, because a part of it may be missing.
 func (s *Snapshot) State() State {
-	if s.kept {
+	if s.saved {
 		return State{}
 	}
 	return State{s.Revision.Number, s.head.turns}
@@ -106,7 +106,7 @@ func (r *Repository) Newest(ctx context.Context) (State, error) {
 }
 
 // Refresh makes one of the running calls of Watch look for a newer revision at once.
-func (r *Repository) Look() {
+func (r *Repository) Refresh() {
 	select {
 	case r.look <- struct{}{}:
 	default:
@@ -130,7 +130,8 @@ func (r *Repository) head(ctx context.Context) (h head, err error) {
 	case err != nil:
 		return head{}, err
 	default:
-		if h, err = decodeHead(b); err != nil {
+		h, err = decodeHead(b)
+		if err != nil {
 			return head{}, fmt.Errorf("%s: %w", headKey, err)
 		}
 	}
@@ -221,9 +222,9 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 	case h.at.number == 0:
 		return revisionID{}, fmt.Errorf("revision %s: %w: the store has no revision yet", n, ErrNotFound)
 	case n > h.at.number:
-		return revisionID{}, fmt.Errorf("revision %s: %w yet: the newest is %s", n, ErrNotFound, h.at.number)
+		return revisionID{}, fmt.Errorf("revision %s: %w: the newest is %s", n, ErrNotFound, h.at.number)
 	case n < h.from || n == 0:
-		return revisionID{}, fmt.Errorf("revision %s: %w any more: the oldest that is kept is %s", n, ErrNotFound, h.from)
+		return revisionID{}, fmt.Errorf("revision %s: %w: the oldest kept is %s", n, ErrNotFound, h.from)
 	}
 	if n == h.at.number {
 		return h.at, nil
@@ -291,7 +292,7 @@ type Snapshot struct {
 	below map[*node]*place // the places of the manifests of the tree
 	head  head             // the head when the snapshot was the newest; zero: it was not
 	held  map[Number]*Snapshot
-	kept  bool // made by [FromSaved]
+	saved bool // made by [FromSaved]
 }
 
 // Len returns the number of items.

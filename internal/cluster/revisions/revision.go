@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Number is the number of a revision. The first is 1. 0 stands for the empty configuration before it.
+// A Number is the number of a revision. The first is 1. 0 means the empty configuration before it.
 type Number uint64
 
 // String returns the number as people write it, such as r412.
@@ -131,7 +131,8 @@ func decodeRevision(id revisionID, b []byte) (*Revision, error) {
 		r.parent, ok = parseHash(t.Parent)
 	}
 	root, err := hex.DecodeString(t.Root)
-	if r.root, ok = decodeRoot(root, ok && err == nil); !ok || r.Number != id.number {
+	r.root, ok = decodeRoot(root, ok && err == nil)
+	if !ok || r.Number != id.number {
 		return nil, fmt.Errorf("not the revision that its key names: %w", ErrDamaged)
 	}
 	return r, nil
@@ -211,7 +212,8 @@ func (h head) next(at revisionID, from Number, swept int) (head, error) {
 	if err := json.Unmarshal(b, &all); err != nil { // keeps the unknown fields
 		return h, err
 	}
-	if b, err = json.Marshal(all); err != nil {
+	b, err = json.Marshal(all)
+	if err != nil {
 		return h, err
 	}
 	return head{b, all, at, from, swept, h.holds, h.turns}, nil

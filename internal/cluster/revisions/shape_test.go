@@ -27,8 +27,8 @@ func same(a, b *node) bool {
 	return same(a.kids[0], b.kids[0]) && same(a.kids[1], b.kids[1])
 }
 
-// Equal content is an equal tree, whatever was there before, and what does not change is shared.
-func TestShape(t *testing.T) {
+// Equal content makes equal trees, whatever the history, and unchanged parts are shared.
+func TestEqualContentMakesEqualTrees(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -66,8 +66,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// What a tree is in packs is what is read of them, with manifests below the root's, too.
-func TestManifests(t *testing.T) {
+// A tree that is read from packs equals the written one, also with nested manifests.
+func TestTreeRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 30, 1000, 6000} {
 		all := make([]*entry, n)
 		for i := range all {
@@ -123,7 +123,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// Bytes that nobody wrote are errors, and no panics.
+// Random bytes are errors, and do not panic.
 func FuzzDecode(f *testing.F) {
 	e := entryOf("a", 10)
 	f.Add(e.raw)

@@ -91,19 +91,22 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 	var h head
 	for {
 		s.Oldest, s.Held = was.keep(keep)
-		if h, err = was.next(was.at, s.Oldest, was.swept+1); err != nil {
+		h, err = was.next(was.at, s.Oldest, was.swept+1)
+		if err != nil {
 			return s, err
 		}
 		if dry {
 			break
 		}
-		if err = r.engine.CompareAndSwap(ctx, headKey, was.raw, h.raw); err == nil {
+		err = r.engine.CompareAndSwap(ctx, headKey, was.raw, h.raw)
+		if err == nil {
 			break
 		}
 		if !errors.Is(err, ErrConflict) {
 			return s, err
 		}
-		if was, err = r.head(ctx); err != nil {
+		was, err = r.head(ctx)
+		if err != nil {
 			return s, err
 		}
 	}

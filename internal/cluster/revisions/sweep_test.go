@@ -7,8 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// What a sweep would remove is what it removes, which the head alone knows for revisions; a plan writes nothing.
-func TestSweepPlan(t *testing.T) {
+// A sweep removes what its plan counts. The head alone tells the number of revisions; a plan writes
+// nothing.
+func TestSweepRemovesWhatItsPlanCounts(t *testing.T) {
 	ctx := t.Context()
 	e := engine(t)
 	repo := revisions.Open(e, revisions.Options{})

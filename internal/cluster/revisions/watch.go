@@ -17,7 +17,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 	if since == nil {
 		since = &Snapshot{}
 	}
-	r.Saw(since)
+	r.Observe(since)
 	return func(yield func(*Snapshot, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		bell := r.engine.Watch(ctx, headKey)
@@ -48,7 +48,8 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 				}
 			default:
 				if err.Error() != said {
-					if said = err.Error(); !yield(nil, err) {
+					said = err.Error()
+					if !yield(nil, err) {
 						return
 					}
 				}
@@ -83,7 +84,7 @@ func (r *Repository) newer(ctx context.Context, since *Snapshot) (*Snapshot, err
 	if err != nil {
 		return nil, err
 	}
-	if since.Revision.id == s.Revision.id && s.head.turns == since.head.turns && !since.kept {
+	if since.Revision.id == s.Revision.id && s.head.turns == since.head.turns && !since.saved {
 		return nil, nil
 	}
 	return s, nil

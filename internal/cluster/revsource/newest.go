@@ -137,13 +137,13 @@ func (s *Source) ask() error {
 	}
 	for {
 		news, last := s.asks.turned()
-		if s.State().Has(n) {
+		if s.State().AtLeast(n) {
 			return nil
 		}
-		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.State.Has(n) {
+		if rejected, ok := errors.AsType[*RejectedError](last); ok && rejected.State.AtLeast(n) {
 			return rejected
 		}
-		s.repo.Look()
+		s.repo.Refresh()
 		select {
 		case <-news:
 		case <-ctx.Done():

@@ -151,7 +151,7 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 // long as the repository cannot be read. They are not reviewed. mark is that of the snapshot which they were kept of
 // ([revisions.Snapshot.Mark]): an older one is not served after it, and [Source.Served] has its number. If it is "", they are of no revision.
 func (s *Source) Restore(items []*revisions.Item, mark string) error {
-	old, err := revisions.Kept(items, mark)
+	old, err := revisions.FromSaved(items, mark)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *Source) Restore(items []*revisions.Item, mark string) error {
 			}
 		}
 	}
-	s.repo.Saw(old)
+	s.repo.Observe(old)
 	return s.put(old)
 }
 
@@ -201,7 +201,7 @@ type part struct {
 // serve has a revision served, unless the review is against it.
 func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
 	for _, was := range s.missed(ctx, next) {
-		if was = was.Holding(next); s.try(held(was)) == nil {
+		if was = was.WithHoldsOf(next); s.try(held(was)) == nil {
 			s.newest = was
 		}
 	}
@@ -212,7 +212,7 @@ func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
 	}
 	// What somebody has committed keeps no group from being frozen, and no rollout from being taken back.
 	if was := s.newest; was != nil && was.State().Turns != next.State().Turns {
-		if was = was.Holding(next); s.try(held(was)) == nil {
+		if was = was.WithHoldsOf(next); s.try(held(was)) == nil {
 			s.newest = was
 		}
 	}

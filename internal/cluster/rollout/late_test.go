@@ -267,7 +267,7 @@ func TestTimeOfAStep(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			w.engine.values[evidencePrefix+id+"/a"] = fmt.Appendf(nil, `{"server":"a","turns":%d,"picked":1,"acked":1}`, turns)
-			head, holds, err := w.repo.Holding(t.Context())
+			head, holds, err := w.repo.HoldsWithState(t.Context())
 			if err == nil {
 				err = d.decide(t.Context(), id, holds["edge"].Next, head)
 			}

@@ -108,7 +108,7 @@ func (w *world) server(name string) *server {
 	running.Go(func() {
 		repo := revisions.Open(w.engine, revisions.Options{})
 		for ctx.Err() == nil {
-			if state, holds, err := repo.Holding(ctx); err == nil {
+			if state, holds, err := repo.HoldsWithState(ctx); err == nil {
 				r.Served(state, holds, time.Now())
 			}
 			select {

@@ -279,7 +279,7 @@ func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisio
 	if !look { // the source looks, and rings
 		return all, revisions.State{}
 	}
-	head, holds, err := d.repo.Holding(ctx)
+	head, holds, err := d.repo.HoldsWithState(ctx)
 	if d.tell(ctx, "", err) {
 		return all, revisions.State{}
 	}

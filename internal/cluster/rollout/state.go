@@ -293,7 +293,7 @@ func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
 // fits is an error if the head cannot say what the rollout is about to say: that is asked before it is written, for else the two
 // would differ. A head that gets smaller always can.
 func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
-	_, holds, err := repo.Holding(ctx)
+	_, holds, err := repo.HoldsWithState(ctx)
 	if err != nil {
 		return err
 	}

@@ -262,7 +262,7 @@ func (s Steering) list(ctx context.Context, all ...*State) (*api.RolloutList, er
 		}
 		if !st.Phase.Ended() {
 			if head == nil {
-				is, _, err := s.Repo.Holding(ctx)
+				is, _, err := s.Repo.HoldsWithState(ctx)
 				if err != nil {
 					return nil, err
 				}

@@ -21,7 +21,8 @@ func keysOf(t *testing.T, e revisions.Engine, prefix string) (keys []string) {
 	return keys
 }
 
-// tamper puts another value under a key, as somebody with the tools of the engine could; nil: none.
+// tamper replaces the value of a key, as a person with the tools of the engine could; nil: it removes the
+// key.
 func tamper(ctx context.Context, t *testing.T, e revisions.Engine, key string, value []byte) {
 	t.Helper()
 	if is, err := e.Get(ctx, key); err == nil && value != nil {
@@ -34,7 +35,102 @@ func tamper(ctx context.Context, t *testing.T, e revisions.Engine, key string, v
 	}
 }
 
-// damage: what is not what it says is an error with its key, and what was read last stays.
+// A watched is what a watch yields.
+type watched struct {
+	*revisions.Snapshot
+	error
+}
+
+// watching returns a channel with the results of a watch. end stops the watch, and waits for it.
+func watching(ctx context.Context, repo *revisions.Repository) (results <-chan watched, end func()) {
+	all, over := make(chan watched), make(chan struct{})
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(over)
+		for s, err := range repo.Watch(ctx, nil) {
+			select {
+			case all <- watched{s, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return all, func() { stop(); <-over }
+}
+
+// mustYield fails unless the next result of a watch is revision n.
+func mustYield(t *testing.T, results <-chan watched, n revisions.Number) {
+	t.Helper()
+	if w := <-results; w.error != nil || w.Revision.Number != n {
+		t.Fatalf("the watch yields %v, want %s", w, n)
+	}
+}
+
+// A damaged is a corruption of one key, and the error that it causes.
+type damaged struct {
+	name, key string
+	to        func([]byte) []byte
+	want      error
+	say       string
+}
+
+// damages returns the corruptions of a pack, a revision and the head.
+func damages(pack, rev string) []damaged {
+	flip := func(b []byte) []byte {
+		b = slices.Clone(b)
+		b[len(b)/2] ^= 1
+		return b
+	}
+	value := func(s string) func([]byte) []byte { return func([]byte) []byte { return []byte(s) } }
+	half := func(b []byte) []byte { return b[:len(b)/2] }
+	none := func([]byte) []byte { return nil }
+	return []damaged{
+		{"a flipped bit of a pack", pack, flip, revisions.ErrDamaged, "does not match its name"},
+		{"half a pack", pack, half, revisions.ErrDamaged, pack},
+		{"no pack", pack, none, revisions.ErrDamaged, pack},
+		{"a flipped bit of a revision", rev, flip, revisions.ErrDamaged, rev},
+		{"no revision", rev, none, revisions.ErrDamaged, rev},
+		{"a head that is not JSON", "head", value("hello"), revisions.ErrDamaged, "head"},
+		{"an empty head", "head", value("{}"), revisions.ErrDamaged, "head"},
+		{"half a head", "head", half, revisions.ErrDamaged, "head"},
+		{"a newer head", "head", value(`{"format":3}`), revisions.ErrNewer, "head"},
+		{"a head that refers to a missing revision", "head", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), rev[len(rev)-64:], strings.Repeat("ab", 32), 1))
+		}, revisions.ErrDamaged, strings.Repeat("ab", 32)},
+	}
+}
+
+// check corrupts a key of an engine whose newest revision is r2, and repairs it. results are of a watch on the engine.
+func (c damaged) check(ctx context.Context, t *testing.T, e revisions.Engine, results <-chan watched) {
+	t.Helper()
+	was, err := e.Get(ctx, c.key)
+	must(t, err)
+	tamper(ctx, t, e, c.key, c.to(was))
+	fresh := revisions.Open(e, revisions.Options{})
+	_, err = fresh.Head(ctx)
+	if err == nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) || !strings.Contains(err.Error(), c.key) {
+		t.Errorf("%s: %v, want %v, %s and %s", c.name, err, c.want, c.say, c.key)
+	}
+	before := len(keysOf(t, e, ""))
+	if _, err := fresh.Sweep(ctx, 1); err == nil || len(keysOf(t, e, "")) != before {
+		t.Errorf("%s: a sweep removed something, or returned no error: %v", c.name, err)
+	}
+	if c.key == "head" { // a running watch reports the error
+		w := <-results
+		if w.error == nil || !strings.Contains(w.Error(), "head") && !strings.Contains(w.Error(), c.say) {
+			t.Errorf("%s: the watch yields %v", c.name, w)
+		}
+	}
+	tamper(ctx, t, e, c.key, was)
+	if c.key == "head" { // and the recovery
+		mustYield(t, results, 2)
+	}
+	if s, err := fresh.Head(ctx); err != nil || count(s, "a") != 2 {
+		t.Errorf("%s: not repaired: %v", c.name, err)
+	}
+}
+
+// damage: a corrupt value is an error that names its key, and the last good revision stays.
 func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -45,124 +141,60 @@ func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 	one, err := writer.Commit(ctx, zero, revisions.Edit{Set: []*revisions.Item{counter("a", 1)}}, revisions.Note{})
 	must(t, err)
 
-	watcher := revisions.Open(open(t), revisions.Options{Poll: 20 * time.Millisecond, Retry: time.Millisecond})
-	type news struct {
-		*revisions.Snapshot
-		error
-	}
-	told, over := make(chan news), make(chan struct{})
-	stop, end := context.WithCancel(ctx)
-	go func() {
-		defer close(over)
-		for s, err := range watcher.Watch(stop, nil) {
-			select {
-			case told <- news{s, err}:
-			case <-stop.Done():
-				return
-			}
-		}
-	}()
-	defer func() { end(); <-over }()
-	if n := <-told; n.error != nil || n.Revision.Number != 1 {
-		t.Fatal(n)
-	}
+	results, end := watching(ctx, revisions.Open(open(t), revisions.Options{Poll: 20 * time.Millisecond, Retry: time.Millisecond}))
+	defer end()
+	mustYield(t, results, 1)
 	packs, revs := keysOf(t, e, "pack/"), keysOf(t, e, "revision/")
 	two, err := writer.Commit(ctx, one, revisions.Edit{Set: []*revisions.Item{counter("a", 2)}}, revisions.Note{})
 	must(t, err)
-	if n := <-told; n.error != nil || n.Revision.Number != 2 {
-		t.Fatal(n)
-	}
+	mustYield(t, results, 2)
 	head, err := e.Get(ctx, "head")
 	must(t, err)
 	newer := func(prefix string, old []string) string {
 		all := keysOf(t, e, prefix)
 		return slices.DeleteFunc(all, func(k string) bool { return slices.Contains(old, k) })[0]
 	}
-	pack, rev := newer("pack/", packs), newer("revision/", revs)
-	flip := func(b []byte) []byte {
-		b = slices.Clone(b)
-		b[len(b)/2] ^= 1
-		return b
+	rev := newer("revision/", revs)
+	for _, c := range damages(newer("pack/", packs), rev) {
+		c.check(ctx, t, e, results)
 	}
-	for _, c := range []struct {
-		name, key string
-		to        func([]byte) []byte
-		want      error
-		say       string
-	}{
-		{"a bit of a pack", pack, flip, revisions.ErrDamaged, "is not that of its name"},
-		{"half a pack", pack, func(b []byte) []byte { return b[:len(b)/2] }, revisions.ErrDamaged, pack},
-		{"no pack", pack, func([]byte) []byte { return nil }, revisions.ErrDamaged, pack},
-		{"a bit of a revision", rev, flip, revisions.ErrDamaged, rev},
-		{"no revision", rev, func([]byte) []byte { return nil }, revisions.ErrDamaged, rev},
-		{"a head of others", "head", func([]byte) []byte { return []byte("hello") }, revisions.ErrDamaged, "head"},
-		{"a head of nothing", "head", func([]byte) []byte { return []byte("{}") }, revisions.ErrDamaged, "head"},
-		{"half a head", "head", func(b []byte) []byte { return b[:len(b)/2] }, revisions.ErrDamaged, "head"},
-		{"a newer head", "head", func([]byte) []byte { return []byte(`{"format":3}`) }, revisions.ErrNewer, "head"},
-		{"a head that leads nowhere", "head", func(b []byte) []byte {
-			return []byte(strings.Replace(string(b), rev[len(rev)-64:], strings.Repeat("ab", 32), 1))
-		}, revisions.ErrDamaged, strings.Repeat("ab", 32)},
-	} {
-		was, err := e.Get(ctx, c.key)
-		must(t, err)
-		tamper(ctx, t, e, c.key, c.to(was))
-		fresh := revisions.Open(e, revisions.Options{})
-		_, err = fresh.Head(ctx)
-		if err == nil || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) || !strings.Contains(err.Error(), c.key) {
-			t.Errorf("%s: %v, want %v, %s and %s", c.name, err, c.want, c.say, c.key)
-		}
-		before := len(keysOf(t, e, ""))
-		if _, err := fresh.Sweep(ctx, 1); err == nil || len(keysOf(t, e, "")) != before {
-			t.Errorf("%s: a sweep removed something, or said nothing: %v", c.name, err)
-		}
-		if c.key == "head" { // whoever has read what it was finds out
-			n := <-told
-			if n.error == nil || !strings.Contains(n.Error(), "head") && !strings.Contains(n.Error(), c.say) {
-				t.Errorf("%s: the watch told %v", c.name, n)
-			}
-		}
-		tamper(ctx, t, e, c.key, was)
-		if c.key == "head" { // and that it is well again
-			if n := <-told; n.error != nil || n.Revision.Number != 2 {
-				t.Errorf("%s: the watch told %v when it was mended", c.name, n)
-			}
-		}
-		if s, err := fresh.Head(ctx); err != nil || count(s, "a") != 2 {
-			t.Errorf("%s: not mended: %v", c.name, err)
-		}
-	}
-	// Somebody puts a backup there.
+	// Somebody restores a backup.
 	tamper(ctx, t, e, "head", []byte(strings.NewReplacer(`"number":2`, `"number":1`, rev[len(rev)-64:], revs[0][len(revs[0])-64:]).Replace(string(head))))
-	for n := range told {
-		if n.error == nil {
-			t.Fatal(n)
+	for w := range results {
+		if w.error == nil {
+			t.Fatal(w)
 		}
-		if errors.Is(n.error, revisions.ErrBackwards) {
+		if errors.Is(w.error, revisions.ErrBackwards) {
 			break
 		}
 	}
 	tamper(ctx, t, e, "head", head)
-
-	must(t, e.PutIfAbsent(ctx, "pack/of-others", []byte("x")))
-	must(t, e.PutIfAbsent(ctx, "something/else", []byte("x")))
-	swept, err := writer.Sweep(ctx, 1)
-	must(t, err)
-	if !slices.Equal(swept.Foreign, []string{"pack/of-others"}) || swept.Packs != 1 || swept.Revisions != 1 {
-		t.Errorf("%+v", swept)
-	}
-	if got := len(keysOf(t, e, "something/")); got != 1 {
-		t.Error("what others have under the prefix is gone")
-	}
+	foreign(ctx, t, e, writer)
 	_, err = writer.Commit(ctx, two, revisions.Edit{Set: []*revisions.Item{counter("a", 3)}}, revisions.Note{})
 	must(t, err)
-	for n := range told {
-		if n.error == nil && n.Revision.Number == 3 {
+	for w := range results {
+		if w.error == nil && w.Revision.Number == 3 {
 			break
 		}
 	}
 }
 
-// bodies: they may be of any size, and whoever prepares resources sees each before others do.
+// foreign: a sweep keeps the keys of other programs.
+func foreign(ctx context.Context, t *testing.T, e revisions.Engine, repo *revisions.Repository) {
+	t.Helper()
+	must(t, e.PutIfAbsent(ctx, "pack/of-others", []byte("x")))
+	must(t, e.PutIfAbsent(ctx, "something/else", []byte("x")))
+	swept, err := repo.Sweep(ctx, 1)
+	must(t, err)
+	if !slices.Equal(swept.Foreign, []string{"pack/of-others"}) || swept.Packs != 1 || swept.Revisions != 1 {
+		t.Errorf("%+v", swept)
+	}
+	if got := len(keysOf(t, e, "something/")); got != 1 {
+		t.Error("the sweep removed keys of other programs")
+	}
+}
+
+// bodies: bodies may have any size, and Prepare gets each resource before it is returned.
 func bodies(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	repo := revisions.Open(open(t), revisions.Options{})

@@ -1,5 +1,5 @@
-// Package enginetest judges engines of package revisions: [Test] is the acceptance test that
-// those of this module pass, and yours should.
+// Package enginetest is the acceptance test of engines of package revisions. The engines of this module
+// pass [Test]; your own engine should, too.
 package enginetest
 
 import (
@@ -18,8 +18,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Test judges engines. New makes a place that has nothing in it, and returns what opens an engine in
-// that place, as another program would; each ends with its test. Run it with the race detector, too.
+// Test tests the behaviour that a repository requires of an engine. newPlace makes an empty storage, and
+// returns a function that opens an engine on it, as another program would. Each engine ends with its
+// test. Run it with the race detector, too.
 func Test(t *testing.T, newPlace func(t *testing.T) (open func(t *testing.T) revisions.Engine)) {
 	for name, test := range map[string]func(*testing.T, func(*testing.T) revisions.Engine){
 		"Values": values, "Swaps": swaps, "Lists": lists, "Watches": watches, "Leases": leases, "Announcements": announcements, "Cancelled": cancelled,
@@ -43,7 +44,7 @@ func mustBe(t *testing.T, err, want error, say string) {
 	}
 }
 
-// values: what is put is there for everybody, as it was put first, until it is deleted.
+// values: all programs read a value as it was put first, until it is deleted.
 func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a, b := open(t), open(t)
@@ -53,7 +54,7 @@ func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 		key, value := fmt.Sprintf("pack/%d", i), bytes.Repeat([]byte{0, 255, byte(i)}, size/3+1)[:size]
 		must(t, a.PutIfAbsent(ctx, key, value))
 		must(t, b.PutIfAbsent(ctx, key, value))
-		must(t, a.PutIfAbsent(ctx, key, []byte("another"))) // nobody does, but if they do, it stays
+		must(t, a.PutIfAbsent(ctx, key, []byte("another"))) // a caller must not do this; if it does, the first value stays
 		if got, err := b.Get(ctx, key); err != nil || !bytes.Equal(got, value) {
 			t.Fatalf("%s: %d bytes, %v, want %d", key, len(got), err, len(value))
 		}
@@ -68,7 +69,7 @@ func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 	must(t, b.Delete(ctx))
 }
 
-// swaps: of all who swap at once one does.
+// swaps: of concurrent swaps exactly one succeeds.
 func swaps(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a := open(t)
@@ -113,7 +114,7 @@ func swaps(t *testing.T, open func(*testing.T) revisions.Engine) {
 	t.Log(lost.Load(), "conflicts")
 }
 
-// lists: by prefix, which need not end where a word does.
+// lists: a prefix may end inside a word.
 func lists(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	e := open(t)
@@ -138,7 +139,8 @@ func lists(t *testing.T, open func(*testing.T) revisions.Engine) {
 			must(t, err)
 			got = append(got, key)
 		}
-		if slices.Sort(got); !slices.Equal(got, want) {
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
 			t.Errorf("%q: %d keys, want %d: %.200q", prefix, len(got), len(want), got)
 		}
 	}
@@ -148,7 +150,7 @@ func lists(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// watches: they ring when another program swaps, and end with their context.
+// watches: a watch reports the swap of another program, and ends with its context.
 func watches(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -166,7 +168,7 @@ func watches(t *testing.T, open func(*testing.T) revisions.Engine) {
 			select {
 			case <-bell:
 			case <-deadline:
-				t.Fatal("no ring in 20 s")
+				t.Fatal("no hint of a change in 20 s")
 			}
 		}
 	}
@@ -183,7 +185,7 @@ func watches(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// leases: one has it, until it lets go.
+// leases: one program holds a lease until it releases it.
 func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a, b := open(t), open(t)
@@ -202,7 +204,7 @@ func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 	release()
 	release()
 	if held.Err() == nil {
-		t.Error("it is held after its release")
+		t.Error("the lease is held after its release")
 	}
 	for i := range 3 {
 		_, release, err = []revisions.Engine{a, b}[i%2].Lease(ctx, "sweep")
@@ -211,11 +213,11 @@ func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// announcements: who is there, and since he has ended not any more.
+// announcements: running programs are listed, and no longer after they have ended.
 func announcements(t *testing.T, open func(*testing.T) revisions.Engine) {
 	a, ok := open(t).(revisions.Announcer)
 	if !ok {
-		t.Skip("programs cannot say that they are there")
+		t.Skip("the engine is not an Announcer")
 	}
 	b, _ := open(t).(revisions.Announcer)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -265,7 +267,7 @@ func announcements(t *testing.T, open func(*testing.T) revisions.Engine) {
 	must(t, <-ended)
 }
 
-// cancelled: nobody waits longer than his context, and what was not done is not done.
+// cancelled: a call returns when its context is done.
 func cancelled(t *testing.T, open func(*testing.T) revisions.Engine) {
 	e := open(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// counting counts what is written to an engine.
+// counting counts the writes to an engine.
 type counting struct {
 	revisions.Engine
 	writes, bytes atomic.Int64
@@ -33,7 +33,7 @@ func (c *counting) CompareAndSwap(ctx context.Context, key string, old, value []
 	return c.Engine.CompareAndSwap(ctx, key, old, value)
 }
 
-// resources returns n resources of size bytes, of which no two are alike.
+// resources returns n different resources of size bytes.
 func resources(n, size int) []*revisions.Item {
 	items := make([]*revisions.Item, n)
 	for i := range items {
@@ -43,8 +43,8 @@ func resources(n, size int) []*revisions.Item {
 	return items
 }
 
-// Floors commits n resources of 1 KB, changes one after the other a few times, and reads all as a program does that
-// starts. It logs what that takes, and fails if a change of one writes 64 KB or more.
+// Floors commits n resources of 1 KB, changes a few of them one after the other, and reads all as a
+// starting program does. It logs the times, and fails if a change of one resource writes 64 KB or more.
 func Floors(t *testing.T, n int, open func(t *testing.T) revisions.Engine) {
 	ctx := t.Context()
 	e := &counting{Engine: open(t)}

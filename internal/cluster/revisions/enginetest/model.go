@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A content is what a model knows of a revision: what each item says.
+// A content is the model of a revision: the content of each item.
 type content map[revisions.Key]string
 
 func says(it *revisions.Item) string {
@@ -23,7 +23,7 @@ func says(it *revisions.Item) string {
 	return fmt.Sprintf("%s %s %q %s %v %v %d", r.Version, r.Sum, r.Aliases, r.TTL, r.OnDemand, it.Secret, len(r.Body))
 }
 
-// is fails if a snapshot has not what a model has.
+// is fails unless a snapshot has the content of the model.
 func (c content) is(t *testing.T, s *revisions.Snapshot) {
 	t.Helper()
 	if s.Len() != len(c) || s.Revision.Items != len(c) {
@@ -39,7 +39,7 @@ func (c content) is(t *testing.T, s *revisions.Snapshot) {
 	}
 }
 
-// random returns an item that may be any of about n, with content that often is the same.
+// random returns one of about n items, often with a repeated content.
 func random(rng *rand.Rand, n int) *revisions.Item {
 	group := []string{"default", "edge", "teams/pay"}[rng.IntN(3)]
 	it := &revisions.Item{Group: group, Place: revisions.Place{File: "a.yaml", Line: rng.IntN(100), Col: 3}, Secret: rng.IntN(20) == 0}
@@ -73,7 +73,7 @@ func random(rng *rand.Rand, n int) *revisions.Item {
 	return it
 }
 
-// histories: whatever is committed, restored and removed, each revision that is kept is what a model says.
+// histories: after any commits, restores and sweeps, each kept revision equals the model.
 func histories(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	seed := uint64(time.Now().UnixNano())
@@ -149,7 +149,8 @@ func histories(t *testing.T, open func(*testing.T) revisions.Engine) {
 			}
 			continue
 		}
-		if newest++; s.Revision.Number != newest {
+		newest++
+		if s.Revision.Number != newest {
 			t.Fatalf("%s, want %s", s.Revision.Number, newest)
 		}
 		model[newest] = next
@@ -160,7 +161,7 @@ func histories(t *testing.T, open func(*testing.T) revisions.Engine) {
 	all(ctx, t, revisions.Open(open(t), revisions.Options{}), model, oldest, newest)
 }
 
-// differs checks that Since tells what differs, and nothing else.
+// differs checks that Since returns exactly the differences.
 func differs(t *testing.T, model map[revisions.Number]content, base, s *revisions.Snapshot) {
 	t.Helper()
 	got := maps.Clone(model[base.Revision.Number])
@@ -176,7 +177,7 @@ func differs(t *testing.T, model map[revisions.Number]content, base, s *revision
 		return true
 	})
 	if want := model[s.Revision.Number]; !maps.Equal(got, want) {
-		t.Fatalf("%s: Since differs from what was done", s.Revision.Number)
+		t.Fatalf("%s: Since differs from the edit", s.Revision.Number)
 	}
 }
 

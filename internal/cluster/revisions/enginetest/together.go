@@ -27,7 +27,7 @@ func count(s *revisions.Snapshot, name string) int {
 	return n
 }
 
-// increment commits that a shared counter is one more, and that of the writer; it tries again on conflicts.
+// increment adds one to a shared counter and to a counter of the writer. It tries again on conflicts.
 func increment(ctx context.Context, repo *revisions.Repository, writer string, conflicts *atomic.Int64) (revisions.Number, error) {
 	for {
 		s, err := repo.Head(ctx)
@@ -46,7 +46,8 @@ func increment(ctx context.Context, repo *revisions.Repository, writer string, c
 	}
 }
 
-// writers: many commit at once. No commit is lost, none is made twice, and each is made of the one before.
+// writers: with many concurrent commits none is lost, none is made twice, and each builds on the one
+// before.
 func writers(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	const n, each = 4, 10
@@ -61,9 +62,10 @@ func writers(t *testing.T, open func(*testing.T) revisions.Engine) {
 				name := fmt.Sprint("writer-", w)
 				at, err := increment(ctx, repo, name, &conflicts)
 				if err == nil {
-					// What no other writes is made of whatever is there: no conflict.
+					// An item that no other writer changes never conflicts.
 					var s *revisions.Snapshot
-					if s, err = repo.Head(ctx); err == nil {
+					s, err = repo.Head(ctx)
+					if err == nil {
 						s, err = repo.Commit(ctx, s, revisions.Edit{Set: []*revisions.Item{counter(name+"-own", i+1)}}, revisions.Note{Author: name})
 					}
 					if err == nil {
@@ -103,7 +105,8 @@ func writers(t *testing.T, open func(*testing.T) revisions.Engine) {
 	t.Log(conflicts.Load(), "conflicts")
 }
 
-// conflicts: what others changed is not overwritten, what they left alone is no conflict.
+// conflicts: a commit does not overwrite the changes of others; changes of other items are not a
+// conflict.
 func conflicts(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a, b := revisions.Open(open(t), revisions.Options{}), revisions.Open(open(t), revisions.Options{})
@@ -120,9 +123,9 @@ func conflicts(t *testing.T, open func(*testing.T) revisions.Engine) {
 		t.Errorf("%s: x is %d", two.Revision.Number, count(two, "x"))
 	}
 	_, err = a.CommitIf(ctx, one, set("z", 1), revisions.Note{})
-	mustBe(t, err, revisions.ErrConflict, "r1 is not the newest any more: r2 is")
+	mustBe(t, err, revisions.ErrConflict, "r1 is no longer the newest: r2 is")
 	_, err = a.Commit(ctx, one, set("y", 2), revisions.Note{})
-	mustBe(t, err, revisions.ErrConflict, `r2 is, and has changed CDS "y" in group "default"`)
+	mustBe(t, err, revisions.ErrConflict, `r2 is; both changed CDS "y" in group "default"`)
 	_, err = a.Commit(ctx, one, revisions.Edit{Remove: []revisions.Key{counter("y", 0).Key()}}, revisions.Note{})
 	mustBe(t, err, revisions.ErrConflict, `"y"`)
 	_, err = a.Restore(ctx, one, 1, revisions.Note{})
@@ -141,7 +144,7 @@ func conflicts(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// sweeps: what is removed while others write and read is what nobody needs.
+// sweeps: a sweep during commits and reads removes only unused data.
 func sweeps(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -191,7 +194,8 @@ func sweeps(t *testing.T, open func(*testing.T) revisions.Engine) {
 					t.Errorf("%s after %s: %d, %d", s.Revision.Number, last, count(s, "shared"), count(s, "twin"))
 				}
 				saw.Add(1)
-				if last = s.Revision.Number; last == n*each {
+				last = s.Revision.Number
+				if last == n*each {
 					return
 				}
 			}
@@ -217,7 +221,7 @@ func sweeps(t *testing.T, open func(*testing.T) revisions.Engine) {
 		must(t, err)
 		revs++
 	}
-	if packs > 2 || revs > 2 { // what was discarded is gone, too
+	if packs > 2 || revs > 2 { // discarded packs are removed, too
 		t.Errorf("%d packs and %d revisions of 2 are left", packs, revs)
 	}
 	t.Log(conflicts.Load(), "conflicts,", swept.Load(), "packs removed meanwhile,", saw.Load(), "revisions seen")

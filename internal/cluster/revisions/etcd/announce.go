@@ -25,7 +25,7 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 		return err
 	}
 	defer func() {
-		// What cannot be said within a second ends with the lease.
+		// If the etcd does not answer within a second, the key ends with its lease.
 		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer stop()
 		_, _ = session.Client().Revoke(limited, session.Lease())
@@ -44,7 +44,7 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 			}
 		case <-session.Done():
 			if ctx.Err() == nil {
-				return fmt.Errorf("%s: its lease is lost: %w", key, revisions.ErrUnavailable)
+				return fmt.Errorf("%s: lease lost: %w", key, revisions.ErrUnavailable)
 			}
 			return nil
 		case <-ctx.Done():

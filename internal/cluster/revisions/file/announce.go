@@ -8,10 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// announces names the lock of who has announced a key: whose program has died can be locked by others.
+// announces is the name of the lock that an announcing program holds. If another program can take it, the
+// program has died.
 func announces(key string) string { return "there-" + strings.ReplaceAll(key, "/", "_") }
 
-// Announce implements [revisions.Announcer]: the file is there as long as its program has a lock.
+// Announce implements [revisions.Announcer]: the program holds a lock as long as the file exists.
 func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte) error {
 	path, err := e.path(key)
 	if err != nil {
@@ -38,15 +39,15 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 	}
 }
 
-// forget removes a key, and its lock, which whoever calls it has: no other program ever has the key.
+// forget removes a key and its lock, which the caller holds. No other program ever uses the key.
 func (e *Engine) forget(ctx context.Context, key, path string) {
 	_, _ = within(ctx, e, key, readTime, func(context.Context) (struct{}, error) {
-		_ = e.disk.Remove(path) // who looks next tries again
+		_ = e.disk.Remove(path) // if it fails, the next call of Announced tries again
 		return struct{}{}, e.disk.Remove(e.lockPath(announces(key)))
 	})
 }
 
-// Announced implements [revisions.Announcer]. It removes what is of programs that have died.
+// Announced implements [revisions.Announcer]. It removes the keys of programs that have died.
 func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all map[string][]byte, more bool, err error) {
 	all = map[string][]byte{}
 	for key, err := range e.List(ctx, prefix) {
@@ -67,7 +68,7 @@ func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all ma
 		if len(all) == most {
 			return all, true, nil
 		}
-		if b, err := e.Get(ctx, key); err == nil { // else it has just gone
+		if b, err := e.Get(ctx, key); err == nil { // on an error its program has just removed it
 			all[key] = b
 		}
 	}

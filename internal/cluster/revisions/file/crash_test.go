@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A memory is a disk that loses power after some steps. Of what was not synced until then each name and
-// each file may be there, or not, or in part.
+// A memory is a disk that loses power after some steps. Afterwards each unsynced name and file may be
+// there, missing, or incomplete.
 type memory struct {
 	mu    sync.Mutex
 	live  map[string]*inode // by path
@@ -41,7 +41,7 @@ func newMemory(rng *rand.Rand) *memory {
 	return &memory{live: map[string]*inode{}, safe: map[string]*inode{}, left: -1, rng: rng}
 }
 
-// step is before each change.
+// step is called before each change.
 func (m *memory) step() error {
 	m.steps++
 	if m.left == 0 {
@@ -181,7 +181,7 @@ func (m *memory) all() map[string]bool {
 	return all
 }
 
-// after returns what the disk has when the power is back.
+// after returns the content of the disk when the power is back.
 func (m *memory) after() *memory {
 	next := newMemory(m.rng)
 	for _, path := range slices.Sorted(maps.Keys(m.all())) {
@@ -193,7 +193,7 @@ func (m *memory) after() *memory {
 			continue
 		}
 		data := n.synced
-		if data == nil && len(n.data) > 0 { // some of it, or none
+		if data == nil && len(n.data) > 0 { // a part of it, or nothing
 			data = n.data[:m.rng.IntN(len(n.data)+1)]
 		}
 		at := &inode{dir: n.dir, data: data, synced: data}
@@ -238,9 +238,9 @@ func has(t *testing.T, s *revisions.Snapshot, want ...*revisions.Item) bool {
 	return true
 }
 
-// Whenever the power fails, what is read after that is the revision before, or the one that was being
-// committed, whole; and it is that one if the commit had returned. All else is garbage, which a sweep removes.
-func TestCrash(t *testing.T) {
+// Whenever the power fails, the next reader gets the revision before, or the one being committed,
+// complete. It is the latter if the commit had returned. A sweep removes the rest.
+func TestPowerLossKeepsWholeRevisions(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -255,7 +255,7 @@ func TestCrash(t *testing.T) {
 			return err
 		}
 		if _, err = repo.Commit(ctx, s, s.To(items), revisions.Note{}); err == nil && s.Revision.Number > 0 {
-			_, _ = repo.Sweep(ctx, 1) // which may fail half way, too
+			_, _ = repo.Sweep(ctx, 1) // it may fail half way, too
 		}
 		return err
 	}
@@ -300,7 +300,7 @@ func TestCrash(t *testing.T) {
 				for range e.List(ctx, "") {
 					left++
 				}
-				if left != 3 && left != 4 { // the head, its revision, its pack and perhaps that of an older page
+				if left != 3 && left != 4 { // the head, its revision, its pack and perhaps the pack of an older page
 					t.Fatalf("%s, after %d steps: %d keys are left", c.name, n, left)
 				}
 			}

@@ -10,30 +10,32 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// A disk is what the engine asks of the system. Tests have one that loses what was not synced.
+// A disk is the part of the system that the engine uses. Tests replace it by one that loses unsynced
+// data.
 type disk interface {
 	Read(path string) ([]byte, error)
 	List(dir string) ([]os.DirEntry, error)
 	Mkdir(path string) error
-	// Write makes a new file, whose content outlasts a loss of power.
+	// Write creates a new file. Its content survives a loss of power.
 	Write(path string, data []byte) error
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncDir returns when the names in a directory outlast a loss of power.
+	// SyncDir returns when the names in a directory survive a loss of power.
 	SyncDir(dir string) error
-	// Lock locks a file, which it makes, and which stays: who removes it while another waits for it would have two hold it.
+	// Lock locks a file, and creates it if necessary. The file stays: if its holder removed it, a program
+	// that waits for the old file and one that creates a new file would both hold the lock.
 	Lock(path string) (unlock func(), err error)
-	// Hear has a watcher hear of a file.
+	// Hear makes a watcher watch a file.
 	Hear(w *watch.Watcher, path string)
 }
 
 type system struct{}
 
-// maxFile is how large a file of the store may be, in bytes. Of what this version writes none is larger than
+// maxFile is the largest file of the store that is read, in bytes. This version writes at most
 // [revisions.MaxValue]; earlier ones wrote larger heads.
 const maxFile = 64 << 20
 
-// Read reads no pipe or device, which might never end.
+// Read refuses pipes and devices, since reading them may never end.
 func (system) Read(path string) ([]byte, error) {
 	b, _, err := watch.Read(path, maxFile)
 	return b, err
@@ -55,7 +57,7 @@ func (system) Lock(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !held.Holds(path) { // somebody has removed it meanwhile, and others may have made and locked it again
+	if !held.Holds(path) { // another program has removed it meanwhile, and others may hold a new one
 		held.Unlock()
 		return nil, internaldisk.ErrBusy
 	}

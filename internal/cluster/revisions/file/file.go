@@ -1,11 +1,12 @@
-// Package file is an engine of package revisions in a directory: for one machine, where several
-// programs may use it at once. What it has stored outlasts a loss of power.
+// Package file is an engine of package revisions in a directory, for one machine. Several programs may
+// use the directory at once. Stored values survive a loss of power.
 //
 //	engine, err := file.Open("/var/lib/chancery/store", nil)
 //	repo := revisions.Open(engine, revisions.Options{})
 //
-// Each key is a file. The locks are those of flock(2): a directory on a network file system whose
-// machines do not see each other's locks is for one machine only, and where the system has none, for one program.
+// Each key is a file. The locks are those of flock(2). On a network file system whose machines do not
+// share locks, only one machine may use the directory. On a system without flock, only one program may
+// use it.
 package file
 
 import (
@@ -30,44 +31,45 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// An Engine keeps values in a directory. It is made by [Open], needs no closing, and may be used by several
-// goroutines at once.
+// An Engine keeps values in a directory. [Open] makes it; it needs no Close. Several goroutines may use
+// it at once.
 type Engine struct {
 	dir   string
-	locks string // where the locks are
+	locks string // the directory of the locks
 	disk  disk
 	log   *slog.Logger
 	poll  time.Duration
-	swap  chan struct{} // has something in it while this program swaps: one at a time, where the system has no locks
-	calls chan struct{} // the same of each call of the disk
+	swap  chan struct{} // one slot, taken during a swap: it excludes other swaps of this process, also on systems without file locks
+	calls chan struct{} // one slot for each running call of the disk
 }
 
-// Open returns the engine in a directory, which it makes, for this user alone; its parent must be
-// there. The log is told once if the system cannot say when files change; nil: slog.Default().
+// Open returns the engine in a directory. It creates the directory, readable for this user alone; the
+// parent must exist. It logs once if the system cannot report file changes; a nil log is slog.Default().
 func Open(dir string, log *slog.Logger) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	dir = filepath.Clean(dir) // as the paths below it are
+	dir = filepath.Clean(dir) // like the paths below it
 	e := &Engine{dir: dir, locks: filepath.Join(dir, tmp), disk: system{}, log: log, poll: 2 * time.Second}
 	return e, e.prepare()
 }
 
-// Found says of a directory whether a store is in it, and if not, whether one can be made there: it is empty, or not there.
+// Found reports whether a directory contains a store. If not, free reports whether a store can be created
+// there: the directory is empty or missing.
 func Found(dir string) (is, free bool, err error) {
 	all, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, true, nil
 	}
 	for _, f := range all {
-		if f.Name() == tmp || f.Name() == "head" { // the first is there before the first revision, and not in every copy
+		if f.Name() == tmp || f.Name() == "head" { // .tmp exists before the first revision, but not in every copy
 			return true, false, nil
 		}
 	}
-	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // that of a volume that is empty
+	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // an empty volume
 }
 
-// tmp has what is being written, and the files that are locked.
+// tmp contains the files being written, and the lock files.
 const tmp = ".tmp"
 
 func (e *Engine) prepare() error {
@@ -80,7 +82,7 @@ func (e *Engine) prepare() error {
 	return e.clean()
 }
 
-// mkdir makes a directory that outlasts a loss of power, if there is none.
+// mkdir creates a directory, unless it exists, so that it survives a loss of power.
 func (e *Engine) mkdir(dir string) error {
 	if err := e.disk.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -88,7 +90,7 @@ func (e *Engine) mkdir(dir string) error {
 	return e.disk.SyncDir(filepath.Dir(dir))
 }
 
-// clean removes what programs have left that were killed.
+// clean removes the files that killed programs have left.
 func (e *Engine) clean() error {
 	all, err := e.disk.List(filepath.Join(e.dir, tmp))
 	if err != nil {
@@ -97,7 +99,7 @@ func (e *Engine) clean() error {
 	for _, f := range all {
 		info, err := f.Info()
 		if err == nil && strings.HasPrefix(f.Name(), "new-") && time.Since(info.ModTime()) > time.Hour {
-			_ = e.disk.Remove(filepath.Join(e.dir, tmp, f.Name())) // the next tries again
+			_ = e.disk.Remove(filepath.Join(e.dir, tmp, f.Name())) // on an error the next start tries again
 		}
 	}
 	return nil
@@ -112,15 +114,16 @@ func (e *Engine) path(key string) (string, error) {
 	return filepath.Join(e.dir, filepath.FromSlash(key)), nil
 }
 
-// failed returns an error of the system as one of a key.
+// failed turns an error of the system into an error of a key.
 func (e *Engine) failed(key string, err error) error {
 	var kind error
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		if kind = revisions.ErrNotFound; e.gone() {
-			return fmt.Errorf("%s: %w: the directory of the store is gone, or another is in its place: %w", key, revisions.ErrUnavailable, err)
+		kind = revisions.ErrNotFound
+		if e.gone() {
+			return fmt.Errorf("%s: %w: the directory of the store was removed or replaced: %w", key, revisions.ErrUnavailable, err)
 		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		kind = revisions.ErrDenied
@@ -132,8 +135,8 @@ func (e *Engine) failed(key string, err error) error {
 	return fmt.Errorf("%s: %w (%w)", key, kind, err)
 }
 
-// gone reports whether what was opened is not there, as when it was moved, or its volume is not mounted: that
-// there is nothing in it is not known then.
+// gone reports whether the directory that was opened is missing, for example because it was moved or its
+// volume is not mounted. Then a missing file does not prove that the key has no value.
 func (e *Engine) gone() bool {
 	_, err := e.disk.List(filepath.Join(e.dir, tmp)) // a mount point without its volume is a directory, too
 	return errors.Is(err, fs.ErrNotExist)
@@ -165,7 +168,7 @@ func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) erro
 
 func (e *Engine) put(key, path string, value []byte) error {
 	if _, err := e.disk.Read(path); err == nil {
-		// Who has put it may not have synced yet that it is there.
+		// Its writer may not have synced the directory yet.
 		return e.failed(key, e.disk.SyncDir(filepath.Dir(path)))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return e.failed(key, err)
@@ -173,14 +176,15 @@ func (e *Engine) put(key, path string, value []byte) error {
 	return e.failed(key, e.replace(path, value))
 }
 
-// replace puts a file with a value at a path, as a whole or not at all.
+// replace writes a file at a path, in one atomic step.
 func (e *Engine) replace(path string, value []byte) error {
 	next := filepath.Join(e.dir, tmp, "new-"+rand.Text())
 	err := e.disk.Write(next, value)
 	if err == nil {
 		err = e.disk.Rename(next, path)
-		if errors.Is(err, fs.ErrNotExist) { // the first of its kind
-			if err = e.mkdirs(filepath.Dir(path)); err == nil {
+		if errors.Is(err, fs.ErrNotExist) { // the first key in its directory
+			err = e.mkdirs(filepath.Dir(path))
+			if err == nil {
 				err = e.disk.Rename(next, path)
 			}
 		}
@@ -229,7 +233,7 @@ func (e *Engine) change(ctx context.Context, key, path string, old, value []byte
 	if (is == nil) != (old == nil) || !bytes.Equal(is, old) {
 		return fmt.Errorf("%s: %w", key, revisions.ErrConflict)
 	}
-	if len(value) > max(revisions.MaxValue, len(is)) { // what is larger, from earlier versions, may get smaller
+	if len(value) > max(revisions.MaxValue, len(is)) { // an oversized value of an earlier version may shrink
 		return tooLarge(key, value)
 	}
 	return e.failed(key, e.replace(path, value))
@@ -239,7 +243,7 @@ func tooLarge(key string, value []byte) error {
 	return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
 }
 
-// lock waits for the lock of whoever swaps.
+// lock waits for the lock that serializes swaps.
 func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case e.swap <- struct{}{}:
@@ -336,7 +340,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 			return
 		}
 		w := watch.NewWatcher(e.log, e.poll)
-		using := make(chan struct{}, 1) // has something in it while w is used, by one call that may be left behind
+		using := make(chan struct{}, 1) // one slot, taken while a call uses w; the call may be abandoned
 		hear := func(ctx context.Context) (struct{}, error) {
 			select {
 			case using <- struct{}{}:
@@ -348,7 +352,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 		}
 		defer func() {
 			closed := make(chan struct{})
-			go func() { // of a call that was left behind when the disk is back, whenever that is
+			go func() { // an abandoned call may hold w until the disk recovers
 				using <- struct{}{}
 				w.Close()
 				close(closed)
@@ -358,7 +362,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 			case <-time.After(readTime):
 			}
 		}()
-		tick := time.NewTicker(e.poll) // the system does not tell of all file systems
+		tick := time.NewTicker(e.poll) // not all file systems report changes
 		defer tick.Stop()
 		for {
 			_, _ = within(ctx, e, key, readTime, hear)
@@ -377,7 +381,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 	return bell
 }
 
-// Lease implements [revisions.Engine]. The system gives it to others when the program dies.
+// Lease implements [revisions.Engine]. The system releases it when the program dies.
 func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, release func(), err error) {
 	if !keys.MatchString(name) {
 		return nil, nil, fmt.Errorf("%q cannot be the name of a lease", name)

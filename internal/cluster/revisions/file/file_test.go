@@ -40,9 +40,9 @@ func TestFloors(t *testing.T) {
 	})
 }
 
-// A store whose directory is gone, or is a mount point without its volume, does not say that there is nothing, takes nothing, and is
-// used again when it is back.
-func TestGone(t *testing.T) {
+// If the directory of a store is missing, or is a mount point without its volume, reads do not return
+// "not found", and writes fail. The store works again when it is back.
+func TestMissingDirectoryIsNotAnEmptyStore(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "store")
 	e, err := Open(at, nil)
 	if err == nil {
@@ -81,7 +81,7 @@ func TestGone(t *testing.T) {
 			}
 		}
 	}
-	if err := os.Remove(at); err != nil { // nothing was made in it
+	if err := os.Remove(at); err != nil { // the engine created nothing in it
 		t.Fatal(err)
 	}
 	if err := os.Rename(away, at); err != nil {
@@ -92,8 +92,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// What is in the place of a file and might never end, or is larger than any that is written, is not read.
-func TestNoFile(t *testing.T) {
+// A pipe, a device or an oversized file in the place of a value is not read.
+func TestPipesAndOversizedFilesAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(dir, nil)
 	if err != nil {

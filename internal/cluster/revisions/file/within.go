@@ -11,16 +11,17 @@ import (
 	internaldisk "github.com/chancery-xds/chancery/internal/disk"
 )
 
-// A disk of a network may not answer for as long as it is away, and the system has no way to give such a call up. So whoever
-// calls does not wait for it longer than this, or than for his context. The call is left behind: it ends when the disk is back.
+// A network disk may stop answering, and the system offers no way to cancel a call. So a caller waits at
+// most for these times, or until its context is done. Then it abandons the call, which ends when the disk
+// recovers.
 const (
 	readTime  = 4 * time.Second
 	writeTime = 30 * time.Second // a busy disk may take long to sync
-	maxCalls  = 64               // of the disk at once, with those that are left behind: each has a thread of the system
+	maxCalls  = 64               // calls of the disk at once, including abandoned ones: each occupies a thread of the system
 )
 
-// within returns what f returns, unless that takes longer than for a context, or a time. The context of f is done then, too:
-// what it has not begun it need not begin.
+// within returns the result of f, or an error when ctx is done or the time `most` has passed. Then the
+// context of f is done, too, so that f does not begin further calls.
 func within[T any](ctx context.Context, e *Engine, key string, most time.Duration, f func(context.Context) (T, error)) (v T, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errSilent)
 	defer cancel()
@@ -49,7 +50,7 @@ func within[T any](ctx context.Context, e *Engine, key string, most time.Duratio
 
 var errSilent = fmt.Errorf("%w: the disk of the store does not answer", revisions.ErrUnavailable)
 
-// late returns why nobody waits any more for what is done with a key.
+// late returns the error of a call that took too long.
 func late(ctx context.Context, key string) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -63,10 +64,10 @@ func (e *Engine) write(ctx context.Context, key string, f func(context.Context) 
 	return err
 }
 
-// hold locks a file within a time. A lock that comes when nobody waits for it any more is let go.
+// hold locks a file within a time. If the lock arrives too late, hold releases it.
 func (e *Engine) hold(ctx context.Context, key, name string, most time.Duration) (unlock func(), err error) {
 	var got func()       // set before over
-	var over atomic.Bool // it is locked, or nobody waits any more: whoever comes second lets it go
+	var over atomic.Bool // the lock is held, or the caller has stopped waiting: the second of the two events releases the lock
 	unlock, err = within(ctx, e, key, most, func(context.Context) (func(), error) {
 		unlock, err := e.disk.Lock(e.lockPath(name))
 		if errors.Is(err, internaldisk.ErrBusy) {
@@ -75,7 +76,8 @@ func (e *Engine) hold(ctx context.Context, key, name string, most time.Duration)
 		if err != nil {
 			return nil, e.failed(key, err)
 		}
-		if got = unlock; over.Swap(true) {
+		got = unlock
+		if over.Swap(true) {
 			unlock()
 		}
 		return unlock, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// A hung disk does not answer until it is back.
+// A hung disk answers when it recovers.
 type hung struct {
 	disk
 	back chan struct{}
@@ -46,9 +46,9 @@ func (h *hung) Hear(w *watch.Watcher, path string) {
 	h.disk.Hear(w, path)
 }
 
-// Nobody waits without end for a disk that does not answer, nor any longer than he wants, however many ask. What nobody waits for any more
-// is not begun when the disk is back.
-func TestHung(t *testing.T) {
+// No call waits longer than its context or the limit for a disk that does not answer, however many calls
+// there are. An abandoned call does not begin when the disk recovers.
+func TestHungDiskDoesNotBlockCallers(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e, err := Open(filepath.Join(dir, "store"), nil)
@@ -117,7 +117,7 @@ func TestHung(t *testing.T) {
 		if n := len(e.calls) + len(e.swap); n != 0 {
 			t.Errorf("%d calls after the disk is back", n)
 		}
-		if err := lease(); err != nil { // nobody has what came too late
+		if err := lease(); err != nil { // a lock that came too late was released
 			t.Error(err)
 		}
 		if b, err := e.Get(t.Context(), "head"); string(b) != "2" {
@@ -126,7 +126,7 @@ func TestHung(t *testing.T) {
 	})
 }
 
-// A slow disk takes a while to lock a file, and has something done when it is locked.
+// A slow disk takes a while to lock a file, and calls a function when it is locked.
 type slow struct {
 	disk
 	lock   time.Duration
@@ -140,9 +140,10 @@ func (s *slow) Lock(path string) (func(), error) {
 	return unlock, err
 }
 
-// A lock that comes just when nobody waits for it any more is either had or let go; of a server whose lock nobody can look at it is not known whether
-// it is there, and what is said of one that ends is gone, though his time is over.
-func TestLate(t *testing.T) {
+// A lock that arrives just when its caller gives up is either used or released. A server whose lock
+// cannot be checked is unknown, not missing. The announcement of a server that ends is removed, even
+// after its time limit.
+func TestLateLockIsReleased(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e, err := Open(filepath.Join(dir, "store"), nil)
@@ -194,8 +195,9 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// Who watches ends in time, though the disk does not answer, and leaves nothing open when it is back. The time is real: the system tells of changes.
-func TestHungWatch(t *testing.T) {
+// A watch ends in time, though the disk does not answer, and leaves nothing open when the disk recovers.
+// The time is real: the system reports changes.
+func TestWatchOfHungDiskEnds(t *testing.T) {
 	t.Parallel()
 	e, err := Open(filepath.Join(t.TempDir(), "store"), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Who let a group go is remembered until it is held again, of the last 20; a commit keeps it.
-func TestFreed(t *testing.T) {
+// The last 20 releases are remembered until the group is held again; a commit keeps them.
+func TestReleasedGroupsAreRemembered(t *testing.T) {
 	ctx := t.Context()
 	repo := revisions.Open(engine(t), revisions.Options{})
 	commit := func(name string) {
@@ -33,7 +33,7 @@ func TestFreed(t *testing.T) {
 	}
 	check := func(err error, want int) map[string]revisions.Hold {
 		t.Helper()
-		freed, e := repo.Freed(ctx)
+		freed, e := repo.Released(ctx)
 		holds, e2 := repo.Holds(ctx)
 		if err != nil || e != nil || e2 != nil || len(freed) != want || len(holds) > 0 && holds["edge"].Number != 1 {
 			t.Fatal(err, e, e2, freed, holds)
@@ -66,7 +66,7 @@ func TestFreed(t *testing.T) {
 	if err := repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		holds["edge"] = revisions.Hold{Number: 1, Author: strings.Repeat("x", 501)}
 		return nil
-	}); err == nil || !strings.Contains(err.Error(), "an author, of 501 bytes") {
+	}); err == nil || !strings.Contains(err.Error(), "an author of 501 bytes") {
 		t.Error(err)
 	}
 }

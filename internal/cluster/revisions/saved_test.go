@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What was kept of a snapshot knows which one it was: nothing older is newer than it.
-func TestKept(t *testing.T) {
+// A saved snapshot knows its revision: no older revision is newer than it.
+func TestFromSavedKnowsItsRevision(t *testing.T) {
 	engine, err := file.Open(filepath.Join(t.TempDir(), "store"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func TestKept(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	kept, err := revisions.Kept(items[:2], all[1].Mark())
+	kept, err := revisions.FromSaved(items[:2], all[1].Mark())
 	if err != nil || kept.Revision.Number != 2 || kept.Mark() != all[1].Mark() || kept.State() != (revisions.State{}) || kept.Len() != 2 {
 		t.Fatal(err, kept.Revision.Number, kept.Mark(), kept.State())
 	}
 	later := revisions.Open(engine, revisions.Options{})
-	later.Saw(kept)
+	later.Observe(kept)
 	if s, err := later.Head(t.Context()); err != nil || s.Revision.Number != 3 {
 		t.Error(err)
 	}
@@ -43,21 +43,21 @@ func TestKept(t *testing.T) {
 		}
 		break
 	}
-	same, err := revisions.Kept(items, all[2].Mark())
+	same, err := revisions.FromSaved(items, all[2].Mark())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s, err := range repo.Watch(t.Context(), same) { // what is kept may not be all
+	for s, err := range repo.Watch(t.Context(), same) { // a saved snapshot may be incomplete
 		if err != nil || s.Revision.Number != 3 || s.State().Number != 3 {
 			t.Error(s, err)
 		}
 		break
 	}
-	if s, err := revisions.Kept(items, ""); err != nil || s.Revision.Number != 0 || s.Mark() != "" {
+	if s, err := revisions.FromSaved(items, ""); err != nil || s.Revision.Number != 0 || s.Mark() != "" {
 		t.Error(s, err)
 	}
 	for _, mark := range []string{"x", "+1", "revision/1", all[0].Mark() + "x", all[0].Mark()[1:], "revision/0000000000000001-00+0", strings.TrimSuffix(all[0].Mark(), "0") + "-1"} {
-		if _, err := revisions.Kept(items, mark); err == nil {
+		if _, err := revisions.FromSaved(items, mark); err == nil {
 			t.Errorf("%q is a mark", mark)
 		}
 	}

@@ -24,7 +24,7 @@ type freedText struct {
 
 // Released returns who released groups from a hold, and why, for the last groups that are no longer held.
 // SetHolds records it. Number is the revision at which the group was held.
-func (r *Repository) Freed(ctx context.Context) (map[string]Hold, error) {
+func (r *Repository) Released(ctx context.Context) (map[string]Hold, error) {
 	h, err := r.head(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,8 @@ func (h *head) freed() map[string]freedText {
 func (h *head) let(holds map[string]Hold) map[string]freedText {
 	all := h.freed()
 	for group, hold := range holds {
-		if delete(all, group); hold.Number > 0 {
+		delete(all, group)
+		if hold.Number > 0 {
 			continue
 		}
 		if was, is := h.holds[group]; is {

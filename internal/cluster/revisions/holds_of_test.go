@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A deaf engine loses the answer to what is written to the head: it was done, or it was not.
+// A deaf engine loses the answer to a write of the head, which was done or not.
 type deaf struct {
 	revisions.Engine
 	on, done bool
@@ -29,8 +29,8 @@ func (d *deaf) CompareAndSwap(ctx context.Context, key string, old, value []byte
 	return revisions.ErrUnavailable
 }
 
-// Holds are changed in one step, whoever else changes some and whatever becomes of the answer; what is too much is refused.
-func TestSetHolds(t *testing.T) {
+// SetHolds is atomic with concurrent changes and lost answers. It refuses what exceeds a limit.
+func TestSetHoldsIsAtomic(t *testing.T) {
 	ctx := t.Context()
 	e := &deaf{Engine: engine(t)}
 	repo := revisions.Open(e, revisions.Options{})

@@ -18,7 +18,7 @@ func (s *Snapshot) Mark() string {
 // FromSaved is like [Of], for items that were saved together with the mark of their snapshot. Its
 // revision has the number of the mark, and no other data. The newest revision of the repository must not
 // be older ([Repository.Observe]).
-func Kept(items []*Item, mark string) (*Snapshot, error) {
+func FromSaved(items []*Item, mark string) (*Snapshot, error) {
 	s, err := Of(items)
 	if err != nil || mark == "" {
 		return s, err
@@ -27,8 +27,8 @@ func Kept(items []*Item, mark string) (*Snapshot, error) {
 	id, ok := parseRevisionKey(key)
 	n, err := strconv.Atoi(turns)
 	if !ok || err != nil || n < 0 || id.number == 0 {
-		return nil, fmt.Errorf("%q is no mark of a snapshot", mark)
+		return nil, fmt.Errorf("%q is not the mark of a snapshot", mark)
 	}
-	s.Revision.Number, s.Revision.id, s.head.turns, s.kept = id.number, id, n, true
+	s.Revision.Number, s.Revision.id, s.head.turns, s.saved = id.number, id, n, true
 	return s, nil
 }

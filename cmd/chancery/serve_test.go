@@ -114,6 +114,15 @@ func (d *runningServer) logged(msg string) map[string]any {
 	return nil
 }
 
+// loggedAround is logged, for a line that may also have come before the one that was waited for last.
+func (d *runningServer) loggedAround(msg string) map[string]any {
+	d.Helper()
+	if i := slices.IndexFunc(d.passed, func(line map[string]any) bool { return line["msg"] == msg }); i >= 0 {
+		return d.passed[i]
+	}
+	return d.logged(msg)
+}
+
 // meanwhile is logged, for a line that need not come after the one that was waited for
 // last.
 func (d *runningServer) meanwhile(msg string) {

@@ -103,7 +103,7 @@ var table = []Kind{
 
 	{AccessRule, false, "a rule in access.yaml that cannot be used",
 		"The server uses no rule of the file. A running server keeps its previous rules, and a starting server ends with the error. Without the broken rule, clients could see more or less than you want.",
-		"Correct the rule: docs/identity.md lists the keys and the patterns."},
+		"Correct the rule: docs/identity.md lists the keys, docs/patterns.md the patterns."},
 	{AmbiguousRule, true, "a rule in access.yaml that may match more than you want",
 		"In \"{team}-*\" the end of the team is ambiguous: \"a-b-1\" belongs to team \"a\" and to team \"a-b\". Or a rule is for a resource type that the server does not know.",
 		"Separate them by a character that a captured text cannot contain, such as / or a dot. Correct the type."},
@@ -120,7 +120,7 @@ var table = []Kind{
 		"Correct the key, or remove it. docs/groups.md lists all keys."},
 	{NodeRule, false, "an invalid rule for nodes",
 		"The rule of a group selects its nodes. This rule has an invalid or too large pattern or expression, so the server does not know which nodes match.",
-		"Correct the rule. docs/groups.md describes rules. In a pattern * matches any characters and ? matches one; \\*, \\? and \\\\ match *, ? and \\."},
+		"Correct the rule. docs/groups.md describes rules. docs/patterns.md describes patterns."},
 	{GroupName, false, "a name that a group cannot have",
 		"Each group needs a different name of at most 256 bytes, without commas, control characters and invisible characters, and without spaces at its ends. \"default\" is the name of the root. \"refuse\" is reserved, in upper and lower case. A word must not mix letters of two scripts that look alike, such as Latin and Cyrillic. Without name: the name is the path of the directory from the root.",
 		"Change name: in the group.yaml, or rename the directory."},
@@ -138,7 +138,7 @@ var table = []Kind{
 		"Correct the rule, or add the group to the include of another group."},
 
 	{ForeignPattern, true, "a pattern of another language in group.yaml",
-		"In a pattern for nodes only * and ? have a meaning. \"web-(a|b)\", \"web-{a,b}\" and \"web-[0-9]\" match exactly these characters, which are in few names, so the group may match no node.",
+		"In a pattern only * and ** have a meaning. \"web-(a|b)\" and \"web-[0-9]\" match exactly these characters, which are in few names, so the group may match no node.",
 		"Write a list, such as id: [web-a, web-b], or several groups of any:. A regular expression goes into cel: node.id.matches(\"...\"). If the nodes have such names, ignore this."},
 
 	{Portability, true, "a form that Envoy's own reader refuses",

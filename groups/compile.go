@@ -8,6 +8,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/glob"
 )
 
 // A compiler compiles the Match of one group.
@@ -61,7 +62,7 @@ func (c *compiler) field(m *Match, f field, path []string, values Values) *rule 
 			c.fail(c.def, findings.NodeRule, "match", fieldNames[f]+": "+err.Error(), "")
 		}
 		if text, is := v.(string); is && f != metadata && isForeign(text) {
-			q := c.def.problem(findings.ForeignPattern, "match", fmt.Sprintf("%s: %q stands for this text itself: in a pattern only * and ? have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
+			q := c.def.problem(findings.ForeignPattern, "match", fmt.Sprintf("%s: %q matches only this text: in a pattern only * and ** have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
 			if m.place.Pos.Line > 0 {
 				q.Pos = m.place.Pos
 			}
@@ -77,8 +78,8 @@ func (c *compiler) field(m *Match, f field, path []string, values Values) *rule 
 func compileValue(v any, others bool) (value, error) {
 	switch v := v.(type) {
 	case string:
-		g, err := compile(v)
-		return value{glob: g}, err
+		p, err := glob.Compile(v)
+		return value{pattern: p}, err
 	case bool:
 		if others {
 			return value{other: v}, nil
@@ -147,4 +148,11 @@ func (r *rule) always() bool {
 		return r.parts[0].never()
 	}
 	return false
+}
+
+// isForeign reports whether a pattern looks like one of another language: a|b, [a-z], ^a, a$. These
+// characters match themselves here, and few names of nodes have them.
+func isForeign(pattern string) bool {
+	_, rest, found := strings.Cut(pattern, "[")
+	return strings.Contains(pattern, "|") || found && strings.Contains(rest, "]") || strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$")
 }

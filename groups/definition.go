@@ -61,7 +61,7 @@ type Match struct {
 }
 
 // Values are the allowed values of a field; one of them must match. Nil: no condition. A string is a
-// pattern (docs/groups.md#patterns). In metadata, a value may also be a float64 or a bool.
+// pattern (docs/patterns.md). In metadata, a value may also be a float64 or a bool.
 type Values []any
 
 // A MetadataMatch is a condition for a value in the node's metadata. If the value is a list, one of its

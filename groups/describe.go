@@ -101,8 +101,8 @@ func (v *value) String() string {
 	case float64:
 		return " is " + strconv.FormatFloat(other, 'g', -1, 64)
 	}
-	if text, all := v.glob.prefix(); all {
+	if text, all := v.pattern.Plain(); all {
 		return " is " + strconv.Quote(text)
 	}
-	return " is like " + strconv.Quote(v.glob.text)
+	return " is like " + strconv.Quote(v.pattern.String())
 }

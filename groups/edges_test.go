@@ -15,7 +15,7 @@ func TestProblemsOfOddFiles(t *testing.T) {
 		{"metadata that is a list", "-- a/group.yaml --\nmatch: {metadata: [x]}\n",
 			`XDS0103 config/a/group.yaml:1:19: match.metadata: a mapping is needed, not a list`},
 		{"a pattern of another language in the first line", "-- a/group.yaml --\nmatch: {id: ^web}\n",
-			`XDS0708 config/a/group.yaml:1:8: warning: match: id: "^web" stands for`},
+			`XDS0708 config/a/group.yaml:1:8: warning: match: id: "^web" matches only`},
 		{"an unknown group behind a known one", "-- a/group.yaml --\nmatch: {}\ninclude: [default,\n  b]\n",
 			`XDS0704 config/a/group.yaml:3:3: include[1]: there is no group "b"`},
 		{"an unknown group in otherwise, which only the root may have", "-- a/group.yaml --\nmatch: {}\notherwise: b\n",
@@ -41,7 +41,7 @@ func TestReasonOfNegatedAlternatives(t *testing.T) {
 
 // A condition that fails makes it irrelevant that an expression cannot be evaluated.
 func TestNoNoteOfAnIrrelevantExpression(t *testing.T) {
-	r := mustLoad(t, "-- a/group.yaml --\nmatch: {id: '*x', cel: node.metadata.tier > 2}\n")
+	r := mustLoad(t, "-- a/group.yaml --\nmatch: {id: '**x', cel: node.metadata.tier > 2}\n")
 	for id, notes := range map[string]int{"n": 0, "x": 1} {
 		if d := r.Decide(&xds.Node{ID: id}); len(d.Notes) != notes {
 			t.Errorf("node %s: %q", id, d.Notes)

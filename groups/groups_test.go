@@ -88,7 +88,7 @@ match:
     cluster: edge
 include: [default]
 -- eu/group.yaml --
-match: {locality: {region: ["eu-*", "uk-?"], zone: "*"}}
+match: {locality: {region: ["eu-*", "uk-*"], zone: "**"}}
 priority: 10
 -- pay/group.yaml --
 match:
@@ -103,7 +103,7 @@ match:
   - user_agent_name: envoy
   - any:
     - id: "a-*"
-    - not: {user_agent_version: "1.2*"}
+    - not: {user_agent_version: "1.2**"}
   cel: node.metadata.tier > 2
 `
 
@@ -128,12 +128,12 @@ group edge: cluster is "edge" (config/edge/group.yaml:3:5)
 group default: included by edge
 `},
 		{"the higher priority is first, and what is included is last", &xds.Node{Cluster: "edge", Region: "eu-north", Zone: "a"}, `
-group eu: locality.region is like "eu-*" and locality.zone is like "*" (config/eu/group.yaml:1:8)
+group eu: locality.region is like "eu-*" and locality.zone is like "**" (config/eu/group.yaml:1:8)
 group edge: cluster is "edge" (config/edge/group.yaml:3:5)
 group default: included by edge
 `},
-		{"? is one character", &xds.Node{Region: "uk-ü"}, `
-group eu: locality.region is like "uk-?" and locality.zone is like "*" (config/eu/group.yaml:1:8)
+		{"* matches letters of all scripts, and ** an empty field", &xds.Node{Region: "uk-ü"}, `
+group eu: locality.region is like "uk-*" and locality.zone is like "**" (config/eu/group.yaml:1:8)
 `},
 		{"priority does not lift what is included over who includes it", &xds.Node{Cluster: "edge",
 			Metadata: meta(t, `{"env":"prod","labels":{"app":["web","pay"]},"canary":true,"weight":5,"tier":1}`)}, `
@@ -150,7 +150,7 @@ group default: otherwise
 group mixed: user_agent_name is "envoy" and id is like "a-*" and cel: node.metadata.tier > 2 (config/mixed/group.yaml:2:3)
 `},
 		{"another branch", &xds.Node{ID: "b-1", UserAgentName: "envoy", UserAgentVersion: "1.30.0", Metadata: meta(t, `{"tier":3}`)}, `
-group mixed: user_agent_name is "envoy" and not (user_agent_version is like "1.2*") and cel: node.metadata.tier > 2 (config/mixed/group.yaml:2:3)
+group mixed: user_agent_name is "envoy" and not (user_agent_version is like "1.2**") and cel: node.metadata.tier > 2 (config/mixed/group.yaml:2:3)
 `},
 		{"what cannot be evaluated does not match, and is told", &xds.Node{ID: "a-1", UserAgentName: "envoy"}, `
 no group matches: otherwise default

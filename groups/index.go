@@ -95,7 +95,7 @@ func (r *rule) requirement(v value) (d requirement, ok bool) {
 		d.other = v.other
 		return d, true
 	}
-	text, all := v.glob.prefix()
+	text, all := v.pattern.Prefix()
 	d.text = text
 	if !all {
 		d.prefix, d.text = true, text[:min(len(text), maxPrefix)]

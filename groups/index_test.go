@@ -74,7 +74,7 @@ func (w world) value(others bool) any {
 	if others && w.IntN(4) == 0 {
 		return []any{true, false, 1.0, 2.0}[w.IntN(4)]
 	}
-	return w.word() + []string{"", "", "*", "?", "*b", `\*`}[w.IntN(6)]
+	return w.word() + []string{"", "", "*", "**", "*b", `\*`}[w.IntN(6)]
 }
 
 func (w world) values(others bool) Values {

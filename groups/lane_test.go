@@ -142,13 +142,13 @@ func TestLanes(t *testing.T) {
 func TestLaneErrors(t *testing.T) {
 	edge := "match: {cluster: edge}\n"
 	for say, files := range map[string]map[string]string{
-		`names that end in "@next" are reserved`:  {"edge@next": edge},
-		`there is no group "web" for this lane`:   {"web@next": "lane: {of: web}\n"},
-		`the lane of group "edge" is "edge@next"`:        {"edge": edge, "other@next": "lane: {of: edge}\n"},
-		"a lane has neither match, include nor on_error":                      {"edge": edge, "edge@next": "lane: {of: edge}\nmatch: {cluster: x}\n"},
+		`names that end in "@next" are reserved`:                     {"edge@next": edge},
+		`there is no group "web" for this lane`:                      {"web@next": "lane: {of: web}\n"},
+		`the lane of group "edge" is "edge@next"`:                    {"edge": edge, "other@next": "lane: {of: edge}\n"},
+		"a lane has neither match, include nor on_error":             {"edge": edge, "edge@next": "lane: {of: edge}\nmatch: {cluster: x}\n"},
 		`"edge@next" is a lane, and a group must not include a lane`: {"edge": edge, "edge@next": "lane: {of: edge}\n", "web": "match: {cluster: x}\ninclude: [edge@next]\n"},
-		"a number from 0 to 100 is needed":               {"edge": edge, "edge@next": "lane: {of: edge, percent: 101}\n"},
-		"unknown key":                                    {"edge": edge, "edge@next": "lane: {of: edge, percnt: 1}\n"},
+		"a number from 0 to 100 is needed":                           {"edge": edge, "edge@next": "lane: {of: edge, percent: 101}\n"},
+		"unknown key":                                                {"edge": edge, "edge@next": "lane: {of: edge, percnt: 1}\n"},
 	} {
 		if _, problems := rulesOf(t, files); !strings.Contains(problems, say) {
 			t.Errorf("%v: %s, want %s", files, problems, say)

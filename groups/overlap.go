@@ -3,6 +3,8 @@ package groups
 import (
 	"slices"
 	"strings"
+
+	"github.com/chancery-xds/chancery/internal/glob"
 )
 
 // An Overlap tells which groups one node may get together, as far as the definitions show. If it cannot
@@ -147,9 +149,9 @@ func literal(v any) (text string, whole bool) {
 	if !ok {
 		return "", false
 	}
-	g, err := compile(pattern)
+	p, err := glob.Compile(pattern)
 	if err != nil {
 		return "", false
 	}
-	return g.prefix()
+	return p.Prefix()
 }

@@ -27,8 +27,10 @@ func TestParseProblems(t *testing.T) {
 		{"a list in a list", "match: {id: [[a]]}\n", `XDS0103 f:1:14: match.id[0]: a string is needed, not a list`},
 		{"null", "match: {metadata: {env: ~}}\n", `XDS0103 f:1:25: match.metadata.env: a string is needed, not null`},
 		{"not a number", "match: {metadata: {env: .nan}}\n", `XDS0103 f:1:25: match.metadata.env: a string is needed, not float .nan`},
-		{"an escape", `match: {id: 'a\b'}`, `XDS0702 f:1:13: match.id: behind \ stands neither *, ? nor \`},
-		{"a long pattern", "match: {id: [ok, " + strings.Repeat("a", 257) + "]}", `XDS0702 f:1:18: match.id[1]: a pattern of 257 bytes: at most 256 are allowed`},
+		{"an escape", `match: {id: 'a\b'}`, `XDS0702 f:1:13: match.id: \ must precede one of *, ?, {, } and \`},
+		{"a long pattern", "match: {id: [ok, " + strings.Repeat("a", 513) + "]}", `XDS0702 f:1:18: match.id[1]: a pattern of 513 bytes: at most 512 are allowed`},
+		{"a question mark", `match: {cluster: [a, "b?"]}`, `XDS0702 f:1:22: match.cluster[1]: ? has no meaning in a pattern: write \? for the character`},
+		{"alternatives", `match: {metadata: {a: "{b,c}"}}`, `XDS0702 f:1:23: match.metadata.a: { has no meaning here: write a list for one of several values, and \{ for the character`},
 		{"no list of matches", "match: {any: {}}\n", `XDS0103 f:1:14: match.any: a list of matches is needed, not a mapping`},
 		{"in a list of matches", "match: {any: [{id: a}, {name: b}]}\n", `XDS0701 f:1:25: match.any[1]: unknown key "name" in a match (there are all, any, cel, cluster, id, locality, metadata, not, user_agent_name, user_agent_version)`},
 		{"nested", "match: " + deep, `XDS0702 f:1:110: match` + strings.Repeat(".not", 17) + `: matches are nested deeper than 16`},
@@ -109,12 +111,12 @@ XDS0707 config/b/group.yaml:1:1: warning: name: no node gets group "b": it has n
 		{"a space that is none", "-- a/group.yaml --\nname: \"a\\u00a0b\"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not have commas, control characters or invisible characters`},
 		{"a space at the end", "-- a/group.yaml --\nname: \"edge \"\nmatch: {}\n", `XDS0703 config/a/group.yaml:1:7: name: a name must not begin or end with a space`},
 		{"words of two scripts", "-- a/group.yaml --\nname: teams/\u043f\u043b\u0430\u0442 \u03b1-test \u6771\u4eac 2\nmatch: {}\n", ``},
-		{"patterns of other languages", "-- a/group.yaml --\nmatch:\n  id: \"web-(a|b)\"\n  any: [{cluster: \"x{1,2}\"}, {user_agent_name: ^envoy}]\n  locality: {region: \"eu$\", zone: \"[ab]\"}\n  metadata: {a: \"[x|y]\"}\n", `XDS0708 config/a/group.yaml:2:3: warning: match: id: "web-(a|b)" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
-XDS0708 config/a/group.yaml:2:3: warning: match: locality.region: "eu$" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
-XDS0708 config/a/group.yaml:2:3: warning: match: locality.zone: "[ab]" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
-XDS0708 config/a/group.yaml:3:9: warning: match: cluster: "x{1,2}" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
-XDS0708 config/a/group.yaml:3:30: warning: match: user_agent_name: "^envoy" stands for this text itself: in a pattern only * and ? have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))`},
-		{"patterns of this one", "-- a/group.yaml --\nmatch: {id: [\"a*.b(1)\", \"{x}\", \"$a^\", \"]a[\"]}\n", ``},
+		{"patterns of other languages", "-- a/group.yaml --\nmatch:\n  id: \"web-(a|b)\"\n  any: [{cluster: \"x|y\"}, {user_agent_name: ^envoy}]\n  locality: {region: \"eu$\", zone: \"[ab]\"}\n  metadata: {a: \"[x|y]\"}\n", `XDS0708 config/a/group.yaml:2:3: warning: match: id: "web-(a|b)" matches only this text: in a pattern only * and ** have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:2:3: warning: match: locality.region: "eu$" matches only this text: in a pattern only * and ** have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:2:3: warning: match: locality.zone: "[ab]" matches only this text: in a pattern only * and ** have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:3:9: warning: match: cluster: "x|y" matches only this text: in a pattern only * and ** have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))
+XDS0708 config/a/group.yaml:3:27: warning: match: user_agent_name: "^envoy" matches only this text: in a pattern only * and ** have a meaning (for one of several values write a list, and for a regular expression cel: node.id.matches(...))`},
+		{"patterns of this one", "-- a/group.yaml --\nmatch: {id: [\"a*.b(1)\", \"\\\\{x\\\\}\", \"$a^\", \"]a[\"]}\n", ``},
 		{"all is well", "-- group.yaml --\notherwise: c\n-- a/group.yaml --\nmatch: {}\ninclude: [b]\n-- b/group.yaml --\n-- c/group.yaml --\n", ``},
 	} {
 		t.Run(c.what, func(t *testing.T) {

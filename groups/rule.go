@@ -1,6 +1,10 @@
 package groups
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/chancery-xds/chancery/internal/glob"
+)
 
 // A verdict is the result of a rule for a node. It is unknown if an expression cannot be evaluated. The
 // negation of unknown is unknown, so an error never makes a rule hold.
@@ -82,8 +86,8 @@ func (f field) valueOf(n *Node) string {
 
 // A value is one of Values: a pattern, a float64 or a bool.
 type value struct {
-	glob  glob
-	other any // nil: a pattern
+	pattern glob.Pattern
+	other   any // nil: a pattern
 }
 
 func (v *value) is(got any) bool {
@@ -91,7 +95,7 @@ func (v *value) is(got any) bool {
 		return got == v.other
 	}
 	s, ok := got.(string)
-	return ok && v.glob.match(s)
+	return ok && v.pattern.Match(s, nil)
 }
 
 // holds evaluates the rule for a node. Its notes name the group.
@@ -135,7 +139,7 @@ func (r *rule) matchingValue(n *Node) *value {
 	}
 	got := r.field.valueOf(n)
 	for i := range r.values {
-		if v := &r.values[i]; v.other == nil && v.glob.match(got) {
+		if v := &r.values[i]; v.other == nil && v.pattern.Match(got, nil) {
 			return v
 		}
 	}

@@ -86,7 +86,9 @@ func (p provider) NativeToValue(v any) ref.Val {
 
 type wholeError struct{}
 
-func (wholeError) Error() string { return "node and node.locality cannot be used as values: use one of their fields" }
+func (wholeError) Error() string {
+	return "node and node.locality cannot be used as values: use one of their fields"
+}
 
 var errWhole = wholeError{}
 

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -234,7 +235,7 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/status/", "", 404, "path not found"},
 
 		{"GET /api/v1/clients", "", 200, `"kind":"ClientList","total":2`},
-		{"GET /api/v1/clients?node=e*&group=edge&type=cds&state=nacked&state=STALE&all&left=0&limit=5", "", 200, `"edge/1"`},
+		{"GET /api/v1/clients?node=e**&group=edge&type=cds&state=nacked&state=STALE&all&left=0&limit=5", "", 200, `"edge/1"`},
 		{"GET /api/v1/clients?type=type.googleapis.com/acme.Thing", "", 200, `"edge/1"`},
 		{"GET /api/v1/clients?state=ill", "", 400, "states are NACKED, STALE,"},
 		{"GET /api/v1/clients?state=ABSENT", "", 400, `"field":"state"`}, // of a resource
@@ -345,9 +346,13 @@ func TestRoutes(t *testing.T) {
 // What a filter says is what the tracker is asked.
 func TestFilter(t *testing.T) {
 	f := newFleet()
-	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e*&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
-	want := clients.Filter{Node: "e*", Group: "edge", Type: xds.Endpoint, States: []api.State{api.Stale}, All: true, Left: true, Limit: 5}
-	if fmt.Sprint(f.asked) != fmt.Sprint(want) {
+	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e**&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
+	node, err := glob.Compile("e**")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := clients.Filter{Node: &node, Group: "edge", Type: xds.Endpoint, States: []api.State{api.Stale}, All: true, Left: true, Limit: 5}
+	if !reflect.DeepEqual(f.asked, want) {
 		t.Errorf("%+v, want %+v", f.asked, want)
 	}
 }

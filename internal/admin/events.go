@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -24,20 +24,20 @@ const (
 
 // An eventFilter says which events a reader wants.
 type eventFilter struct {
-	node  string // a glob; "": all
+	node  *glob.Pattern // nil: all
 	typ   *xds.Type
 	kinds []string
 }
 
 func (f eventFilter) keeps(e api.Event) bool {
-	return (f.node == "" || clients.Glob(f.node, e.Node)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
+	return (f.node == nil || f.node.Match(e.Node, nil)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
 }
 
 // events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
 // and is told how many; one that reads nothing for 30 s is let go.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	f := eventFilter{q.text("node"), q.typ("type"), q.values["kind"]}
+	f := eventFilter{q.pattern("node"), q.typ("type"), q.values["kind"]}
 	for _, k := range f.kinds {
 		if !slices.Contains(kinds, k) {
 			q.fail("kind", "unknown kind "+quoted(k), "kinds are "+strings.Join(kinds, ", "))

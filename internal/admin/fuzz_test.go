@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 // Whatever is asked, the answer is one of the API, and nothing panics.
@@ -57,32 +56,6 @@ func FuzzRequest(f *testing.F) {
 			if !json.Valid(w.Body.Bytes()) {
 				t.Errorf("%q", w.Body)
 			}
-		}
-	})
-}
-
-// Reference: a glob, tried in all ways.
-func globs(p, t []rune) bool {
-	switch {
-	case len(p) == 0:
-		return len(t) == 0
-	case p[0] == '*':
-		return globs(p[1:], t) || len(t) > 0 && globs(p, t[1:])
-	}
-	return len(t) > 0 && (p[0] == '?' || p[0] == t[0]) && globs(p[1:], t[1:])
-}
-
-func FuzzGlob(f *testing.F) {
-	f.Add("a*b?c*", "aXbYcZ")
-	f.Add("*", "")
-	f.Add("**?", "é")
-	f.Fuzz(func(t *testing.T, pattern, text string) {
-		if len(pattern) > 8 || len(text) > 12 {
-			clients.Glob(pattern, text)
-			return
-		}
-		if got, want := clients.Glob(pattern, text), globs([]rune(pattern), []rune(text)); got != want {
-			t.Errorf("glob(%q, %q) = %v", pattern, text, got)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/glob"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -136,8 +137,21 @@ func (q *query) typ(name string) *xds.Type {
 	return t
 }
 
+// pattern returns a pattern for node ids; nil if it is empty.
+func (q *query) pattern(name string) *glob.Pattern {
+	text := q.text(name)
+	if text == "" {
+		return nil
+	}
+	p, err := glob.Compile(text)
+	if err != nil {
+		q.fail(name, err.Error(), "* matches letters, digits, - and _; ** matches any text")
+	}
+	return &p
+}
+
 func (q *query) filter() clients.Filter {
-	f := clients.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
+	f := clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
 	for _, v := range q.values["state"] {
 		s := api.State(strings.ToUpper(v))
 		if !slices.Contains(states, s) {

@@ -69,7 +69,7 @@ func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.
 // waiter reads what a request wants to wait for, and how long.
 func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	q := queryOf(r)
-	a := waiting{s: s, asked: clients.Filter{Node: q.text("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
+	a := waiting{s: s, asked: clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
 	timeout := q.duration("timeout", 30*time.Second, maxWait)
 	if f := q.text("for"); f != "" && f != "synced" {
 		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
@@ -173,7 +173,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	at.Wait()
 	a.stands = stands
 	// Those that are asked for by name may be about to connect.
-	done = len(all) > 0 || a.asked.Node == "" && a.asked.Group == "" && a.asked.Type == nil
+	done = len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil
 	for _, stand := range stands {
 		done = done && (stand == Settled || stand == Gone)
 		refused = refused || stand == Refuses

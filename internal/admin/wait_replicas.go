@@ -49,7 +49,7 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	timeout = min(timeout, waitTime)
 	set := func(query url.Values) { query.Set("timeout", timeout.String()) }
 	var sum api.WaitResult
-	selects := a.asked.Node != "" || a.asked.Group != "" || a.asked.Type != nil
+	selects := a.asked.Node != nil || a.asked.Group != "" || a.asked.Type != nil
 	all, err := s.survey(r, &s.waiters, statusSize, set, func(me *api.Replica) error {
 		sum = s.waited(r, a, timeout)
 		sum.Done = arrived(&sum)

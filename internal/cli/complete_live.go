@@ -71,11 +71,11 @@ func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]strin
 
 // CompleteNodes are the ids of nodes that are connected.
 func CompleteNodes(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
-	glob := ""
+	pattern := ""
 	if typed != "" && !strings.ContainsAny(typed, `*?[]{}\`) {
-		glob = typed + "*"
+		pattern = typed + "**"
 	}
-	list, err := d.Clients(ctx, adminclient.Filter{Node: glob, All: true, Limit: completeMost})
+	list, err := d.Clients(ctx, adminclient.Filter{Node: pattern, All: true, Limit: completeMost})
 	if err != nil {
 		return nil, err
 	}

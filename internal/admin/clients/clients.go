@@ -57,7 +57,7 @@ func (t *Tracker) selected(f Filter) []standing {
 }
 
 func (p *presence) selected(t *Tracker, f Filter) []standing {
-	if f.Node == "" && f.Group == "" && f.Type == nil && len(f.States) == 0 {
+	if f.Node == nil && f.Group == "" && f.Type == nil && len(f.States) == 0 {
 		return p.all
 	}
 	return slices.DeleteFunc(p.all, func(s standing) bool {
@@ -68,7 +68,7 @@ func (p *presence) selected(t *Tracker, f Filter) []standing {
 		switch {
 		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.told()):
 			return true
-		case f.Node != "" && !Glob(f.Node, s.node):
+		case f.Node != nil && !f.Node.Match(s.node, nil):
 			return true
 		}
 		return f.Group != "" && !slices.Contains(t.grouped(&s).groups, f.Group)
@@ -273,29 +273,4 @@ func (t *Tracker) grouped(s *standing) *grouping {
 	}
 	s.groups.Store(g)
 	return g
-}
-
-// Glob reports whether a text is as a pattern says: "*" is any text, "?" any character.
-func Glob(pattern, text string) bool {
-	p, s := []rune(pattern), []rune(text)
-	star, from := -1, 0 // the last "*", and where what it stands for ends
-	i, j := 0, 0
-	for j < len(s) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == s[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
 }

@@ -134,13 +134,14 @@ func TestConcurrent(t *testing.T) {
 	}
 	done := make(chan struct{})
 	for range 2 {
+		node := pattern(t, "n**")
 		readers.Go(func() {
 			for {
 				f.Clients(Filter{All: true, Left: true, Group: "edge"})
 				f.Summary()
 				f.Client("n1")
 				f.Streams("n2")
-				f.Selected(Filter{Node: "n*"})
+				f.Selected(Filter{Node: node})
 				f.Events(0)
 				f.Regroup()
 				f.Changed()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -43,13 +44,13 @@ type Options struct {
 
 // A Filter selects clients. The zero value selects all that are connected and not healthy.
 type Filter struct {
-	Node   string      // a glob: "*" is any text, "?" any character; "": any
-	Group  string      // one of the client's; "": any
-	States []api.State // any of them, of Type if that is given; none: any
-	Type   *xds.Type   // one that the client has opened; nil: any
-	All    bool        // also clients that are healthy: SYNCED or IDLE, without troubles. States imply it
-	Left   bool        // also those that have left, as long as they are remembered
-	Limit  int         // at most so many, the worst first; 0: any number
+	Node   *glob.Pattern // of the node id; nil: any
+	Group  string        // one of the client's; "": any
+	States []api.State   // any of them, of Type if that is given; none: any
+	Type   *xds.Type     // one that the client has opened; nil: any
+	All    bool          // also clients that are healthy: SYNCED or IDLE, without troubles. States imply it
+	Left   bool          // also those that have left, as long as they are remembered
+	Limit  int           // at most so many, the worst first; 0: any number
 }
 
 var _ server.Observer = (*Tracker)(nil)

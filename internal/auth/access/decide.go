@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -117,7 +118,7 @@ func notOwn(id *Identity, node string) *Denied {
 		why = ": it has no id"
 	case len(id.DNS)+len(id.URIs) == 0:
 		why = ": it has neither a DNS name nor a URI"
-	case id.own(lower(node)):
+	case id.own(glob.Lower(node)):
 		why += " (it is, in lower case)"
 	}
 	return &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node) + why}

@@ -3,6 +3,7 @@ package access
 import (
 	"slices"
 
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/internal/tablecache"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -18,12 +19,12 @@ type filter struct {
 type names struct {
 	every bool // all
 	exact map[string]bool
-	like  []pattern
+	like  []glob.Pattern
 }
 
 // add adds what a portion says of a type, which is "" for one that no rule names.
 func (s *names) add(p portion, url string) {
-	var patterns []pattern
+	var patterns []glob.Pattern
 	switch {
 	case p.rule == nil:
 		s.every = true
@@ -40,16 +41,16 @@ func (s *names) add(p portion, url string) {
 		return
 	}
 	for i := range patterns {
-		with, ok := patterns[i].with(p.with)
+		with, ok := patterns[i].With(p.with)
 		if !ok {
 			continue
 		}
-		if text, plain := with.plain(); plain {
+		if text, plain := with.Plain(); plain {
 			if s.exact == nil {
 				s.exact = map[string]bool{}
 			}
 			s.exact[xds.CanonicalName(text)] = true
-		} else if with.everything() {
+		} else if with.MatchesAll() {
 			s.every = true
 		} else {
 			s.like = append(s.like, with)
@@ -80,7 +81,7 @@ func (s *names) key() string {
 		list = append(list, "="+name)
 	}
 	for i := range s.like {
-		list = append(list, "~"+s.like[i].quoted())
+		list = append(list, "~"+s.like[i].String())
 	}
 	slices.Sort(list)
 	return tablecache.Key(slices.Compact(list))
@@ -91,7 +92,7 @@ func (s *names) has(name string) bool {
 		return true
 	}
 	for i := range s.like {
-		if s.like[i].match(name, nil) {
+		if s.like[i].Match(name, nil) {
 			return true
 		}
 	}

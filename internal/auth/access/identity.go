@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
@@ -11,7 +12,7 @@ import (
 func (id *Identity) names() []string {
 	names := make([]string, 0, len(id.DNS))
 	for _, n := range id.DNS {
-		if n = lower(strings.TrimSuffix(n, ".")); n != "" {
+		if n = glob.Lower(strings.TrimSuffix(n, ".")); n != "" {
 			names = append(names, n)
 		}
 	}
@@ -25,7 +26,7 @@ func (id *Identity) own(node string) bool {
 		return false
 	}
 	for _, n := range id.DNS {
-		if n = strings.TrimSuffix(n, "."); !strings.Contains(n, "*") && (node == n || node == lower(n)) {
+		if n = strings.TrimSuffix(n, "."); !strings.Contains(n, "*") && (node == n || node == glob.Lower(n)) {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -47,7 +48,7 @@ type parser struct {
 type use struct {
 	node    *yaml.Node
 	path    string
-	pattern pattern
+	pattern glob.Pattern
 }
 
 func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
@@ -224,7 +225,7 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 		"dns": key(func(n *yaml.Node, path string) {
 			w.dns = p.bound(n, path)
 			for i := range w.dns {
-				w.dns[i].lower()
+				w.dns[i].Lower()
 			}
 		}),
 		"uri":     key(func(n *yaml.Node, path string) { w.uris = p.bound(n, path) }),
@@ -250,7 +251,7 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 }
 
 // bound reads patterns that capture.
-func (p *parser) bound(n *yaml.Node, path string) []pattern {
+func (p *parser) bound(n *yaml.Node, path string) []glob.Pattern {
 	list := p.patterns(n, path, false, nil)
 	p.capture(n, path, list)
 	return list
@@ -258,7 +259,7 @@ func (p *parser) bound(n *yaml.Node, path string) []pattern {
 
 func (p *parser) boundClaims(n *yaml.Node, path string, claims []entry) {
 	for _, e := range claims {
-		var list []pattern
+		var list []glob.Pattern
 		for _, v := range e.values {
 			list = append(list, v.pattern)
 		}
@@ -267,10 +268,10 @@ func (p *parser) boundClaims(n *yaml.Node, path string, claims []entry) {
 }
 
 // capture notes what the patterns of one key capture: each the same, and each in one way only.
-func (p *parser) capture(n *yaml.Node, path string, list []pattern) {
+func (p *parser) capture(n *yaml.Node, path string, list []glob.Pattern) {
 	for i := range list {
-		names := sorted(list[i].captures())
-		if i > 0 && !slices.Equal(names, sorted(list[0].captures())) {
+		names := sorted(list[i].Captures())
+		if i > 0 && !slices.Equal(names, sorted(list[0].Captures())) {
 			p.wrong(n, path, "make it two rules", "all patterns here must capture the same")
 			return
 		}
@@ -280,7 +281,7 @@ func (p *parser) capture(n *yaml.Node, path string, list []pattern) {
 		if len(names) == 0 {
 			continue
 		}
-		if pair := list[i].unclear(func(part, part) bool { return true }); pair != "" {
+		if pair := list[i].Ambiguous(func(glob.Part, glob.Part) bool { return true }); pair != "" {
 			p.wrong(n, path, "only letters, digits, - and _ are captured: put another character between them", "nobody can say where %s end and begin", pair)
 		}
 	}
@@ -292,29 +293,31 @@ func sorted(names []string) []string {
 }
 
 // used reads patterns that use what is captured.
-func (p *parser) used(n *yaml.Node, path string) []pattern { return p.patterns(n, path, false, p.use) }
+func (p *parser) used(n *yaml.Node, path string) []glob.Pattern {
+	return p.patterns(n, path, false, p.use)
+}
 
-func (p *parser) use(n *yaml.Node, path string, w pattern) {
+func (p *parser) use(n *yaml.Node, path string, w glob.Pattern) {
 	p.uses = append(p.uses, use{n, path, w})
 }
 
 // usable finds what is wrong with a pattern that uses what is captured.
 func (p *parser) usable(u use) {
-	for _, name := range u.pattern.captures() {
+	for _, name := range u.pattern.Captures() {
 		if !p.captured[name] {
 			p.wrong(u.node, u.path, "* is any word", "{%s} is captured by nothing in identity", name)
 			return
 		}
 	}
-	pair := u.pattern.unclear(func(a, b part) bool { return a.kind == capture || b.kind == capture })
+	pair := u.pattern.Ambiguous(func(a, b glob.Part) bool { return a.Kind == glob.Capture || b.Kind == glob.Capture })
 	if pair != "" {
-		p.WarnAs(findings.AmbiguousRule, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.text))
+		p.WarnAs(findings.AmbiguousRule, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.String()))
 	}
 }
 
 // patterns reads a pattern or a list of them.
-func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.Node, string, pattern)) []pattern {
-	list := []pattern{}
+func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.Node, string, glob.Pattern)) []glob.Pattern {
+	list := []glob.Pattern{}
 	p.items(n, path, func(n *yaml.Node, path string) {
 		if w, ok := p.pattern(n, path); ok {
 			list = append(list, w)
@@ -329,17 +332,17 @@ func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.N
 	return list
 }
 
-func (p *parser) pattern(n *yaml.Node, path string) (pattern, bool) {
+func (p *parser) pattern(n *yaml.Node, path string) (glob.Pattern, bool) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 2 && n.Content[1].Tag == "!!null" {
 		p.Report(n, path, "put it in quotes", "a string is needed, not a mapping")
-		return pattern{}, false
+		return glob.Pattern{}, false
 	}
 	before := p.Errors()
 	text := p.Text(n, path)
 	if p.Errors() > before {
-		return pattern{}, false
+		return glob.Pattern{}, false
 	}
-	w, err := compile(text)
+	w, err := glob.CompileCaptures(text)
 	switch {
 	case text == "":
 		p.wrong(n, path, "** is anything", "a pattern is empty")
@@ -348,16 +351,16 @@ func (p *parser) pattern(n *yaml.Node, path string) (pattern, bool) {
 	default:
 		return w, true
 	}
-	return pattern{}, false
+	return glob.Pattern{}, false
 }
 
 // names reads which names are seen, by type.
-func (p *parser) names(n *yaml.Node, path string) map[string][]pattern {
+func (p *parser) names(n *yaml.Node, path string) map[string][]glob.Pattern {
 	flat := p.Flat(n, path)
 	if flat == nil {
 		return nil
 	}
-	names := map[string][]pattern{}
+	names := map[string][]glob.Pattern{}
 	for i := 0; i+1 < len(flat.Content); i += 2 {
 		key := flat.Content[i]
 		at := yamlkeys.Join(path, yamlkeys.Short(key.Value))
@@ -401,7 +404,7 @@ func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
 }
 
 // entries reads what is asked of metadata or claims, below some keys.
-func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry, use func(*yaml.Node, string, pattern)) {
+func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry, use func(*yaml.Node, string, glob.Pattern)) {
 	if len(below) >= nodemeta.MaxDepth {
 		p.wrong(n, path, "", "nested more than %d deep", nodemeta.MaxDepth)
 		return
@@ -425,7 +428,7 @@ func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry,
 }
 
 // values reads a pattern, a number or a bool, or a list of them.
-func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, pattern)) (list []value) {
+func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, glob.Pattern)) (list []value) {
 	p.items(n, path, func(n *yaml.Node, path string) {
 		switch v := scalarOf(n).(type) {
 		case bool, float64:

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -25,23 +26,23 @@ type rule struct {
 // Whose are the identities that a rule is for. All that is set must hold.
 type whose struct {
 	kinds                     []string
-	dns, uris, subject, issue []pattern // nil: not asked
+	dns, uris, subject, issue []glob.Pattern // nil: not asked
 	claims                    []entry
 	uids, gids                []int
 }
 
 // About are the nodes that a rule is for. All that is set must hold.
 type about struct {
-	ids, clusters []pattern // nil: not asked. That of ids asks for a name of the identity then, unless the rule denies
+	ids, clusters []glob.Pattern // nil: not asked. That of ids asks for a name of the identity then, unless the rule denies
 	metadata      []entry
 }
 
 // Limits are what a rule lets a node see.
 type limits struct {
-	groups  []pattern            // nil: all
-	types   map[string]bool      // by URL; nil: all
-	names   map[string][]pattern // by type URL: of other types all
-	secrets []pattern            // nil: none
+	groups  []glob.Pattern            // nil: all
+	types   map[string]bool           // by URL; nil: all
+	names   map[string][]glob.Pattern // by type URL: of other types all
+	secrets []glob.Pattern            // nil: none
 }
 
 // An entry asks for a value in metadata or claims.
@@ -52,7 +53,7 @@ type entry struct {
 
 // A value is a pattern, or a float64 or a bool.
 type value struct {
-	pattern pattern
+	pattern glob.Pattern
 	other   any // nil: a pattern
 }
 
@@ -75,7 +76,7 @@ func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany b
 	}
 	all = []binding{{}}
 	for _, f := range []struct {
-		patterns []pattern
+		patterns []glob.Pattern
 		values   func() []string
 	}{
 		{w.dns, func() []string { return names }},
@@ -99,10 +100,10 @@ func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany b
 }
 
 // some reports whether one of the values is like one of the patterns.
-func some(patterns []pattern, values []string) bool {
+func some(patterns []glob.Pattern, values []string) bool {
 	for _, v := range values {
 		for i := range patterns {
-			if patterns[i].match(v, nil) {
+			if patterns[i].Match(v, nil) {
 				return true
 			}
 		}
@@ -118,12 +119,12 @@ func one(s string) []string {
 }
 
 // extend returns the bindings by which one of the values is like one of the patterns, too.
-func extend(all []binding, patterns []pattern, values []string) (out []binding) {
+func extend(all []binding, patterns []glob.Pattern, values []string) (out []binding) {
 	for _, v := range values {
 		for i := range patterns {
 			found := binding{}
 			same := true
-			if !patterns[i].match(v, func(name, value string) {
+			if !patterns[i].Match(v, func(name, value string) {
 				if had, ok := found[name]; ok && had != value {
 					same = false
 				}
@@ -187,7 +188,7 @@ func (e *entry) extend(all []binding, at any, path []string) (out []binding) {
 			at = f
 		}
 	}
-	var patterns []pattern
+	var patterns []glob.Pattern
 	for _, v := range e.values {
 		switch v.other {
 		case nil:
@@ -224,9 +225,9 @@ func (r *rule) is(id *Identity, n *nodeOf, b binding) bool {
 }
 
 // like reports whether a value is like one of the patterns.
-func like(patterns []pattern, v string, b binding) bool {
+func like(patterns []glob.Pattern, v string, b binding) bool {
 	for i := range patterns {
-		if p, ok := patterns[i].with(b); ok && p.match(v, nil) {
+		if p, ok := patterns[i].With(b); ok && p.Match(v, nil) {
 			return true
 		}
 	}
@@ -257,7 +258,7 @@ func (e *entry) holds(at any, path []string, b binding, some bool) bool {
 				return true
 			}
 		} else if s, ok := at.(string); ok {
-			if p, ok := v.pattern.with(b); ok && p.match(s, nil) {
+			if p, ok := v.pattern.With(b); ok && p.Match(s, nil) {
 				return true
 			}
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/internal/glob"
 )
 
 const (
@@ -149,6 +150,9 @@ func (s *State) checkSteps() error {
 		for k, v := range p.Labels {
 			if k == "" || len(k) > maxWord || len(v) > maxWord {
 				return fmt.Errorf("a label has 1 to %d bytes, and its value as many", maxWord)
+			}
+			if _, err := glob.Compile(v); err != nil {
+				return fmt.Errorf("label %s: %w", k, err)
 			}
 		}
 		for _, g := range p.Groups {

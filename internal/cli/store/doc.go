@@ -1,0 +1,2 @@
+// Package store has the commands that read and change a revision store.
+package store

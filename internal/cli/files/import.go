@@ -127,7 +127,7 @@ func (i *importFlags) run(ctx context.Context) error {
 	}
 	if len(done.Resources) == 0 {
 		hint := ""
-		if done.Elsewhere {
+		if done.HasDynamicResources {
 			hint = "to import what its dynamic_resources name, import the running Envoy (--from-admin), or the directory of the files that it reads"
 		}
 		return cli.Fail(errors.New("nothing is imported: there is no resource that a server could send"), hint)
@@ -157,7 +157,7 @@ func (i *importFlags) run(ctx context.Context) error {
 		err = done.To(i.to)
 	}
 	switch _, told := errors.AsType[cli.Failure](err); {
-	case errors.Is(err, importer.ErrThere):
+	case errors.Is(err, importer.ErrNotEmpty):
 		return cli.Fail(err, "choose a new directory, or use --force, which replaces files of the same names and keeps all others")
 	case err != nil && !told:
 		return cli.Fail(err, "")

@@ -15,13 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// Keep says what of the file wins over what an Envoy is told by flags.
+// Keep names the fields for which the bootstrap file wins over the flags.
 type Keep struct{ Node, Cluster, Admin bool }
 
 // serverCluster is the cluster of the server in the bootstraps that Chancery writes.
 const serverCluster = "xds"
 
-// Bootstrap returns the bootstrap in a file, or what is wrong with it.
+// Bootstrap returns the bootstrap in a file, or the problems of the file.
 func Bootstrap(f File, types *envoy.Types) (protoreflect.Message, []findings.Problem) {
 	im := &importer{Options: Options{Types: types}}
 	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: types, Mend: true}}
@@ -42,9 +42,9 @@ func Bootstrap(f File, types *envoy.Types) (protoreflect.Message, []findings.Pro
 	return m, nil
 }
 
-// Complete returns a bootstrap in JSON: that of a file, with the node, the admin
-// interface, the server's cluster and the dynamic_resources of another one in JSON. The
-// notes say what may not be as meant.
+// Complete returns the bootstrap of a file as JSON. The node, the admin interface, the server's cluster
+// and the dynamic_resources come from the JSON bootstrap ours, except as keep says otherwise. The notes
+// warn about parts that may not do what the user expects.
 func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, notes []string, problems []findings.Problem) {
 	m, problems := Bootstrap(f, o.Types)
 	if len(problems) > 0 {
@@ -77,7 +77,7 @@ func Complete(f File, ours []byte, keep Keep, o Options) (bootstrap []byte, note
 		return nil, nil, []findings.Problem{{File: f.Name, Message: err.Error()}}
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, b, "", "  "); err != nil { // the writer adds spaces at random
+	if err := json.Indent(&out, b, "", "  "); err != nil { // protojson adds spaces at random
 		panic(err)
 	}
 	out.WriteByte('\n')
@@ -88,7 +88,7 @@ func clusters(bootstrap protoreflect.Message) protoreflect.List {
 	return field(sub(bootstrap, "static_resources"), "clusters").List()
 }
 
-// merge puts into a bootstrap what another has.
+// merge copies the fields of add into m, except those to keep.
 func merge(m, add protoreflect.Message, keep Keep) {
 	fields := m.Descriptor().Fields()
 	set := func(name protoreflect.Name) {
@@ -106,7 +106,7 @@ func merge(m, add protoreflect.Message, keep Keep) {
 	}
 	if !keep.Admin {
 		f := fields.ByName("admin")
-		admin := m.Mutable(f).Message() // its access log stays
+		admin := m.Mutable(f).Message() // keep its access log
 		admin.Set(admin.Descriptor().Fields().ByName("address"), sub(add, "admin").Get(admin.Descriptor().Fields().ByName("address")))
 	}
 	static := m.Mutable(fields.ByName("static_resources")).Message()
@@ -116,7 +116,7 @@ func merge(m, add protoreflect.Message, keep Keep) {
 	}
 }
 
-// rename gives the server's cluster another name, wherever it stands.
+// rename replaces the name of the server's cluster everywhere in the bootstrap.
 func rename(bootstrap protoreflect.Message, name string) {
 	if name == serverCluster {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
 )
 
-// ours is the bootstrap that flags alone make.
+// ours is the bootstrap made from flags alone.
 func ours(t *testing.T) []byte {
 	t.Helper()
 	b, err := bootstrap.Envoy(bootstrap.Options{Node: "flag", Cluster: "flags", Server: "xds.example:18000", Delta: true, Admin: "127.0.0.1:9902"})
@@ -43,11 +43,11 @@ func TestComplete(t *testing.T) {
 			"", Keep{Node: true, Cluster: true, Admin: true},
 			[]string{`"cluster":"flags","id":"flag"`, `"name":"xds"`, `"cluster_name":"xds"`, `"api_type":"DELTA_GRPC"`}, []string{`"admin"`},
 		},
-		"what the file says": {
+		"values of the file": {
 			"node: {id: file, metadata: {a: b}}\nadmin: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}\nflags_path: /f", Keep{Node: true, Cluster: true, Admin: true},
 			[]string{`"id":"file"`, `"cluster":"flags"`, `"metadata":{"a":"b"}`, `"port_value":1}`, `"flags_path":"/f"`}, []string{"9902"},
 		},
-		"what the flags say": {
+		"values of the flags": {
 			"node: {id: file, cluster: files}\nadmin: {profile_path: /p, address: {socket_address: {address: 127.0.0.1, port_value: 1}}}", Keep{},
 			[]string{`"cluster":"flags","id":"flag"`, `"port_value":9902`, `"profile_path":"/p"`}, []string{`"port_value":1}`},
 		},
@@ -86,8 +86,8 @@ func TestComplete(t *testing.T) {
 		"{":                   "b.yaml:1:2: did not find expected node content (the file ends here)",
 		"static_resources: x": "b.yaml:1:19: static_resources: StaticResources is a message and needs a mapping, not a string",
 	} {
-		if b, _, problems := Complete(File{Name: "b.yaml", Data: []byte(in)}, ours(t), Keep{}, options()); b != nil || told(problems) != want+"\n" {
-			t.Errorf("%s", told(problems))
+		if b, _, problems := Complete(File{Name: "b.yaml", Data: []byte(in)}, ours(t), Keep{}, options()); b != nil || problemText(problems) != want+"\n" {
+			t.Errorf("%s", problemText(problems))
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package importer makes files of resources out of what an Envoy runs with: a static
-// bootstrap, the config_dump of its admin interface, or the files that it subscribes to.
-// What cannot come from a server stays in a bootstrap.
+// Package importer converts an Envoy configuration to resource files. It reads a static bootstrap, the
+// config_dump of Envoy's admin interface, or the files that Envoy subscribes to. A bootstrap keeps the
+// parts that no server can send.
 //
-// It works on the nodes of the files, so that comments, order and spelling stay, and looks
-// at messages to know what a node means. It knows messages by their descriptors, serves
-// nothing, starts no goroutine and reads no clock. Its errors and notes have names and
-// places, and nothing of what is in a field.
+// The package edits the YAML nodes of the files, so comments, order and spelling stay. It reads the
+// messages too, to know what a node means. It knows messages only by their descriptors, opens no
+// connection, starts no goroutine and reads no clock. Its errors and notes contain names and positions,
+// and no field values.
 package importer

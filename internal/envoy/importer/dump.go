@@ -11,9 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a part of a config_dump has, by its type: paths to resources, and before a "|"
-// those that count where the one behind it does not stand. Static ones stand in the
-// bootstrap, too.
+// dumps lists the paths to the resources in each part of a config_dump, by the part's type. A "|"
+// separates alternatives; the first one present counts. Static resources are left out, because the
+// bootstrap has them too.
 var dumps = map[string][]string{
 	"ClustersConfigDump":     {"dynamic_active_clusters.cluster", "dynamic_warming_clusters.cluster"},
 	"ListenersConfigDump":    {"dynamic_listeners.active_state.listener|dynamic_listeners.warming_state.listener"},
@@ -24,14 +24,14 @@ var dumps = map[string][]string{
 	"EcdsConfigDump":         {"ecds_filters.ecds_filter"},
 }
 
-// dump takes what an Envoy says of itself.
+// dump reads a config_dump.
 func (im *importer) dump(s *source, n *yaml.Node) bool {
 	configs := protoyaml.Get(n, "configs")
 	if configs == nil || configs.Kind != yaml.SequenceNode {
 		s.Report(n, "", "", "the config_dump has no list \"configs\"")
 		return true
 	}
-	im.ofAdmin = true
+	im.isConfigDump = true
 	before := len(im.entries)
 	had := map[string]bool{}
 	for _, c := range configs.Content {
@@ -42,7 +42,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		kind := strings.TrimPrefix(url.Value, apis+"envoy.admin.v3.")
 		if kind == "BootstrapConfigDump" {
 			if b := protoyaml.Get(c, "bootstrap"); b != nil {
-				forget(b)
+				forgetBuild(b)
 				im.bootstrap(s, b)
 			}
 			continue
@@ -56,9 +56,9 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 						for _, r := range found {
 							if kind == "EndpointsConfigDump" {
 								im.forgetHealth(r)
-								im.dumped = true
+								im.dumpedEndpoints = true
 							}
-							im.once(s, r, had)
+							im.addOnce(s, r, had)
 						}
 						break
 					}
@@ -68,7 +68,7 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 	}
 	switch {
 	case im.boot != nil:
-	case len(im.entries) > before: // as a server tells it, which knows no bootstrap
+	case len(im.entries) > before: // a server's dump has no bootstrap
 		im.note("the config_dump has no bootstrap, and none is written: if it is an Envoy's own, request all of /config_dump, without resource= or mask=")
 	default:
 		s.Report(n, "", "request all of /config_dump, without resource= or mask=", "the config_dump has no bootstrap")
@@ -76,8 +76,8 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 	return true
 }
 
-// once takes a resource unless it was there: one that is warming may be active, too.
-func (im *importer) once(s *source, r *yaml.Node, had map[string]bool) {
+// addOnce adds a resource unless the dump has had it: a warming resource may be active too.
+func (im *importer) addOnce(s *source, r *yaml.Node, had map[string]bool) {
 	before := len(im.entries)
 	im.single(s, r)
 	if len(im.entries) == before {
@@ -90,17 +90,18 @@ func (im *importer) once(s *source, r *yaml.Node, had map[string]bool) {
 	had[key(e.typ, e.name)] = true
 }
 
-// follow goes down keys of mappings.
+// follow returns the node at a path of mapping keys; nil if it is missing.
 func follow(n *yaml.Node, path string) *yaml.Node {
 	for key := range strings.SplitSeq(path, ".") {
-		if n = protoyaml.Get(n, key); n == nil {
+		n = protoyaml.Get(n, key)
+		if n == nil {
 			return nil
 		}
 	}
 	return n
 }
 
-// items returns what is in a list, or the one node that is none.
+// items returns the items of a list, or a single node as a list of one.
 func items(n *yaml.Node) []*yaml.Node {
 	switch {
 	case n == nil:
@@ -111,10 +112,10 @@ func items(n *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{n}
 }
 
-// leaveInline leaves out endpoints that no cluster asks for. Envoy tells those of all clusters
-// that came from a server, such as what it has found by DNS.
-func (im *importer) leaveInline() {
-	if !im.dumped {
+// dropUnusedEndpoints leaves out endpoints that no cluster requests by EDS. Envoy dumps the endpoints
+// of all clusters from a server, including addresses that it resolved by DNS.
+func (im *importer) dropUnusedEndpoints() {
+	if !im.dumpedEndpoints {
 		return
 	}
 	asked := map[string]bool{}
@@ -135,8 +136,8 @@ func (im *importer) leaveInline() {
 	}
 }
 
-// forgetHealth removes from endpoints what Envoy has found out about them, and a weight
-// that it would refuse.
+// forgetHealth removes the health that Envoy observed, and a weight of 0, which Envoy refuses in a
+// resource.
 func (im *importer) forgetHealth(n *yaml.Node) {
 	seen := false
 	for _, locality := range items(protoyaml.Get(n, "endpoints")) {
@@ -148,14 +149,14 @@ func (im *importer) forgetHealth(n *yaml.Node) {
 			*endpoint = *without(endpoint, "health_status")
 		}
 	}
-	if seen && !im.forgot {
-		im.forgot = true
+	if seen && !im.healthDropped {
+		im.healthDropped = true
 		im.note("the health of endpoints is left out: it is what Envoy observed")
 	}
 }
 
-// forget removes what Envoy itself adds to its node.
-func forget(bootstrap *yaml.Node) {
+// forgetBuild removes the fields that Envoy itself adds to its node.
+func forgetBuild(bootstrap *yaml.Node) {
 	for i := 0; i+1 < len(bootstrap.Content); i += 2 {
 		if bootstrap.Content[i].Value != "node" {
 			continue

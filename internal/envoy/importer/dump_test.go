@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// As an Envoy tells that another server has configured.
+// dumped is the config_dump of an Envoy that another server configured.
 const dumped = `{"configs": [
  {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "last_updated": "2026-01-01T00:00:00Z", "bootstrap": {
   "node": {"id": "edge", "user_agent_name": "envoy", "extensions": [{"name": "x"}]},
@@ -38,7 +38,7 @@ const dumped = `{"configs": [
  {"@type": "type.googleapis.com/envoy.admin.v3.EcdsConfigDump", "ecds_filters": [{"ecds_filter": {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "f"}}]}
 ]}`
 
-// A listener as Envoy 1.40 tells it: of a key in a file it does not tell the path.
+// Envoy 1.40 replaces the path of a key file in its config_dump, too.
 func TestRedactedListener(t *testing.T) {
 	f := File{Name: "dump.json", Data: []byte(`{"configs": [
  {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"static_resources": {"clusters": [{"name": "a"}], "listeners": [{"name": "edge",
@@ -53,8 +53,8 @@ func TestRedactedListener(t *testing.T) {
 		`import the file that Envoy was started with, which has it; or save the config_dump, replace "[redacted]" with the secret (or "filename" and the path of the key), and import that file; ` +
 		"or --without-redacted leaves the listener out)\n" +
 		"dump.json:6:79: " + at + `1].private_key.filename: listener "edge" has "[redacted]" here: Envoy's admin interface does not show secrets` + "\n"
-	if told(problems) != want {
-		t.Errorf("FILE-8 got\n%swant\n%s", told(problems), want)
+	if problemText(problems) != want {
+		t.Errorf("FILE-8 got\n%swant\n%s", problemText(problems), want)
 	}
 	o := options()
 	o.WithoutRedacted = true
@@ -68,12 +68,12 @@ func TestRedactedListener(t *testing.T) {
 	}
 }
 
-func TestDump(t *testing.T) {
+func TestConfigDump(t *testing.T) {
 	f := File{Name: "dump.json", Data: []byte(dumped)}
-	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(told(problems), `tls_certificate.private_key.inline_string: secret "s" has "[redacted]" here`) || !strings.Contains(told(problems), "--without-redacted") {
-		t.Error("FILE-8", told(problems))
+	if _, problems := Do([]File{f}, options()); len(problems) != 1 || !strings.Contains(problemText(problems), `tls_certificate.private_key.inline_string: secret "s" has "[redacted]" here`) || !strings.Contains(problemText(problems), "--without-redacted") {
+		t.Error("FILE-8", problemText(problems))
 	}
-	// Cluster b asks no server for its endpoints, though Envoy tells them.
+	// Cluster b does not use EDS, though the dump lists its endpoints.
 	o := options()
 	o.WithoutRedacted = true
 	im := do(t, o, f)
@@ -100,21 +100,21 @@ func TestDump(t *testing.T) {
 	im = do(t, options(), File{Name: "dump.json", Data: []byte(`{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {
 		"node": {"user_agent_name": "envoy", "user_agent_build_version": {}, "extensions": []}, "static_resources": {"clusters": [{"name": "a"}]}}}]}`)})
 	if got := strings.Join(im.Stays, " "); got != "" {
-		t.Error("a node of which Envoy says all by itself stays:", got)
+		t.Error("a node with only the fields that Envoy adds stays:", got)
 	}
 	if strings.Contains(notes, "from another server") {
-		t.Errorf("it is imported: %s", notes)
+		t.Errorf("a note about resources from another server: %s", notes)
 	}
 	im = do(t, options(), File{Name: "b.yaml", Data: []byte("static_resources: {clusters: [{name: a, connect_timeout: 1s}]}\ndynamic_resources: {ads_config: {api_type: GRPC}, cds_config: {ads: {}}}")})
 	if notes := strings.Join(im.Notes, "\n"); !strings.Contains(notes, "resources that Envoy gets from another server are not in a file") {
-		t.Errorf("nothing is said of what is missing: %s", notes)
+		t.Errorf("no note about resources that are missing: %s", notes)
 	}
 	for in, want := range map[string]string{
 		`{"configs": []}`:  "the config_dump has no bootstrap",
 		`{"configs": "x"}`: "the config_dump has no list \"configs\"",
 	} {
-		if _, problems := Do([]File{{Name: "d.json", Data: []byte(in)}}, options()); !strings.Contains(told(problems), want) {
-			t.Error(told(problems))
+		if _, problems := Do([]File{{Name: "d.json", Data: []byte(in)}}, options()); !strings.Contains(problemText(problems), want) {
+			t.Error(problemText(problems))
 		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// edit changes what leaves the bootstrap so that it works without.
+// edit changes the resources that leave the bootstrap so that they work without it.
 func (im *importer) edit() {
-	for _, e := range slices.Clone(im.entries) { // it grows
+	for _, e := range slices.Clone(im.entries) { // addExtracted appends to it
 		if e.stays != "" || e.dropped {
 			continue
 		}
-		im.askSecrets(e)
+		im.requestSecrets(e)
 		switch {
 		case im.SplitRoutes && e.typ.Is(xds.Listener):
 			im.splitRoutes(e)
@@ -28,21 +28,21 @@ func (im *importer) edit() {
 	}
 }
 
-// askSecrets has the server asked for secrets that stood in the bootstrap: a name alone is
-// that of one there.
-func (im *importer) askSecrets(e *entry) {
+// requestSecrets adds a ConfigSource to references to secrets that were in the bootstrap. A reference
+// by name alone finds only secrets of the bootstrap.
+func (im *importer) requestSecrets(e *entry) {
 	e.walk(im.Types, func(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
 		if md.FullName() != secretConfig || child(n, md, "sds_config") != nil {
 			return
 		}
-		if name := child(n, md, "name"); name != nil && im.serves(xds.Secret, name.Value) {
+		if name := child(n, md, "name"); name != nil && im.isServed(xds.Secret, name.Value) {
 			put(n, md, "sds_config", fromServer(nil))
 			e.note("reads secret %q from the server (ads)", name.Value)
 		}
 	})
 }
 
-// splitRoutes makes resources of the route configurations in a listener.
+// splitRoutes turns the route configurations inside a listener into resources.
 func (im *importer) splitRoutes(e *entry) {
 	e.walk(im.Types, func(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
 		if md.FullName() != manager {
@@ -59,7 +59,7 @@ func (im *importer) splitRoutes(e *entry) {
 		}
 		name := im.routeName(e, own, routes)
 		routes.Style &^= yaml.FlowStyle
-		if im.find(xds.Route, name) == nil { // else it is the same
+		if im.find(xds.Route, name) == nil { // else an equal one exists
 			lead(routes, "name", text(name))
 			lead(routes, "@type", text(xds.Route.URL))
 			r := &entry{source: e.source, typ: xds.Route, node: routes, name: name}
@@ -67,15 +67,15 @@ func (im *importer) splitRoutes(e *entry) {
 			if own != name && own != "" {
 				r.note("was named %q", own)
 			}
-			im.grow(r)
+			im.addExtracted(r)
 		}
 		put(n, md, "rds", mapping("route_config_name", text(name), "config_source", fromServer(nil)))
 		e.note("reads routes %q from the server (ads)", name)
 	})
 }
 
-// routeName returns the name of routes without name. Many call theirs local_route: what
-// is not the same gets the name of its listener.
+// routeName returns a name for an inline route configuration. Many are named local_route, so routes
+// that differ from an earlier one of the same name get the name of their listener.
 func (im *importer) routeName(e *entry, own string, routes *yaml.Node) string {
 	same := func(name string) bool {
 		other := im.find(xds.Route, name)
@@ -87,7 +87,7 @@ func (im *importer) routeName(e *entry, own string, routes *yaml.Node) string {
 	return free(e.name, func(name string) bool { return !same(name) })
 }
 
-// encoded returns what is in routes, but for their name.
+// encoded returns the bytes of a route configuration without its name.
 func (im *importer) encoded(routes *yaml.Node) []byte {
 	md := im.descriptor(xds.Route)
 	m := part(im.Types, routes, md)
@@ -99,8 +99,8 @@ func (im *importer) encoded(routes *yaml.Node) []byte {
 	return b
 }
 
-// splitEndpoints makes a resource of the endpoints of a STATIC cluster. Others have names
-// for Envoy to resolve, which EDS does not.
+// splitEndpoints turns the endpoints of a STATIC cluster into a resource. Other clusters may have host
+// names that Envoy resolves, which EDS does not allow.
 func (im *importer) splitEndpoints(e *entry) {
 	md := im.descriptor(xds.Cluster)
 	m := part(im.Types, e.node, md)
@@ -112,7 +112,7 @@ func (im *importer) splitEndpoints(e *entry) {
 		return
 	}
 	in := im.descriptor(xds.Endpoint)
-	// "Optional alternative to cluster name to present to EDS": it is not needed.
+	// "Optional alternative to cluster name to present to EDS": not needed here.
 	take(load, in, "cluster_name")
 	lead(load, "cluster_name", text(e.name))
 	lead(load, "@type", text(xds.Endpoint.URL))
@@ -122,5 +122,5 @@ func (im *importer) splitEndpoints(e *entry) {
 	e.note("reads its endpoints from the server (ads)")
 	r := &entry{source: e.source, typ: xds.Endpoint, node: load, name: e.name}
 	r.note("were in cluster %q", e.name)
-	im.grow(r)
+	im.addExtracted(r)
 }

@@ -47,7 +47,7 @@ func TestSplitEndpoints(t *testing.T) {
 	}
 }
 
-// What a ConfigSource says besides where it leads to stays.
+// The other fields of a ConfigSource stay.
 func TestRedirectKeepsTimeouts(t *testing.T) {
 	const in = `resources:
 - {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, type: EDS, eds_cluster_config: {eds_config: {path: /x, initial_fetch_timeout: 5s}}}
@@ -66,8 +66,8 @@ func TestRedirectKeepsTimeouts(t *testing.T) {
 	}
 }
 
-// What has no form of its own that all readers take is written anew, from the message.
-func TestWrittenAnew(t *testing.T) {
+// A node that YAML readers understand differently is written anew, from the message.
+func TestAmbiguousNodeIsRewritten(t *testing.T) {
 	im := do(t, options(), File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: a, per_connection_buffer_limit_bytes: {}}]}")})
 	const want = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nper_connection_buffer_limit_bytes: 0\n"
 	if got := file(t, im, "clusters/a.yaml"); got != want {
@@ -75,9 +75,8 @@ func TestWrittenAnew(t *testing.T) {
 	}
 }
 
-// A secret that is served and stays, too, is written anew in one place and as it is in the
-// other.
-func TestWrittenAnewAndStays(t *testing.T) {
+// A secret that is both served and kept in the bootstrap is written anew only in its resource file.
+func TestServedAndKeptSecret(t *testing.T) {
 	const tls = `{name: t, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {validation_context_sds_secret_config: {name: ca}}}}`
 	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
   secrets: [{name: ca, validation_context: {max_verify_depth: {}, trusted_ca: {filename: /ca}}}]
@@ -91,8 +90,8 @@ cluster_manager: {local_cluster_name: me}`)})
 	}
 }
 
-// A word that some readers take for true or false has quotes where it is written.
-func TestWordsOfTruth(t *testing.T) {
+// A word that some readers take for true or false is quoted.
+func TestBooleanWordsAreQuoted(t *testing.T) {
 	o := options()
 	o.SplitRoutes = true
 	im := do(t, o, File{Name: "e.yaml", Data: []byte("static_resources: {listeners: [" + listenerOf(`"no"`, `""`, "/") + "]}")})
@@ -101,8 +100,8 @@ func TestWordsOfTruth(t *testing.T) {
 	}
 }
 
-// What is null is not there.
-func TestNull(t *testing.T) {
+// A null field is not set.
+func TestNullFieldIsUnset(t *testing.T) {
 	o := options()
 	o.EDS = true
 	im := do(t, o, File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: a, load_assignment: null}]}")})
@@ -111,8 +110,8 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// JSON has texts of several lines in one.
-func TestLiteral(t *testing.T) {
+// JSON strings of several lines become YAML blocks.
+func TestMultilineStringsAsBlocks(t *testing.T) {
 	im := do(t, options(), File{Name: "e.json", Data: []byte(`{"static_resources": {"secrets": [{"name": "ca", "validation_context": {"trusted_ca": {"inline_string": "BEGIN\nEND\n"}}}, {"name": "odd", "generic_secret": {"secret": {"inline_string": " a\nb\n\n"}}}]}}`)})
 	if got := file(t, im, "secrets/ca.yaml"); !strings.HasSuffix(got, "    inline_string: |\n      BEGIN\n      END\n") {
 		t.Error(got)
@@ -122,8 +121,8 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
-// A secret is asked for wherever a message says so, in a map too.
-func TestSecretInMap(t *testing.T) {
+// References to secrets are found in maps too.
+func TestSecretReferenceInMap(t *testing.T) {
 	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources:
   secrets: [{name: s, generic_secret: {}}]
   clusters:

@@ -16,61 +16,62 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A File is what is imported, or a part of it.
+// A File is an input of an import, or a part of one.
 type File struct {
 	Name string
 	Data []byte
 
-	// Loose: a file that is none of Envoy's is passed over, with a note.
+	// Loose skips a file that is not an Envoy configuration, with a note, instead of reporting an
+	// error.
 	Loose bool
 
-	Mode fs.FileMode // of a file that was read; 0: it is none
+	Mode fs.FileMode // the mode of a file on disk; 0: the input is not one
 }
 
-// Options say how to import. Types are needed.
+// Options configure an import. Types is required.
 type Options struct {
 	Types *envoy.Types
 
-	SplitRoutes bool // inline route configurations become resources
-	EDS         bool // endpoints of STATIC clusters become resources
+	SplitRoutes bool // turn inline route configurations into resources
+	EDS         bool // turn the endpoints of STATIC clusters into resources
 
-	// WithoutRedacted leaves out resources of which the admin interface has replaced a value.
-	// Without it they are errors.
+	// WithoutRedacted leaves out resources in which the admin interface has replaced a value. Without
+	// it each one is an error.
 	WithoutRedacted bool
 }
 
 // An Output is a file to write.
 type Output struct {
-	Path   string // below the directory, with slashes
+	Path   string // relative to the directory, with slashes
 	Data   []byte
-	Secret bool // has a secret: for its owner alone
+	Secret bool // contains a secret, so only the owner may read it
 }
 
-// A Resource is one that was imported.
+// A Resource is an imported resource.
 type Resource struct {
 	Output
 	Type  *xds.Type
 	Name  string
-	Notes []string // what was changed, such as "had no name"
+	Notes []string // changes made to it, such as "had no name"
 }
 
 // An Import is the result.
 type Import struct {
-	Resources []Resource // in the order of the layout
+	Resources []Resource // sorted by path
 
-	Bootstrap *Output  // nil: there was none
-	Stays     []string // what is in it, and why
-	Clusters  []string // the names of the clusters in it
+	Bootstrap *Output  // nil: the input had none
+	Stays     []string // the content of Bootstrap, with the reasons
+	Clusters  []string // the names of the clusters in Bootstrap
 
-	// Elsewhere is set if the bootstrap had its resources from elsewhere, too.
-	Elsewhere bool
+	// HasDynamicResources is set if the bootstrap also got resources from servers or files.
+	HasDynamicResources bool
 
-	Notes    []string // what else is worth knowing
+	Notes    []string // further remarks for the user
 	Warnings []findings.Problem
 }
 
-// BootstrapFile is the name of the bootstrap; no file with a "_" at the beginning is
-// taken for resources.
+// BootstrapFile is the name of the bootstrap. Chancery does not read a file whose name begins with "_"
+// as resources.
 const BootstrapFile = "_bootstrap.yaml"
 
 const (
@@ -80,16 +81,16 @@ const (
 	wrapperName   = "envoy.service.discovery.v3.Resource"
 )
 
-// An entry is a resource on its way.
+// An entry is a resource that is being imported.
 type entry struct {
 	*source
 	typ   *xds.Type
-	node  *yaml.Node // begins with "@type"
+	node  *yaml.Node // its first key is "@type"
 	wrap  *yaml.Node // the protocol's Resource around it; may be nil
 	name  string
 	notes []string
 
-	stays   string // why it stays in the bootstrap; "": it does not
+	stays   string // why the resource stays in the bootstrap; "": it does not stay
 	dropped bool
 	msg     proto.Message
 }
@@ -100,30 +101,30 @@ func (e *entry) note(format string, args ...any) {
 	}
 }
 
-// An importer collects what files have.
+// An importer collects the contents of the files.
 type importer struct {
 	Options
 	files   []*source
-	only    string // the name of the file, if it was given by its name
+	only    string // the name of the file, if the caller named a single file
 	entries []*entry
-	named   map[string]*entry // entries by what key returns, once they are unique
+	named   map[string]*entry // entries by key; set by refuseDuplicates
 
-	boot        *yaml.Node // what is left of the bootstrap; nil: none was there
+	boot        *yaml.Node // the remaining bootstrap; nil: no file had one
 	bootFrom    *source
 	bootMessage proto.Message
-	dynamic     *yaml.Node // its dynamic_resources
+	dynamic     *yaml.Node // the dynamic_resources of the bootstrap
 
-	secretsStay map[string]bool
-	finder      *secrets.Finder
-	forgot      bool // the health of endpoints
-	ofAdmin     bool // an Envoy tells of itself
-	dumped      bool // there are endpoints of which an Envoy has told
+	secretsStay     map[string]bool
+	finder          *secrets.Finder
+	healthDropped   bool // the health of endpoints was removed
+	isConfigDump    bool // a file is a config_dump
+	dumpedEndpoints bool // a config_dump lists endpoints
 
 	out      Import
 	problems []findings.Problem
 }
 
-// Do imports files. With problems that are errors there is no import.
+// Do imports files. If a problem is an error, it returns no Import.
 func Do(files []File, o Options) (*Import, []findings.Problem) {
 	im := &importer{Options: o, secretsStay: map[string]bool{}, finder: secrets.NewFinder(o.Types)}
 	for _, f := range files {
@@ -132,7 +133,7 @@ func Do(files []File, o Options) (*Import, []findings.Problem) {
 	if len(files) == 1 && !files[0].Loose {
 		im.only = files[0].Name
 	}
-	for _, step := range []func(){im.empty, im.nameListeners, im.unique, im.redacted, im.leaveInline, im.redirect, im.decide, im.edit, im.decode, im.old, im.render} {
+	for _, step := range []func(){im.refuseEmpty, im.nameListeners, im.refuseDuplicates, im.checkRedacted, im.dropUnusedEndpoints, im.redirect, im.decide, im.edit, im.decode, im.refuseV2, im.render} {
 		if im.failed() {
 			break
 		}
@@ -166,8 +167,8 @@ func (im *importer) fail(file, hint, format string, args ...any) {
 	im.problems = append(im.problems, findings.Problem{File: file, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// empty refuses what has nothing to import.
-func (im *importer) empty() {
+// refuseEmpty reports an input without resources and without a bootstrap.
+func (im *importer) refuseEmpty() {
 	if len(im.entries) == 0 && im.boot == nil {
 		name := "the directory"
 		if im.only != "" {
@@ -180,11 +181,11 @@ func (im *importer) empty() {
 	}
 }
 
-// key returns what a resource alone has.
+// key identifies a resource by its type and name.
 func key(t *xds.Type, name string) string { return t.URL + " " + name }
 
-// unique refuses two resources of one type and name.
-func (im *importer) unique() {
+// refuseDuplicates reports two resources of the same type and name.
+func (im *importer) refuseDuplicates() {
 	im.named = map[string]*entry{}
 	for _, e := range im.entries {
 		if was := im.find(e.typ, e.name); was != nil {
@@ -195,18 +196,18 @@ func (im *importer) unique() {
 	}
 }
 
-// find returns an entry; nil if there is none.
+// find returns the entry of a resource; nil if there is none.
 func (im *importer) find(t *xds.Type, name string) *entry { return im.named[key(t, name)] }
 
-// grow adds an entry that was part of another one.
-func (im *importer) grow(e *entry) {
+// addExtracted adds an entry that was part of another one.
+func (im *importer) addExtracted(e *entry) {
 	im.entries = append(im.entries, e)
 	im.named[key(e.typ, e.name)] = e
 }
 
-// serves reports whether resources of a type, all or the one of a name, are imported, or
-// left for somebody to write.
-func (im *importer) serves(t *xds.Type, name string) bool {
+// isServed reports whether the server sends a resource, or any of its type if name is the wildcard. A
+// resource that was left out counts: the user has to write its file.
+func (im *importer) isServed(t *xds.Type, name string) bool {
 	if t == nil {
 		return false
 	}
@@ -217,7 +218,7 @@ func (im *importer) serves(t *xds.Type, name string) bool {
 	return e != nil && e.stays == ""
 }
 
-// decode reads all that is going to be written, as it is now.
+// decode decodes every entry that will be written, in its final form.
 func (im *importer) decode() {
 	for _, e := range im.entries {
 		if !e.dropped {
@@ -231,20 +232,20 @@ func (im *importer) decode() {
 	}
 }
 
-// message returns the message that a node is now.
+// message decodes the current state of the node.
 func (e *entry) message() proto.Message {
 	return e.Any(without(e.node, extension), "")
 }
 
-// extension is the key of what is said to the server alone.
+// extension is the key of options for Chancery, which no client receives.
 const extension = "x-chancery"
 
-// hasSecret reports whether a message has a secret in it, and not where one is.
+// hasSecret reports whether a message contains the value of a secret, not only a reference to one.
 func (im *importer) hasSecret(m proto.Message) bool {
 	return len(im.finder.Find(m).Values) > 0
 }
 
-// descriptor returns what a resource's messages are described by.
+// descriptor returns the message descriptor of a resource type.
 func (im *importer) descriptor(t *xds.Type) protoreflect.MessageDescriptor {
 	typ, err := im.Types.FindMessageByURL(t.URL)
 	if err != nil {

@@ -42,7 +42,7 @@ func do(t *testing.T, o Options, files ...File) *Import {
 	return im
 }
 
-// names are the paths of what is written.
+// names returns the paths of the written files.
 func names(im *Import) string {
 	var all []string
 	for _, o := range im.Files() {
@@ -51,7 +51,7 @@ func names(im *Import) string {
 	return strings.Join(all, " ")
 }
 
-// file returns what is written to a path.
+// file returns the content of a written file.
 func file(t *testing.T, im *Import, path string) string {
 	t.Helper()
 	for _, o := range im.Files() {
@@ -63,9 +63,9 @@ func file(t *testing.T, im *Import, path string) string {
 	return ""
 }
 
-// What comes of a bootstrap is what serve takes, without a warning that is about how it is
-// written, and twice the same.
-func TestBootstraps(t *testing.T) {
+// The serve command accepts every imported bootstrap, without warnings about spelling. A second import
+// gives the same files.
+func TestImportedBootstrapsAreServable(t *testing.T) {
 	for _, path := range bootstraps(t) {
 		for name, change := range map[string]func(*Options){
 			"as it is": func(*Options) {},
@@ -97,8 +97,8 @@ func TestBootstraps(t *testing.T) {
 	}
 }
 
-// Imported again, what was imported says the same.
-func TestImportOfImport(t *testing.T) {
+// Importing the result again gives the same resources.
+func TestReimportIsStable(t *testing.T) {
 	for _, path := range bootstraps(t) {
 		im := do(t, options(), read(t, path))
 		out := t.TempDir()
@@ -113,13 +113,13 @@ func TestImportOfImport(t *testing.T) {
 		for _, r := range im.Resources {
 			i := slices.IndexFunc(again.Resources, func(a Resource) bool { return a.Type == r.Type && a.Name == r.Name })
 			if i < 0 || !bytes.Equal(again.Resources[i].Data, r.Data) {
-				t.Errorf("%s: %s is not what it was", path, r.Path)
+				t.Errorf("%s: %s differs after a second import", path, r.Path)
 			}
 		}
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestFileNames(t *testing.T) {
 	im := do(t, options(), read(t, "testdata/bootstraps/tcp.yaml"))
 	const want = "clusters/Mail-2.yaml clusters/mail.yaml listeners/listener_0.yaml listeners/listener_0_udp.yaml _bootstrap.yaml"
 	if got := names(im); got != want {
@@ -136,15 +136,15 @@ func TestNames(t *testing.T) {
 		if in != "" && want[0] == '_' {
 			want = "x" + want
 		}
-		if got := (files{taken{}}).of(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
+		if got := (files{usedNames{}}).of(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
 			t.Errorf("%q: %s", in, got)
 		}
 	}
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte("static_resources: {clusters: [{name: A}, {name: a}]}")})
 	if got := names(im); got != "clusters/A.yaml clusters/a-2.yaml _bootstrap.yaml" {
-		t.Error("one file, where upper and lower case are one:", got)
+		t.Error("names that differ only in case:", got)
 	}
-	// One that is there already is nobody else's.
+	// A generated name does not replace an existing one.
 	im = do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources: {listeners: [
 		{address: {socket_address: {address: 0.0.0.0, port_value: 80}}}, {name: listener_80, address: {pipe: {path: /run/x}}},
 		{address: {pipe: {path: "@abstract/x y"}}}, {internal_listener: {}}, {address: {socket_address: {address: 0.0.0.0, port_value: 80}}}]}`)})
@@ -154,7 +154,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestStays(t *testing.T) {
+func TestRemainingBootstrap(t *testing.T) {
 	for name, want := range map[string]string{
 		"kept.yaml": `node, cluster_manager, bootstrap_extensions, overload_manager, ` +
 			`cluster "finder" (a config source of cluster "found" needs it), cluster "reports" (cluster_manager needs it)`,
@@ -170,13 +170,13 @@ func TestStays(t *testing.T) {
 	for in, want := range map[string]string{
 		`{cluster_manager: {local_cluster_name: me}, static_resources: {clusters: [{name: me}, {name: other}]}}`: `cluster_manager, cluster "me" (it is cluster_manager.local_cluster_name)`,
 		`{static_resources: {listeners: [{name: a, api_listener: {}}]}}`:                                         `listener "a" (Envoy accepts an api_listener only there)`,
-		// Words of the runtime are none.
+		// Words of the runtime are not cluster names.
 		`{layered_runtime: {layers: [{name: me, static_layer: {me: me}}]}, static_resources: {clusters: [{name: me}]}}`: "layered_runtime",
-		// Nor is a key.
+		// Keys are not cluster names.
 		`{stats_sinks: [{name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.stat_sinks.wasm.v3.Wasm, config: {name: you}}}], static_resources: {clusters: [{name: name}]}}`: "stats_sinks",
-		// A node's cluster is none.
+		// A node's cluster is not an Envoy cluster.
 		`{node: {cluster: me}, static_resources: {clusters: [{name: me}]}}`: "node",
-		// An extension that nobody has read may mean a cluster by any word.
+		// Any word in an extension of unknown type may be a cluster name.
 		`{bootstrap_extensions: [{name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.wasm.v3.WasmService, config: {name: me}}}], static_resources: {clusters: [{name: me}]}}`: `bootstrap_extensions, cluster "me" (bootstrap_extensions may need it)`,
 	} {
 		if got := strings.Join(do(t, options(), File{Name: "e.yaml", Data: []byte(in)}).Stays, ", "); got != want {
@@ -185,7 +185,7 @@ func TestStays(t *testing.T) {
 	}
 }
 
-// The cluster of the server that Envoy asked so far goes, unless something else needs it.
+// The cluster of the previous server is left out, unless something else needs it.
 func TestDynamicResources(t *testing.T) {
 	const in = `dynamic_resources: {ads_config: {api_type: GRPC, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}, cds_config: {ads: {}}}
 static_resources: {clusters: [{name: xds}, {name: other}]}
@@ -213,8 +213,8 @@ static_resources: {clusters: [{name: xds}, {name: other}]}
 	}
 }
 
-// What stays with an old Envoy may be of v2.
-func TestOldBootstrap(t *testing.T) {
+// A remaining bootstrap may contain v2 messages, for an old Envoy.
+func TestV2InRemainingBootstrap(t *testing.T) {
 	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`static_resources: {clusters: [{name: a}]}
 stats_sinks: [{name: s, typed_config: {"@type": type.googleapis.com/envoy.config.metrics.v2.StatsdSink}}]`)})
 	const want = `stats_sinks[0].typed_config in _bootstrap.yaml is of the v2 API, which Envoy has not accepted since 1.18: write "@type": type.googleapis.com/envoy.config.metrics.v3.StatsdSink; then import again: it reports the fields that v3 does not have`
@@ -223,7 +223,7 @@ stats_sinks: [{name: s, typed_config: {"@type": type.googleapis.com/envoy.config
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestRejectedInputs(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"nothing":                  {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
 		"a slip of the pen":        {"static_resource: {}", `e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (did you mean "static_resources" and not "static_resource"?)`},
@@ -249,22 +249,22 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{{Name: "e.yaml", Data: []byte(c.in)}}, options())
-			if im != nil || !strings.Contains(told(problems), c.want) {
-				t.Errorf("%v\n%s\nwant\n%s", im, told(problems), c.want)
+			if im != nil || !strings.Contains(problemText(problems), c.want) {
+				t.Errorf("%v\n%s\nwant\n%s", im, problemText(problems), c.want)
 			}
 		})
 	}
 	_, problems := Do([]File{{Name: "e.yaml", Data: []byte("\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n---\nwhat: else\n")}}, options())
-	if got := told(problems); got != "e.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n" {
+	if got := problemText(problems); got != "e.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n" {
 		t.Error(got)
 	}
 	_, problems = Do([]File{{Name: "a.yaml", Data: []byte("node: {}")}, {Name: "b.yaml", Data: []byte("node: {}")}}, options())
-	if got := told(problems); !strings.Contains(got, "b.yaml:1:1: another bootstrap, besides a.yaml") {
+	if got := problemText(problems); !strings.Contains(got, "b.yaml:1:1: another bootstrap, besides a.yaml") {
 		t.Error(got)
 	}
 }
 
-func told(problems []findings.Problem) string {
+func problemText(problems []findings.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		b.WriteString(p.Error() + "\n")
@@ -272,8 +272,8 @@ func told(problems []findings.Problem) string {
 	return b.String()
 }
 
-// Nothing of a secret is told, whatever is wrong with it.
-func TestSilent(t *testing.T) {
+// No problem quotes a secret.
+func TestProblemsQuoteNoSecrets(t *testing.T) {
 	for _, in := range []string{
 		"static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: [hunter2]}}}]}",
 		"static_resources: {secrets: [{name: a, generic_secret: {secret: hunter2}}]}",
@@ -282,7 +282,7 @@ func TestSilent(t *testing.T) {
 	} {
 		_, problems := Do([]File{{Name: "e.yaml", Data: []byte(in)}}, options())
 		if len(problems) == 0 {
-			t.Error("nothing is wrong with", in)
+			t.Error("no problem in", in)
 		}
 		for _, p := range problems {
 			if strings.Contains(p.Text(), "hunter2") {
@@ -336,7 +336,7 @@ cluster_manager: {local_cluster_name: sink}
 			t.Errorf("no %s in\n%s", want, a)
 		}
 	}
-	// Of what stays the secrets stay: Envoy needs them before it has asked a server.
+	// A bootstrap keeps the secrets that it needs, because Envoy needs them before it asks a server.
 	b := file(t, im, BootstrapFile)
 	if strings.Contains(b, "ads") || !strings.Contains(b, "hunter3") || !strings.Contains(b, `filename: "/k"`) || strings.Contains(b, "hunter2") {
 		t.Error(b)

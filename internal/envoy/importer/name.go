@@ -12,10 +12,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// nameListeners gives a name to listeners that have none, which in a bootstrap they need
-// not. It is of the port, so that it stays the same when others come and go.
+// nameListeners names the listeners that have no name, which a bootstrap allows. The name comes from
+// the port, so it does not depend on other listeners.
 func (im *importer) nameListeners() {
-	used := taken{}
+	used := usedNames{}
 	for _, e := range im.entries {
 		if e.typ.Is(xds.Listener) && e.name != "" {
 			used[e.name] = 2
@@ -31,13 +31,14 @@ func (im *importer) nameListeners() {
 			e.name = long
 		}
 		e.name = used.free(e.name, strings.Clone)
-		take(e.node, im.descriptor(xds.Listener), "name") // an empty one
+		take(e.node, im.descriptor(xds.Listener), "name") // remove an empty name
 		lead(e.node, "name", text(e.name))
 		e.note("had no name")
 	}
 }
 
-// listenerName returns a name of where a listener listens, and a longer one.
+// listenerName returns a name made from the listener's address, and a longer one in case the first is
+// used.
 func listenerName(m protoreflect.Message) (short, long string) {
 	address := sub(m, "address")
 	switch which := address.WhichOneof(address.Descriptor().Oneofs().ByName("address")); {
@@ -53,10 +54,10 @@ func listenerName(m protoreflect.Message) (short, long string) {
 		if field(a, "protocol").Enum() == 1 { // UDP
 			short += "_udp"
 		}
-		return short, short + "_" + plainer(field(a, "address").String())
+		return short, short + "_" + fileNameOf(field(a, "address").String())
 	case which.Name() == "pipe":
 		p := field(sub(address, "pipe"), "path").String()
-		return "listener_" + plainer(path.Base(p)), "listener_" + plainer(strings.Trim(p, "/"))
+		return "listener_" + fileNameOf(path.Base(p)), "listener_" + fileNameOf(strings.Trim(p, "/"))
 	}
 	return "listener", "listener"
 }
@@ -71,10 +72,10 @@ func sub(m protoreflect.Message, name protoreflect.Name) protoreflect.Message {
 
 var odd = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// plainer returns a text with what is odd in a file's name replaced.
-func plainer(s string) string { return odd.ReplaceAllString(s, "_") }
+// fileNameOf replaces the characters of a name that are unusual in a file name.
+func fileNameOf(s string) string { return odd.ReplaceAllString(s, "_") }
 
-// free returns a name that is not used: itself, or with a number behind it.
+// free returns the first unused name: name itself, or name with a number appended.
 func free(name string, used func(string) bool) string {
 	for n, candidate := 2, name; ; n++ {
 		if !used(candidate) {
@@ -84,13 +85,13 @@ func free(name string, used func(string) bool) string {
 	}
 }
 
-// taken are names that are used, each with the number that is tried next behind it: of
-// many that would be called the same none tries all of them.
-type taken map[string]int
+// usedNames holds the used names, each with the number to try next. So many equal names do not each try
+// all numbers from the start.
+type usedNames map[string]int
 
-// free returns a name that is not used, and takes it: itself, or with a number behind it.
-// Names are one if their keys are.
-func (t taken) free(name string, key func(string) string) string {
+// free returns an unused name and marks it as used: name itself, or name with a number appended. Two
+// names are equal if their keys are.
+func (t usedNames) free(name string, key func(string) string) string {
 	n, candidate := max(2, t[key(name)]), name
 	for ; t[key(candidate)] != 0; n++ {
 		candidate = fmt.Sprintf("%s-%d", name, n)
@@ -100,19 +101,19 @@ func (t taken) free(name string, key func(string) string) string {
 	return candidate
 }
 
-// folders are where resources go, by the short name of their type.
+// folders are the folders of the resource files, by the short name of the type.
 var folders = map[string]string{
 	"CDS": "clusters", "EDS": "endpoints", "LEDS": "locality_endpoints", "SDS": "secrets", "ECDS": "extensions", "LDS": "listeners",
 	"SRDS": "scopes", "RDS": "routes", "VHDS": "virtual_hosts", "RTDS": "runtime",
 }
 
-// kinds name resources for people, by the short name of their type.
+// kinds are the readable names of resource types, by the short name of the type.
 var kinds = map[string]string{
 	"CDS": "cluster", "EDS": "endpoints", "SDS": "secret", "ECDS": "extension config", "LDS": "listener", "SRDS": "scoped routes", "RDS": "routes",
 	"VHDS": "virtual host", "RTDS": "runtime",
 }
 
-// Kind names a type for people.
+// Kind returns a readable name of a resource type.
 func Kind(t *xds.Type) string {
 	if k := kinds[t.Short]; k != "" {
 		return k
@@ -120,29 +121,28 @@ func Kind(t *xds.Type) string {
 	return t.String()
 }
 
-// Names of files are as long as this at most, without what is put behind them.
-const longest = 120
+// maxFileName limits the length of a file name in bytes, without an appended number.
+const maxFileName = 120
 
-// files says where the files of resources are: of a name that people read, and of which
-// no two are one where upper and lower case are.
-type files struct{ taken }
+// files assigns readable file names to resources. They stay unique on file systems that ignore case.
+type files struct{ usedNames }
 
 func (f files) of(t *xds.Type, name string) string {
 	folder := folders[t.Short]
 	if folder == "" {
-		folder = strings.ToLower(plainer(t.URL[strings.LastIndexByte(t.URL, '.')+1:]))
+		folder = strings.ToLower(fileNameOf(t.URL[strings.LastIndexByte(t.URL, '.')+1:]))
 	}
-	base := plainer(name)
-	if len(base) > longest {
-		base = base[:longest]
+	base := fileNameOf(name)
+	if len(base) > maxFileName {
+		base = base[:maxFileName]
 	}
-	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") { // which is passed over
+	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") { // the directory source ignores such files
 		base = "x" + base
 	}
 	return f.free(folder+"/"+base, strings.ToLower) + ".yaml"
 }
 
-// isPlain reports whether every reader takes a text without quotes as that text.
+// isPlain reports whether every YAML reader takes the unquoted text as that string.
 func isPlain(s string) bool { return bare.MatchString(s) && !words.MatchString(s) }
 
 var (
@@ -150,7 +150,7 @@ var (
 	words = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null|nan|inf|infinity)$`)
 )
 
-// fieldOf returns the field that a key names.
+// fieldOf returns the proto name of the field that a key names.
 func fieldOf(md protoreflect.MessageDescriptor, key string) string {
 	if fd := protoyaml.Field(md, key); fd != nil {
 		return string(fd.Name())

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Of many that would be called the same, each tries few names.
-func TestTaken(t *testing.T) {
+// The search for a free name stays cheap when many resources have the same name.
+func TestFreeNamesAreCheap(t *testing.T) {
 	const n = 3000
-	asked, used, seen := 0, taken{}, map[string]bool{}
+	asked, used, seen := 0, usedNames{}, map[string]bool{}
 	fold := func(s string) string {
 		asked++
 		return strings.ToLower(s)

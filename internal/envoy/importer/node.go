@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/refs"
 )
 
-// Nodes are those of [protofile.Decoder.Plain]: without aliases and merge keys.
+// The nodes here come from [protoyaml.Decoder.Plain]: they have no aliases and no merge keys.
 
 func text(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
@@ -35,8 +35,8 @@ func mapping(pairs ...any) *yaml.Node {
 	return n
 }
 
-// fromServer is a ConfigSource that leads to the server, in the place of another one or of
-// none: how long Envoy waits for what comes from there stays.
+// fromServer returns a ConfigSource that points to the server. It keeps the fetch timeout of the
+// ConfigSource that it replaces, which may be nil.
 func fromServer(was *yaml.Node) *yaml.Node {
 	ads := mapping()
 	ads.Style = yaml.FlowStyle
@@ -49,7 +49,7 @@ func fromServer(was *yaml.Node) *yaml.Node {
 	return n
 }
 
-// at returns the index of a field's key, in either spelling; -1 if it is not there.
+// at returns the index of a field's key, by its proto or JSON name; -1 if it is missing.
 func at(n *yaml.Node, md protoreflect.MessageDescriptor, field string) int {
 	fd := md.Fields().ByName(protoreflect.Name(field))
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -60,7 +60,7 @@ func at(n *yaml.Node, md protoreflect.MessageDescriptor, field string) int {
 	return -1
 }
 
-// child returns the value of a field; nil if it is not there.
+// child returns the value of a field; nil if it is missing.
 func child(n *yaml.Node, md protoreflect.MessageDescriptor, field string) *yaml.Node {
 	if i := at(n, md, field); i >= 0 {
 		return n.Content[i+1]
@@ -68,7 +68,7 @@ func child(n *yaml.Node, md protoreflect.MessageDescriptor, field string) *yaml.
 	return nil
 }
 
-// take returns the value of a field and removes it.
+// take removes a field and returns its value.
 func take(n *yaml.Node, md protoreflect.MessageDescriptor, field string) *yaml.Node {
 	i := at(n, md, field)
 	if i < 0 {
@@ -79,7 +79,7 @@ func take(n *yaml.Node, md protoreflect.MessageDescriptor, field string) *yaml.N
 	return v
 }
 
-// put sets a field, where it is, or at the end.
+// put sets a field in its place, or appends it.
 func put(n *yaml.Node, md protoreflect.MessageDescriptor, field string, v *yaml.Node) {
 	if i := at(n, md, field); i >= 0 {
 		n.Content[i+1] = v
@@ -88,7 +88,7 @@ func put(n *yaml.Node, md protoreflect.MessageDescriptor, field string, v *yaml.
 	n.Content = append(n.Content, text(field), v)
 }
 
-// lead puts a pair before all others, and behind "@type".
+// lead inserts a pair at the beginning, after "@type".
 func lead(n *yaml.Node, key string, v *yaml.Node) {
 	i := 0
 	if len(n.Content) > 0 && n.Content[0].Value == "@type" {
@@ -108,9 +108,9 @@ func without(n *yaml.Node, keys ...string) *yaml.Node {
 	return &rest
 }
 
-// walk calls visit with a node that is a message and each one in it, an outer one before
-// those inside. It follows every Any whose type is known. Visit may change the node.
-func walk(types both, n *yaml.Node, md protoreflect.MessageDescriptor, at string, visit func(n *yaml.Node, md protoreflect.MessageDescriptor, at string)) {
+// walk calls visit with the node of a message and with every message inside it, outer messages first.
+// It follows each Any whose type is known. Visit may change the node.
+func walk(types typeResolver, n *yaml.Node, md protoreflect.MessageDescriptor, at string, visit func(n *yaml.Node, md protoreflect.MessageDescriptor, at string)) {
 	if md.FullName() == "google.protobuf.Any" {
 		url := protoyaml.Get(n, "@type")
 		if url == nil {
@@ -134,7 +134,8 @@ func walk(types both, n *yaml.Node, md protoreflect.MessageDescriptor, at string
 		v, below, inner := n.Content[i+1], strings.TrimPrefix(at+"."+string(fd.Name()), "."), fd.Message()
 		switch {
 		case fd.IsMap():
-			if inner = fd.MapValue().Message(); inner == nil {
+			inner = fd.MapValue().Message()
+			if inner == nil {
 				continue
 			}
 			for j := 1; j < len(v.Content); j += 2 {
@@ -150,7 +151,7 @@ func walk(types both, n *yaml.Node, md protoreflect.MessageDescriptor, at string
 	}
 }
 
-// scalars calls visit with each scalar that is no key.
+// scalars calls visit with each scalar that is not a key.
 func scalars(n *yaml.Node, visit func(*yaml.Node)) {
 	if n.Kind == yaml.ScalarNode {
 		visit(n)
@@ -162,8 +163,8 @@ func scalars(n *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// both are types as those want them who read text, and those who look for references.
-type both interface {
+// typeResolver finds types for the YAML decoder and for the search of references.
+type typeResolver interface {
 	protoyaml.Types
 	refs.Types
 }

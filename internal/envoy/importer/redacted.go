@@ -11,11 +11,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What Envoy's admin interface writes in the place of a secret: of a text, and of bytes in
-// base64. Of a key in a file it writes so in the place of the path.
+// The text that Envoy's admin interface writes instead of a secret, and its base64 form for bytes. For
+// a private key in a file, it also replaces the path.
 const (
-	hiddenText  = "[redacted]"
-	hiddenBytes = "W3JlZGFjdGVkXQ=="
+	redactedText  = "[redacted]"
+	redactedBytes = "W3JlZGFjdGVkXQ=="
 )
 
 const (
@@ -24,11 +24,11 @@ const (
 	leavingOut = "--without-redacted leaves the %s out"
 )
 
-// redacted refuses what Envoy has written in the place of secrets, or leaves the resources
-// out that have it. The first place in each says what to do.
-func (im *importer) redacted() {
+// checkRedacted reports redacted values, or leaves out their resources with WithoutRedacted. Only the
+// first value of each resource gets the hint.
+func (im *importer) checkRedacted() {
 	for _, e := range im.entries {
-		hidden := hiddenIn(e.node, "")
+		hidden := redactedIn(e.node, "")
 		switch {
 		case len(hidden) == 0:
 		case im.WithoutRedacted:
@@ -36,27 +36,27 @@ func (im *importer) redacted() {
 			im.note("%s", leftOut(e, hidden))
 		default:
 			remedy := fromFile
-			if im.ofAdmin {
+			if im.isConfigDump {
 				remedy += "; or " + fromDump
 			}
-			hide(e.source, hidden, remedy+"; or "+fmt.Sprintf(leavingOut, Kind(e.typ)), fmt.Sprintf("%s %q", Kind(e.typ), e.name))
+			reportRedacted(e.source, hidden, remedy+"; or "+fmt.Sprintf(leavingOut, Kind(e.typ)), fmt.Sprintf("%s %q", Kind(e.typ), e.name))
 		}
 	}
 	if im.boot != nil {
-		hide(im.bootFrom, hiddenIn(im.boot, ""), fromFile, "the bootstrap")
+		reportRedacted(im.bootFrom, redactedIn(im.boot, ""), fromFile, "the bootstrap")
 	}
 }
 
-// hide reports each place of what is hidden in something.
-func hide(s *source, hidden []hiddenField, remedy, what string) {
+// reportRedacted reports each redacted value.
+func reportRedacted(s *source, hidden []redactedField, remedy, what string) {
 	for _, h := range hidden {
 		s.ReportAs(findings.Other, h.node, h.path, remedy, "%s has \"[redacted]\" here: Envoy's admin interface does not show secrets", what)
 		remedy = ""
 	}
 }
 
-// leftOut says of a resource that is left out what somebody has to do.
-func leftOut(e *entry, hidden []hiddenField) string {
+// leftOut returns the note for a resource that is left out, with the manual step that replaces it.
+func leftOut(e *entry, hidden []redactedField) string {
 	remedy := "Write its file by hand, with the key or with a secret from the server (tls_certificate_sds_secret_configs)"
 	if e.typ.Is(xds.Secret) {
 		remedy = "Write its file before clients subscribe to it"
@@ -73,23 +73,23 @@ func leftOut(e *entry, hidden []hiddenField) string {
 	return fmt.Sprintf("%s %q is left out: Envoy does not show %s (\"[redacted]\"). %s", Kind(e.typ), e.name, where, remedy)
 }
 
-// A hiddenField is a value and the path to it.
-type hiddenField struct {
+// A redactedField is a redacted value and its path.
+type redactedField struct {
 	node *yaml.Node
 	path string
 }
 
-// hiddenIn returns what Envoy has replaced in a node.
-func hiddenIn(n *yaml.Node, path string) (hidden []hiddenField) {
-	if n.Kind == yaml.ScalarNode && (n.Value == hiddenText || n.Value == hiddenBytes) {
-		return []hiddenField{{n, path}}
+// redactedIn returns the redacted values in a node.
+func redactedIn(n *yaml.Node, path string) (hidden []redactedField) {
+	if n.Kind == yaml.ScalarNode && (n.Value == redactedText || n.Value == redactedBytes) {
+		return []redactedField{{n, path}}
 	}
 	for i, c := range n.Content {
 		switch {
 		case n.Kind == yaml.SequenceNode:
-			hidden = append(hidden, hiddenIn(c, path+"["+strconv.Itoa(i)+"]")...)
+			hidden = append(hidden, redactedIn(c, path+"["+strconv.Itoa(i)+"]")...)
 		case n.Kind == yaml.MappingNode && i%2 == 1:
-			hidden = append(hidden, hiddenIn(c, strings.TrimPrefix(path+"."+n.Content[i-1].Value, "."))...)
+			hidden = append(hidden, redactedIn(c, strings.TrimPrefix(path+"."+n.Content[i-1].Value, "."))...)
 		}
 	}
 	return hidden

@@ -20,8 +20,8 @@ const (
 	manager         = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 )
 
-// redirect has what is imported asked of the server, where a file or another server was
-// asked before.
+// redirect changes the sources of imported resources to this server, where Envoy read a file or asked
+// another server before.
 func (im *importer) redirect() {
 	for _, e := range im.entries {
 		e.walk(im.Types, func(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
@@ -31,7 +31,7 @@ func (im *importer) redirect() {
 			for _, s := range refs.AllSources(part(im.Types, n, md)) {
 				switch {
 				case s.Own():
-				case im.serves(s.Type, s.Name):
+				case im.isServed(s.Type, s.Name):
 					redirect(n, md, string(s.Field))
 					e.note("reads %s %q from the server (ads)", Kind(s.Type), s.Name)
 				case s.File() != "":
@@ -42,16 +42,16 @@ func (im *importer) redirect() {
 	}
 }
 
-// walk goes through the messages of an entry.
-func (e *entry) walk(types both, visit func(n *yaml.Node, md protoreflect.MessageDescriptor, at string)) {
+// walk visits the messages of an entry.
+func (e *entry) walk(types typeResolver, visit func(n *yaml.Node, md protoreflect.MessageDescriptor, at string)) {
 	typ, err := types.FindMessageByURL(e.typ.URL)
 	if err == nil {
 		walk(types, e.node, typ.Descriptor(), "", visit)
 	}
 }
 
-// part returns the message that a node is, which was read before.
-func part(types both, n *yaml.Node, md protoreflect.MessageDescriptor) protoreflect.Message {
+// part decodes a node that was decoded before, so it has no errors.
+func part(types typeResolver, n *yaml.Node, md protoreflect.MessageDescriptor) protoreflect.Message {
 	typ, err := types.FindMessageByName(md.FullName())
 	if err != nil {
 		panic("importer: " + string(md.FullName()) + ": " + err.Error())
@@ -62,7 +62,8 @@ func part(types both, n *yaml.Node, md protoreflect.MessageDescriptor) protorefl
 	return m
 }
 
-// hasSource reports whether a message has a ConfigSource, or is a cluster that has one.
+// hasSource reports whether a message has a ConfigSource field, or is a cluster, which has one inside
+// eds_cluster_config.
 func hasSource(md protoreflect.MessageDescriptor) bool {
 	if md.FullName() == protoreflect.FullName(strings.TrimPrefix(xds.Cluster.URL, apis)) {
 		return true
@@ -75,7 +76,7 @@ func hasSource(md protoreflect.MessageDescriptor) bool {
 	return false
 }
 
-// redirect makes the ConfigSource of a field lead to the server.
+// redirect points the ConfigSource of a field to the server.
 func redirect(n *yaml.Node, md protoreflect.MessageDescriptor, field string) {
 	v, fd := child(n, md, field), md.Fields().ByName(protoreflect.Name(field))
 	switch fd.Message().FullName() {
@@ -88,7 +89,7 @@ func redirect(n *yaml.Node, md protoreflect.MessageDescriptor, field string) {
 	}
 }
 
-// bootMessageOf returns the bootstrap that has one field alone.
+// bootMessageOf returns a bootstrap that has only one field.
 func (im *importer) bootMessageOf(field string, v *yaml.Node) proto.Message {
 	return part(im.Types, mapping(field, v), im.Types.New(bootstrapName).Descriptor()).Interface()
 }

@@ -19,16 +19,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// render writes everything.
+// render writes all outputs.
 func (im *importer) render() {
-	paths := files{taken{}}
+	paths := files{usedNames{}}
 	for _, e := range im.entries {
 		if e.stays != "" || e.dropped {
 			continue
 		}
 		r := Resource{Type: e.typ, Name: e.name, Notes: e.notes, Output: Output{Path: paths.of(e.typ, e.name), Secret: im.hasSecret(e.msg)}}
 		var err error
-		if r.Data, err = im.resource(e); err != nil {
+		r.Data, err = im.resource(e)
+		if err != nil {
 			e.Report(e.node, "", "", "%s %q cannot be written: %v", Kind(e.typ), e.name, err)
 			continue
 		}
@@ -40,8 +41,8 @@ func (im *importer) render() {
 	}
 }
 
-// resource returns the file of a resource: its node, if that says what the message says,
-// and else the message.
+// resource returns the file of a resource. It writes the node if that decodes to the same message, else
+// it writes the message anew.
 func (im *importer) resource(e *entry) ([]byte, error) {
 	want, err := envoy.Marshal(e.msg.ProtoReflect())
 	if err != nil {
@@ -51,29 +52,31 @@ func (im *importer) resource(e *entry) ([]byte, error) {
 	if e.wrap != nil {
 		n = e.wrap
 	}
-	if data, err := encode(n); err == nil && im.says(data, want) {
+	if data, err := encode(n); err == nil && im.matches(data, want) {
 		return data, nil
 	}
 	if e.wrap == nil {
-		if n, err = im.spelled(e.typ, e.msg); err != nil {
+		n, err = im.nodeOf(e.typ, e.msg)
+		if err != nil {
 			return nil, err
 		}
-		if data, err := encode(n); err == nil && im.says(data, want) {
+		if data, err := encode(n); err == nil && im.matches(data, want) {
 			return data, nil
 		}
 	}
-	return nil, errors.New("the written file differs from what was read")
+	return nil, errors.New("the written file differs from the input")
 }
 
-// says reports whether a file has a resource, wrapped or not, of these bytes.
-func (im *importer) says(data, want []byte) bool {
+// matches reports whether a file decodes to a resource, wrapped or not, of these bytes.
+func (im *importer) matches(data, want []byte) bool {
 	docs, err := protoyaml.ParseYAML("", data)
 	if err != nil || len(docs) != 1 {
 		return false
 	}
 	n := docs[0]
 	if url := protoyaml.Get(n, "@type"); url != nil && url.Value == apis+wrapperName {
-		if n = protoyaml.Get(n, "resource"); n == nil {
+		n = protoyaml.Get(n, "resource")
+		if n == nil {
 			return false
 		}
 	}
@@ -86,8 +89,8 @@ func (im *importer) says(data, want []byte) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// spelled returns the node of a message.
-func (im *importer) spelled(t *xds.Type, m proto.Message) (*yaml.Node, error) {
+// nodeOf returns a new node of a message.
+func (im *importer) nodeOf(t *xds.Type, m proto.Message) (*yaml.Node, error) {
 	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: im.Types}.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -101,7 +104,7 @@ func (im *importer) spelled(t *xds.Type, m proto.Message) (*yaml.Node, error) {
 	return n, nil
 }
 
-// renderBootstrap writes what stays.
+// renderBootstrap writes the remaining bootstrap.
 func (im *importer) renderBootstrap() {
 	md := im.Types.New(bootstrapName).Descriptor()
 	static := mapping()
@@ -140,7 +143,7 @@ func (im *importer) renderBootstrap() {
 		return
 	}
 	data, err := encode(im.boot)
-	if err != nil || !im.bootSays(data, want, md) {
+	if err != nil || !im.bootstrapMatches(data, want, md) {
 		im.bootFrom.Report(im.boot, "", "", "the bootstrap cannot be written")
 		return
 	}
@@ -151,7 +154,7 @@ func (im *importer) renderBootstrap() {
 	im.out.Bootstrap = &Output{Path: BootstrapFile, Data: append([]byte(head), data...), Secret: im.hasSecret(m.Interface())}
 }
 
-func (im *importer) bootSays(data, want []byte, md protoreflect.MessageDescriptor) bool {
+func (im *importer) bootstrapMatches(data, want []byte, md protoreflect.MessageDescriptor) bool {
 	docs, err := protoyaml.ParseYAML("", data)
 	if err != nil || len(docs) > 1 {
 		return false
@@ -167,10 +170,11 @@ func encode(n *yaml.Node) ([]byte, error) {
 	return yaml.Dump(n, yaml.WithV3Defaults(), yaml.WithIndent(2), yaml.WithCompactSeqIndent(true), yaml.WithLineWidth(-1))
 }
 
-// A block's indent is that of its first line, and it ends in one line feed or none.
+// literal matches text that a YAML block can hold: its first line sets the indent, and it ends in at
+// most one line feed.
 var literal = regexp.MustCompile(`(?s)^[^ \n].*[^ \n]\n?$`)
 
-// unquote gives nodes of JSON the style of YAML that people read.
+// unquote gives nodes of JSON the usual style of YAML.
 func unquote(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str" && isPlain(n.Value):

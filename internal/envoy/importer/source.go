@@ -19,18 +19,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A source is a file and what is wrong with it.
+// A source is a decoded file with its problems.
 type source struct {
 	*protoyaml.Decoder
-	restyle bool // nodes are of JSON: quotes and the like say nothing
+	restyle bool // the nodes come from JSON, so their style may change
 }
 
-// read takes what a file has.
+// read reads the contents of a file.
 func (im *importer) read(f File) {
 	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: im.Types, Mend: true}}
 	docs, err := im.parse(s, f)
 	if err != nil {
-		if f.Loose && notEnvoys(f.Data) {
+		if f.Loose && hasNoEnvoyKey(f.Data) {
 			im.note("%s is ignored: it is not an Envoy configuration", f.Name)
 			return
 		}
@@ -42,7 +42,7 @@ func (im *importer) read(f File) {
 		}
 		return
 	}
-	if f.Loose && !slices.ContainsFunc(docs, func(doc *yaml.Node) bool { return im.kind(doc) != nil }) {
+	if f.Loose && !slices.ContainsFunc(docs, func(doc *yaml.Node) bool { return im.readerOf(doc) != nil }) {
 		if len(docs) > 0 {
 			im.note("%s is ignored: it is not an Envoy configuration", f.Name)
 		}
@@ -50,9 +50,9 @@ func (im *importer) read(f File) {
 	}
 	im.files = append(im.files, s)
 	for _, doc := range docs {
-		kind := im.kind(doc)
+		kind := im.readerOf(doc)
 		if kind == nil {
-			s.Report(doc, "", im.meant(doc), "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
+			s.Report(doc, "", im.hintFor(doc), "neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource")
 			return
 		}
 		n := s.Plain(doc)
@@ -69,8 +69,8 @@ func (im *importer) read(f File) {
 	}
 }
 
-// notEnvoys reports whether a file that cannot be read has no word of Envoy's in it.
-func notEnvoys(data []byte) bool {
+// hasNoEnvoyKey reports whether an unreadable file contains none of the keys typical of Envoy.
+func hasNoEnvoyKey(data []byte) bool {
 	for _, word := range []string{"@type", "static_resources", "staticResources", "dynamic_resources", "dynamicResources"} {
 		if bytes.Contains(data, []byte(word)) {
 			return false
@@ -90,11 +90,12 @@ func (im *importer) parse(s *source, f File) ([]*yaml.Node, error) {
 		n, err := protoyaml.ParseJSON(f.Name, data)
 		return []*yaml.Node{n}, err
 	}
+	// JSON gives better positions than YAML. A "{" may also begin a YAML flow mapping.
 	if b := bytes.TrimSpace(f.Data); len(b) > 0 && b[0] == '{' { // JSON has better positions than YAML; not all that begins so is JSON
 		if n, err := protoyaml.ParseJSON(f.Name, f.Data); err == nil {
 			s.restyle = true
 			return []*yaml.Node{n}, nil
-		} else if docs, again := protoyaml.ParseYAML(f.Name, f.Data); again == nil { // as Envoy reads it: a comma at the end of a list is taken
+		} else if docs, again := protoyaml.ParseYAML(f.Name, f.Data); again == nil { // like Envoy, accept a trailing comma
 			return docs, nil
 		} else if strings.EqualFold(filepath.Ext(f.Name), ".json") {
 			return nil, err
@@ -103,7 +104,7 @@ func (im *importer) parse(s *source, f File) ([]*yaml.Node, error) {
 	return protoyaml.ParseYAML(f.Name, f.Data)
 }
 
-// asJSON returns what a binary file or one in text has: a DiscoveryResponse or a bootstrap.
+// asJSON converts a DiscoveryResponse or a bootstrap in the binary or text format to JSON.
 func (im *importer) asJSON(ext string, data []byte) ([]byte, error) {
 	var first error
 	for _, name := range []protoreflect.FullName{responseName, bootstrapName} {
@@ -114,19 +115,19 @@ func (im *importer) asJSON(ext string, data []byte) ([]byte, error) {
 		} else {
 			err = prototext.UnmarshalOptions{Resolver: im.Types}.Unmarshal(data, m)
 		}
-		if err == nil && isWhat(m.ProtoReflect()) {
+		if err == nil && isPlausible(m.ProtoReflect()) {
 			return protojson.MarshalOptions{UseProtoNames: true, Resolver: im.Types}.Marshal(m)
 		}
 		if first == nil {
-			first = errors.New("neither a DiscoveryResponse nor a bootstrap") // what is wrong may quote a secret
+			first = errors.New("neither a DiscoveryResponse nor a bootstrap") // the error of the parser may quote a secret
 		}
 	}
 	return nil, first
 }
 
-// isWhat reports whether a message is what it was read as: in the binary format many are
-// another one, too.
-func isWhat(m protoreflect.Message) bool {
+// isPlausible reports whether a message has the type that it was decoded as. In the binary format, many
+// messages also decode as another type.
+func isPlausible(m protoreflect.Message) bool {
 	if len(m.GetUnknown()) > 0 {
 		return false
 	}
@@ -142,8 +143,8 @@ func isWhat(m protoreflect.Message) bool {
 	return true
 }
 
-// meant returns a hint at what a document is that is none of Envoy's; "" if that is not known.
-func (im *importer) meant(doc *yaml.Node) string {
+// hintFor guesses what an unrecognized document was meant to be; "" if unknown.
+func (im *importer) hintFor(doc *yaml.Node) string {
 	if protoyaml.Get(doc, "apiVersion") != nil && protoyaml.Get(doc, "kind") != nil {
 		return "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
 	}
@@ -159,9 +160,9 @@ func (im *importer) meant(doc *yaml.Node) string {
 	return ""
 }
 
-// kind returns what takes a document; nil if it is none of Envoy's. What it returns
-// reports whether that was all.
-func (im *importer) kind(doc *yaml.Node) func(*source, *yaml.Node) (whole bool) {
+// readerOf returns the method that reads a document; nil if it is not an Envoy configuration. The
+// method reports whether the rest of the file is ignored.
+func (im *importer) readerOf(doc *yaml.Node) func(*source, *yaml.Node) (whole bool) {
 	has := func(key string) bool { return protoyaml.Get(doc, key) != nil }
 	url := ""
 	if n := protoyaml.Get(doc, "@type"); n != nil {
@@ -172,19 +173,19 @@ func (im *importer) kind(doc *yaml.Node) func(*source, *yaml.Node) (whole bool) 
 		return im.dump
 	case url == apis+bootstrapName:
 		return im.bootstrap
-	case url == apis+responseName, url == "" && has("resources") && im.half(doc, responseName) && !paths(protoyaml.Get(doc, "resources")):
+	case url == apis+responseName, url == "" && has("resources") && im.looksLike(doc, responseName) && !isPathList(protoyaml.Get(doc, "resources")):
 		return im.response
 	case url != "":
 		return im.single
-	case im.half(doc, bootstrapName):
+	case im.looksLike(doc, bootstrapName):
 		return im.bootstrap
 	}
 	return nil
 }
 
-// half reports whether half of a document's keys are fields of a message: what is wrong
-// with the others is worth a word.
-func (im *importer) half(doc *yaml.Node, name protoreflect.FullName) bool {
+// looksLike reports whether at least half of a document's keys are fields of a message. Then the other
+// keys are likely typing errors.
+func (im *importer) looksLike(doc *yaml.Node, name protoreflect.FullName) bool {
 	if doc.Kind != yaml.MappingNode || len(doc.Content) == 0 {
 		return false
 	}
@@ -197,8 +198,8 @@ func (im *importer) half(doc *yaml.Node, name protoreflect.FullName) bool {
 	return known*4 >= len(doc.Content)
 }
 
-// paths reports whether a list of resources is one of paths, as other programs have it.
-func paths(list *yaml.Node) bool {
+// isPathList reports whether a list of resources contains paths, as in a Kustomization.
+func isPathList(list *yaml.Node) bool {
 	all := items(list)
 	return len(all) > 0 && all[0].Kind == yaml.ScalarNode && all[0].Tag != "!!null"
 }
@@ -236,7 +237,7 @@ func (im *importer) bootstrap(s *source, n *yaml.Node) bool {
 	return true
 }
 
-// response takes the resources of a file that Envoy subscribes to.
+// response takes the resources of a DiscoveryResponse, the format of files that Envoy subscribes to.
 func (im *importer) response(s *source, n *yaml.Node) bool {
 	md := im.Types.New(responseName).Descriptor()
 	s.Message(without(n, "@type", "resources"), im.Types.New(responseName).Interface(), "")
@@ -244,7 +245,7 @@ func (im *importer) response(s *source, n *yaml.Node) bool {
 	if list == nil {
 		return true
 	}
-	for _, c := range items(list) { // one alone is a list of it to Envoy
+	for _, c := range items(list) { // Envoy accepts a single resource for a list of one
 		im.single(s, c)
 	}
 	return true

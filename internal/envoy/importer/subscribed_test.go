@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// What Envoy reads from files comes from the server then; what is not among them stays
-// where it is.
-func TestSubscribed(t *testing.T) {
+// Resources that Envoy read from files come from the server afterwards. References to files that are
+// not imported stay.
+func TestSubscribedFiles(t *testing.T) {
 	files, err := ReadDir("testdata/subscribed", 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +43,9 @@ func TestSubscribed(t *testing.T) {
 	}
 }
 
-// Of what stands beside Envoy's files all is passed over or nothing: a file in which one
-// document is a resource loses none.
-func TestLoose(t *testing.T) {
+// A loose file is either skipped or imported as a whole. A file in which one document is a resource
+// must not lose another.
+func TestLooseFiles(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
 	first := File{Name: "a.yaml", Data: []byte(cluster + "a"), Loose: true}
 	for name, c := range map[string]struct{ in, want string }{
@@ -62,7 +62,7 @@ func TestLoose(t *testing.T) {
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{first, {Name: "x.yaml", Data: []byte(c.in), Loose: true}}, options())
-			got := told(problems)
+			got := problemText(problems)
 			if im != nil {
 				got = names(im) + " " + strings.Join(im.Notes, "")
 			}
@@ -73,7 +73,7 @@ func TestLoose(t *testing.T) {
 	}
 }
 
-// As a ConfigMap is mounted: links to files, through a hidden directory.
+// A mounted ConfigMap has links to files through a hidden directory.
 func TestReadDir(t *testing.T) {
 	root := t.TempDir()
 	put := func(path, content string) {
@@ -105,8 +105,8 @@ func TestReadDir(t *testing.T) {
 	}
 }
 
-// Who may not read one of the files may not read what comes of it.
-func TestModeOf(t *testing.T) {
+// A user who cannot read one of the inputs cannot read the result.
+func TestModeOfInputs(t *testing.T) {
 	root := t.TempDir()
 	mode := func() os.FileMode {
 		files, err := ReadDir(root, 1<<20)
@@ -138,7 +138,7 @@ func TestModeOf(t *testing.T) {
 	}
 }
 
-func TestWrapped(t *testing.T) {
+func TestWrappedResource(t *testing.T) {
 	const in = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource
 name: local/shop.example
 ttl: 60s
@@ -154,8 +154,8 @@ resource:
 	}
 }
 
-// In text and in binary as in YAML.
-func TestForms(t *testing.T) {
+// The text and binary formats give the same result as YAML.
+func TestTextBinaryAndJSON(t *testing.T) {
 	const text = `static_resources { clusters { name: "a" connect_timeout { seconds: 1 } } } node { id: "n" }`
 	im := do(t, options(), File{Name: "b.pb_text", Data: []byte(text)})
 	const want = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nconnect_timeout: 1s\n"
@@ -189,12 +189,12 @@ func TestForms(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	// Read as a response it is one with a version, and with a field that no response has.
+	// These bytes also decode as a DiscoveryResponse, but with an unknown field.
 	im = do(t, options(), File{Name: "b.pb", Data: binary(bootstrapName, `{"node": {"id": "n"}, "admin": {}}`)}, File{Name: "c.yaml", Data: []byte(want)})
 	if got := strings.Join(im.Stays, " "); got != "node admin" {
 		t.Error(got)
 	}
-	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); told(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
-		t.Error(told(problems))
+	if _, problems := Do([]File{{Name: "b.pb", Data: []byte("hunter2")}}, options()); problemText(problems) != "b.pb: neither a DiscoveryResponse nor a bootstrap\n" {
+		t.Error(problemText(problems))
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// A Write says where and how an import is written.
+// A Write configures where and how to write an import.
 type Write struct {
 	Dir   string
-	Force bool        // files that are there are replaced; else Dir has to be new or empty
-	Mode  fs.FileMode // of files without secrets; 0 is 0644
+	Force bool        // replace existing files; otherwise Dir must be new or empty
+	Mode  fs.FileMode // mode of files without secrets; 0 means 0644
 
-	// Check, if set, is called with a directory that has what Dir is going to have, before
-	// any of it is where it belongs: an error keeps it from getting there.
+	// Check, if set, validates the future contents of Dir in a temporary directory. An error stops the
+	// write before anything in Dir changes.
 	Check func(dir string) error
 }
 
-// ErrThere is the error of a directory that has something in it.
-var ErrThere = errors.New("the directory is not empty")
+// ErrNotEmpty reports that the directory has contents.
+var ErrNotEmpty = errors.New("the directory is not empty")
 
 // Files returns all outputs.
 func (i *Import) Files() []Output {
@@ -38,8 +38,8 @@ func (i *Import) Files() []Output {
 	return all
 }
 
-// To writes an import. It is written beside its place first, and gets there by renames,
-// which are undone if one of them is not possible: after an error there is nothing new.
+// To writes an import. It writes to a temporary directory next to Dir and then renames the files. If a
+// rename fails, it undoes the others, so after an error Dir is unchanged.
 func (i *Import) To(w Write) (err error) {
 	if w.Mode == 0 {
 		w.Mode = 0o644
@@ -50,7 +50,7 @@ func (i *Import) To(w Write) (err error) {
 		return err
 	}
 	if len(entries) > 0 && !w.Force {
-		return fmt.Errorf("%s: %w", w.Dir, ErrThere)
+		return fmt.Errorf("%s: %w", w.Dir, ErrNotEmpty)
 	}
 	parent, pattern := w.Dir, ".import-*"
 	if isNew {
@@ -73,7 +73,7 @@ func (i *Import) To(w Write) (err error) {
 		all := fresh
 		if len(entries) > 0 {
 			all = filepath.Join(stage, "all")
-			if err := i.together(all, fresh, w.Dir); err != nil {
+			if err := i.linkMerged(all, fresh, w.Dir); err != nil {
 				return err
 			}
 		}
@@ -108,9 +108,9 @@ func (i *Import) write(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// together makes a directory of links to what is there and stays, and to what is new.
-// Symbolic links are left out: where they lead from elsewhere is not known.
-func (i *Import) together(all, fresh, dir string) error {
+// linkMerged makes a directory of hard links to the new files and to the existing files that stay. It
+// leaves out symbolic links, because relative targets would change.
+func (i *Import) linkMerged(all, fresh, dir string) error {
 	replaced := map[string]bool{}
 	for _, o := range i.Files() {
 		replaced[filepath.FromSlash(o.Path)] = true
@@ -128,7 +128,8 @@ func (i *Import) together(all, fresh, dir string) error {
 			case !d.Type().IsRegular() || !wanted(rel):
 				return nil
 			}
-			return os.Link(path, filepath.Join(all, rel)) //nolint:gosec // a link to what others put there is read and thrown away
+			// The links are only read, and removed afterwards.
+			return os.Link(path, filepath.Join(all, rel)) //nolint:gosec // see above
 		})
 	}
 	if err := link(dir, func(rel string) bool { return !replaced[rel] }); err != nil {
@@ -137,7 +138,7 @@ func (i *Import) together(all, fresh, dir string) error {
 	return link(fresh, func(string) bool { return true })
 }
 
-// move brings the files to their places, and what was there to another.
+// move renames the new files to their places, and the files that they replace to old.
 func (i *Import) move(fresh, old, dir string) (err error) {
 	var undo []func()
 	defer func() {
@@ -165,7 +166,7 @@ func (i *Import) move(fresh, old, dir string) (err error) {
 			if err := os.Rename(to, was); err != nil {
 				return err
 			}
-			undo = append(undo, func() { os.Rename(was, to) }) //nolint:errcheck // nobody could do more
+			undo = append(undo, func() { os.Rename(was, to) }) //nolint:errcheck // the first error is returned
 		}
 		if err := os.Rename(filepath.Join(fresh, path), to); err != nil {
 			return err
@@ -175,8 +176,8 @@ func (i *Import) move(fresh, old, dir string) (err error) {
 	return nil
 }
 
-// ReadDir returns the files of a directory and those below that may be Envoy's, in order.
-// Links to files are followed, such as those of a mounted ConfigMap.
+// ReadDir returns the files below a directory that may be Envoy configurations, in order. It follows
+// links to files, such as those of a mounted ConfigMap.
 func ReadDir(dir string, most int64) ([]File, error) {
 	var all []File
 	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
@@ -209,7 +210,7 @@ func ReadDir(dir string, most int64) ([]File, error) {
 	return all, err
 }
 
-// ReadFile reads a file of at most so many bytes.
+// ReadFile reads a file of at most most bytes.
 func ReadFile(path string, most int64) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -225,8 +226,8 @@ func ReadFile(path string, most int64) (File, error) {
 	return file, err
 }
 
-// ModeOf returns the mode of what comes of files: who may not read one of them may not
-// read that.
+// ModeOf returns the mode for files made from others: a user who cannot read every input cannot read the
+// result.
 func ModeOf(files []File) fs.FileMode {
 	mode := fs.FileMode(0o644)
 	for _, f := range files {
@@ -237,7 +238,7 @@ func ModeOf(files []File) fs.FileMode {
 	return mode
 }
 
-// Read reads what is at most so many bytes.
+// Read reads at most most bytes, and fails if there are more.
 func Read(name string, r io.Reader, most int64) (File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tree returns the paths below a directory and what is in the files.
+// tree returns the contents of the files below a directory, by path.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -41,10 +41,10 @@ func same(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-func TestTo(t *testing.T) {
+func TestWriteImport(t *testing.T) {
 	im := do(t, options(), File{Name: "e.yaml", Data: []byte("{node: {id: n}, static_resources: {clusters: [{name: a}, {name: b}], listeners: [{name: l}]}}")})
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
-	t.Run("FILE-8 a new directory, below others that are not there", func(t *testing.T) {
+	t.Run("FILE-8 a new directory with missing parents", func(t *testing.T) {
 		root := t.TempDir()
 		out := filepath.Join(root, "x", "y")
 		if err := im.To(Write{Dir: out}); err != nil {
@@ -63,13 +63,13 @@ func TestTo(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("FILE-8 nothing is replaced that is there", func(t *testing.T) {
+	t.Run("FILE-8 existing files are not replaced without force", func(t *testing.T) {
 		out := t.TempDir()
 		if err := os.WriteFile(filepath.Join(out, "mine"), []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		before := tree(t, out)
-		if err := im.To(Write{Dir: out}); !errors.Is(err, ErrThere) {
+		if err := im.To(Write{Dir: out}); !errors.Is(err, ErrNotEmpty) {
 			t.Error(err)
 		}
 		if got := tree(t, out); !same(got, before) {
@@ -88,7 +88,7 @@ func TestTo(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("FILE-8 a failure leaves what was there", func(t *testing.T) {
+	t.Run("FILE-8 a failure leaves existing files", func(t *testing.T) {
 		out := t.TempDir()
 		for path, content := range map[string]string{"clusters/a.yaml": "was", "listeners/l.yaml/in the way": ""} {
 			if err := os.MkdirAll(filepath.Join(out, filepath.Dir(path)), 0o755); err != nil {
@@ -119,7 +119,7 @@ func TestTo(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("FILE-8 what is not good enough gets nowhere", func(t *testing.T) {
+	t.Run("FILE-8 a failed check stops the write", func(t *testing.T) {
 		root := t.TempDir()
 		bad := errors.New("bad")
 		var saw []string
@@ -140,7 +140,7 @@ func TestTo(t *testing.T) {
 			t.Error(saw)
 		}
 	})
-	t.Run("FILE-8 what is there is checked together with what is new", func(t *testing.T) {
+	t.Run("FILE-8 the check sees existing files together with new ones", func(t *testing.T) {
 		out := t.TempDir()
 		for path, content := range map[string]string{"old.yaml": "old", "clusters/a.yaml": "was", "clusters/c.yaml": "c", ".git/x": ""} {
 			if err := os.MkdirAll(filepath.Join(out, filepath.Dir(path)), 0o755); err != nil {
@@ -161,7 +161,7 @@ func TestTo(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("SAFE-6 who may not read the source may not read what comes of it", func(t *testing.T) {
+	t.Run("SAFE-6 written files are as private as the source", func(t *testing.T) {
 		out := t.TempDir()
 		if err := im.To(Write{Dir: out, Mode: 0o600}); err != nil {
 			t.Fatal(err)

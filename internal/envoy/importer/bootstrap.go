@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// decide says what stays in the bootstrap: the clusters that Envoy needs before a server
-// has told it any, and what it takes from a bootstrap alone.
+// decide chooses the resources that stay in the bootstrap: the clusters that Envoy needs before it
+// reaches a server, and the resources that Envoy accepts only in a bootstrap.
 func (im *importer) decide() {
 	need := im.needed()
 	for _, e := range im.entries {
@@ -25,7 +25,7 @@ func (im *importer) decide() {
 			im.out.Clusters = append(im.out.Clusters, e.name)
 		}
 	}
-	im.leaveServers()
+	im.dropServerClusters()
 	im.decideSecrets()
 	if im.boot == nil {
 		if i := slices.IndexFunc(im.entries, func(e *entry) bool { return e.stays != "" }); i >= 0 {
@@ -34,7 +34,7 @@ func (im *importer) decide() {
 	}
 }
 
-// needed returns for what clusters must be in the bootstrap, by their names.
+// needed returns the names of the clusters that the bootstrap needs, each with the reason.
 func (im *importer) needed() map[string]string {
 	need := map[string]string{}
 	add := func(name, why string) {
@@ -64,14 +64,15 @@ func (im *importer) needed() map[string]string {
 					add(r.Name, key+" needs it")
 				}
 			}
-			// A name of a cluster that stands there may be one, whatever the field means; but
-			// for numbers and words of the runtime, and what all fields of which are known.
+			// An extension of unknown meaning may name a cluster in any field, so each scalar that
+			// equals a cluster name counts. The runtime contains only numbers and words, and all fields
+			// of admin are known.
 			if anything && key != "layered_runtime" && key != "admin" {
 				scalars(v, func(n *yaml.Node) { add(n.Value, key+" may need it") })
 			}
 		}
 	}
-	// "the cluster … must be statically defined": of what a ConfigSource names.
+	// "the cluster … must be statically defined": the clusters that a ConfigSource names.
 	for _, e := range im.entries {
 		e.walk(im.Types, func(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
 			if md.FullName() != apiSource {
@@ -87,12 +88,12 @@ func (im *importer) needed() map[string]string {
 	return need
 }
 
-// leaveServers drops the clusters in which the servers are that Envoy asked so far.
-func (im *importer) leaveServers() {
+// dropServerClusters leaves out the clusters of the servers that Envoy asked so far.
+func (im *importer) dropServerClusters() {
 	if im.dynamic == nil {
 		return
 	}
-	im.out.Elsewhere = true
+	im.out.HasDynamicResources = true
 	im.note("dynamic_resources are left out: \"chancery bootstrap envoy --from\" writes the address of this server instead")
 	others := map[string]bool{}
 	for _, e := range im.entries {
@@ -121,7 +122,7 @@ func (im *importer) leaveServers() {
 			im.note("%s reads %s: to import that, too, import the directory that contains it", field, filePath(v))
 		}
 	}
-	if asks && !im.ofAdmin {
+	if asks && !im.isConfigDump {
 		im.note("resources that Envoy gets from another server are not in a file: --from-admin imports them from the running Envoy")
 	}
 }
@@ -141,7 +142,8 @@ func filePath(source *yaml.Node) (path string) {
 	return ""
 }
 
-// decideSecrets has those stay that only the bootstrap refers to, by their names alone.
+// decideSecrets keeps the secrets in the bootstrap that only the bootstrap refers to, by their names
+// alone.
 func (im *importer) decideSecrets() {
 	served := map[string]bool{}
 	note := func(n *yaml.Node, stays bool) func(*yaml.Node, protoreflect.MessageDescriptor, string) {

@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// old refuses resources with messages of v2 in them, where they stand: what is imported is
-// served to clients of v3, which take none.
-func (im *importer) old() {
+// refuseV2 reports messages of the v2 API inside resources. Imported resources are served to v3
+// clients, which reject v2 messages.
+func (im *importer) refuseV2() {
 	for _, e := range im.entries {
 		if e.msg == nil {
 			continue
@@ -23,12 +23,12 @@ func (im *importer) old() {
 	if im.bootMessage == nil {
 		return
 	}
-	for _, v := range im.finder.Find(im.bootMessage).V2 { // an old Envoy may run with it
+	for _, v := range im.finder.Find(im.bootMessage).V2 { // allowed: an old Envoy may use the bootstrap
 		im.note("%s in %s is of the v2 API, which Envoy has not accepted since 1.18: %s", v.Path, BootstrapFile, im.remedyOf(v.Type))
 	}
 }
 
-// remedyOf says what to write for a message of v2.
+// remedyOf returns the hint for a message of the v2 API.
 func (im *importer) remedyOf(name protoreflect.FullName) string {
 	next := im.Types.Successor(name)
 	if next == "" {
@@ -37,7 +37,7 @@ func (im *importer) remedyOf(name protoreflect.FullName) string {
 	return `write "@type": ` + apis + string(next) + "; then import again: it reports the fields that v3 does not have"
 }
 
-// nameOf returns the message that a type URL names.
+// nameOf returns the message name of a type URL.
 func nameOf(url string) protoreflect.FullName {
 	return protoreflect.FullName(url[strings.LastIndexByte(url, '/')+1:])
 }

@@ -201,7 +201,7 @@ func (d *decoder) text() {
 	if !d.IsText() {
 		return
 	}
-	d.Source = protoyaml.WithoutMark(d.Source)
+	d.Source = protoyaml.WithoutBOM(d.Source)
 	m := envoy.Envoy().New(responseName)
 	if d.Text(m.Interface(), d.types, "the file must hold a DiscoveryResponse") {
 		d.encode(m)

@@ -190,7 +190,7 @@ func (d *decoder) document(n *yaml.Node) {
 		hint := "it must be a resource, a DiscoveryResponse or the protocol's Resource"
 		if has("apiVersion") && has("kind") {
 			hint = "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
-		} else if meant := protoyaml.MeantKey(flat); strings.HasPrefix(meant, "did you mean") {
+		} else if meant := protoyaml.SuggestKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant
 		}
 		d.ReportAs(findings.NotResource, n, "", hint, `neither "@type" nor "resources"`)
@@ -263,9 +263,9 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	flat = d.extras(flat, path, w)
 	switch url := protoyaml.Get(flat, "@type"); {
 	case url == nil:
-		d.ReportAs(findings.NotResource, flat, path, protoyaml.MeantKey(flat), `no "@type"`)
+		d.ReportAs(findings.NotResource, flat, path, protoyaml.SuggestKey(flat), `no "@type"`)
 	case url.Kind != yaml.ScalarNode || !strings.HasPrefix(url.Value, apis):
-		hint := cmp.Or(d.MeantType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
+		hint := cmp.Or(d.SuggestType(url.Value), `for example "@type": `+apis+"envoy.config.cluster.v3.Cluster")
 		d.ReportAs(findings.UnknownType, url, path, hint, `"@type" must be a full type URL, which begins with %s`, apis)
 	default:
 		return d.Any(flat, path)
@@ -341,7 +341,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	case as == "" && t.Name == "":
 		fail(`put it into a Resource ("@type": `+wrapper+") with name and resource",
-			"%s has no field for its name", protoyaml.Spoken(string(name.Name())))
+			"%s has no field for its name", protoyaml.WithArticle(string(name.Name())))
 		return
 	}
 	if w.unsupported != "" {

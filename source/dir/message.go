@@ -22,7 +22,7 @@ func (d *decoder) text() {
 	if !d.IsText() {
 		return
 	}
-	d.Source = protoyaml.WithoutMark(d.Source)
+	d.Source = protoyaml.WithoutBOM(d.Source)
 	name, line := header(d.Source)
 	hint := ""
 	if name == "" {
@@ -30,7 +30,7 @@ func (d *decoder) text() {
 	}
 	typ, err := d.types.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {
-		d.ReportAs(findings.UnknownType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.MeantType(name), apis, ""), "no message type is known as %q", name)
+		d.ReportAs(findings.UnknownType, &yaml.Node{Line: line, Column: 1}, "", strings.ReplaceAll(d.SuggestType(name), apis, ""), "no message type is known as %q", name)
 		return
 	}
 	m := typ.New()

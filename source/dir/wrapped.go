@@ -24,7 +24,7 @@ func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
 	}
 	at = cmp.Or(at, whole)
 	if !strings.HasPrefix(s.typeURL, apis) {
-		d.ReportAs(findings.UnknownType, at, "type_url", d.MeantType(s.typeURL), "this must be a full type URL, which begins with %s", apis)
+		d.ReportAs(findings.UnknownType, at, "type_url", d.SuggestType(s.typeURL), "this must be a full type URL, which begins with %s", apis)
 		s.typeURL = ""
 	} else if _, err := d.types.FindMessageByURL(s.typeURL); err != nil {
 		d.UnknownType(at, s.typeURL, "type_url")

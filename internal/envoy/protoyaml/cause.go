@@ -10,11 +10,11 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// What files have in them that are no configuration yet, or no more: these are found by
-// how their lines look, since no reader of YAML or JSON knows of them.
+// Files may contain text that is not configuration: templates and merge conflicts. Readers of YAML and
+// JSON do not know these, so the hints depend on how the lines look.
 
 const (
-	// TemplateHint is for what a template makes configuration of.
+	// TemplateHint is the hint for a template that was not rendered.
 	TemplateHint = "this is a template: check its output instead, as in: helm template . | chancery check -"
 
 	conflictHint = "a merge conflict: keep one of the two sides, and remove the marker lines"
@@ -28,8 +28,8 @@ var (
 	templateMark = regexp.MustCompile(`\{\{|\{%|<%`)
 )
 
-// cause returns the hint and the place of what is in a file that nobody can read, beside
-// the line in which its reader gave up; "" if that is not known.
+// cause returns the likely cause of a syntax error as a hint, and its position, which may differ from
+// the parser's; "" if unknown.
 func cause(src []byte, at findings.Pos) (hint string, pos findings.Pos) {
 	if i := conflictMark.FindIndex(src); i != nil {
 		return conflictHint, placeOf(src, i[0])
@@ -44,19 +44,18 @@ func cause(src []byte, at findings.Pos) (hint string, pos findings.Pos) {
 	return "", at
 }
 
-// template reports whether a node is what YAML reads in {{ .Values.name }}: a mapping whose
-// key is one.
+// template reports whether a node is the YAML reading of {{ .Values.name }}: a mapping whose key is a
+// mapping.
 func template(n *yaml.Node) bool {
 	return n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 && len(n.Content) == 2 && n.Content[0].Kind == yaml.MappingNode
 }
 
-var mark = []byte("\ufeff")
+var bom = []byte("\ufeff")
 
-// WithoutMark returns a file without the mark of UTF-8 that some editors set before its
-// text.
-func WithoutMark(src []byte) []byte { return bytes.TrimPrefix(src, mark) }
+// WithoutBOM returns a file without the UTF-8 byte order mark that some editors write.
+func WithoutBOM(src []byte) []byte { return bytes.TrimPrefix(src, bom) }
 
-// Encoding returns a hint for a file that is no UTF-8, "" if there is none.
+// Encoding returns a hint for a file that is not UTF-8; "" if there is none.
 func Encoding(src []byte) string {
 	wide := len(src) > 1 && (src[0] == 0 && src[1] != 0 || src[0] != 0 && src[1] == 0)
 	if wide || bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")) {
@@ -65,7 +64,7 @@ func Encoding(src []byte) string {
 	return ""
 }
 
-// jsonHint returns a hint for what JSON has not and people write; "" if there is none.
+// jsonHint returns a hint for common JSON mistakes, such as comments; "" if there is none.
 func jsonHint(src []byte, at int64) string {
 	if at < 0 || at >= int64(len(src)) {
 		return ""

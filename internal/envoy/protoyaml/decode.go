@@ -18,67 +18,63 @@ import (
 const (
 	maxNesting = 200 // of messages, lists and maps
 
-	// MaxProblems is how many errors, and as many warnings, are told of one file
-	// unless a Decoder says otherwise.
+	// MaxProblems is the default limit for the errors, and for the warnings, of one file.
 	MaxProblems = 100
 
-	// Aliases may multiply a file: this much more than it has bytes is taken
-	// for anchors of anchors that are made to be slow.
+	// Aliases may multiply the size of a file. The limit of values is slack plus expansion times the
+	// file's bytes; a larger file is taken for an attack with anchors of anchors.
 	slack, expansion = 100_000, 10
 )
 
-// Types find message types by type URL. Names are those of all, which are looked at for
-// what a wrong one may mean.
+// Types finds message types by type URL. Names returns the names of all types, to suggest one for a
+// wrong name.
 type Types interface {
 	FindMessageByURL(url string) (protoreflect.MessageType, error)
 	Names() iter.Seq[protoreflect.FullName]
 }
 
-// A Decoder decodes the nodes of one file and collects what is wrong with
-// them. It is not safe for concurrent use.
+// A Decoder decodes the nodes of one file and collects its problems. It is not safe for concurrent use.
 type Decoder struct {
 	File   string
 	Source []byte
 	Types  Types
-	Words  map[string]string // type URLs by what else people call the types, in capitals
-	Most   int               // how many errors, and as many warnings, Problems has; MaxProblems if zero, all if negative
-	Ignore []findings.Code   // kinds that are neither told nor counted
+	Words  map[string]string // type URLs by other names of the types, in capitals
+	Most   int               // the limit for errors, and for warnings, in Problems; 0 means MaxProblems, negative means no limit
+	Ignore []findings.Code   // kinds of problems to neither report nor count
 
-	// Mend has nodes changed into what every reader takes, where a warning would say that
-	// Envoy's own does not, or that Envoy's own alone does. Nodes that stand in several
-	// places by aliases must be apart: see [Decoder.Plain].
+	// Mend rewrites nodes so that every reader understands them, instead of warning that Envoy's own
+	// reader understands them differently. Nodes that several aliases share must be copied first: see
+	// [Decoder.Plain].
 	Mend bool
 
-	// Lines reports whether lines of the file may be shown if nobody can read it. Nil: they
-	// may not.
+	// Lines reports whether problems may quote lines of a file with a syntax error. Nil means no.
 	Lines func(src []byte) bool
 
-	// Problems are errors and warnings in the order they were found, the first
-	// of each.
+	// Problems are the errors and warnings in the order of their discovery.
 	Problems []findings.Problem
 
 	visited, errors, warnings int
 
-	secrets int // how many fields that are sensitive, or may have any, we are in or as good as in
-	anys    int // how many Anys
+	secrets int // the number of enclosing fields that are, or may contain, secrets; problems inside quote nothing
+	anys    int // the number of enclosing Anys
 
-	full   bool                // visited is beyond its limit
-	merges map[*yaml.Node]bool // merge keys that were told
-	meant  map[string]string   // hints at types, by what stands there
+	exceeded    bool                // visited is beyond its limit
+	merges      map[*yaml.Node]bool // reported merge keys
+	suggestions map[string]string   // suggestions for wrong type URLs
 
-	above, from int // how many lines stand above the one that was quoted last, and where in Source that begins
+	quotedLine, quotedOffset int // the 0-based number of the line quoted last, and its offset in Source
 }
 
-// Errors returns the number of errors, those that Problems leaves out included.
+// Errors returns the number of errors, including those beyond the limit of Problems.
 func (d *Decoder) Errors() int { return d.errors }
 
-// Warnings returns the number of warnings, those that Problems leaves out included.
+// Warnings returns the number of warnings, including those beyond the limit of Problems.
 func (d *Decoder) Warnings() int { return d.warnings }
 
-// tells reports whether the nth of its kind is told.
-func (d *Decoder) tells(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
+// reports reports whether the nth error, or the nth warning, is within the limit.
+func (d *Decoder) reports(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
 
-// Report adds an error at a node: a value is not of the kind that is needed.
+// Report adds an error at a node: the value has the wrong kind.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
 	d.ReportAs(findings.WrongValue, n, path, hint, format, args...)
 }
@@ -88,7 +84,8 @@ func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format 
 	if slices.Contains(d.Ignore, code) {
 		return
 	}
-	if d.errors++; d.tells(d.errors) {
+	d.errors++
+	if d.reports(d.errors) {
 		if template(n) {
 			hint = TemplateHint
 		}
@@ -101,13 +98,14 @@ func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format st
 	if slices.Contains(d.Ignore, code) {
 		return
 	}
-	if d.warnings++; d.tells(d.warnings) {
+	d.warnings++
+	if d.reports(d.warnings) {
 		d.add(n, findings.Problem{Path: path, Hint: hint, Code: code, Message: fmt.Sprintf(format, args...), Warning: true})
 	}
 }
 
-// portable tells what one reader takes and another does not, or mends it.
-func (d *Decoder) portable(code findings.Code, n *yaml.Node, path, hint, format string, mend func(), args ...any) {
+// notPortable warns of a spelling that readers understand differently, or mends it.
+func (d *Decoder) notPortable(code findings.Code, n *yaml.Node, path, hint, format string, mend func(), args ...any) {
 	if d.Mend {
 		mend()
 		return
@@ -123,8 +121,8 @@ func (d *Decoder) add(n *yaml.Node, p findings.Problem) {
 	d.Problems = append(d.Problems, p)
 }
 
-// Any decodes a mapping that says its type under "@type". It returns nil if
-// that cannot be told; mistakes further inside are only collected.
+// Any decodes a mapping that names its type in "@type". It returns nil if the type is not known. Other
+// mistakes are only collected.
 func (d *Decoder) Any(n *yaml.Node, path string) proto.Message {
 	n = d.resolve(n, path)
 	if n == nil || !d.enter(n, path, 0) {
@@ -139,13 +137,14 @@ func (d *Decoder) Any(n *yaml.Node, path string) proto.Message {
 
 // Message decodes a mapping into a message.
 func (d *Decoder) Message(n *yaml.Node, m proto.Message, path string) {
-	if n = d.resolve(n, path); n != nil {
+	n = d.resolve(n, path)
+	if n != nil {
 		d.message(n, m.ProtoReflect(), path, 0)
 	}
 }
 
-// Flat returns a mapping as one that has each of its fields once, in place of
-// aliases and merge keys. What is no mapping is reported, and nil returned.
+// Flat returns a mapping with aliases and merge keys resolved, so that each key occurs once. If the
+// node is not a mapping, it reports that and returns nil.
 func (d *Decoder) Flat(n *yaml.Node, path string) *yaml.Node {
 	m := d.resolve(n, path)
 	if m.Kind != yaml.MappingNode {
@@ -163,8 +162,8 @@ func (d *Decoder) Flat(n *yaml.Node, path string) *yaml.Node {
 	return flat
 }
 
-// Get returns the node under a key of a mapping, with aliases followed; nil if
-// there is none. It does not look behind merge keys: see [Decoder.Flat].
+// Get returns the value of a key of a mapping, with aliases resolved; nil if the key is missing. It
+// ignores merge keys: see [Decoder.Flat].
 func Get(n *yaml.Node, key string) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -192,13 +191,13 @@ func (d *Decoder) resolve(n *yaml.Node, path string) *yaml.Node {
 	return n
 }
 
-// enter counts a node and bounds depth and number.
+// enter counts a node, and limits the nesting and the number of nodes.
 func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
 	d.visited++
 	switch limit := slack + expansion*len(d.Source); {
-	case d.full:
+	case d.exceeded:
 	case d.visited > limit:
-		d.full = true
+		d.exceeded = true
 		d.conceal(func() { d.Report(n, path, "", "more than %d values, aliases expanded", limit) })
 	case depth > maxNesting:
 		d.conceal(func() { d.Report(n, shorten(path), "", "nested more than %d deep", maxNesting) })
@@ -215,44 +214,44 @@ func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, dep
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		d.misshapen(n, path, "%s is a message and needs a mapping", m.Descriptor().Name())
+		d.wrongShape(n, path, "%s is a message and needs a mapping", m.Descriptor().Name())
 		return
 	}
 	d.fields(d.pairs(n, path, depth), m, path, depth)
 }
 
-// A named field is one that is in the file, and how it is spelled there.
-type named struct {
+// A setField is a field that the file sets, with its spelling there.
+type setField struct {
 	field protoreflect.FieldDescriptor
-	oneof protoreflect.OneofDescriptor // which it chooses; nil: none
+	oneof protoreflect.OneofDescriptor // the oneof that it belongs to; nil: none
 	as    string
 }
 
 // fields decodes a message's fields.
 func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, depth int) {
-	var few [16]named
+	var few [16]setField
 	set := few[:0]
 	for _, p := range pairs {
 		fd := field(m.Descriptor(), p.key.Value)
 		if fd == nil {
 			if p.key.Value == "@type" {
-				d.Report(p.key, path, "", `"@type" is only allowed in a google.protobuf.Any, and this is %s`, Spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `"@type" is only allowed in a google.protobuf.Any, and this is %s`, WithArticle(string(m.Descriptor().Name())))
 				continue
 			}
 			d.unknownField(p.key, m.Descriptor(), path)
 			continue
 		}
-		if i := slices.IndexFunc(set, func(n named) bool { return n.field == fd }); i >= 0 {
+		if i := slices.IndexFunc(set, func(n setField) bool { return n.field == fd }); i >= 0 {
 			d.ReportAs(findings.DuplicateKey, p.key, path, "", "duplicate field %q, first as %q", p.key.Value, set[i].as)
 			continue
 		}
-		set = append(set, named{field: fd, as: p.key.Value})
+		set = append(set, setField{field: fd, as: p.key.Value})
 		value := d.resolve(p.value, path)
 		if isNull(value) && !takesNull(fd) {
-			continue // as in protobuf's JSON mapping: not set
+			continue // unset, as in protobuf's JSON mapping
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
-			if i := slices.IndexFunc(set, func(n named) bool { return n.oneof == o }); i >= 0 {
+			if i := slices.IndexFunc(set, func(n setField) bool { return n.oneof == o }); i >= 0 {
 				d.ReportAs(findings.DuplicateKey, p.key, path, "", "%q and %q exclude each other", set[i].as, p.key.Value)
 				continue
 			}
@@ -301,20 +300,20 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 	}
 }
 
-// single reports whether something may stand for a list with it alone. "Envoy's reader
-// takes a value for a list of one": of messages a mapping, of other values any.
+// single reports whether a single value may replace a list. "Envoy's reader takes a value for a list of
+// one": a mapping for messages, any value for other fields.
 func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) bool {
 	if fd.Message() != nil && n.Kind != yaml.MappingNode || n.Kind != yaml.MappingNode && n.Kind != yaml.ScalarNode {
-		d.unlisted(n, fd, path, "a list is needed")
+		d.listNeeded(n, fd, path, "a list is needed")
 		return false
 	}
 	d.conceal(func() {
-		d.portable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's need a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
+		d.notPortable(findings.EnvoyOnly, n, path, `put "- " before it: readers other than Envoy's need a list`, "%s for a list", func() { *n = listOf(n) }, d.kind(n))
 	})
 	return true
 }
 
-// listOf returns a list that has a node alone.
+// listOf returns a list with one node.
 func listOf(n *yaml.Node) yaml.Node {
 	only := *n
 	return yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: n.Style & yaml.FlowStyle, Line: n.Line, Column: n.Column, Content: []*yaml.Node{&only}}
@@ -322,13 +321,13 @@ func listOf(n *yaml.Node) yaml.Node {
 
 func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
 	if n.Kind != yaml.MappingNode {
-		d.unlisted(n, fd.MapValue(), path, "a mapping is needed")
+		d.listNeeded(n, fd.MapValue(), path, "a mapping is needed")
 		return
 	}
 	out := m.Mutable(fd).Map()
 	for _, p := range d.pairs(n, path, depth) {
 		at := fmt.Sprintf("%s[%s]", path, d.quoted(p.key.Value))
-		key := *p.key // keys are words; protobuf wants some of them as numbers
+		key := *p.key // every YAML key is a string; protobuf needs numbers for some maps
 		if fd.MapKey().Kind() == protoreflect.StringKind {
 			key.Tag, key.Style = "!!str", yaml.DoubleQuotedStyle
 		}
@@ -347,13 +346,12 @@ func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect
 	}
 }
 
-// Field returns the field of a message with the name of either spelling, as in the file;
-// nil if there is none.
+// Field returns the field with a proto or JSON name; nil if there is none.
 func Field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	return field(md, name)
 }
 
-// field returns the field with the name of either spelling.
+// field returns the field with a proto or JSON name.
 func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if fd := md.Fields().ByTextName(name); fd != nil {
 		return fd

@@ -77,7 +77,7 @@ filter_chains:
             route: {cluster: c, max_grpc_timeout: 1s}
 `
 
-// What protobuf's own JSON reader makes of a file, this one does too.
+// The decoder agrees with protobuf's own JSON reader.
 func TestAgreesWithProtojson(t *testing.T) {
 	m, d := decode(t, "l.yaml", listener)
 	if len(d.Problems) > 0 {
@@ -115,7 +115,7 @@ func mustAny(t testing.TB, m proto.Message) *anypb.Any {
 	return a
 }
 
-func TestProblems(t *testing.T) {
+func TestDecodeProblems(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
 	for _, c := range []struct{ name, file, src, want string }{
 		{"unknown field", "c.yaml", cluster + "conect_timeout: 1s", `c.yaml:3:1: unknown field "conect_timeout" in Cluster (did you mean "connect_timeout"?)`},
@@ -198,8 +198,8 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 	}
 }
 
-// What Envoy's reader takes and others do not, this one takes with a warning.
-func TestPortable(t *testing.T) {
+// Spellings that only Envoy's reader accepts get a warning.
+func TestEnvoyOnlySpellings(t *testing.T) {
 	const before = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
 	for _, c := range []struct{ name, src, same, want string }{
 		{"FILE-7 a mapping for a list", "load_assignment: {cluster_name: c, endpoints: {priority: 1}}", "load_assignment: {cluster_name: c, endpoints: [{priority: 1}]}",
@@ -260,8 +260,8 @@ func all(d *Decoder) string {
 	return strings.Join(lines, "\n")
 }
 
-// Mended, nodes are what every reader takes.
-func TestMend(t *testing.T) {
+// Every reader understands a mended node.
+func TestMendedNodesArePortable(t *testing.T) {
 	const src = `base: &base {connect_timeout: 5m, dns_refresh_rate: 1m30s}
 cluster:
   "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
@@ -318,8 +318,8 @@ alt_stat_name: *n
 	}
 }
 
-// A file of anchors of anchors must not take more than its bound.
-func TestAnchorsOfAnchors(t *testing.T) {
+// Anchors of anchors are limited.
+func TestNestedAnchorsAreLimited(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\"@type\": type.googleapis.com/google.protobuf.Struct\nvalue:\n  a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
 	for i := 1; i < 12; i++ {
@@ -349,8 +349,8 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// A key is there once, of many too.
-func TestManyKeys(t *testing.T) {
+// Duplicate keys are found in large mappings too.
+func TestDuplicateKeyInLargeMapping(t *testing.T) {
 	src := "\"@type\": type.googleapis.com/google.protobuf.Struct\nvalue:\n"
 	for i := range 50 {
 		src += fmt.Sprintf("  k%d: 1\n", i)
@@ -360,8 +360,8 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// What stands in each other without end is not followed to the end of the stack.
-func TestNesting(t *testing.T) {
+// The nesting is limited, so the stack does not overflow.
+func TestNestingIsLimited(t *testing.T) {
 	for _, n := range []int{10, maxNesting + 10} {
 		open, shut := strings.Repeat("[", n), strings.Repeat("]", n)
 		_, err := ParseJSON("s.json", []byte(open+shut))
@@ -372,8 +372,8 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// Each Any has all the bytes of those in it.
-func TestAnysInEachOther(t *testing.T) {
+// Nested Anys are limited, because each Any contains the bytes of all Anys inside it.
+func TestNestedAnysAreLimited(t *testing.T) {
 	for _, n := range []int{secrets.Deepest, 2 * secrets.Deepest} {
 		src := strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) + `{"@type": type.googleapis.com/google.protobuf.Empty}` + strings.Repeat("}", n)
 		_, d := decode(t, "c.yaml", src)
@@ -383,8 +383,8 @@ func TestAnysInEachOther(t *testing.T) {
 	}
 }
 
-// Of the mistakes beyond those that are told, none costs more than being counted; all that
-// are told cost as much each, however long the file.
+// Mistakes beyond the limit are only counted. The cost of a reported mistake does not depend on the
+// length of the file.
 func TestManyMistakesAreCheap(t *testing.T) {
 	try := func(n, most int) *Decoder {
 		src := "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\nhealth_checks:\n" + strings.Repeat("- {unhealthy_treshold: 1, always_log_health_check_failures: true}\n", n)
@@ -395,13 +395,13 @@ func TestManyMistakesAreCheap(t *testing.T) {
 		d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoy.Envoy(), Most: most}
 		d.Any(docs[0], "")
 		if d.Errors() != n || len(d.Problems) != n && (most < 0 || len(d.Problems) != most) {
-			t.Fatalf("%d errors, %d told, of %d", d.Errors(), len(d.Problems), n)
+			t.Fatalf("%d errors, %d reported, of %d", d.Errors(), len(d.Problems), n)
 		}
 		return d
 	}
 	allocated := func(n, most int) float64 { return testing.AllocsPerRun(1, func() { try(n, most) }) }
-	if told, untold := allocated(1000, 1000), allocated(1000, 1); untold > told*3/4 {
-		t.Errorf("%v allocations for 1000 mistakes that are told, %v if one is", told, untold)
+	if reported, counted := allocated(1000, 1000), allocated(1000, 1); counted > reported*3/4 {
+		t.Errorf("%v allocations for 1000 reported mistakes, %v if one is reported", reported, counted)
 	}
 	total := func(n int) float64 {
 		var before, after runtime.MemStats
@@ -432,7 +432,7 @@ func FuzzDecode(f *testing.F) {
 		if m == nil || d.Errors() > 0 {
 			return
 		}
-		// What is accepted can be written down and read back.
+		// An accepted message can be written and read again.
 		out, err := apitest.JSON(mustAny(t, m))
 		if err != nil {
 			t.Skip()

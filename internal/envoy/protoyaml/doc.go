@@ -1,9 +1,8 @@
-// Package protoyaml decodes protobuf messages written by people: YAML and JSON
-// as protobuf's JSON mapping has it. Unlike other readers it tells every
-// mistake at once and each with its place, inside google.protobuf.Any too;
-// follows anchors; refuses duplicate keys and unknown fields, with a
-// suggestion; and warns of what it accepts but Envoy's own reader refuses.
+// Package protoyaml decodes protobuf messages from YAML and JSON files that people write. It follows
+// protobuf's JSON mapping. Unlike other readers, it reports all mistakes at once, each with its
+// position, also inside google.protobuf.Any. It resolves YAML anchors. It rejects duplicate keys and
+// unknown fields, with suggestions. It warns about spellings that it accepts but Envoy's own reader
+// refuses.
 //
-// It reads no files and knows no resource types: messages are found through a
-// resolver.
+// The package reads no files and knows no resource types: a resolver finds the messages.
 package protoyaml

@@ -12,14 +12,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// Syntax adds the error of a file that nobody can read, with the line it stands in if that
-// may be shown.
+// Syntax adds a syntax error of the whole file, with its line if that may be shown.
 func (d *Decoder) Syntax(p findings.Problem) {
 	p.File, p.Code = d.File, findings.Syntax
 	if slices.Contains(d.Ignore, p.Code) {
 		return
 	}
-	if d.errors++; !d.tells(d.errors) {
+	d.errors++
+	if !d.reports(d.errors) {
 		return
 	}
 	if d.Lines != nil && p.Pos.Column > 0 && d.Lines(d.Source) {
@@ -28,11 +28,11 @@ func (d *Decoder) Syntax(p findings.Problem) {
 	d.Problems = append(d.Problems, p)
 }
 
-// widest is how many characters of a line are shown.
-const widest = 100
+// maxLine is the maximum number of characters shown of a line.
+const maxLine = 100
 
-// line returns what may be shown of the line of a place, and how many characters of that
-// stand before it; "" if nothing may, or nothing is there.
+// line returns the visible part of the line at a position, and how many of its characters come before
+// the position; "" if the line is empty or may contain a secret.
 func line(src []byte, at findings.Pos) (text string, caret int) {
 	whole := sourceLine(src, at.Line)
 	if strings.TrimSpace(whole) == "" || !secrets.ShowsLine(whole) {
@@ -40,22 +40,22 @@ func line(src []byte, at findings.Pos) (text string, caret int) {
 	}
 	all := []rune(whole)
 	column := min(at.Column-1, len(all))
-	// What is cut off leaves a third of what is shown before the place.
-	from := max(0, min(column-widest/3, len(all)-widest))
-	to := min(len(all), from+widest)
+	// Of a long line, about a third of the visible part comes before the position.
+	from := max(0, min(column-maxLine/3, len(all)-maxLine))
+	to := min(len(all), from+maxLine)
 	before, after := string(all[from:column]), string(all[column:to])
 	if from > 0 {
-		before = left + before
+		before = ellipsis + before
 	}
 	if to < len(all) {
-		after += left
+		after += ellipsis
 	}
 	before, after = visible(before), visible(after)
 	return strings.TrimRight(before+after, " \t"), utf8.RuneCountInString(before)
 }
 
-// visible returns a text with escapes for what a terminal would obey or nobody sees. Tabs
-// stay: the caret below has the same ones.
+// visible escapes control characters and invisible ones. Tabs stay, because the caret line below
+// repeats them.
 func visible(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
@@ -74,10 +74,11 @@ func visible(s string) string {
 
 func hidden(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }
 
-// sourceLine returns a line of a source, which counts from 1; "" if there is none.
+// sourceLine returns a line of a source, counted from 1; "" if there is none.
 func sourceLine(src []byte, line int) string {
-	for l := range bytes.Lines(WithoutMark(src)) {
-		if line--; line == 0 {
+	for l := range bytes.Lines(WithoutBOM(src)) {
+		line--
+		if line == 0 {
 			return readable(l)
 		}
 	}

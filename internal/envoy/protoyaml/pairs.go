@@ -9,11 +9,10 @@ import (
 // A pair is a key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }
 
-// pairs returns the keys and values of a mapping. Duplicate keys are errors;
-// merge keys are followed.
+// pairs returns the keys and values of a mapping. It reports duplicate keys and follows merge keys.
 func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
-	d.visited += len(n.Content) / 2 // merge keys come by again and again
-	all := keyed{pairs: make([]pair, 0, len(n.Content)/2)}
+	d.visited += len(n.Content) / 2 // merge keys visit the same pairs again
+	all := pairSet{pairs: make([]pair, 0, len(n.Content)/2)}
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
@@ -31,7 +30,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 					d.merges = map[*yaml.Node]bool{}
 				}
 				d.merges[k] = true
-				d.portable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
+				d.notPortable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
 			}
 			merges = append(merges, v)
 			continue
@@ -48,14 +47,14 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 	return all.pairs
 }
 
-// keyed are the pairs of a mapping, each key once. Most have few, which are compared.
-type keyed struct {
+// pairSet holds the pairs of a mapping, each key once. It searches small mappings linearly.
+type pairSet struct {
 	pairs []pair
-	many  map[string]*yaml.Node // nil: few
+	many  map[string]*yaml.Node // the index of a large mapping; nil: small
 }
 
-// add adds a pair, unless there is one with its key, which it returns.
-func (s *keyed) add(p pair) (first *yaml.Node) {
+// add adds a pair. If the key exists, it returns the earlier key instead.
+func (s *pairSet) add(p pair) (first *yaml.Node) {
 	if s.many == nil {
 		for _, other := range s.pairs {
 			if other.key.Value == p.key.Value {
@@ -78,8 +77,8 @@ func (s *keyed) add(p pair) (first *yaml.Node) {
 	return nil
 }
 
-// merged returns what a merge key brings in: a mapping or a list of them, of
-// which the earlier wins.
+// merged returns the pairs of a merge key's value: a mapping, or a list of mappings in which the
+// earlier one wins.
 func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
 	n = d.resolve(n, path)
 	if !d.enter(n, path, depth) {
@@ -94,6 +93,6 @@ func (d *Decoder) merged(n *yaml.Node, path string, depth int) (out []pair) {
 		}
 		return out
 	}
-	d.misshapen(n, path, "a merge key needs a mapping")
+	d.wrongShape(n, path, "a merge key needs a mapping")
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// ParseYAML returns the documents of a YAML file. Its error is a Problem, which quotes
-// nothing of the file: nobody knows what is a secret in what cannot be read.
+// ParseYAML returns the documents of a YAML file. Its error is a Problem that quotes nothing, because
+// any text of an unreadable file may be a secret.
 func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 	var docs []*yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(src))
@@ -31,7 +31,7 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 		if err != nil {
 			return nil, syntax(file, src, err)
 		}
-		if bad := tagged(&n); bad != nil {
+		if bad := customTag(&n); bad != nil {
 			return nil, findings.Problem{File: file, Pos: findings.Pos{Line: bad.Line, Column: bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
 		}
 		if len(n.Content) > 0 && !isNull(n.Content[0]) {
@@ -40,32 +40,32 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// tagged returns a node with a tag that YAML itself does not know, or nil.
-func tagged(n *yaml.Node) *yaml.Node {
+// customTag returns a node with a tag that YAML itself does not know, or nil.
+func customTag(n *yaml.Node) *yaml.Node {
 	switch n.ShortTag() {
 	case "", "!!null", "!!bool", "!!int", "!!float", "!!str", "!!timestamp", "!!binary", "!!map", "!!seq", "!!merge":
 	default:
 		return n
 	}
 	for _, c := range n.Content {
-		if bad := tagged(c); bad != nil {
+		if bad := customTag(c); bad != nil {
 			return bad
 		}
 	}
 	return nil
 }
 
-// What begins with "!" is a tag, also where it was meant to be a password.
+// YAML reads text that begins with "!" as a tag, even if it was meant to be a password.
 const tagHint = `text that begins with "!" needs quotes`
 
-// Who names no anchor may have meant a password that begins with "*".
+// An unknown anchor may be a password that begins with "*", so its name must not be quoted.
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
 
-// reserved finds where a key or a value begins with a character of which "The reserved
-// indicators can't start a plain scalar" (YAML 1.2.2, 5.3) or that directives have.
+// reserved finds a key or a value that begins with one of the characters for which "The reserved
+// indicators can't start a plain scalar" (YAML 1.2.2, 5.3), or with %, which begins a directive.
 var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
 
-// syntax makes a Problem of a YAML reader's error.
+// syntax converts an error of the YAML reader to a Problem.
 func syntax(file string, src []byte, err error) findings.Problem {
 	e, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
@@ -84,19 +84,20 @@ func syntax(file string, src []byte, err error) findings.Problem {
 		p.Hint = "YAML does not allow tabs for indentation: use spaces"
 	case e.Message == "did not find expected alphabetic or numeric character" && strings.Contains(line, "*"):
 		p.Hint = starHint
-	case e.ContextMsg == "while scanning a simple key": // the reader has read on
+	case e.ContextMsg == "while scanning a simple key": // the reader has read past the mistake
 		p.Pos = from
 	case strings.HasPrefix(e.Message, "mapping values are not allowed"):
 		p.Hint = `text that contains ": " needs quotes; all keys of a mapping must begin in the same column`
 	default:
-		p.Hint = within(e.ContextMsg, from)
+		p.Hint = enclosing(e.ContextMsg, from)
 	}
 	if end := endOf(src); p.Pos.Line > end.Line {
-		if p.Pos = end; p.Hint == "" {
+		p.Pos = end
+		if p.Hint == "" {
 			p.Hint = "the file ends here"
 		}
 	}
-	if p.Pos.Line == 0 { // the reader says no place of characters that no text has
+	if p.Pos.Line == 0 { // the reader gives no position for control characters
 		i := bytes.IndexFunc(src, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) })
 		p.Pos = placeOf(src, max(i, 0))
 	}
@@ -106,20 +107,20 @@ func syntax(file string, src []byte, err error) findings.Problem {
 	return p
 }
 
-// endOf returns the place behind the last text of a file.
+// endOf returns the position after the last text of a file.
 func endOf(src []byte) findings.Pos {
 	return placeOf(src, len(bytes.TrimRight(src, " \t\r\n")))
 }
 
-// placeOf returns the place of a byte.
+// placeOf returns the position of a byte.
 func placeOf(src []byte, i int) findings.Pos {
 	src = src[:i]
 	return findings.Pos{Line: 1 + bytes.Count(src, []byte("\n")), Column: 1 + utf8.RuneCount(src[bytes.LastIndexByte(src, '\n')+1:])}
 }
 
-// within tells what the reader was in, and where that begins: often that is where the
-// mistake is, such as a bracket that nobody closes.
-func within(what string, from findings.Pos) string {
+// enclosing returns a hint with the start of the structure that the reader was in. The mistake is often
+// there, such as a bracket that is never closed.
+func enclosing(what string, from findings.Pos) string {
 	switch what {
 	case "while parsing a flow sequence":
 		what = "in the list whose [ is at %d:%d"
@@ -137,10 +138,10 @@ func within(what string, from findings.Pos) string {
 	return fmt.Sprintf(what, from.Line, from.Column)
 }
 
-// ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is
-// a Problem, which quotes a character of the file at most.
+// ParseJSON returns a JSON file as the tree that ParseYAML makes. Its error is a Problem that quotes at
+// most one character of the file.
 func ParseJSON(file string, src []byte) (*yaml.Node, error) {
-	src = WithoutMark(src)
+	src = WithoutBOM(src)
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(src)), src: src, line: 1}
 	p.dec.UseNumber()
 	n, err := p.value(0)
@@ -153,8 +154,8 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 	}
 	at := p.dec.InputOffset()
 	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
-		// Of the offending character, or of white space before it; inside a word
-		// it may count from anywhere.
+		// The offset is that of the offending character or of white space before it. Inside a word it
+		// may be anything.
 		space := " \t\r\n"
 		if s.Offset-1 >= at {
 			at = s.Offset - 1
@@ -181,9 +182,9 @@ type jsonParser struct {
 	dec *json.Decoder
 	src []byte
 
-	// where the last position was computed, so that all take one pass
+	// The last computed position, so that computing all positions needs one pass.
 	offset    int64
-	line, col int // from 1 and from 0
+	line, col int // line from 1, col from 0
 }
 
 func (p *jsonParser) pos(at int64) findings.Pos {
@@ -202,7 +203,7 @@ func (p *jsonParser) pos(at int64) findings.Pos {
 	return findings.Pos{Line: p.line, Column: p.col + 1}
 }
 
-// next returns the position of the token that is read next.
+// next returns the position of the next token.
 func (p *jsonParser) next() findings.Pos {
 	at := p.dec.InputOffset()
 	for at < int64(len(p.src)) && bytes.IndexByte([]byte(" \t\r\n:,"), p.src[at]) >= 0 {

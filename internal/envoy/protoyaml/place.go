@@ -11,21 +11,21 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// A Place is where a field stands in a file.
+// A Place is the position of a field in a file.
 type Place struct {
 	Node   *yaml.Node
-	Secret bool // the field is sensitive, or may have what is: it is not quoted
+	Secret bool // the field is, or may contain, a secret: problems do not quote it
 }
 
-// Place returns where the field stands that a path leads to, from the node of a message
-// of a type. Inside of an Any a path goes on. If the field is not there, it is where the
-// nearest message around it stands.
+// Place returns the position of the field at a path, starting at the node of a message of type md. The
+// path continues inside Anys. If the field is missing, Place returns the nearest enclosing message.
 func (d *Decoder) Place(n *yaml.Node, md protoreflect.MessageDescriptor, path string) Place {
 	at := Place{Node: d.resolve(n, path)}
 	for path != "" && md != nil {
 		name, index, key, rest := cut(path)
 		if md.FullName() == "google.protobuf.Any" {
-			if md = d.typeOf(at.Node); md == nil {
+			md = d.typeOf(at.Node)
+			if md == nil {
 				return at
 			}
 		}
@@ -90,8 +90,7 @@ func cut(path string) (name string, index int, key *string, rest string) {
 	return name, index, key, strings.TrimPrefix(rest, ".")
 }
 
-// typeOf returns the type of the message that stands in the node of an Any, nil if it is
-// not known.
+// typeOf returns the type of the message in the node of an Any; nil if unknown.
 func (d *Decoder) typeOf(n *yaml.Node) protoreflect.MessageDescriptor {
 	url := Get(n, "@type")
 	if url == nil {
@@ -104,19 +103,20 @@ func (d *Decoder) typeOf(n *yaml.Node) protoreflect.MessageDescriptor {
 	return mt.Descriptor()
 }
 
-// child returns the value of a field in a mapping, in either spelling, with merge keys
-// and aliases followed; nil if it is not there.
+// child returns the value of a field, by its proto or JSON name; nil if it is missing. It follows merge
+// keys and aliases.
 func (d *Decoder) child(n *yaml.Node, fd protoreflect.FieldDescriptor, depth int) *yaml.Node {
 	return d.find(n, depth, func(key string) bool { return key == fd.TextName() || key == fd.JSONName() })
 }
 
-// entry returns the value under a key of a map.
+// entry returns the value of a key of a map.
 func (d *Decoder) entry(n *yaml.Node, key string) *yaml.Node {
 	return d.find(n, 0, func(k string) bool { return k == key })
 }
 
 func (d *Decoder) find(n *yaml.Node, depth int, is func(key string) bool) *yaml.Node {
-	if n = d.resolve(n, ""); n.Kind != yaml.MappingNode || depth > maxNesting {
+	n = d.resolve(n, "")
+	if n.Kind != yaml.MappingNode || depth > maxNesting {
 		return nil
 	}
 	var merged []*yaml.Node
@@ -143,8 +143,7 @@ func (d *Decoder) find(n *yaml.Node, depth int, is func(key string) bool) *yaml.
 	return nil
 }
 
-// item returns one of a list. Where Envoy's reader takes one item for a list of it, it is
-// that.
+// item returns an item of a list. A single value counts as a list of one, as in Envoy's reader.
 func (d *Decoder) item(n *yaml.Node, index int) *yaml.Node {
 	if n.Kind != yaml.SequenceNode {
 		return n

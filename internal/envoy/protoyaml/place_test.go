@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// A field is found however it is written.
+// Place finds a field in any spelling.
 func TestPlace(t *testing.T) {
 	const src = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
 name: l
@@ -46,10 +46,10 @@ filter_chains:
 		{"additional_addresses[0].address.socket_address", "3:29"},
 		{`metadata.filter_metadata["a.b"]`, "6:37"},
 		{"filter_chains[0].filters[0].typed_config.stat_prefix", "14:20"},
-		{"filter_chains[1].name", "9:9"}, // of a merge key
+		{"filter_chains[1].name", "9:9"}, // through a merge key
 		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key", "21:24 secret"},
 		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key.filename", "21:24 secret"},
-		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].certificate_chain", "21:11"}, // not there
+		{"filter_chains[1].transport_socket.typed_config.common_tls_context.tls_certificates[0].certificate_chain", "21:11"}, // missing
 		{"filter_chains[7].name", "1:1"},
 		{"filter_chains[0].filters[0].typed_config.nothing", "13:7"},
 		{"nothing.at.all", "1:1"},

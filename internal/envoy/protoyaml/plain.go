@@ -2,15 +2,15 @@ package protoyaml
 
 import "go.yaml.in/yaml/v4"
 
-// Plain returns a copy of a node in which everything stands where it is used: without
-// aliases, anchors and merge keys. What is wrong with these is reported.
+// Plain returns a deep copy of a node without aliases, anchors and merge keys. It reports their
+// mistakes.
 func (d *Decoder) Plain(n *yaml.Node) *yaml.Node { return d.plain(n, "", 0) }
 
 func (d *Decoder) plain(n *yaml.Node, path string, depth int) *yaml.Node {
 	from := d.resolve(n, path)
 	own := *from
 	own.Anchor, own.Alias, own.Content = "", nil, nil
-	if n != from { // a comment is of the place, not of what is repeated there
+	if n != from { // comments belong to the alias, not to its target
 		own.HeadComment, own.LineComment, own.FootComment = n.HeadComment, n.LineComment, n.FootComment
 	}
 	if !d.enter(from, path, depth) {

@@ -16,14 +16,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// Problems are told to logs, terminals and pages of build systems. So they quote what
-// is wrong, and no more of the file: what stands in the same line may be a secret.
-// Within a field that Envoy's API marks as sensitive nothing is quoted, nor within the
-// JSON of a TypedStruct. Nor is text where a message is needed: it may be a secret that
-// stands a level too high.
-// Of a file that nobody can read a whole line may be shown: see [Decoder.Syntax].
+// Problems appear in logs, terminals and pages of build systems. So they quote the mistake and nothing
+// else of the file: the same line may contain a secret. Problems inside a field that Envoy's API marks
+// as sensitive, or inside a TypedStruct, quote nothing. Neither do problems about text in place of a
+// message: the text may be a secret at the wrong level. A syntax error may show its whole line: see
+// [Decoder.Syntax].
 
-// kind names what stands there, for people.
+// kind describes a node for messages.
 func (d *Decoder) kind(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -50,31 +49,31 @@ func (d *Decoder) quoted(s string) string {
 	return fmt.Sprintf("%q", shorten(s))
 }
 
-// conceal has report quote nothing.
+// conceal calls report so that it quotes nothing.
 func (d *Decoder) conceal(report func()) {
 	d.secrets++
 	report()
 	d.secrets--
 }
 
-// misshapen reports what is needed where something else stands that may be a secret.
-func (d *Decoder) misshapen(n *yaml.Node, path, format string, args ...any) {
+// wrongShape reports the required kind of value, without quoting the actual one, which may be a secret.
+func (d *Decoder) wrongShape(n *yaml.Node, path, format string, args ...any) {
 	d.conceal(func() { d.Report(n, path, "", format+", not %s", append(args, d.kind(n))...) })
 }
 
-// unlisted reports that a list or a map of what the field describes is needed.
-func (d *Decoder) unlisted(n *yaml.Node, of protoreflect.FieldDescriptor, path, need string) {
+// listNeeded reports that a list or a map is required.
+func (d *Decoder) listNeeded(n *yaml.Node, of protoreflect.FieldDescriptor, path, need string) {
 	if of.Message() != nil {
-		d.misshapen(n, path, "%s", need)
+		d.wrongShape(n, path, "%s", need)
 		return
 	}
 	d.Report(n, path, "", "%s, not %s", need, d.kind(n))
 }
 
-// unknownField reports a key. Where secrets are, a key that is no slip of a field's name
-// may be one itself: {secret} is a mapping that YAML reads as {secret: null}.
+// unknownField reports an unknown key. Where secrets are possible, a key that does not resemble a field
+// name may be a secret: YAML reads {secret} as {secret: null}.
 func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor, path string) {
-	if !d.tells(d.errors + 1) { // what it may mean is not looked for
+	if !d.reports(d.errors + 1) { // past the limit: skip the search for a suggestion
 		d.ReportAs(findings.UnknownField, key, path, "", "")
 		return
 	}
@@ -82,8 +81,8 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	if near := Nearest(key.Value, fieldNames(md)); near != "" {
 		hint, slip = fmt.Sprintf("did you mean %q?", near), distance(key.Value, near, 2) <= 2
 	}
-	if gone := formerly(protoreflect.Name(key.Value), md); gone != "" {
-		hint, slip = gone, true // the API's own word, and no secret
+	if gone := formerField(protoreflect.Name(key.Value), md); gone != "" {
+		hint, slip = gone, true // a word of the API, so not a secret
 	}
 	was := d.secrets
 	defer func() { d.secrets = was }()
@@ -96,67 +95,67 @@ func (d *Decoder) unknownField(key *yaml.Node, md protoreflect.MessageDescriptor
 	d.ReportAs(findings.UnknownField, key, path, hint, "unknown field %s in %s", d.quoted(key.Value), md.Name())
 }
 
-// maxQuoted is how many bytes are quoted of a word.
+// maxQuoted is the maximum number of bytes quoted of a word.
 const maxQuoted = 60
 
 func shorten(s string) string { return text.Head(s, maxQuoted) }
 
-// typeURL matches the types of messages.
+// typeURL matches the type URLs of known APIs.
 var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]{1,150}$`)
 
-// ownKey matches the key of the value that begins where the text ends.
+// ownKey matches a key at the end of a text, just before its value.
 var ownKey = regexp.MustCompile(`("[^"]*"|'[^']*'|[\w.@/-]+)[ \t]*:[ \t]*$`)
 
-const left = "…" // for what is left out
+const ellipsis = "…" // replaces omitted text
 
-// excerpt returns the line of a node with what a problem may quote of it: the node and
-// its key. Caret is where the node begins, in characters.
+// excerpt returns the line of a node, reduced to the parts that a problem may quote: the node and its
+// key. Caret is the column of the node, in characters.
 func (d *Decoder) excerpt(n *yaml.Node) (text string, caret int) {
 	if n.Line < 1 || n.Column < 1 || n.Kind == 0 {
 		return "", 0
 	}
-	before, after, ok := around(readable(d.line(n.Line)), n.Column-1)
+	before, after, ok := splitAt(readable(d.line(n.Line)), n.Column-1)
 	if !ok {
 		return "", 0
 	}
 	near := before[max(0, len(before)-2*maxQuoted):]
 	if key := ownKey.FindString(near); len(near) < len(before) || strings.Trim(strings.TrimSuffix(near, key), " \t-") != "" {
-		before = left + " " + key
+		before = ellipsis + " " + key
 	}
 	own, rest := token(n, after)
 	switch rest = strings.TrimSpace(rest); {
 	case rest == "" || rest == "," || rest[0] == '#':
 	case rest[0] == ':':
-		own += ": " + left
+		own += ": " + ellipsis
 	default:
-		own += " " + left
+		own += " " + ellipsis
 	}
-	if strings.Trim(before+own, " \t-"+left) == "" { // nothing that tells more than the place
+	if strings.Trim(before+own, " \t-"+ellipsis) == "" { // the excerpt would show nothing but the position
 		return "", 0
 	}
 	before = visible(before)
 	return before + visible(own), utf8.RuneCountInString(before)
 }
 
-// line returns a line of the source, which counts from 1; nil if there is none. It goes there from the one
-// that was quoted last, which mostly is near: a file may have a million lines and one mistake.
+// line returns a line of the source, counted from 1; nil if there is none. It searches from the line
+// quoted last, which is usually near: a file may have a million lines and one mistake.
 func (d *Decoder) line(n int) []byte {
-	for d.above < n-1 {
-		next := bytes.IndexByte(d.Source[d.from:], '\n')
+	for d.quotedLine < n-1 {
+		next := bytes.IndexByte(d.Source[d.quotedOffset:], '\n')
 		if next < 0 {
 			return nil
 		}
-		d.above, d.from = d.above+1, d.from+next+1
+		d.quotedLine, d.quotedOffset = d.quotedLine+1, d.quotedOffset+next+1
 	}
-	for d.above > n-1 {
-		d.above, d.from = d.above-1, bytes.LastIndexByte(d.Source[:d.from-1], '\n')+1
+	for d.quotedLine > n-1 {
+		d.quotedLine, d.quotedOffset = d.quotedLine-1, bytes.LastIndexByte(d.Source[:d.quotedOffset-1], '\n')+1
 	}
-	line, _, _ := bytes.Cut(d.Source[d.from:], []byte("\n"))
+	line, _, _ := bytes.Cut(d.Source[d.quotedOffset:], []byte("\n"))
 	return line
 }
 
-// around cuts a line before a character.
-func around(line string, character int) (before, after string, ok bool) {
+// splitAt splits a line before a character.
+func splitAt(line string, character int) (before, after string, ok bool) {
 	for i := range line {
 		if character == 0 {
 			return line[:i], line[i:], true
@@ -166,27 +165,27 @@ func around(line string, character int) (before, after string, ok bool) {
 	return "", "", false
 }
 
-// token returns how a node is spelled in its line, and what follows it.
+// token returns the spelling of a node in its line, and the text after it.
 func token(n *yaml.Node, line string) (own, rest string) {
 	switch {
 	case n.Kind == yaml.MappingNode && strings.HasPrefix(line, "{"):
-		return "{" + left + "}", ""
+		return "{" + ellipsis + "}", ""
 	case n.Kind == yaml.SequenceNode && strings.HasPrefix(line, "["):
-		return "[" + left + "]", ""
+		return "[" + ellipsis + "]", ""
 	case n.Kind == yaml.ScalarNode && n.Value != "":
 		for _, quote := range []string{"", `"`, "'"} {
 			if rest, ok := strings.CutPrefix(line, quote+n.Value+quote); ok {
-				if typeURL.MatchString(n.Value) { // the end of which says most
+				if typeURL.MatchString(n.Value) { // its end is the most useful part
 					return quote + n.Value + quote, rest
 				}
 				return quote + shorten(n.Value) + quote, rest
 			}
 		}
 	}
-	return left, ""
+	return ellipsis, ""
 }
 
-// readable returns a line without its end.
+// readable returns a line without its line break.
 func readable(line []byte) string {
 	return strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\uFFFD")
 }

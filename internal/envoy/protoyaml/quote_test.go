@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A line below a problem shows what is wrong and no more.
+// An excerpt shows only the mistake.
 func TestExcerpts(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\n"
 	for _, tt := range []struct{ name, src, want string }{
@@ -34,8 +34,8 @@ func TestExcerpts(t *testing.T) {
 	}
 }
 
-// In whichever order lines are asked for, each is found.
-func TestLine(t *testing.T) {
+// Lines are found in any order.
+func TestLinesInAnyOrder(t *testing.T) {
 	for _, src := range []string{"", "\n", "a", "a\n", "a\n\nb\n\n", "a\nb\nc\nd"} {
 		d, lines := &Decoder{Source: []byte(src)}, strings.Split(src, "\n")
 		for range 200 {

@@ -16,15 +16,14 @@ import (
 
 const bareNumber = "put it in quotes: Envoy's own reader refuses a bare number or word for a string"
 
-// scalar decodes a field that is no message. It reports ok=false after adding
-// a problem, or for an enum value to be ignored.
+// scalar decodes a field that is not a message. It returns ok=false after adding a problem.
 func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) (v protoreflect.Value, ok bool) {
 	if n.Kind != yaml.ScalarNode {
-		d.Report(n, path, "", "%s is needed, not %s", article(fd), d.kind(n))
+		d.Report(n, path, "", "%s is needed, not %s", neededValue(fd), d.kind(n))
 		return v, false
 	}
 	fail := func(hint string) (protoreflect.Value, bool) {
-		d.Report(n, path, hint, "%s is needed, not %s", article(fd), d.kind(n))
+		d.Report(n, path, hint, "%s is needed, not %s", neededValue(fd), d.kind(n))
 		return v, false
 	}
 	switch fd.Kind() {
@@ -33,9 +32,9 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 			if isNull(n) {
 				return fail("")
 			}
-			d.portable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
-		} else if n.Style == 0 && olderTruth.MatchString(n.Value) {
-			d.portable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
+			d.notPortable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
+		} else if n.Style == 0 && yaml11Bool.MatchString(n.Value) {
+			d.notPortable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
 		}
 		d.templated(n, string(fd.Name()), path)
 		return protoreflect.ValueOfString(n.Value), true
@@ -51,10 +50,11 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 	case protoreflect.BoolKind:
 		b, err := strconv.ParseBool(strings.ToLower(n.Value))
 		if n.Tag != "!!bool" || err != nil {
-			if b, ok = wordOfTruth(n); !ok {
+			b, ok = envoyBool(n)
+			if !ok {
 				return fail("")
 			}
-			d.portable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's need that", "%s for true or false", func() {
+			d.notPortable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's need that", "%s for true or false", func() {
 				n.Tag, n.Style, n.Value = "!!bool", 0, strconv.FormatBool(b)
 			}, d.kind(n))
 		}
@@ -81,13 +81,13 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 // quoted reports whether YAML reads a scalar as text.
 func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestamp" }
 
-// olderTruth matches what YAML 1.1, which Envoy reads, takes for true or false, and YAML 1.2
-// for text: so "no" is no name of a region.
-var olderTruth = regexp.MustCompile(`^([yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
+// yaml11Bool matches words that are booleans in YAML 1.1, which Envoy reads, and text in YAML 1.2. An
+// example is the country code "no".
+var yaml11Bool = regexp.MustCompile(`^([yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
-// wordOfTruth returns what Envoy's reader takes a text for: it reads more words as true or
-// false, in any case, and YAML's older ones without quotes.
-func wordOfTruth(n *yaml.Node) (b, ok bool) {
+// envoyBool returns the boolean that Envoy's reader takes a text for. Envoy accepts more words than
+// the JSON mapping, in any case, and the words of YAML 1.1 without quotes.
+func envoyBool(n *yaml.Node) (b, ok bool) {
 	if n.Tag != "!!str" {
 		return false, false
 	}
@@ -102,15 +102,15 @@ func wordOfTruth(n *yaml.Node) (b, ok bool) {
 	return false, false
 }
 
-// enum decodes the name of a value, in the spelling of the file, or its number.
+// enum decodes the name of a value, as declared in the proto file, or its number.
 func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) (v protoreflect.Value, ok bool) {
 	values := fd.Enum().Values()
 	if ev := values.ByName(protoreflect.Name(n.Value)); ev != nil {
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
-	if ev := folded(values, n.Value); ev != nil {
+	if ev := foldedValue(values, n.Value); ev != nil {
 		name := string(ev.Name())
-		d.portable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's need it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
+		d.notPortable(findings.EnvoyOnly, n, path, "write "+name+": readers other than Envoy's need it as it is declared", "%s for a value of %s", func() { n.Value = name }, d.quoted(n.Value), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
@@ -122,11 +122,11 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 		}
 	}
 	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil && quoted(n) {
-		d.portable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's need that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
+		d.notPortable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's need that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
 	}
 	hint := ""
-	if !d.tells(d.errors + 1) { // what it may mean is not looked for
+	if !d.reports(d.errors + 1) { // past the limit: skip the search for a suggestion
 		d.Report(n, path, "", "")
 		return v, false
 	}
@@ -150,9 +150,9 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	return v, false
 }
 
-// folded returns the value of a name in which upper and lower case are one, as they are
-// for Envoy's reader; nil if there is none, or if there are several.
-func folded(values protoreflect.EnumValueDescriptors, name string) (found protoreflect.EnumValueDescriptor) {
+// foldedValue returns the value whose name equals name except for case, as Envoy's reader accepts it; nil if
+// there is none, or if there are several.
+func foldedValue(values protoreflect.EnumValueDescriptors, name string) (found protoreflect.EnumValueDescriptor) {
 	for i := range values.Len() {
 		if ev := values.Get(i); strings.EqualFold(string(ev.Name()), name) {
 			if found != nil {
@@ -182,8 +182,7 @@ func float(n *yaml.Node) (float64, bool) {
 	return f, err == nil && n.Tag != "!!bool" && n.Tag != "!!null" && !math.IsInf(f, 0) && !math.IsNaN(f)
 }
 
-// integer decodes an integer, which the JSON mapping also has as a string or
-// as a float without a fraction.
+// integer decodes an integer. The JSON mapping also allows a string, or a float without a fraction.
 func integer(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) {
 	s := strings.TrimPrefix(n.Value, "+")
 	if n.Tag == "!!bool" || n.Tag == "!!null" {
@@ -220,8 +219,8 @@ func integer(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) 
 	return v, false
 }
 
-// article names what a field takes, for people.
-func article(fd protoreflect.FieldDescriptor) string {
+// neededValue describes the values that a field takes, for messages.
+func neededValue(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
 		return "a string"
@@ -230,7 +229,7 @@ func article(fd protoreflect.FieldDescriptor) string {
 	case protoreflect.BoolKind:
 		return "true or false"
 	case protoreflect.EnumKind:
-		return Spoken(string(fd.Enum().Name()))
+		return WithArticle(string(fd.Enum().Name()))
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return "a number"
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:

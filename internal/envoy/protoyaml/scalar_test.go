@@ -11,9 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// What Envoy's API has none of: an enum whose values are one where upper and lower case
-// are, and fields of other kinds.
-func TestScalarsOfOthers(t *testing.T) {
+// Envoy's API has none of these: an enum whose values differ only in case, and fields of other kinds.
+func TestScalarsOutsideEnvoyAPI(t *testing.T) {
 	var set descriptorpb.FileDescriptorSet
 	if err := prototext.Unmarshal([]byte(`file {
   name: "acme.proto" package: "acme" syntax: "proto2" dependency: "google/protobuf/struct.proto"

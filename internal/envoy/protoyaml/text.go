@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// IsText reports whether the file is text, and adds an error at the first byte that is none.
+// IsText reports whether the file is text, and adds an error at the first invalid byte.
 func (d *Decoder) IsText() bool {
 	line, col := 1, 1
 	for i := 0; i < len(d.Source); {
@@ -35,16 +35,17 @@ func (d *Decoder) IsText() bool {
 	return true
 }
 
-// A Resolver finds what protobuf's reader of text looks for.
+// A Resolver finds the types and extensions for protobuf's text format.
 type Resolver interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
 }
 
-// Text reads the file as a message in protobuf's text format, and reports whether it could. The
-// hint is told with what is not known there. Nothing tells lines of what was read.
+// Text reads the file as a message in protobuf's text format, and reports success. Errors about unknown
+// names get the hint. Errors do not quote lines.
 func (d *Decoder) Text(m proto.Message, r Resolver, hint string) bool {
-	// Messages in an Any are encoded once for each Any around them: this bounds it.
+	// RecursionLimit bounds the cost of nested Anys: the bytes of a message are encoded once for each
+	// Any around it.
 	err := (prototext.UnmarshalOptions{RecursionLimit: maxNesting, Resolver: r}).Unmarshal(d.Source, m)
 	if err != nil {
 		d.textError(err, hint)
@@ -79,10 +80,9 @@ var (
 	longQuote    = regexp.MustCompile(` "(?:\\.|[^"\\]){2,}"`)
 )
 
-// unquoted returns what the reader of text says without the value it quotes, which may
-// be a secret.
+// unquoted removes the quoted value, which may be a secret, from an error of the text reader.
 func unquoted(message string) string {
-	if strings.HasPrefix(message, "unknown field: ") { // in what message, the reader does not say
+	if strings.HasPrefix(message, "unknown field: ") { // the reader does not name the message
 		return "unknown field"
 	}
 	message = readersQuote.ReplaceAllString(message, "$1")
@@ -92,7 +92,7 @@ func unquoted(message string) string {
 	return message
 }
 
-// Unprefixed returns the text of an error of the protobuf library.
+// Unprefixed returns the text of an error of the protobuf library without its prefix.
 func Unprefixed(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }

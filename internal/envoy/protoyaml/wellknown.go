@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// wellKnown decodes the messages that protobuf's JSON mapping spells in their
-// own way, and reports whether m is one.
+// wellKnown decodes the messages that have their own spelling in protobuf's JSON mapping. It reports
+// whether m is one of these.
 func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, depth int) bool {
 	name, ok := strings.CutPrefix(string(m.Descriptor().FullName()), "google.protobuf.")
 	if !ok {
@@ -31,7 +31,7 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		}
 	case "Duration":
 		if n.Kind == yaml.MappingNode {
-			d.inFull(n, m, path, depth)
+			d.messageForm(n, m, path, depth)
 			return true
 		}
 		d.duration(n, m, path)
@@ -58,7 +58,7 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		d.mapField(n, m, fields.ByName("fields"), path, depth)
 	case "ListValue":
 		if n.Kind != yaml.SequenceNode {
-			d.unlisted(n, fields.ByName("values"), path, "a list is needed")
+			d.listNeeded(n, fields.ByName("values"), path, "a list is needed")
 			return true
 		}
 		d.field(n, m, fields.ByName("values"), path, depth)
@@ -66,22 +66,22 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		d.value(n, m, path, depth)
 	case "BoolValue", "BytesValue", "DoubleValue", "FloatValue", "Int32Value", "Int64Value", "StringValue", "UInt32Value", "UInt64Value":
 		if n.Kind == yaml.MappingNode {
-			d.inFull(n, m, path, depth)
+			d.messageForm(n, m, path, depth)
 			return true
 		}
 		fd := fields.ByName("value")
 		if v, ok := d.scalar(n, fd, path); ok {
 			m.Set(fd, v)
 		}
-	default: // Empty and the descriptors are messages like others
+	default: // Empty and the descriptors have no special spelling
 		return false
 	}
 	return true
 }
 
-// inFull decodes what protobuf's JSON mapping has a short form for, and Envoy's reader
-// takes as a message, too: {seconds: 2}, {value: 5}.
-func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+// messageForm decodes the message form of a type that the JSON mapping writes as a scalar, such as {seconds:
+// 2} or {value: 5}. Envoy's reader accepts both forms.
+func (d *Decoder) messageForm(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	before := d.errors
 	d.fields(d.pairs(n, path, depth), m, path, depth)
 	if d.errors > before {
@@ -90,26 +90,26 @@ func (d *Decoder) inFull(n *yaml.Node, m protoreflect.Message, path string, dept
 	short := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column}
 	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
 		short.Value = inSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
-	} else if short = Get(n, "value"); short == nil {
-		short = n // {}: the value that is left out elsewhere
+	} else {
+		short = cmp.Or(Get(n, "value"), n) // {}: the zero value
 	}
 	hint := "write the value alone: readers other than Envoy's need that"
 	if m.Descriptor().Name() == "Duration" {
 		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's need that"
 	}
-	d.portable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, Spoken(string(m.Descriptor().Name())))
+	d.notPortable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, WithArticle(string(m.Descriptor().Name())))
 }
 
-// inSeconds returns a duration as protobuf's JSON mapping has it.
+// inSeconds returns a duration in the spelling of protobuf's JSON mapping.
 func inSeconds(seconds, nanos int64) string {
 	sign := ""
-	if seconds < 0 || nanos < 0 { // both are, if one is
+	if seconds < 0 || nanos < 0 { // seconds and nanos have the same sign
 		sign, seconds, nanos = "-", -seconds, -nanos
 	}
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%s%d.%09d", sign, seconds, nanos), "0"), ".") + "s"
 }
 
-// takesNull reports whether null is a value of the field, not its absence.
+// takesNull reports whether null is a value of the field, instead of an unset field.
 func takesNull(fd protoreflect.FieldDescriptor) bool {
 	if m := fd.Message(); m != nil {
 		return m.FullName() == "google.protobuf.Value"
@@ -117,7 +117,7 @@ func takesNull(fd protoreflect.FieldDescriptor) bool {
 	return fd.Enum() != nil && fd.Enum().FullName() == "google.protobuf.NullValue"
 }
 
-// duration decodes "1.5s". Go's spelling ("5m") is taken, too, with a warning.
+// duration decodes "1.5s". It accepts Go's spelling ("5m") too, with a warning.
 func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	var v time.Duration
 	err := errNoDuration
@@ -132,12 +132,12 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", d.kind(n))
 		return
 	}
-	if err != nil { // too long for time.Duration, or no number
+	if err != nil { // too long for time.Duration, or not a number
 		d.Report(n, path, "", "the duration %s is out of range", d.quoted(n.Value))
 		return
 	}
 	if !seconds {
-		d.portable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
+		d.notPortable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
 			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
 		}, d.quoted(n.Value))
 	}
@@ -148,11 +148,11 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 
 var errNoDuration = errors.New("not a duration")
 
-// value decodes a google.protobuf.Value: whatever stands there.
+// value decodes a google.protobuf.Value, which takes any node.
 func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	fields := m.Descriptor().Fields()
 	if n.Kind == yaml.ScalarNode {
-		d.older(n, path)
+		d.yaml11(n, path)
 	}
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -178,10 +178,10 @@ func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth
 	}
 }
 
-// any decodes the message inside a google.protobuf.Any, or returns nil.
+// any decodes the message inside a google.protobuf.Any; it returns nil after an error.
 func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message {
 	if n.Kind != yaml.MappingNode {
-		d.misshapen(n, path, `a mapping with "@type" is needed`)
+		d.wrongShape(n, path, `a mapping with "@type" is needed`)
 		return nil
 	}
 	pairs := d.pairs(n, path, depth)
@@ -196,12 +196,12 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	}
 	if typ == nil {
 		if len(rest) > 0 {
-			d.ReportAs(findings.NotResource, n, path, MeantKey(n), `"@type" is missing`)
+			d.ReportAs(findings.NotResource, n, path, SuggestKey(n), `"@type" is missing`)
 		}
 		return nil
 	}
 	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
-		d.ReportAs(findings.UnknownType, typ, path, cmp.Or(d.MeantType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
+		d.ReportAs(findings.UnknownType, typ, path, cmp.Or(d.SuggestType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
 		return nil
 	}
 	mt, err := d.Types.FindMessageByURL(typ.Value)
@@ -221,7 +221,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `%s allows only "value" beside "@type"`, Spoken(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `%s allows only "value" beside "@type"`, WithArticle(string(m.Descriptor().Name())))
 			}
 		}
 		return m
@@ -230,8 +230,8 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	return m
 }
 
-// special reports whether a message has a spelling of its own, so that inside
-// an Any it stands under "value".
+// special reports whether a message has its own spelling. Inside an Any, such a message is the value of
+// "value".
 func special(md protoreflect.MessageDescriptor) bool {
 	if md.ParentFile().Package() != "google.protobuf" {
 		return false
@@ -256,7 +256,7 @@ func (d *Decoder) pack(n *yaml.Node, inner, m protoreflect.Message, path string)
 	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(b))
 }
 
-// snake turns a field mask's lowerCamelCase into the names of the file.
+// snake turns the lowerCamelCase path of a field mask into proto names.
 func snake(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -15,9 +15,9 @@ import (
 
 const typePrefix = "type.googleapis.com/"
 
-// meantBy returns a hint at the type that a wrong type URL means, or "". It looks at all
-// names that there are, which takes some milliseconds.
-func (d *Decoder) meantBy(url string) (hint string) {
+// suggestType returns a suggestion for a wrong type URL, or "". It searches all type names, which takes
+// some milliseconds.
+func (d *Decoder) suggestType(url string) (hint string) {
 	word := url[strings.LastIndexByte(url, '/')+1:]
 	if word == "" {
 		return ""
@@ -38,35 +38,35 @@ func (d *Decoder) meantBy(url string) (hint string) {
 	return ""
 }
 
-// MeantType returns a hint at the type that a wrong type URL of the file means, or "". It
-// says nothing of what may be a secret.
-func (d *Decoder) MeantType(url string) (hint string) {
-	if d.secrets > 0 || !d.tells(d.errors+1) {
+// SuggestType returns a suggestion for a wrong type URL in the file, or "". It suggests nothing for text
+// that may be a secret.
+func (d *Decoder) SuggestType(url string) (hint string) {
+	if d.secrets > 0 || !d.reports(d.errors+1) {
 		return ""
 	}
-	hint, ok := d.meant[url]
+	hint, ok := d.suggestions[url]
 	if !ok {
-		if d.meant == nil {
-			d.meant = map[string]string{}
+		if d.suggestions == nil {
+			d.suggestions = map[string]string{}
 		}
-		hint = d.meantBy(url)
-		d.meant[url] = hint
+		hint = d.suggestType(url)
+		d.suggestions[url] = hint
 	}
 	return hint
 }
 
-// UnknownType reports a type URL that is of no type.
+// UnknownType reports a type URL without a known type.
 func (d *Decoder) UnknownType(n *yaml.Node, url, path string) {
 	name := "…"
 	if d.secrets == 0 {
 		name = typeName(url[strings.LastIndexByte(url, '/')+1:])
 	}
-	d.ReportAs(findings.UnknownType, n, path, d.MeantType(url), "no message type is known as %q", name)
+	d.ReportAs(findings.UnknownType, n, path, d.SuggestType(url), "no message type is known as %q", name)
 }
 
-// MeantKey returns a hint at a key of a mapping without "@type" that is meant to be it,
-// or else an example.
-func MeantKey(mapping *yaml.Node) (hint string) {
+// SuggestKey returns a hint for a mapping without "@type": a key that was meant to be "@type", or an
+// example.
+func SuggestKey(mapping *yaml.Node) (hint string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		switch key := mapping.Content[i].Value; {
 		case key == "type_url", key == "typeUrl", key == "@type_url", slip("@type", key),
@@ -77,12 +77,12 @@ func MeantKey(mapping *yaml.Node) (hint string) {
 	return `for example "@type": ` + typePrefix + "envoy.config.cluster.v3.Cluster"
 }
 
-// typeName returns the name of a type for people, whole unless it is longer than any is.
+// typeName returns a type name for messages. It shortens only names longer than any real one.
 func typeName(name string) string { return text.Middle(name, 200) }
 
-// nearestType returns the name that differs from a word by a slip or two. If there is
-// none, it returns one whose last part is that of the word, whatever the package: of the
-// v3 packages, if it can be, and then the nearest.
+// nearestType returns the type name with at most slips edits from word. If there is none, it returns a
+// type whose last part is that of word, in any package. It prefers v3 packages, and then the nearest
+// name.
 func nearestType(word string, names iter.Seq[protoreflect.FullName]) string {
 	const slips = 3
 	last := word[strings.LastIndexByte(word, '.')+1:]
@@ -110,22 +110,21 @@ func nearestType(word string, names iter.Seq[protoreflect.FullName]) string {
 	return same
 }
 
-// slip reports whether two words are the same but for a slip.
+// slip reports whether two words differ by at most two edits, or fewer if the words are short.
 func slip(a, b string) bool {
 	most := min(2, len(a)/4)
 	return distance(strings.ToLower(a), strings.ToLower(b), most) <= most
 }
 
-// successors are fields of Envoy's API before v3 which files in use still have, and what has
-// taken their place.
+// successors maps fields of Envoy's older APIs to their replacements in v3. Files in use still have
+// these fields.
 var successors = map[protoreflect.Name]protoreflect.Name{
 	"config": "typed_config", "hosts": "load_assignment", "tls_context": "transport_socket",
 	"host_rewrite": "host_rewrite_literal", "regex": "safe_regex", "regex_match": "safe_regex_match",
 }
 
-// formerly returns a hint if a message had a field once, which its names tell that are
-// reserved; else "".
-func formerly(name protoreflect.Name, md protoreflect.MessageDescriptor) string {
+// formerField returns a hint if a message reserves the name of a former field; else "".
+func formerField(name protoreflect.Name, md protoreflect.MessageDescriptor) string {
 	if !md.ReservedNames().Has(name) {
 		return ""
 	}
@@ -135,8 +134,7 @@ func formerly(name protoreflect.Name, md protoreflect.MessageDescriptor) string 
 	return "Envoy's API no longer has it"
 }
 
-// Nearest returns the candidate that is closest to a word, or "" if none is
-// close enough to be meant.
+// Nearest returns the candidate closest to a word, or "" if none is close enough.
 func Nearest(word string, candidates func(func(string) bool)) string {
 	best, at := "", 1+len(word)/3
 	for c := range candidates {
@@ -147,7 +145,7 @@ func Nearest(word string, candidates func(func(string) bool)) string {
 	return best
 }
 
-// distance is the number of edits between two words, or more than limit.
+// distance returns the number of edits between two words, or more than limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return limit + 1

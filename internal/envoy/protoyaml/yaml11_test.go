@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// decodeAs returns what stands in a message of a type, in JSON, and what is said of it.
-func decodeAs(t *testing.T, name, src string, mend bool) (js string, said []string) {
+// decodeAs decodes a message of a type; it returns the message as JSON, and the problems.
+func decodeAs(t *testing.T, name, src string, mend bool) (js string, problems []string) {
 	t.Helper()
 	docs, err := ParseYAML("a.yaml", []byte(src))
 	if err != nil {
@@ -24,18 +24,18 @@ func decodeAs(t *testing.T, name, src string, mend bool) (js string, said []stri
 	d := Decoder{File: "a.yaml", Source: []byte(src), Types: envoy.Envoy(), Mend: mend}
 	d.Message(docs[0], m, "")
 	for _, p := range d.Problems {
-		said = append(said, string(p.Code)+" "+p.Error())
+		problems = append(problems, string(p.Code)+" "+p.Error())
 	}
 	b, err := protojson.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(b), " ", ""), said
+	return strings.ReplaceAll(string(b), " ", ""), problems
 }
 
-// What Envoy 1.40 was seen to take a word in metadata for: its config_dump tells. Where
-// that is something else than it is to us, there is a warning; who mends gets Envoy's.
-func TestOlder(t *testing.T) {
+// Envoy's values were observed in the config_dump of Envoy 1.40. There is a warning where ours differ,
+// and Mend uses Envoy's.
+func TestYAML11Words(t *testing.T) {
 	for src, tt := range map[string]struct{ ours, envoys string }{
 		"y": {`"y"`, "true"}, "Y": {`"Y"`, "true"}, "yes": {`"yes"`, "true"}, "on": {`"on"`, "true"}, "On": {`"On"`, "true"},
 		"n": {`"n"`, "false"}, "N": {`"N"`, "false"}, "no": {`"no"`, "false"}, "off": {`"off"`, "false"},
@@ -45,33 +45,33 @@ func TestOlder(t *testing.T) {
 		"0x10": {"16", "16"}, "10": {"10", "10"}, "0": {"0", "0"}, "north": {`"north"`, `"north"`}, "~": {"null", "null"}, "[no]": {`["no"]`, "[false]"},
 	} {
 		for mend, want := range map[bool]string{false: tt.ours, true: tt.envoys} {
-			got, said := decodeAs(t, "google.protobuf.Struct", "a: "+src, mend)
+			got, problems := decodeAs(t, "google.protobuf.Struct", "a: "+src, mend)
 			if got != `{"a":`+want+"}" {
 				t.Errorf("FILE-7 %s, mend %v: %s, want %s", src, mend, got, want)
 			}
-			if warned := len(said) == 1 && strings.HasPrefix(said[0], "XDS0803 a.yaml:1:"); warned != (!mend && tt.ours != tt.envoys) || len(said) > 1 {
-				t.Errorf("FILE-7 %s, mend %v: %q", src, mend, said)
+			if warned := len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0803 a.yaml:1:"); warned != (!mend && tt.ours != tt.envoys) || len(problems) > 1 {
+				t.Errorf("FILE-7 %s, mend %v: %q", src, mend, problems)
 			}
 		}
 	}
 }
 
-func TestTemplated(t *testing.T) {
+func TestUnrenderedTemplates(t *testing.T) {
 	for src, want := range map[string]bool{
 		`name: "${NAME}"`: true, `name: "{{ .Values.name }}"`: true, "name: ${NAME}": true, `alt_stat_name: "{{x}}"`: true,
 
 		"name: a${NAME}": false, `name: "%DOWNSTREAM%"`: false, `name: "{id}"`: false, `name: "${a}-${b}"`: false, `name: "{{}}"`: false, "name: $": false,
 		`transport_socket: {name: "{{"}`: false,
 	} {
-		if _, said := decodeAs(t, "envoy.config.cluster.v3.Cluster", src, false); (len(said) == 1 && strings.HasPrefix(said[0], "XDS0804 ")) != want {
-			t.Errorf("%s: %q", src, said)
+		if _, problems := decodeAs(t, "envoy.config.cluster.v3.Cluster", src, false); (len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0804 ")) != want {
+			t.Errorf("%s: %q", src, problems)
 		}
 	}
-	// A body may have anything; a secret is not told.
-	if _, said := decodeAs(t, "envoy.config.route.v3.DirectResponseAction", `body: {inline_string: "{{ x }}"}`, false); len(said) > 0 {
-		t.Error(said)
+	// A body may contain any text. A secret is not quoted.
+	if _, problems := decodeAs(t, "envoy.config.route.v3.DirectResponseAction", `body: {inline_string: "{{ x }}"}`, false); len(problems) > 0 {
+		t.Error(problems)
 	}
-	if _, said := decodeAs(t, "envoy.extensions.transport_sockets.tls.v3.GenericSecret", `secret: {inline_string: "${hunter2}"}`, false); len(said) != 1 || strings.Contains(said[0], "hunter2") {
-		t.Error("SAFE-6", said)
+	if _, problems := decodeAs(t, "envoy.extensions.transport_sockets.tls.v3.GenericSecret", `secret: {inline_string: "${hunter2}"}`, false); len(problems) != 1 || strings.Contains(problems[0], "hunter2") {
+		t.Error("SAFE-6", problems)
 	}
 }

@@ -2,9 +2,9 @@ package protoyaml
 
 import "strings"
 
-// Spoken returns a name of a type with "a" or "an" before it, as it is spoken: an
-// Endpoint, a Cluster, an EDS, an HttpFilter, a UInt32Value.
-func Spoken(name string) string {
+// WithArticle returns a type name with "a" or "an" before it, as in spoken English: an Endpoint, a Cluster,
+// an EDS, an HttpFilter, a UInt32Value.
+func WithArticle(name string) string {
 	if name == "" {
 		return name
 	}
@@ -12,10 +12,10 @@ func Spoken(name string) string {
 	if n := strings.IndexFunc(name[1:], func(r rune) bool { return r < 'a' || r > 'z' }); n >= 0 {
 		word = name[:1+n]
 	}
-	vowels := "AEIO" // of U it depends
+	vowels := "AEIO" // U depends on the pronunciation
 	switch {
 	case len(name) > 1 && name[1] >= 'A' && name[1] <= 'Z', !strings.ContainsAny(strings.ToLower(word), "aeiouy"):
-		vowels = "AEFHILMNORSX" // it is spelled: an "ess", a "you"
+		vowels = "AEFHILMNORSX" // an abbreviation, pronounced by its letters: an "ess", a "you"
 	case word == "Udp" || word == "Uri" || word == "Url" || strings.HasPrefix(word, "Uni") || strings.HasPrefix(word, "Use"):
 	default:
 		vowels += "U"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 )
 
 // An Overlap tells which groups one node may get together, as far as the definitions show. If it cannot

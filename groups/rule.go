@@ -3,7 +3,7 @@ package groups
 import (
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 )
 
 // A verdict is the result of a rule for a node. It is unknown if an expression cannot be evaluated. The

@@ -19,7 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 

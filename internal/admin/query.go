@@ -19,8 +19,8 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
-	"github.com/chancery-xds/chancery/internal/glob"
 	textutil "github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -22,7 +22,7 @@ type layer struct {
 // docs/architecture.md has a picture of these layers. A new package needs a place here.
 var layers = []layer{
 	{"leaves", "solve one problem each and know nothing of xDS",
-		"internal/panics internal/text/jsonscan internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
+		"internal/panics internal/text/jsonscan internal/text/glob internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
 	{"vocabulary", "has the words of xDS and of the admin API, and the client that speaks the latter",
 		"xds findings internal/tablecache internal/admin/api internal/admin/client proto/*/*/*"},
 	{"core", "turns requests into responses as a value, and bytes into requests",
@@ -87,7 +87,7 @@ var someGenerated = []struct{ packages, modules, why string }{
 }
 
 // Packages that link the standard library and ours only.
-const stdOnly = "xds protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
+const stdOnly = "xds protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
 
 func matches(patterns, pkg string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(pattern string) bool {

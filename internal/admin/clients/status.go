@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
 )

@@ -3,8 +3,8 @@ package access
 import (
 	"slices"
 
-	"github.com/chancery-xds/chancery/internal/glob"
 	"github.com/chancery-xds/chancery/internal/tablecache"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 

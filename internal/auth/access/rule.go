@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
 

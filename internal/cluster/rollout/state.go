@@ -19,7 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
-	"github.com/chancery-xds/chancery/internal/glob"
+	"github.com/chancery-xds/chancery/internal/text/glob"
 )
 
 const (

@@ -10,45 +10,22 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 )
 
-// arrange finds which directory is of which group, and the rules. A group that is kept has its
-// last definition, and so has one whose file cannot be read or is gone.
+// arrange assigns directories to groups, and makes the rules. A group keeps its last definition if it is
+// rejected, or if its file is gone or cannot be read.
 func (p *plan) arrange() {
 	last := &p.Source.layout
 	p.layout = layout{roots: last.roots, some: last.some, dirs: map[string]*definition{}, named: map[string]*definition{}}
-	defs, twice := map[string]*definition{}, map[string]bool{}
+	defs := map[string]*definition{} // by directory
 	for _, f := range p.order {
 		if !isGroupFile(f.path) {
 			continue
 		}
 		dir := filepath.Dir(f.path)
-		d := p.files[f.path].definition
-		if len(p.files[f.path].errs) > 0 {
-			d = nil
-		}
-		if d != nil && p.kept[d.Name] != nil && p.parts[d.Name] != nil && last.named[d.Name] != nil {
-			d = last.named[d.Name] // wherever it stands now
-		}
-		if was := last.dirs[dir]; was != nil && (d == nil || p.kept[was.Name] != nil && p.parts[was.Name] != nil) {
-			d = was
-		}
-		if d != nil {
+		if d := p.definition(dir, p.files[f.path]); d != nil {
 			defs[dir] = d
-			twice[d.Name] = true
 		}
 	}
-	for dir, was := range last.dirs {
-		if d := defs[dir]; d == was || d == nil && twice[was.Name] || d != nil && (d.Name == was.Name || twice[was.Name]) {
-			continue
-		}
-		if part := p.parts[was.Name]; part == nil || p.approve || was.Name == groups.Default || len(part.world.types) == 0 {
-			continue
-		}
-		defs[dir] = was // until somebody says that it is meant
-		if p.kept[was.Name] == nil {
-			p.layout.named[was.Name] = was
-			p.refuse(was.Name, p.vanished(was))
-		}
-	}
+	p.keepDefinitions(defs)
 	p.define(defs)
 	if p.checking || !p.layout.same(last) || p.Source.rules == nil || !slices.Equal(p.unready(), p.Source.unready) {
 		p.decide(defs)
@@ -57,7 +34,51 @@ func (p *plan) arrange() {
 	p.rules = p.Source.rules
 }
 
-// vanished says what is gone of a group.
+// definition returns the new or the last definition for the group file of a directory; nil if there is none.
+func (p *plan) definition(dir string, f *file) *definition {
+	last := &p.Source.layout
+	d := f.definition
+	if len(f.errs) > 0 {
+		d = nil
+	}
+	if d != nil && p.rejected(d.Name) && last.named[d.Name] != nil {
+		d = last.named[d.Name] // which may be of another directory
+	}
+	if was := last.dirs[dir]; was != nil && (d == nil || p.rejected(was.Name)) {
+		d = was
+	}
+	return d
+}
+
+// rejected reports whether a group is rejected, and was loaded before.
+func (p *plan) rejected(group string) bool { return p.kept[group] != nil && p.parts[group] != nil }
+
+// keepDefinitions adds the last definitions of groups that have none any more and still have
+// resources. It refuses to remove these groups until the removal is approved.
+func (p *plan) keepDefinitions(defs map[string]*definition) {
+	defined := map[string]bool{} // names of groups
+	for _, d := range defs {
+		defined[d.Name] = true
+	}
+	for dir, was := range p.Source.layout.dirs {
+		d := defs[dir]
+		switch {
+		case d != nil && d.Name == was.Name, defined[was.Name]:
+			continue
+		}
+		part := p.parts[was.Name]
+		if part == nil || p.approve || was.Name == groups.Default || len(part.world.types) == 0 {
+			continue
+		}
+		defs[dir] = was
+		if p.kept[was.Name] == nil {
+			p.layout.named[was.Name] = was
+			p.refuse(was.Name, p.vanished(was))
+		}
+	}
+}
+
+// vanished returns the reason for refusing to remove a group.
 func (p *plan) vanished(d *definition) string {
 	n := 0
 	for _, c := range p.parts[d.Name].world.types {
@@ -69,7 +90,8 @@ func (p *plan) vanished(d *definition) string {
 	return fmt.Sprintf("%s is gone, with a group of %d resources", filepath.Join(d.dir, GroupFile), n)
 }
 
-// define takes the definitions up. The root's is made if there are only others.
+// define sets the definitions of the layout. If the root has none, but other directories do, it adds
+// one.
 func (p *plan) define(defs map[string]*definition) {
 	clear(p.layout.named)
 	for dir, d := range defs {
@@ -83,10 +105,10 @@ func (p *plan) define(defs map[string]*definition) {
 	}
 }
 
-// rootless is the definition of a root without a file.
+// rootless is the definition of a root without a group file.
 var rootless = &definition{Definition: groups.Definition{Name: groups.Default}}
 
-// decide makes the rules.
+// decide makes the rules from the definitions.
 func (p *plan) decide(defs map[string]*definition) {
 	if len(defs) == 0 && p.Source.rules == nil {
 		return
@@ -102,7 +124,7 @@ func (p *plan) decide(defs map[string]*definition) {
 		case q.Warning:
 			q.Group = name
 			p.warnings = append(p.warnings, q)
-		case p.begin[name]: // its last definition does not go with what the others say now
+		case p.begin[name]: // its last definition conflicts with a new one of another group
 			p.fatal = append(p.fatal, q)
 		default:
 			p.blame(name, q)
@@ -111,11 +133,11 @@ func (p *plan) decide(defs map[string]*definition) {
 	p.rules = rules
 }
 
-// unready returns the names of the groups that are alone with errors and were never loaded, while
-// others are served. No client has anything of them: their rules wait until they are loaded, and
-// nodes that match them get what they got.
+// unready returns the names of the rejected groups that were never loaded, if other groups are served.
+// No client has resources of them. The rules leave them out until they are loaded, and nodes that
+// match them keep their other groups.
 func (p *plan) unready() (names []string) {
-	if p.checking || !p.begun && len(p.parts) == 1 && len(p.home.world.types) == 0 { // nothing ever was
+	if p.checking || !p.begun && len(p.parts) == 1 && len(p.home.world.types) == 0 { // nothing was ever served
 		return nil
 	}
 	for name := range p.kept {
@@ -127,8 +149,8 @@ func (p *plan) unready() (names []string) {
 	return names
 }
 
-// owner returns the group that a definition is blamed on: who gives itself the name of another
-// is still the one that it was.
+// owner returns the group that gets the blame for the definition in a directory. If the file changes
+// its name to that of another group, the group of the old name gets the blame.
 func (p *plan) owner(defs map[string]*definition, dir string) string {
 	if was := p.Source.layout.dirs[dir]; was != nil && p.parts[was.Name] != nil {
 		return was.Name
@@ -139,8 +161,8 @@ func (p *plan) owner(defs map[string]*definition, dir string) string {
 	return p.layout.group(dir)
 }
 
-// definitions returns each once. Those that are alone with their errors come last: of two that
-// have one name the second is wrong.
+// definitions returns each definition once. Groups with "on_error: alone" come last, because of two
+// groups with one name the second gets the error.
 func (p *plan) definitions(defs map[string]*definition) []groups.Definition {
 	var first, last []groups.Definition
 	seen, unready := map[*definition]bool{}, p.unready()

@@ -8,20 +8,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A beside is what clients have from their bootstraps, beside what files say.
+// A beside has the resources and references in the bootstraps of the clients.
 type beside struct {
 	clusters map[string]bool
-	secrets  []string // for those who name one without a source; who names one asks for it
+	secrets  []string // static secrets: a resource can name one without a source; with a source, the client subscribes to it
 	refs     []xds.Ref
 }
 
-// besides returns what is in bootstraps.
+// besides returns the resources and references in bootstraps.
 func besides(types *Types, bootstraps []proto.Message) (b beside) {
 	b.clusters = map[string]bool{}
 	for _, m := range bootstraps {
 		for _, ref := range refs.With(types, m) {
-			// A bootstrap may have what nobody knows, such as numbers of the runtime. That it
-			// refers to any cluster is likely of what is in these lists alone.
+			// A bootstrap may contain messages of unknown types, such as values of the runtime. They
+			// count as a wildcard reference to clusters. Only a wildcard of the listeners and clusters
+			// below is likely to be real.
 			if ref.Name != xds.Wildcard {
 				b.refs = append(b.refs, ref)
 			}
@@ -40,7 +41,7 @@ func besides(types *Types, bootstraps []proto.Message) (b beside) {
 	return b
 }
 
-// list returns the static resources of a kind that a bootstrap has.
+// list returns the static resources of a kind in a bootstrap.
 func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.Message) {
 	items := get(get(bootstrap.ProtoReflect(), "static_resources").Message(), kind).List()
 	for i := range items.Len() {
@@ -49,5 +50,5 @@ func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.M
 	return all
 }
 
-// has reports whether clients find what a reference leads to in their bootstraps.
+// has reports whether the bootstrap of the clients has the resource of a reference.
 func (b beside) has(ref xds.Ref) bool { return ref.Type.Is(xds.Cluster) && b.clusters[ref.Name] }

@@ -25,15 +25,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Checked is what [Check] found.
+// A Checked is the result of [Check].
 type Checked struct {
 	Files  int
-	Groups int     // directories with a [GroupFile], and the root; 0: there is none
-	Counts []Count // in push order; of what could be read
+	Groups int     // directories with a [GroupFile], plus the root; 0: no directory has one
+	Counts []Count // in push order; of the resources that could be read
 
-	// Errors keep the files from being loaded. Warnings do not. Both are
-	// sorted by place, and of more than Options.Most the first are told, and
-	// last how many more there are: see [findings.Count].
+	// A source does not load files with Errors; it loads files with Warnings. Both are sorted by
+	// place. Options.Most limits their numbers; the last one then counts the rest: see
+	// [findings.Count].
 	Errors, Warnings []findings.Problem
 
 	// Loaded are the resources that could be read, in the order of the files.
@@ -43,8 +43,8 @@ type Checked struct {
 	plan *plan
 }
 
-// With returns what is checked with more that was found, in its place, of which no more than
-// most are told, as Options have it.
+// With returns c with more errors and warnings, each in its place. It reports at most most of each;
+// see Options.Most.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 	c.by.opts.Most = most
 	c.Errors = c.by.summary("error", c.by.counted(slices.Concat(c.Errors, errs)), 0)
@@ -52,20 +52,21 @@ func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
 	return c
 }
 
-// Stdin is the path that stands for what is read instead of a file.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
-// stdinName is how findings in it call its file.
+// stdinName is the file name of standard input in problems.
 const stdinName = "<stdin>"
 
-// Check is [CheckAll] of one directory or file.
+// Check checks one directory or file as [CheckAll] does.
 func Check(path string, opts Options) Checked { return CheckAll([]string{path}, nil, opts) }
 
-// CheckAll reads files and directories as a [Source] with the options does, and loads them
-// nowhere. Stdin is read in place of "-", as YAML, of which JSON is a part. Beyond what a
-// source tells, it looks for what Envoy refuses, no resources at all are a mistake, and it
-// warns of references to resources that no file has, and of resources that nothing refers
-// to. Findings of a kind in ignore are left out.
+// CheckAll reads files and directories as a [Source] with the options does, and does not load them
+// into a store. For the path "-" it reads stdin, as YAML or JSON.
+//
+// It finds more than a source does. It reports what Envoy would refuse, and the absence of any
+// resource, as errors. It warns of references to resources that no file has, and of resources without
+// a reference to them. It leaves out findings of the kinds in ignore.
 func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.Code) Checked {
 	opts.Validate = true
 	s := New(paths[0], nil, opts)
@@ -75,11 +76,11 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	s.checking = true
 	s.lookAt(paths, stdin, sc)
 	p, errs := s.judge(sc)
-	// If files are missing, nobody knows what they have.
+	// If files could not be found, they may have the missing resources.
 	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
 		s.missing = s.vain(p)
 	}
-	if readable(errs) { // what cannot be read refers to nothing
+	if readable(errs) { // resources that cannot be read may have references, too
 		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.beside.refs)...)
 	}
 	if len(errs) == 0 && len(p.counts()) == 0 {
@@ -98,8 +99,8 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	return c
 }
 
-// shows returns a function that reports whether lines of a file may be shown that cannot be
-// read. A server shows none: its log is read by more people than its files.
+// shows returns a function that reports whether an error may quote lines of an unreadable file. A
+// server quotes none, because more people read its log than its files.
 func shows(types *envoyapi.Types) func(src []byte) bool {
 	names := sync.OnceValue(func() (names []protoreflect.Name) {
 		for md := range types.Added() {
@@ -110,13 +111,13 @@ func shows(types *envoyapi.Types) func(src []byte) bool {
 	return func(src []byte) bool { return secrets.ShowsLines(src, names()) }
 }
 
-// readable reports whether all resources could be read, whatever Envoy thinks of them.
+// readable reports whether all resources could be read, even if Envoy would refuse them.
 func readable(errs []findings.Problem) bool {
 	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.IsEnvoyRule() })
 }
 
-// vain returns warnings of references to what no file has, each at its place. Those that
-// are too many to be told are counted.
+// vain returns warnings of references to resources that no file has, each at its place. It counts
+// those beyond Options.Most.
 func (s *Source) vain(of *plan) (found []findings.Problem) {
 	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
 	bad := s.bad()
@@ -129,7 +130,8 @@ func (s *Source) vain(of *plan) (found []findings.Problem) {
 	return problems(told)
 }
 
-// judge puts together what was read. All that is wrong is found at once: nothing is kept.
+// judge makes a plan of the files that were read, and returns it with all errors. A check rejects no
+// single group.
 func (s *Source) judge(sc *scanner) (*plan, Errors) {
 	p, err := s.plan(sc, true, time.Now())
 	s.doubtful(p)
@@ -171,7 +173,7 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 	s.gather(sc, files)
 }
 
-// distinct leaves out files that were found twice, as in a directory that was given, too.
+// distinct leaves out files that were found twice, for example by name and in a directory.
 func distinct(files []found) (once []found) {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -211,8 +213,8 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	return f
 }
 
-// Sound returns the resources in which there is no mistake: of those that are known to
-// be refused nobody needs to be asked.
+// Sound returns the resources without mistakes. Only these are worth a test with a real Envoy, because
+// the others are known to be refused.
 func (c Checked) Sound() (sound []Loaded) {
 	wrong := map[Pos]bool{}
 	for _, p := range c.Errors {
@@ -228,8 +230,9 @@ func (c Checked) Sound() (sound []Loaded) {
 	return sound
 }
 
-// Views returns what [Checked.Sound] does, as nodes see it of a group with what that includes,
-// for each group that has something; all at once if there are no groups.
+// Views returns the resources of [Checked.Sound] as nodes get them: for each group that is not empty,
+// those of the group and of the groups that it includes. Without groups it returns all resources as
+// one view.
 func (c Checked) Views() (views [][]Loaded) {
 	sound := c.Sound()
 	if c.Groups == 0 {
@@ -262,7 +265,7 @@ func (c Checked) Views() (views [][]Loaded) {
 	return views
 }
 
-// around returns the resource that a problem stands in, nil if that is not known.
+// around returns the resource that contains the place of a problem; nil if it is not known.
 func (c Checked) around(p findings.Problem) (in *Loaded) {
 	for i, l := range c.Loaded {
 		switch {
@@ -280,7 +283,7 @@ func (c Checked) around(p findings.Problem) (in *Loaded) {
 	return in
 }
 
-// text returns what is in a file, or was in stdin.
+// text returns the content of a file or of stdin.
 func (s *Source) text(path string) ([]byte, error) {
 	if path == stdinName {
 		return s.stdin, nil
@@ -289,8 +292,8 @@ func (s *Source) text(path string) ([]byte, error) {
 	return data, err
 }
 
-// bad returns a function that reports whether a name may be that of a resource in a file
-// with mistakes, which is as good as there: it stands in the file, in some place.
+// bad returns a function that reports whether a file with mistakes contains a name. That file may have
+// the resource of the name, so a reference to it is not reported.
 func (s *Source) bad() func(name string) bool {
 	var texts [][]byte
 	for path, f := range s.files {
@@ -304,7 +307,7 @@ func (s *Source) bad() func(name string) bool {
 		texts = append(texts, text)
 	}
 	return func(name string) bool {
-		if len(texts) > 0 && strings.HasPrefix(name, "xdstp:") { // which has many spellings
+		if len(texts) > 0 && strings.HasPrefix(name, "xdstp:") { // such a name can be written in many ways
 			return true
 		}
 		for _, text := range texts {

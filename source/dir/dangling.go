@@ -12,38 +12,38 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A dangling is a warning of a reference to a resource that there is not.
+// A dangling is a warning of a reference to a missing resource.
 type dangling struct {
 	findings.Problem
 	from Loaded
 	to   xds.Ref
 }
 
-// maxCompared is how many names are compared with misspelled ones, of all in one load: it
-// takes a tenth of a second.
+// maxCompared limits how many names are compared with misspelled ones in one load. That many take a
+// tenth of a second.
 const maxCompared = 100_000
 
-// A reach is what all groups have, and which of them a node may see at once.
+// A reach has the resources of all groups, and which groups a node may get at the same time.
 type reach struct {
 	layout   *layout
 	worlds   map[string]world
 	together *groups.Overlap
-	where    map[xds.Ref][]string // the groups that have something, if they were asked for
+	where    map[xds.Ref][]string // the groups that have a resource; filled by have
 }
 
 func newReach(l *layout, worlds map[string]world) *reach {
 	return &reach{layout: l, worlds: worlds, together: l.together()}
 }
 
-// dangling returns a warning for each reference of what is served, as [reach.dangling] does.
+// dangling returns the warnings of [reach.dangling] for the served configuration.
 func (s *Source) dangling() []dangling {
 	return newReach(&s.layout, s.served.Load().worlds).dangling(s.shown, s.beside.has)
 }
 
-// dangling returns a warning for each reference to a resource that there is not, and
-// that there may not be elsewhere either. Of so many as are shown it says what may be
-// meant. What is there is what has a group that a node
-// may see together with that of the reference.
+// dangling returns a warning for each reference to a missing resource, unless elsewhere reports that
+// the client has it from another place. A resource counts if its group can be seen by a node together
+// with the group of the reference. The first warnings, as many as shown returns, suggest a similar
+// name.
 func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
 	for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
 		found = append(found, r.within(group, elsewhere)...)
@@ -72,7 +72,7 @@ func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (fou
 	return found
 }
 
-// within returns the warnings of a group.
+// within returns the warnings of one group.
 func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dangling) {
 	w := r.worlds[group]
 	collections := map[string]map[string]bool{}
@@ -99,14 +99,14 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 			}
 		}
 	}
-	// In the same order each time. Of many resources few refer to what is missing.
+	// The order must not change from load to load. Sorting is cheap: few references are dangling.
 	slices.SortStableFunc(found, func(a, b dangling) int {
 		return cmp.Or(cmp.Compare(a.from.Type.URL, b.from.Type.URL), cmp.Compare(a.from.Name, b.from.Name))
 	})
 	return found
 }
 
-// have returns the groups that have what a reference finds.
+// have returns the groups that have the resource of a reference.
 func (r *reach) have(ref xds.Ref) []string {
 	if len(r.worlds) == 1 {
 		return nil
@@ -136,7 +136,7 @@ func (r *reach) have(ref xds.Ref) []string {
 	return r.where[ref]
 }
 
-// problems returns the warnings alone.
+// problems returns the warnings without the references.
 func problems(all []dangling) (found []findings.Problem) {
 	for _, d := range all {
 		found = append(found, d.Problem)
@@ -144,8 +144,8 @@ func problems(all []dangling) (found []findings.Problem) {
 	return found
 }
 
-// has reports whether a reference finds something, by a name, an alias or as a
-// collection. It keeps which collections there are, by type URL.
+// has reports whether the world has the resource of a reference, by its name, by an alias or as a
+// collection. It caches the collections by type URL in the map.
 func (w world) has(ref xds.Ref, collections map[string]map[string]bool) bool {
 	c := w.types[ref.Type.URL]
 	if c == nil {
@@ -170,7 +170,7 @@ func (w world) has(ref xds.Ref, collections map[string]map[string]bool) bool {
 	return all[ref.Name]
 }
 
-// hints say what a missing resource means to a client.
+// hints explain what a missing resource means for a client, by type URL.
 var hints = map[string]string{
 	xds.Cluster.URL:  "requests to it fail, unless the client's bootstrap has it",
 	xds.Endpoint.URL: "Envoy waits 15 s for endpoints that are missing, at each start",

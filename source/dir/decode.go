@@ -25,34 +25,33 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Loaded is a resource and the place where it stands.
+// A Loaded is a resource and its place.
 type Loaded struct {
 	*xds.Resource
 	Pos
 
-	// Secret is where a secret stands in the resource, such as
-	// "generic_secret.secret"; "" if it has none.
+	// Secret is the path of a secret in the resource, such as "generic_secret.secret"; "" if it has
+	// none.
 	Secret string
 
 	certificates []envoysecrets.Certificate
 	v2           []envoysecrets.V2
-	sockets      []socket // of a listener, if they are asked for
-	refused      bool     // Envoy would refuse it, as far as that was looked for
+	sockets      []socket // of a listener, if Options.Validate is set
+	refused      bool     // Envoy would refuse it; only checked if Options.Validate is set
 
-	version   string     // version_info of the response it stands in
-	doc       int        // which document of the file
-	elsewhere *elsewhere // the groups that it is in; nil: that of its file
+	version   string     // version_info of the response that contains it
+	doc       int        // index of the document in the file
+	elsewhere *elsewhere // the groups of the resource; nil: that of its file
 }
 
-// An elsewhere is the groups that a resource is put into, with their places in the file, and
-// what may be quoted there.
+// An elsewhere has the groups that a resource names, with their places and quotes in the file.
 type elsewhere struct {
 	names []string
 	at    []findings.Problem
 }
 
-// With returns another resource that is where this one is, in the same groups, as those that
-// [Options.Review] adds.
+// With returns another resource at the place of l, and in the same groups. [Options.Review] uses it
+// for the resources that it adds.
 func (l Loaded) With(r *xds.Resource) Loaded {
 	return Loaded{Resource: r, Pos: l.Pos, elsewhere: l.elsewhere}
 }
@@ -65,7 +64,7 @@ const (
 	wrapper      = apis + wrapperName
 )
 
-// forms are the ways to write a file, by the end of its name.
+// forms are the decoders of file formats, by the ending of the file name.
 var forms = map[string]func(*decoder){
 	".yaml":      (*decoder).yaml,
 	".yml":       (*decoder).yaml,
@@ -76,8 +75,7 @@ var forms = map[string]func(*decoder){
 	".pb":        (*decoder).binary,
 }
 
-// form returns how a file is written; nil if its name says that it holds no
-// resources.
+// form returns the decoder of a file; nil if the file name has no known ending.
 func form(path string) func(*decoder) {
 	if path == stdinName {
 		return (*decoder).yaml
@@ -85,31 +83,31 @@ func form(path string) func(*decoder) {
 	return forms[strings.ToLower(filepath.Ext(path))]
 }
 
-// A decoder turns a file into resources, and collects all its mistakes.
+// A decoder decodes a file into resources, and collects all its mistakes.
 type decoder struct {
 	protoyaml.Decoder
 	*reader
 	doc    int
 	loaded []Loaded
-	died   *panics.Panic // of what read the file; nil: it did not
+	died   *panics.Panic // the panic of the decoder; nil: there was none
 }
 
-// A reader has what is needed to read files, of whatever source.
+// A reader has the configuration for decoding files.
 type reader struct {
 	types   *envoyapi.Types
 	secrets *envoysecrets.Finder
-	most    int             // how many mistakes of a file are told, as Options have it
-	ignore  []findings.Code // what is not told
+	most    int             // how many mistakes of a file are reported: Options.Most
+	ignore  []findings.Code // kinds of problems that are not reported
 
-	lines     func(src []byte) bool // reports whether lines of a file may be shown that cannot be read; nil: they may not
-	validator *validate.Validator   // nil: what Envoy refuses is its business
+	lines     func(src []byte) bool // reports whether an error may quote lines of an unreadable file; nil: it may not
+	validator *validate.Validator   // nil: no check of what Envoy refuses
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
 	return &reader{types: types, secrets: envoysecrets.NewFinder(types), most: most}
 }
 
-// words are what the protocol calls the types: some write CDS.
+// words are the type URLs by the short names of the types, such as CDS.
 var words = sync.OnceValue(func() map[string]string {
 	byWord := map[string]string{}
 	for _, t := range xds.Types() {
@@ -118,10 +116,10 @@ var words = sync.OnceValue(func() map[string]string {
 	return byWord
 })
 
-// decode returns a decoder that is done with a file.
+// decode decodes a file and returns the decoder with the results.
 func (rd *reader) decode(path string, data []byte) *decoder {
 	d := &decoder{Decoder: protoyaml.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
-	// A file must not end the program, whatever it finds in its readers.
+	// A file must not end the program if a decoder panics.
 	if p := panics.Do(d.decode); p != nil {
 		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
 		d.died = p
@@ -169,7 +167,7 @@ func (d *decoder) syntax(err error) {
 	}
 }
 
-// document reads a single resource, a response or a wrapper.
+// document decodes a resource, a response or a wrapper.
 func (d *decoder) document(n *yaml.Node) {
 	flat := d.Flat(n, "")
 	if flat == nil {
@@ -197,7 +195,7 @@ func (d *decoder) document(n *yaml.Node) {
 	}
 }
 
-// shellWord returns a path as it is typed.
+// shellWord returns a path, quoted for a shell if necessary.
 func shellWord(path string) string {
 	if path == stdinName {
 		return Stdin
@@ -208,7 +206,7 @@ func shellWord(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// response reads Envoy's DiscoveryResponse, as in the files Envoy itself reads.
+// response decodes Envoy's DiscoveryResponse, as in the files that Envoy itself reads.
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
@@ -233,7 +231,7 @@ func (d *decoder) response(flat *yaml.Node) {
 	}
 }
 
-// entry reads a resource, wrapped or not, that stands in a response.
+// entry decodes a resource of a response, with or without a wrapper.
 func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 	before := d.Errors()
 	var w wrapped
@@ -249,7 +247,8 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 			d.Report(n, path, "", "the Resource has no field \"resource\"")
 			return
 		}
-		if inner = d.Flat(r, at); inner == nil {
+		inner = d.Flat(r, at)
+		if inner == nil {
 			return
 		}
 	}
@@ -258,7 +257,7 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 	}
 }
 
-// single reads a resource that is not wrapped.
+// single decodes a resource without a wrapper.
 func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
 	flat = d.extras(flat, path, w)
 	switch url := protoyaml.Get(flat, "@type"); {
@@ -273,11 +272,11 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 	return nil
 }
 
-// extension is the key beside "@type" of what is said to the server and is no
-// part of the resource. It may stand in a wrapper or in what is wrapped.
+// extension is a key next to "@type" for settings of the server that are not part of the resource. It
+// may be in a wrapper or in the wrapped resource.
 const extension = "x-chancery"
 
-// extras reads the extension and returns the mapping without it.
+// extras decodes the extension, and returns the mapping without it.
 func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
 	n := protoyaml.Get(flat, extension)
 	if n == nil {
@@ -317,7 +316,7 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 	return &rest
 }
 
-// add adds a resource that a wrapper and a response say more of.
+// add adds a decoded resource. The wrapper and the response have more about it.
 func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
 	fail := func(hint, format string, args ...any) {
 		d.ReportAs(findings.Unusable, n, path, hint, format, args...)
@@ -325,7 +324,8 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	name := m.ProtoReflect().Descriptor().FullName()
 	t := xds.TypeOf(apis + string(name))
 	as := w.name
-	if as == "" && t.Is(xds.VirtualHost) { // which has a name that need not be that of the resource, but is for Envoy
+	if as == "" && t.Is(xds.VirtualHost) {
+		// The name of a virtual host need not be the name of the resource, but Envoy takes it as such.
 		as = m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByName("name")).String()
 	}
 	switch {
@@ -360,7 +360,8 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		fail("", "%s resource without a name", t)
 		return
 	}
-	// Of other types nobody knows whether the field is the name of the resource ([wire.NewResource] has the same rule).
+	// In messages of unknown types the name field may not be the name of the resource.
+	// [wire.NewResource] has the same rule.
 	if t.Known() && own != "" && xds.CanonicalName(own) != xds.CanonicalName(as) {
 		d.ReportAs(findings.Unusable, cmp.Or(w.nameAt, n), path, "give no other name: names that are to find it, too, are aliases", "%s resource %q: the name in the message is %q, by which clients know it", t, as, own)
 		return
@@ -376,7 +377,8 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 		return
 	}
 	if w.ttl != nil {
-		if r.TTL = *w.ttl; r.TTL <= 0 {
+		r.TTL = *w.ttl
+		if r.TTL <= 0 {
 			d.Report(cmp.Or(w.ttlAt, n), path, "", "ttl must be more than 0s, not %v", r.TTL)
 			return
 		}
@@ -392,7 +394,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc, elsewhere: w.elsewhere}
 	if p := d.inspect(&l, m); p.Message != "" {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
-		at.Secret = true // or near one
+		at.Secret = true // or it is near one
 		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
 		return
 	}
@@ -400,7 +402,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	d.loaded = append(d.loaded, l)
 }
 
-// ownName returns the name that a resource has in it, or "".
+// ownName returns the name in the message of a resource; "" if it has none.
 func ownName(t *xds.Type, m protoreflect.Message) string {
 	f := m.Descriptor().Fields().ByName(protoreflect.Name(t.Name))
 	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
@@ -409,9 +411,9 @@ func ownName(t *xds.Type, m protoreflect.Message) string {
 	return m.Get(f).String()
 }
 
-// refer sets what a resource refers to.
+// refer sets the references of a resource.
 func (rd *reader) refer(r *xds.Resource, t *xds.Type, m proto.Message) {
-	if t.V2 { // of which no others are known
+	if t.V2 { // only these references are known for v2
 		r.Refs = wire.Refs(t, r.Name, r.Body)
 	} else {
 		r.Refs = refs.With(rd.types, m)

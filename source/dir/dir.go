@@ -15,48 +15,50 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Source loads a directory into a group of a store, or into several, if there are
-// directories in it that make groups of their own ([GroupFile]). It is made by [New]. Restore,
-// Load and Run must not be called at the same time, and one after the other in this order.
+// A Source loads a directory into a group of a store. If directories in it define groups of their own
+// ([GroupFile]), it fills several groups. [New] makes one.
+//
+// Call Restore, Load and Run in this order, and never two of them at the same time. All other methods
+// may be called from any goroutine at any time.
 type Source struct {
 	opts  Options
 	root  string
 	store *store.Store
-	force chan order // one slot
+	force chan order // requests of Reload and Order; has one slot
 
 	*reader
 	beside   beside
-	examiner *validate.Validator // of what is asked about
+	examiner *validate.Validator // for Examine, also if Options.Validate is off
 
-	files    map[string]*file // as last seen
-	home     *part            // of the root's group
-	parts    map[string]*part // of all groups that were committed, by name; home among them
+	files    map[string]*file // as last read
+	home     *part            // the group of the root
+	parts    map[string]*part // all committed groups, by name, including home
 	layout   layout           // as last committed
-	rules    *groups.Rules    // of that; nil: there never was a group besides the root's
-	unready  []string         // groups whose rules are left out of these: see [plan.unready]
-	checking bool             // nothing is served: every mistake is told, whosever it is
+	rules    *groups.Rules    // the rules of layout; nil: only the root has ever been a group
+	unready  []string         // groups that the rules leave out: see [plan.unready]
+	checking bool             // a check without serving: it reports every mistake, also of groups with "on_error: alone"
 
-	held    atomic.Int64 // of removals, for others
-	deaf    atomic.Bool  // the system does not tell of all changes
-	expiry  expiry       // of what is served
-	waiting waiting      // what the log was told of removals
-	begun   bool         // the files were loaded once
-	loaded  bool         // the last load did not fail
-	err     error        // why nothing is what the files say
-	failing failing      // what is known of err
-	kept    Kept         // groups that are not what their files say, sorted by name
-	keeping keeping      // what the log was told of them
+	held    atomic.Int64 // number of delayed removals; read by other goroutines
+	deaf    atomic.Bool  // the system does not report all changes of files
+	expiry  expiry       // of certificates in the served resources
+	waiting waiting      // log lines about delayed removals
+	begun   bool         // the files were loaded at least once
+	loaded  bool         // the last load succeeded
+	err     error        // why the last load failed
+	failing failing      // since when loads fail, and when that was logged
+	kept    Kept         // rejected groups, sorted by name
+	keeping keeping      // log lines about them
 
-	served  atomic.Pointer[served]  // what is served, for others
-	seen    atomic.Pointer[seen]    // what the files say, for others
-	holders atomic.Pointer[holders] // of secrets in it, for others
-	doubted atomic.Pointer[doubted] // what is doubtful in what is served, for others
+	served  atomic.Pointer[served]  // the served configuration, for other goroutines
+	seen    atomic.Pointer[seen]    // the files as last read, for other goroutines
+	holders atomic.Pointer[holders] // served resources with secrets, for other goroutines
+	doubted atomic.Pointer[doubted] // warnings of the served configuration, for other goroutines
 
-	warnings []findings.Problem // of the files as last seen
-	stdin    []byte             // what was read from there, of a check
-	untold   int                // warnings that these leave out
-	missing  []findings.Problem // references of the groups to what they have not
-	told     map[string]bool    // those that were logged
+	warnings []findings.Problem // of the files as last read
+	stdin    []byte             // the input of a check that read standard input
+	untold   int                // number of warnings beyond Options.Most that were not kept
+	missing  []findings.Problem // dangling references of all groups
+	told     map[string]bool    // warnings that were logged, as text
 }
 
 // New returns a source that loads the directory into st.
@@ -73,21 +75,21 @@ func New(root string, st *store.Store, opts Options) *Source {
 	return s
 }
 
-// A Report says what a load found and did.
+// A Report describes the result of a load.
 type Report struct {
 	Files  int
-	Groups int     // directories with a [GroupFile], and the root; 0: there is none
-	Counts []Count // in push order; of all groups
-	Held   int     // resources that are gone from the files, and served until a second look agrees
+	Groups int     // directories with a [GroupFile], plus the root; 0: no directory has one
+	Counts []Count // in push order; of all groups together
+	Held   int     // resources that are missing from the files, and served until a later look confirms the removal
 	Commit store.Commit
 	Took   time.Duration
 
-	// Kept are the groups that stay as they were, since something is wrong with their files
-	// and keeps nobody else's from changing ("on_error: alone"). Nil: there are none.
+	// Kept are the rejected groups: their files have errors, and they have "on_error: alone", so the
+	// others were loaded. Nil: no group was rejected.
 	Kept Kept
 
-	// Warnings tell what is doubtful in the files, sorted by place; of more than
-	// a hundred the first. Run logs each once.
+	// Warnings are the warnings of the files, sorted by place. Options.Most limits their number. Run
+	// logs each once.
 	Warnings []findings.Problem
 }
 
@@ -97,41 +99,44 @@ type Count struct {
 	N    int
 }
 
-// Load reads what has changed since the last load and commits it. If anything
-// is wrong it commits nothing; mistakes in files are [Errors], all of them. What is wrong with
-// a group that is alone with its errors is in the report.
+// Load reads the files that changed since the last load, and commits the result. If there is any
+// mistake it commits nothing, and returns all mistakes as [Errors]. The report has the mistakes of
+// groups with "on_error: alone".
 func (s *Source) Load() (Report, error) {
 	report, err := s.guarded(order{}, &scanner{})
 	s.done(report, err)
 	return report, err
 }
 
-// An order is what a load is to do besides what every load does.
+// An order asks for a load with options.
 type order struct {
-	force   bool           // look into each file whatever its date
-	approve bool           // remove what goes
-	done    chan<- outcome // nil: nobody waits
+	force   bool           // read each file, whatever its modification time
+	approve bool           // allow all removals
+	done    chan<- outcome // receives the result; nil: no caller waits
 }
 
-// An outcome is what became of an order.
+// An outcome is the result of an order.
 type outcome struct {
 	report Report
 	err    error
 }
 
+// done records the result of a load, and calls Options.Done if the result is news.
 func (s *Source) done(r Report, err error) {
 	if err == nil && r.Kept != nil {
 		err = r.Kept
 	}
 	s.sees(time.Now(), err)
 	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
-	if s.loaded = err == nil; news && s.opts.Done != nil {
+	s.loaded = err == nil
+	if news && s.opts.Done != nil {
 		if p := panics.Do(func() { s.opts.Done(time.Now(), err) }); p != nil {
 			p.Log(s.opts.Log, "done")
 		}
 	}
 }
 
+// report returns the report of a load that succeeded.
 func (s *Source) report(c store.Commit, start time.Time) Report {
 	r := Report{Files: len(s.files), Held: int(s.held.Load()), Kept: s.kept, Commit: c, Took: time.Since(start), Warnings: s.doubts()}
 	s.doubted.Store(&doubted{r.Warnings, len(s.counted(slices.DeleteFunc(slices.Clone(s.missing), func(p findings.Problem) bool { return p.Code != findings.Dangling })))})
@@ -146,7 +151,7 @@ func (s *Source) report(c store.Commit, start time.Time) Report {
 	return r
 }
 
-// counts returns how many resources of each type there are.
+// counts returns the number of resources of each type.
 func counts(worlds ...world) []Count {
 	at := map[string]int{}
 	var all []Count
@@ -166,24 +171,24 @@ func counts(worlds ...world) []Count {
 	return all
 }
 
-// Held returns how many resources are missing from the files, and served until a second
-// look agrees. It may be called by anyone at any time.
+// Held returns how many resources are missing from the files, and served until a later look confirms
+// the removal.
 func (s *Source) Held() int { return int(s.held.Load()) }
 
-// Deaf reports whether the system does not tell of all changes of the files, so that some
-// are noticed when the files are looked at anyway. It may be called by anyone at any time.
+// Deaf reports whether the operating system does not report all changes of the files. Then the source
+// notices some changes only at its regular look at the files ([Options.Poll]).
 func (s *Source) Deaf() bool { return s.deaf.Load() }
 
-// Reload makes Run load at once, and look into each file whatever its date.
+// Reload makes Run load at once, and read each file whatever its modification time.
 func (s *Source) Reload() {
 	select {
 	case s.force <- order{force: true}:
-	default: // it is going to
+	default: // a reload is already requested
 	}
 }
 
-// Order loads as [Source.Reload] has it, and returns what was done. With approve it
-// removes whatever is gone, at once. It waits for Run, until ctx is done.
+// Order does the same as [Source.Reload], waits for the result and returns it. With approve, all
+// missing resources are removed at once. It waits until Run has loaded or ctx is done.
 func (s *Source) Order(ctx context.Context, approve bool) (Report, error) {
 	done := make(chan outcome, 1)
 	select {

@@ -1,6 +1,5 @@
-// Package dir loads resources from the files of a directory into a store, and
-// again whenever the directory changes. It is the source of the command chancery, for
-// servers of one's own:
+// Package dir loads xDS resources from the files of a directory into a store, and reloads them when
+// the directory changes. The command chancery uses it; use it to build a server of your own:
 //
 //	src := dir.New("config", st, dir.Options{})
 //	if _, err := src.Load(); err != nil {
@@ -8,17 +7,16 @@
 //	}
 //	go src.Run(ctx)
 //
-// A load is all or nothing. Any mistake in any file keeps what was loaded
-// before, and every mistake is told with its place: [Errors] has a findings.Problem for
-// each. [Check] does the same without a store, for a test or a program that is run before
-// files are merged.
+// A load is all or nothing. A mistake in any file keeps the previous configuration. The load reports
+// every mistake with its place: [Errors] has a findings.Problem for each. [Check] does the same
+// without a store, for a test or a program that runs before files are merged.
 //
-// A directory with a file group.yaml is a group of its own, with all below it (docs/groups.md):
-// the source fills a group of the store for each, and has the store select by the rules in
-// these files. A group with "on_error: alone" is loaded, or kept, by itself: [Report] says
-// which are kept.
+// A directory with a file group.yaml is a group of nodes, with all directories below it
+// (docs/groups.md). The source fills one group of the store for each of them. The store then selects
+// groups for a node by the rules in these files. A group with "on_error: alone" is loaded or rejected
+// independently of the others: [Report] lists the rejected groups.
 //
-// The package interprets no resource: the files are Envoy's own (docs/files.md), the names
-// and references in them are data. It knows messages by the descriptors of Envoy's API,
-// which are embedded, so that none of Envoy's generated code is linked.
+// The package does not interpret resources: the files are Envoy's own (docs/files.md). It only reads
+// their names and references. It decodes messages with the embedded descriptors of Envoy's API, so
+// Envoy's generated code is not linked.
 package dir

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// groups reads the names of the groups that a resource is put into. Which there are is
-// known when all files are read.
+// groups reads the names of the groups of a resource. Whether the groups exist is checked when all
+// files are read.
 func (d *decoder) groups(n *yaml.Node, path string, in *elsewhere) *elsewhere {
 	items := []*yaml.Node{n}
 	switch {

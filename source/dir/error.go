@@ -13,11 +13,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// Errors is what keeps a directory from being loaded, sorted by place. Of more
-// mistakes than [Options] say the first are told, and last how many more there are.
+// Errors are the mistakes that keep a directory from being loaded, sorted by place. Options.Most
+// limits their number; the last one then counts the rest.
 type Errors []findings.Problem
 
-// Error returns the errors, one on a line.
+// Error returns the errors, one on each line.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -26,10 +26,10 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Count returns how many mistakes there are, those included that are not told.
+// Count returns the number of mistakes, including those that are only counted.
 func (e Errors) Count() int { return findings.Count(e) }
 
-// counted returns the problems that are not ignored.
+// counted returns the problems without those of ignored kinds.
 func (s *Source) counted(all []findings.Problem) []findings.Problem {
 	if len(s.ignore) == 0 {
 		return all
@@ -37,7 +37,7 @@ func (s *Source) counted(all []findings.Problem) []findings.Problem {
 	return slices.DeleteFunc(slices.Clone(all), func(p findings.Problem) bool { return slices.Contains(s.ignore, p.Code) })
 }
 
-// shown returns how many of n mistakes are told, or of n warnings.
+// shown returns how many of n mistakes, or of n warnings, are reported.
 func (s *Source) shown(n int) int {
 	if s.opts.Most < 0 {
 		return n
@@ -45,11 +45,11 @@ func (s *Source) shown(n int) int {
 	return min(n, cmp.Or(s.opts.Most, protoyaml.MaxProblems))
 }
 
-// summary sorts problems and leaves the first of them, with a last one that
-// counts the others: these, and more that nobody kept.
+// summary sorts problems and returns the first of them. A last one counts the others, and those that
+// were not kept (more).
 func (s *Source) summary(what string, problems []findings.Problem, more int) []findings.Problem {
 	problems = slices.DeleteFunc(problems, func(p findings.Problem) bool {
-		more += p.Omitted // of an earlier summary
+		more += p.Omitted // from an earlier summary
 		return p.Omitted > 0
 	})
 	slices.SortStableFunc(problems, byPlace)
@@ -71,15 +71,16 @@ func byPlace(a, b findings.Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 }
 
-// unread is the problem of a path that cannot be read.
+// unread returns the problem of a path that cannot be read.
 func unread(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // the path is told already
+		err = p.Err // the problem has the path already
 	}
 	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
 }
 
-// unread is the problem of a file that cannot be read, with the option that may help.
+// unread returns the problem of a file that cannot be read. It has the option as hint if that may
+// help.
 func (s *Source) unread(path string, err error) findings.Problem {
 	p := unread(path, err)
 	if errors.Is(err, watch.ErrTooLarge) {
@@ -88,8 +89,8 @@ func (s *Source) unread(path string, err error) findings.Problem {
 	return p
 }
 
-// A Pos is where a resource stands in a file: its line and column, counted from
-// 1, in a file that people write in YAML or JSON, else its path.
+// A Pos is the place of a resource in a file. In YAML and JSON it is the line and column, counted from
+// 1; in other formats it is the path.
 type Pos struct {
 	File      string
 	Line, Col int
@@ -107,15 +108,14 @@ func (p Pos) String() string {
 	return p.File
 }
 
-// Problem returns what is wrong at the place, of a kind.
+// Problem returns a problem of a kind at the place.
 func (p Pos) Problem(code findings.Code, message string) findings.Problem {
 	q := p.problem("%s", message)
 	q.Code = code
 	return q
 }
 
-// problem returns what is wrong at the place with something that is good by
-// itself.
+// problem returns a problem at the place.
 func (p Pos) problem(format string, args ...any) findings.Problem {
 	q := findings.Problem{File: p.File, Pos: findings.Pos{Line: p.Line, Column: p.Col}, Message: fmt.Sprintf(format, args...)}
 	if p.Line == 0 {

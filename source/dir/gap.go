@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// A waiting is what the log was told of resources that wait to be removed. The zero value:
-// nothing waits.
+// A waiting is the state of the log lines about delayed removals. The zero value: nothing is delayed.
 type waiting struct {
-	told time.Time // when it last said so; zero: nothing waits
+	told time.Time // when the delay was last logged; zero: nothing is delayed
 }
 
-// holding logs that something waits to be removed: once when that begins, for files may go
-// one by one, and then how many came to it, when it ends or has taken as long as it may.
+// holding logs delayed removals. It logs once when the delay begins, because files may disappear one
+// by one. It logs how many removals joined when the delay ends, or at its longest duration.
 func (s *Source) holding(now time.Time) {
 	held, joined := s.Held(), 0
 	for _, p := range s.parts {
@@ -42,14 +41,15 @@ func (s *Source) holding(now time.Time) {
 	for _, p := range s.parts {
 		p.removals.joined = 0
 	}
-	if s.waiting.told = now; held == 0 {
+	s.waiting.told = now
+	if held == 0 {
 		s.waiting.told = time.Time{}
 	}
 }
 
-// since logs of which types more than half has gone from the files since there was a last
-// good configuration, at the start. Of few it is no reason to refuse them, and nobody
-// else says that it happened: the log of before has ended.
+// since logs at the start the types that lost more than half of their resources, compared to the last
+// good configuration. For a type with few resources this is not refused, so only this line reports it:
+// the log of the previous process has ended.
 func (s *Source) since(name string, lost map[string]loss) {
 	var much []loss
 	for _, l := range lost {

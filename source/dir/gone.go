@@ -10,14 +10,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Clients that have not accepted the newest may have what has gone lately. A store
-// remembers that for as long, which ends with the program.
+// Clients that did not accept the newest configuration may hold recently removed resources. The store
+// remembers these for as long, but forgets them when the program ends.
 const (
 	goneTime = 5 * time.Minute
-	mostGone = 16384 // resources; beyond it the oldest are forgotten
+	mostGone = 16384 // resources; above it, the oldest are forgotten
 )
 
-// departed is what has gone lately. The zero value is nothing.
+// departed has the recently removed resources. The zero value is empty.
 type departed map[goneName]gone
 
 type goneName struct{ url, name string }
@@ -27,7 +27,7 @@ type gone struct {
 	at time.Time
 }
 
-// after returns what has gone lately when next takes the place of was.
+// after returns the recently removed resources once next replaces was.
 func (d departed) after(now time.Time, was, next world) departed {
 	out := departed{}
 	for at, g := range d {
@@ -49,7 +49,7 @@ func (d departed) after(now time.Time, was, next world) departed {
 	return out
 }
 
-// kept returns it as it is kept on disk.
+// kept returns the recently removed resources in the form that is stored on disk.
 func (d departed) kept() (all []lastgood.Type) {
 	names := slices.SortedFunc(maps.Keys(d), func(a, b goneName) int {
 		return strings.Compare(a.url+" "+a.name, b.url+" "+b.name)
@@ -64,7 +64,7 @@ func (d departed) kept() (all []lastgood.Type) {
 	return all
 }
 
-// with returns the world as it was before that had gone.
+// with returns w plus the recently removed resources.
 func (d departed) with(w world) world {
 	if len(d) == 0 {
 		return w
@@ -72,11 +72,11 @@ func (d departed) with(w world) world {
 	before := world{files: w.files, types: map[string]*content{}}
 	for _, c := range w.types {
 		for _, l := range c.at {
-			_ = before.add(l) // it is in w, so nothing else has its name
+			_ = before.add(l) // its name is free, because l is in w
 		}
 	}
 	for _, g := range d {
-		_ = before.add(g.Loaded) // or something else has the name since
+		_ = before.add(g.Loaded) // if the name was taken since, the removed resource is left out
 	}
 	return before
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// inspect notes which secrets and certificates are in a resource. It returns what is
-// wrong with them, without a place in the file; the zero Problem if nothing is.
+// inspect records the secrets and certificates of a resource. It returns the first error in them,
+// without a place in the file; the zero Problem if there is none.
 func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	found := rd.secrets.Find(m)
 	if len(found.Values) > 0 {
@@ -24,7 +24,7 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	if found.TooDeep != "" {
 		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secrets.Deepest)}
 	}
-	// No client can use it, and nobody find its secrets.
+	// No client can use such a value, and its secrets cannot be found.
 	if len(found.Unread) > 0 {
 		u := found.Unread[0]
 		return findings.Problem{Path: u.Path, Message: fmt.Sprintf("the value is not a valid %s: %s", u.Type, protoyaml.Unprefixed(u.Err))}
@@ -37,8 +37,8 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	return p
 }
 
-// ofV2 returns a mistake for each resource of the API before v3, and for each message of
-// it in another resource: no client of today takes them, unless an option serves it.
+// ofV2 returns a mistake for each resource of the v2 API, and for each v2 message in another resource.
+// Current clients refuse them, and the option serves them nevertheless.
 func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
@@ -56,7 +56,7 @@ func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 	return errs
 }
 
-// ending returns a warning for each certificate that has ended, or does soon.
+// ending returns a warning for each certificate that has expired or expires soon.
 func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 	for _, l := range f.loaded {
 		for _, c := range l.certificates {
@@ -75,9 +75,10 @@ func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 	return warnings
 }
 
-// An expiry is when the first certificate ends of what is served.
-type expiry struct{ at atomic.Int64 } // in seconds of Unix time; 0: there is none
+// An expiry is when the first certificate of the served resources expires.
+type expiry struct{ at atomic.Int64 } // in seconds of Unix time; 0: there is no certificate
 
+// of sets the time to the first expiry of all certificates in the worlds.
 func (e *expiry) of(worlds ...world) {
 	first := time.Time{}
 	for _, w := range worlds {
@@ -98,8 +99,8 @@ func (e *expiry) of(worlds ...world) {
 	e.at.Store(first.Unix())
 }
 
-// FirstExpiry returns when the first of the certificates in what is served ends, the
-// zero time if it has none. It may be called by anyone at any time.
+// FirstExpiry returns when the first certificate of the served resources expires; the zero time if
+// they have none.
 func (s *Source) FirstExpiry() time.Time {
 	if at := s.expiry.at.Load(); at != 0 {
 		return time.Unix(at, 0)

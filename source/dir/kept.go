@@ -11,22 +11,22 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// Kept are groups that a load left as they were, sorted by name: something is wrong with
-// their files, and they are alone with it ("on_error: alone"). As an error it is what
-// [Options.Done] is told of such a load, and [Source.Tell] logs.
+// Kept are the groups that a load rejected, sorted by name. Their files have errors, and they have
+// "on_error: alone": they keep their previous configuration, and the other groups were loaded. As an
+// error, it is passed to [Options.Done], and [Source.Tell] logs it.
 type Kept []KeptGroup
 
-// A KeptGroup is a group that a load left as it was.
+// A KeptGroup is a group that a load rejected.
 type KeptGroup struct {
 	Group string
-	Never bool  // it was never loaded: no node gets it; at the first start its nodes are told nothing
-	Err   error // why; mistakes in files are [Errors]
+	Never bool  // the group was never loaded: no node gets it. At the first start its nodes get no configuration
+	Err   error // the reason; mistakes in files are [Errors]
 }
 
-// Error returns the errors, one on a line.
+// Error returns the errors, one on each line.
 func (k Kept) Error() string { return strings.Join(k.Problems(), "\n") }
 
-// Problems returns what is wrong, one for each error of each group.
+// Problems returns a line for each error of each group.
 func (k Kept) Problems() (lines []string) {
 	for _, g := range k {
 		errs, ok := errors.AsType[Errors](g.Err)
@@ -40,14 +40,14 @@ func (k Kept) Problems() (lines []string) {
 	return lines
 }
 
-// A keep is what is wrong with a group while a load is planned.
+// A keep collects the errors of one rejected group while a load is planned.
 type keep struct {
 	problems []findings.Problem
-	more     int   // that are not among them
-	err      error // a refusal
+	more     int   // errors beyond Options.Most that were not kept
+	err      error // a refused removal
 }
 
-// groupsKept returns what is kept, told as errors of a load are.
+// groupsKept returns the rejected groups with their errors, limited and sorted as those of a load.
 func (s *Source) groupsKept(all map[string]*keep) (k Kept) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		g := KeptGroup{Group: name, Never: s.parts[name] == nil, Err: all[name].err}
@@ -59,7 +59,7 @@ func (s *Source) groupsKept(all map[string]*keep) (k Kept) {
 	return k
 }
 
-// A keeping is what the log was told of groups that are kept, by name.
+// A keeping has the log lines about rejected groups, by group name.
 type keeping map[string]keptSince
 
 type keptSince struct {
@@ -67,8 +67,8 @@ type keptSince struct {
 	text        string
 }
 
-// tellKept logs why groups stay as they are: when that begins, when the reason is another,
-// at each change of the files and every five minutes.
+// tellKept logs why groups are rejected: when that begins, when the reason or the files change, and
+// every five minutes.
 func (s *Source) tellKept(now time.Time, always bool) {
 	next := keeping{}
 	for _, g := range s.kept {

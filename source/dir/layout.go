@@ -10,26 +10,25 @@ import (
 	"github.com/chancery-xds/chancery/groups"
 )
 
-// GroupFile is the name of the file that makes a group of the directory that it is in, and of
-// all below it. It has one spelling, so that whoever looks at a directory sees whether it is a
-// group.
+// GroupFile is the name of the file that makes its directory, and all directories below, a group of
+// nodes. There is only one spelling, so that a listing of the directory shows whether it is a group.
 const GroupFile = "group.yaml"
 
 func isGroupFile(path string) bool { return filepath.Base(path) == GroupFile }
 
-// A definition is a group, as its file says.
+// A definition is a group as its file defines it.
 type definition struct {
 	groups.Definition
-	dir string // where the file is
-	raw []byte // the file
+	dir string // the directory of the file
+	raw []byte // the content of the file
 }
 
-// A layout says which directory is of which group. It is not changed once made.
+// A layout maps directories to groups. It does not change once made.
 type layout struct {
 	roots []string               // directories of the group groups.Default
 	dirs  map[string]*definition // by directory
-	named map[string]*definition // by name; groups.Default is among them if there is any
-	some  bool                   // there are files that were given by their names, of nobody knows which group
+	named map[string]*definition // by name; includes groups.Default if there is any
+	some  bool                   // some files were given by their names, so their groups are unknown
 }
 
 func newLayout(roots ...string) layout {
@@ -40,13 +39,13 @@ func newLayout(roots ...string) layout {
 	return l
 }
 
-// add adds a definition for a directory, which is that of the definition, or where it was.
+// add adds a definition for a directory: the present or the former directory of its file.
 func (l *layout) add(dir string, d *definition) {
 	l.dirs[dir] = d
 	l.named[d.Name] = d
 }
 
-// group returns the group of a file, or of a directory.
+// group returns the group of a file or directory.
 func (l *layout) group(path string) string {
 	if len(l.dirs) == 0 {
 		return groups.Default
@@ -64,7 +63,7 @@ func (l *layout) group(path string) string {
 	return groups.Default
 }
 
-// name returns how a group is called by default whose file is in a directory.
+// name returns the default name of the group of a directory.
 func (l *layout) name(dir string) string {
 	for _, root := range l.roots {
 		rel, err := filepath.Rel(root, dir)
@@ -79,7 +78,7 @@ func (l *layout) name(dir string) string {
 	return filepath.Base(dir)
 }
 
-// define reads a group's file.
+// define parses a group file.
 func (l *layout) define(path string, data []byte) (*definition, []findings.Problem) {
 	def, problems := groups.Parse(path, data)
 	d := &definition{Definition: def, dir: filepath.Dir(path), raw: data}
@@ -96,10 +95,10 @@ func (l *layout) define(path string, data []byte) (*definition, []findings.Probl
 	return d, problems
 }
 
-// knows reports whether resources may be put into a group.
+// knows reports whether a group exists.
 func (l *layout) knows(name string) bool { return name == groups.Default || l.named[name] != nil }
 
-// together says which groups a node may see at once.
+// together computes which groups a node may get at the same time.
 func (l *layout) together() *groups.Overlap {
 	all := make([]groups.Definition, 0, len(l.named))
 	for _, d := range l.named {
@@ -108,7 +107,7 @@ func (l *layout) together() *groups.Overlap {
 	return groups.NewOverlap(all)
 }
 
-// definitions returns all, by name.
+// definitions returns all definitions, by name.
 func (l *layout) definitions() []*definition {
 	all := make([]*definition, 0, len(l.named))
 	for _, d := range l.named {

@@ -11,18 +11,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// load reads the files, plans the groups and commits the plan. It returns early if nothing changed.
 func (s *Source) load(o order, sc *scanner) (Report, error) {
 	start := time.Now()
-	if changed := s.look(o.force, sc); !changed && !s.behind() {
+	changed := s.look(o.force, sc)
+	if !changed && !s.behind() {
 		return s.report(store.Commit{}, start), nil
 	}
 	p, err := s.plan(sc, s.opts.AllowMassDelete || o.approve, start)
-	if s.doubtful(p); err != nil {
+	s.doubtful(p)
+	if err != nil {
 		s.err = err
 		return Report{}, err
 	}
 	commit, err := s.take(p)
-	if s.err = err; err != nil {
+	s.err = err
+	if err != nil {
 		return Report{}, err
 	}
 	return s.report(commit, start), nil
@@ -35,7 +39,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 		part := s.parts[name]
 		switch {
 		case part == nil:
-		case p.approve: // whatever it is, it is meant
+		case p.approve: // the caller approved all removals
 			part.removals.approved()
 			p.lost[name] = nil
 		default:
@@ -84,7 +88,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	return commit, nil
 }
 
-// worlds returns what all groups are, some of them as in next.
+// worlds returns the content of all groups: from next if it has the group, otherwise as committed.
 func (s *Source) worlds(next map[string]world) []world {
 	all := slices.Collect(maps.Values(next))
 	for name, p := range s.parts {
@@ -95,7 +99,7 @@ func (s *Source) worlds(next map[string]world) []world {
 	return all
 }
 
-// commit writes what is new of all groups, and which nodes get them.
+// commit writes the changes of all groups, and the rules that select groups for nodes.
 func (s *Source) commit(tx *store.Tx, p *plan) {
 	for name, part := range s.parts {
 		if name != groups.Default && p.layout.named[name] == nil {
@@ -112,7 +116,7 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 			part.commit(tx.Group(part.group), next, s.opts.AllowEmpty || needed[name], s.view(part))
 		}
 	}
-	for _, name := range p.unready() { // others may include it
+	for _, name := range p.unready() { // another group may include it
 		tx.Group(s.storeGroup(name)).MarkKnown()
 	}
 	if p.rules != s.rules {
@@ -120,15 +124,15 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 	}
 }
 
-// view returns what there is in the store of a group, from whomever.
+// view returns the tables that the store has for a group, from all sources.
 func (s *Source) view(p *part) xds.Tables { return s.store.Snapshot().View(p.group) }
 
-// behind reports whether a group is not what the files say.
+// behind reports whether a group may differ from its files.
 func (s *Source) behind() bool {
 	return !s.begun || s.err != nil || s.kept != nil || s.held.Load() > 0
 }
 
-// doubtful notes the warnings of files and definitions.
+// doubtful records the warnings of files and definitions with their groups.
 func (s *Source) doubtful(p *plan) {
 	if len(p.layout.named) == 0 {
 		return
@@ -140,7 +144,7 @@ func (s *Source) doubtful(p *plan) {
 	s.warnings = all
 }
 
-// look reads what has changed, and reports whether anything has.
+// look reads the changed files, and reports whether any changed.
 func (s *Source) look(force bool, sc *scanner) (changed bool) {
 	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
 	sc.scan(s.root)
@@ -151,7 +155,7 @@ func (s *Source) look(force bool, sc *scanner) (changed bool) {
 	return s.gather(sc, files)
 }
 
-// gather notes what was read, and reports whether it is something new.
+// gather records the files that were read, and reports whether they differ from the last ones.
 func (s *Source) gather(sc *scanner, files map[string]*file) (changed bool) {
 	changed, now, untold := len(sc.errs) > 0, time.Now(), 0
 	var warnings []findings.Problem

@@ -13,11 +13,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// whole stands for a file where nothing tells lines.
+// whole is the node of a file without line numbers.
 var whole = &yaml.Node{}
 
-// text reads protobuf's text format. It holds a DiscoveryResponse, unless a
-// comment at its head names another message.
+// text decodes protobuf's text format. The file has a DiscoveryResponse, unless a comment at its head
+// names another message.
 func (d *decoder) text() {
 	if !d.IsText() {
 		return
@@ -44,8 +44,8 @@ func (d *decoder) text() {
 	d.entryMessage(m, "", said{})
 }
 
-// header returns the message that a comment at the head of a file names, as
-// protobuf's own tools have it, and the comment's line.
+// header returns the message that a comment at the head of a file names, in the format of protobuf's
+// own tools, and the line of the comment.
 func header(src []byte) (name string, line int) {
 	for row := range bytes.Lines(src) {
 		line++
@@ -61,11 +61,11 @@ func header(src []byte) (name string, line int) {
 	return "", 0
 }
 
-// binary reads an encoded DiscoveryResponse.
+// binary decodes an encoded DiscoveryResponse.
 func (d *decoder) binary() {
 	m := d.types.New(responseName)
 	err := proto.UnmarshalOptions{Resolver: d.types}.Unmarshal(d.Source, m.Interface())
-	d.Source = nil // nothing to quote
+	d.Source = nil // binary data is not quoted
 	switch {
 	case err != nil:
 		d.ReportAs(findings.Syntax, whole, "", "", "not an encoded DiscoveryResponse: %s", protoyaml.Unprefixed(err))
@@ -76,7 +76,7 @@ func (d *decoder) binary() {
 	}
 }
 
-// responseMessage reads the resources of a response.
+// responseMessage decodes the resources of a response.
 func (d *decoder) responseMessage(m protoreflect.Message) {
 	in, resources := d.of(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
@@ -90,7 +90,7 @@ func (d *decoder) responseMessage(m protoreflect.Message) {
 	}
 }
 
-// entryMessage reads a resource, wrapped or not.
+// entryMessage decodes a resource, with or without a wrapper.
 func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 	if m.Descriptor().FullName() != wrapperName {
 		d.add(whole, path, m.Interface(), &wrapped{}, in)

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// guarded is load. A panic, such as one of Review, is an error: nothing is
-// committed, and the next load tries again.
+// guarded calls load and returns a panic, for example of Options.Review, as an error. Nothing is
+// committed then, and the next load tries again.
 func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 	if p := panics.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.opts.Log, "load")
@@ -20,7 +20,7 @@ func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 	return report, err
 }
 
-// safely is file. A panic is a mistake of that file.
+// safely calls file and returns a panic as a mistake in that file.
 func (s *Source) safely(f found, old *file, force bool) (now *file) {
 	if p := panics.Do(func() { now = s.file(f, old, force) }); p != nil {
 		s.panicked(f.path, p)

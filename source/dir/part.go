@@ -9,15 +9,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A part is what a source knows of the content of one group. Files are no business of it.
+// A part is the content of one group, as the source knows it. It does not deal with files.
 type part struct {
-	name     string      // of the group, in rules
-	group    string      // of the store
+	name     string      // of the group in the rules
+	group    string      // of the group in the store
 	world    world       // as last committed
-	removals removals    // of what was committed
-	withheld []*xds.Type // types of it that are not known
-	departed departed    // what was served lately, and is not any more
-	begun    bool        // its files were loaded once
+	removals removals    // delayed removals and recent counts
+	withheld []*xds.Type // types that are marked unknown in the store, until the next commit
+	departed departed    // recently removed resources
+	begun    bool        // its files were loaded at least once
 }
 
 func (s *Source) newPart(name string) *part {
@@ -32,21 +32,22 @@ func (s *Source) storeGroup(name string) string {
 	return name
 }
 
-// commit writes what is new, to a group with a view. If it is empty it is known if that is
-// meant to be so.
+// commit writes the changes of next to the group in the store; view has the group's tables. With
+// meant, a group without resources is marked known, too.
 func (p *part) commit(tx *store.Tx, next world, meant bool, view xds.Tables) {
 	p.world.replace(tx, next)
 	for _, t := range p.withheld {
-		if next.types[t.URL] == nil { // none of it is there but what the program has set
+		if next.types[t.URL] == nil { // the files have none: keep only the resources that the program has set
 			tx.Replace(t, slices.Collect(view.Table(t).All())...)
 		}
 	}
-	if p.withheld = nil; meant || len(p.world.types) > 0 {
+	p.withheld = nil
+	if meant || len(p.world.types) > 0 {
 		tx.MarkKnown()
 	}
 }
 
-// became notes what was committed; lost is what went with it.
+// became records a commit; lost has the resources that it removed.
 func (p *part) became(now time.Time, next world, lost map[string]loss) {
 	p.removals.committed(now, lost)
 	p.departed = p.departed.after(now, p.world, next)

@@ -8,18 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A served is what is served: what each group has, and which nodes get it. It is not changed
+// A served is the served configuration: the content of each group, and the rules. It does not change
 // once made.
 type served struct {
 	worlds map[string]world
-	files  int           // that were read
-	rules  *groups.Rules // nil: all get that of the root
+	files  int           // number of files that were read
+	rules  *groups.Rules // nil: all nodes get the group of the root
 }
 
-// Place returns where a resource stands that is served, by its name or an alias, such as
-// "clusters.yaml:12:3", and "" if there is none. If several groups have it, it is that of the
-// root's group, or of the first by name: see [Source.PlaceFor]. It may be called by anyone at
-// any time.
+// Place returns the place of a served resource, by its name or an alias, such as "clusters.yaml:12:3".
+// It returns "" if there is none. If several groups have the resource, Place returns the one of the
+// root's group, or else of the first group by name: see [Source.PlaceFor].
 func (s *Source) Place(t *xds.Type, name string) string {
 	now := s.served.Load()
 	if now == nil {
@@ -36,8 +35,8 @@ func (s *Source) Place(t *xds.Type, name string) string {
 	return ""
 }
 
-// PlaceFor is [Source.Place] of the resource that a node sees: of several of one name that
-// of the first of its groups.
+// PlaceFor returns the place of the resource that a node gets, as [Source.Place] does. If several
+// groups have a resource of that name, the first group of the node counts.
 func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
 	now := s.served.Load()
 	if now == nil || now.rules == nil {
@@ -48,11 +47,11 @@ func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
 			return at
 		}
 	}
-	return s.Place(t, name) // it may have been of a group that the node saw before
+	return s.Place(t, name) // it may be in a group that the node had before
 }
 
-// Decide returns which groups a node gets by what is served now, and why; without groups
-// it is that of the root. It may be called by anyone at any time.
+// Decide returns which groups a node gets by the served rules, and why. Without groups, that is the
+// group of the root.
 func (s *Source) Decide(n *xds.Node) groups.Decision {
 	now := s.served.Load()
 	if now == nil || now.rules == nil {
@@ -61,7 +60,7 @@ func (s *Source) Decide(n *xds.Node) groups.Decision {
 	return now.rules.Decide(n)
 }
 
-// place returns where a resource of the world stands.
+// place returns the place of a resource of the world, by its name or an alias; "" if there is none.
 func (w world) place(t *xds.Type, name string) string {
 	c := w.types[t.URL]
 	if c == nil {
@@ -76,7 +75,7 @@ func (w world) place(t *xds.Type, name string) string {
 	return ""
 }
 
-// serves notes what is served now.
+// serves publishes the served configuration to other goroutines.
 func (s *Source) serves() {
 	now := &served{worlds: make(map[string]world, len(s.parts)), files: len(s.files), rules: s.rules}
 	for name, p := range s.parts {

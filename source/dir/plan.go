@@ -13,30 +13,29 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// A plan is what a load would make of the groups. What is wrong with one that is alone with
-// its errors keeps that group as it is, and the plan is made anew without its files; what is
-// wrong with another keeps everything.
+// A plan is what a load would commit. Errors of a group with "on_error: alone" reject that group: the
+// plan is made again without its files. Errors of any other group reject the whole load.
 type plan struct {
 	*Source
 	order   []found
-	scanned []findings.Problem // by which files may be missing
-	approve bool               // of what goes
+	scanned []findings.Problem // errors of directories and paths: files may be missing because of them
+	approve bool               // allow all removals
 	now     time.Time
 
 	layout layout
 	rules  *groups.Rules
-	next   map[string]world // by group, of those that are not kept
+	next   map[string]world // by group; without the rejected groups
 	lost   map[string]map[string]loss
-	kept   map[string]*keep
+	kept   map[string]*keep // rejected groups, by name
 
 	fatal    []findings.Problem
-	more     int // mistakes that these leave out
+	more     int // mistakes beyond Options.Most that were not kept
 	refusals []string
 	warnings []findings.Problem // of the definitions
-	begin    map[string]bool    // what was kept when this round began
+	begin    map[string]bool    // groups that were rejected before this round
 }
 
-// plan returns what is to be committed, or why nothing is.
+// plan returns the plan of a load, and an error if nothing can be committed.
 func (s *Source) plan(sc *scanner, approve bool, now time.Time) (*plan, error) {
 	p := &plan{Source: s, order: sc.files, scanned: sc.errs, approve: approve, now: now, kept: map[string]*keep{}}
 	if len(sc.files) == 0 && len(sc.errs) == 0 && !approve && len(s.parts) > 1 {
@@ -60,7 +59,7 @@ func (s *Source) plan(sc *scanner, approve bool, now time.Time) (*plan, error) {
 
 func (p *plan) failed() bool { return len(p.fatal) > 0 || p.more > 0 || len(p.refusals) > 0 }
 
-// failure returns why nothing can be loaded, with what is wrong with groups that are alone.
+// failure returns the error of a load that commits nothing. It includes the errors of rejected groups.
 func (p *plan) failure(err error) error {
 	all, more := p.fatal, p.more
 	for _, k := range p.kept {
@@ -80,7 +79,7 @@ func (p *plan) failure(err error) error {
 	return refusal(text, p.opts.HowToAllow)
 }
 
-// round plans, and stops after the step that has found something.
+// round makes the plan once. It stops after the first step that finds an error.
 func (p *plan) round() error {
 	p.arrange()
 	p.wrong()
@@ -94,7 +93,7 @@ func (p *plan) round() error {
 	return p.removals()
 }
 
-// blame notes what is wrong with a group: with its files, or with its content.
+// blame records errors in the files or the content of a group.
 func (p *plan) blame(group string, problems ...findings.Problem) {
 	if len(problems) == 0 {
 		return
@@ -112,8 +111,8 @@ func (p *plan) blame(group string, problems ...findings.Problem) {
 	p.fatal = append(p.fatal, problems...)
 }
 
-// keeps returns what is known of a group that is to be kept, nil if it is not alone with its
-// errors.
+// keeps returns the errors of a rejected group, and rejects the group if it was not. It returns nil
+// for a group without "on_error: alone".
 func (p *plan) keeps(group string) *keep {
 	if k := p.kept[group]; k != nil {
 		return k
@@ -126,8 +125,8 @@ func (p *plan) keeps(group string) *keep {
 	return k
 }
 
-// alone reports whether a group is alone with its errors: it was, or its file says so now. Who
-// makes a group alone that has errors already wants the others to move at once.
+// alone reports whether a group has "on_error: alone", in its last definition or in its new one. A
+// user who adds it to a group that has errors already wants to load the other groups at once.
 func (p *plan) alone(group string) bool {
 	was, is := p.Source.layout.named[group], p.layout.named[group]
 	switch {
@@ -136,10 +135,10 @@ func (p *plan) alone(group string) bool {
 	case was == nil || p.parts[group] == nil:
 		return is != nil && is.Alone
 	}
-	return was.Alone || is != nil && is.dir == was.dir && is.Alone // another may have taken its name
+	return was.Alone || is != nil && is.dir == was.dir && is.Alone // in another directory it is another group of the same name
 }
 
-// refuse notes why a group does not become what its files say.
+// refuse records why the removals of a group are refused.
 func (p *plan) refuse(group, why string) {
 	if len(p.layout.named) > 0 {
 		why = fmt.Sprintf("group %q: %s", group, why)
@@ -151,7 +150,7 @@ func (p *plan) refuse(group, why string) {
 	p.refusals = append(p.refusals, why)
 }
 
-// wrong notes what is wrong with files, of those that are read for groups that are not kept.
+// wrong records the errors of paths and files, except those of groups that are rejected already.
 func (p *plan) wrong() {
 	for _, q := range p.scanned {
 		if group := p.layout.group(q.File); !p.begin[group] {
@@ -176,8 +175,8 @@ func (p *plan) wrong() {
 	}
 }
 
-// assemble puts what stands in the files together, group by group, each in the order of the
-// files. A name or an alias that a type has twice in one is an error that tells both places.
+// assemble collects the resources of each group, in the order of the files. If two resources of a type
+// have the same name or alias in one group, the error has both places.
 func (p *plan) assemble() {
 	p.next = map[string]world{}
 	for name := range p.layout.named {
@@ -242,7 +241,7 @@ func (p *plan) assemble() {
 	}
 }
 
-// world returns what a group is to be, which is nothing at first.
+// world returns the planned content of a group, which is empty at first.
 func (p *plan) world(name string) world {
 	w, ok := p.next[name]
 	if !ok && p.kept[name] == nil {
@@ -252,7 +251,7 @@ func (p *plan) world(name string) world {
 	return w
 }
 
-// in returns the groups of a resource in a file of a group.
+// in returns the groups of a resource whose file is in the group home.
 func (p *plan) in(l Loaded, home string) (in []string) {
 	if l.elsewhere == nil {
 		return []string{home}
@@ -274,7 +273,7 @@ func (p *plan) in(l Loaded, home string) (in []string) {
 	return in
 }
 
-// twice notes that a resource cannot be in a group, because of another one.
+// twice records that a resource conflicts with another one of the group in.
 func (p *plan) twice(home, in string, l Loaded, why string) {
 	if home != in {
 		why += fmt.Sprintf(" in group %q", in)
@@ -287,7 +286,7 @@ func (p *plan) twice(home, in string, l Loaded, why string) {
 	p.blame(home, q)
 }
 
-// review shows Review what is about to be committed, and adds what it adds.
+// review passes the planned resources to Options.Review, and adds the resources that it returns.
 func (p *plan) review() error {
 	if p.opts.Review == nil {
 		return nil
@@ -320,7 +319,7 @@ func (p *plan) review() error {
 	return err
 }
 
-// removals refuses what looks like a part of what the files should say.
+// removals refuses groups that would lose so much that their files may be incomplete.
 func (p *plan) removals() error {
 	p.lost = map[string]map[string]loss{}
 	for name, next := range p.next {

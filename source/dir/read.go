@@ -15,27 +15,28 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// A file is what was found in a file when it was last read.
+// A file is the result of the last read of a file.
 type file struct {
 	watch.Stamp
-	settled bool // the stamp alone tells that it has not changed
+	settled bool // an equal stamp means that the content did not change
 	sum     [sha256.Size]byte
 	emptied bool
 	loaded  []Loaded
 
-	definition *definition // of a group's file; nil: of another, or nobody can read it
+	definition *definition // of a group file; nil: it is another file, or invalid
 
 	errs, warnings []findings.Problem
 
-	more, untold int // errors and warnings that these leave out
+	more, untold int // numbers of errors and warnings beyond Options.Most that were not kept
 }
 
-// rereads is how often files are read again that have changed while they were read, as
-// a link that leads to another generation of all does: half of each is no configuration.
+// rereads is how often files are read again if they changed during the read, for example because a
+// symbolic link was moved to a new version of the directory. A mixture of two versions must not be
+// served.
 const rereads = 5
 
-// read returns what is in files, by path, of which some were seen before: several at a
-// time, since decoding is most of the work.
+// read returns the decoded files, by path. It reuses results in before and of the last load. It reads
+// several files at a time, because decoding is most of the work.
 func (s *Source) read(order []found, before map[string]*file, force bool) map[string]*file {
 	files := make([]*file, len(order))
 	each(len(order), func(i int) {
@@ -63,20 +64,18 @@ func each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// had reports whether there was something in a file.
+// had reports whether a file had any content.
 func had(old *file) bool {
 	return old != nil && (old.emptied || len(old.loaded) > 0 || old.definition != nil && len(old.definition.raw) > 0)
 }
 
-// defines reports whether a path is that of the file of a group as it is served, in which there
-// is something.
+// defines reports whether a path is a group file that has content in the served configuration.
 func (s *Source) defines(path string) bool {
 	d := s.layout.dirs[filepath.Dir(path)]
 	return isGroupFile(path) && d != nil && len(d.raw) > 0
 }
 
-// file returns what is in a file, which is old if that has not changed; old is
-// what was in it, or nil.
+// file reads a file, and returns old, which may be nil, if the content did not change.
 func (s *Source) file(f found, old *file, force bool) *file {
 	if old != nil && old.settled && old.Stamp == f.Stamp && !force {
 		return old
@@ -89,12 +88,12 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	if err != nil {
 		now := &file{emptied: had(old), errs: []findings.Problem{s.unread(f.path, err)}}
 		if old != nil && old.emptied == now.emptied && slices.Equal(old.errs, now.errs) {
-			return old // it cannot be read as before
+			return old // it fails with the same error as before
 		}
 		return now
 	}
-	// Clocks of file systems tick slowly: what was written just before it was
-	// read may be written again under the same stamp.
+	// Clocks of file systems tick slowly: a file that was written just before the read
+	// may change again without a change of its stamp.
 	settled := at.Sub(stamp.Modified()) > 2*time.Second
 	sum := sha256.Sum256(data)
 	if old != nil && old.sum == sum {
@@ -106,7 +105,7 @@ func (s *Source) file(f found, old *file, force bool) *file {
 	return now
 }
 
-// fill notes what is in a file.
+// fill decodes the content of a file.
 func (s *Source) fill(now *file, path string, data []byte) {
 	if isGroupFile(path) {
 		s.fillGroup(now, path, data)
@@ -123,15 +122,16 @@ func (s *Source) fill(now *file, path string, data []byte) {
 	}
 }
 
-// fillGroup notes what is in the file of a group.
+// fillGroup parses the content of a group file.
 func (s *Source) fillGroup(now *file, path string, data []byte) {
 	d, problems := s.layout.define(path, data)
-	if now.note(problems); len(now.errs) == 0 {
+	now.note(problems)
+	if len(now.errs) == 0 {
 		now.definition = d
 	}
 }
 
-// note sorts what was found in the file into errors and warnings.
+// note adds problems to the errors and warnings of the file.
 func (f *file) note(problems []findings.Problem) {
 	for _, p := range problems {
 		if p.Warning {

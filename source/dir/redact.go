@@ -11,20 +11,20 @@ import (
 // mostOld is how many resources with secrets are remembered that are not served any more.
 const mostOld = 1024
 
-// holders are the resources with secrets in them that are served, or were lately, by type
-// URL. They are not changed once made.
+// holders are the resources with secrets that are served, or were served recently, by type URL. They
+// do not change once made.
 type holders map[string][]*holder
 
 // A holder is a resource with secrets.
 type holder struct {
 	body   *xds.Resource
-	gone   time.Time // when it was not served any more; zero: it is
-	seldom sync.Once // few are ever refused
+	gone   time.Time // since when it is not served; zero: it is served
+	seldom sync.Once // guards texts and all, which few resources ever need: clients seldom refuse one
 	texts  []string
-	all    bool // of its secrets
+	all    bool // texts has all of its secrets
 }
 
-// after returns those that may be refused when these are served from now on.
+// after returns the holders once these worlds are served.
 func (h holders) after(now time.Time, worlds ...world) holders {
 	next, known, served, old := holders{}, map[*xds.Resource]*holder{}, map[*xds.Resource]bool{}, 0
 	for _, all := range h {
@@ -34,7 +34,7 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 	}
 	for _, w := range worlds {
 		for url, c := range w.types {
-			if c.typ.Is(xds.Secret) || c.typ.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
+			if c.typ.Is(xds.Secret) || c.typ.Is(xds.Secret.Legacy()) { // for these types, no text of a client is shown at all
 				continue
 			}
 			for _, l := range c.at {
@@ -59,7 +59,8 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 			if gone.IsZero() {
 				gone = now
 			}
-			if old++; now.Sub(gone) <= goneTime && old <= mostOld {
+			old++
+			if now.Sub(gone) <= goneTime && old <= mostOld {
 				next[url] = append(next[url], &holder{body: one.body, gone: gone})
 			}
 		}
@@ -67,7 +68,7 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 	return next
 }
 
-// secrets returns the texts of all secrets in resources of a type; false if not all are
+// secrets returns the texts of all secrets in resources of a type. It returns false if some are not
 // known.
 func (h holders) secrets(url string, rd *reader) (texts []string, all bool) {
 	all = true
@@ -81,7 +82,8 @@ func (h holders) secrets(url string, rd *reader) (texts []string, all bool) {
 	return texts, all
 }
 
-// hides notes what is about to be served: a client may refuse it at once.
+// hides records the resources that will be served. It comes before the commit, because a client may
+// refuse one at once.
 func (s *Source) hides(worlds ...world) {
 	h := holders{}
 	if before := s.holders.Load(); before != nil {
@@ -91,9 +93,9 @@ func (s *Source) hides(worlds ...world) {
 	s.holders.Store(&h)
 }
 
-// Redacted returns what a client says of a type without the secrets that resources of it
-// have, or had in the last 5 minutes. It returns false if not all of them are known: then
-// nothing of the text may be shown. It may be called by anyone at any time.
+// Redacted removes secrets from an error text of a client about a type. It removes those of resources
+// that are served, or were served in the last 5 minutes. It returns false if not all of their secrets
+// are known: then do not show any part of the text.
 func (s *Source) Redacted(t *xds.Type, text string) (shown string, ok bool) {
 	h := s.holders.Load()
 	if h == nil || len((*h)[t.URL]) == 0 {

@@ -14,19 +14,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A placer finds fields of resources in files that were read before: nobody keeps what
-// stands where in a file in which nothing is wrong. It reads each file once more.
+// A placer finds the places of fields in resources that were decoded before. The source does not keep
+// the places of fields in valid files, so the placer reads each file once more.
 type placer struct {
 	s     *Source
-	files map[string][]*yaml.Node // the documents; nil: they are not known
+	files map[string][]*yaml.Node // the documents; nil: unknown
 	data  map[string][]byte
 
-	of     Pos                            // the resource that was looked into last
-	md     protoreflect.MessageDescriptor // its type; nil: it cannot be looked into
-	places map[xds.Ref]string             // of references in it
+	of     Pos                            // the resource that look decoded last
+	md     protoreflect.MessageDescriptor // its type; nil: it cannot be decoded
+	places map[xds.Ref]string             // paths of its references
 }
 
-// look looks into a resource, once for all its references that follow each other.
+// look decodes a resource to find its references. References of one resource follow each other, so it
+// is decoded once.
 func (p *placer) look(l Loaded) {
 	if p.of == l.Pos {
 		return
@@ -42,8 +43,8 @@ func (p *placer) look(l Loaded) {
 	}
 }
 
-// reference returns a problem of a reference at the place of that, where it stood at the
-// place of the resource that refers.
+// reference moves the problem of a reference from the place of the resource to the place of the
+// reference.
 func (p *placer) reference(d dangling) dangling {
 	p.look(d.from)
 	path := p.places[d.to]
@@ -64,7 +65,7 @@ func (p *placer) reference(d dangling) dangling {
 	return d
 }
 
-// node returns the node of a resource, nil if it is not known.
+// node returns the node of a resource; nil if it is not found.
 func (p *placer) node(l Loaded) *yaml.Node {
 	if l.Pos.Line == 0 {
 		return nil
@@ -82,7 +83,7 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	}
 	n := docs[l.doc]
 	var i int
-	if l.Pos.Path == "resources" { // one for a list
+	if l.Pos.Path == "resources" { // a mapping in the place of the list
 		n = protoyaml.Get(n, "resources")
 	} else if _, err := fmt.Sscanf(l.Pos.Path, "resources[%d]", &i); err == nil {
 		list := protoyaml.Get(n, "resources")
@@ -94,12 +95,13 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n == nil || n.Line != l.Pos.Line { // it is another file by now
+	if n == nil || n.Line != l.Pos.Line { // the file has changed since
 		return nil
 	}
 	return n
 }
 
+// documents parses a YAML or JSON file; nil if it is invalid.
 func documents(path string, data []byte) []*yaml.Node {
 	if strings.HasSuffix(strings.ToLower(path), ".json") {
 		if n, err := protoyaml.ParseJSON(path, data); err == nil {

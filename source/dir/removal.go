@@ -11,38 +11,35 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 )
 
-// A directory that loses much may be one whose files are not there now: an
-// unmounted volume, half a checkout, an editor between two steps. What comes is
-// taken at once, what goes in numbers is not.
+// A directory that loses many files may be temporarily incomplete: an unmounted volume, half a
+// checkout, an editor between two steps. So new resources are served at once, but large removals are
+// delayed or refused.
 const (
-	// guarded is how many resources a type must have for its removals to be
-	// looked at by their number.
+	// guarded is the number of resources from which a type's removals are delayed or refused.
 	guarded = 20
 
-	// peakTime is how long it counts how many a type had.
+	// peakTime is how long the highest count of a type is remembered.
 	peakTime = 10 * time.Minute
 
-	// patience is how many times the usual wait is the longest: files that are
-	// written again and again do not keep for ever what has gone.
+	// patience limits the delay of a removal, as a multiple of the usual delay (Options.Confirm).
+	// Files that are rewritten again and again do not delay a removal for ever.
 	patience = 12
 )
 
-// removals is what a source knows of what has gone from its files, and how much
-// there was. The zero value knows nothing.
+// removals are the delayed removals of a group, and its recent counts. The zero value has neither.
 type removals struct {
-	confirm time.Duration                 // how long much must be gone
-	peaks   map[string][]peak             // by type URL: falling numbers, the newest last
-	absent  map[string]map[string]absence // by type URL and name: what the last look did not find
-	held    int                           // names that are gone from the files and still served
-	joined  int                           // how many of these came to it since the log said so
-	again   time.Time                     // when to look again at what is held
+	confirm time.Duration                 // the usual delay of a large removal
+	peaks   map[string][]peak             // by type URL; falling counts, the newest last
+	absent  map[string]map[string]absence // by type URL and name: resources that the last look did not find
+	held    int                           // number of delayed removals: missing from the files, still served
+	joined  int                           // how many of these joined since the last log line
+	again   time.Time                     // when to look again at the delayed removals
 }
 
-// An absence says since when no look has found a name: the first, and the first
-// after something else came back.
+// An absence is since when a name is missing: since the first look, and since another name came back.
 type absence struct{ first, since time.Time }
 
-// due returns when the name may leave, if much goes.
+// due returns when the name may be removed, if the removal is large.
 func (a absence) due(confirm time.Duration) time.Time {
 	last, usual := a.first.Add(patience*confirm), a.since.Add(confirm)
 	if usual.After(last) {
@@ -51,14 +48,13 @@ func (a absence) due(confirm time.Duration) time.Time {
 	return usual
 }
 
-// A peak is how many resources of a type the files had until a time.
+// A peak is the number of resources of a type that the files had until a time.
 type peak struct {
 	n     int
 	until time.Time
 }
 
-// refusal says why a load is not committed that would remove too much, and what who
-// means that may do.
+// refusal returns the error of a load that would remove too much, with the hint how to allow it.
 func refusal(what, how string) error {
 	if how == "" {
 		return errors.New(what)
@@ -66,19 +62,18 @@ func refusal(what, how string) error {
 	return fmt.Errorf("%s: if you want that, %s", what, how)
 }
 
-// A loss is what of a type is gone. What is held counts as gone in names alone:
-// one small change after the other is not more than that because what the first
-// took away is still served.
+// A loss has the resources that a type loses. A delayed removal counts only in names. So several small
+// changes do not add up to a large one while the first are still served.
 type loss struct {
-	of    *content // what there was
+	of    *content // the content before
 	names []string
-	fresh []string // of these, what the last look still found
-	had   int      // how many the files had at the last look
-	left  int      // how many they have now
-	top   int      // how many they had lately, at most
+	fresh []string // those of names that the last look still found
+	had   int      // number of resources in the files at the last look
+	left  int      // number of resources in the files now
+	top   int      // highest recent number
 }
 
-// losses returns what of each type is gone, by type URL.
+// losses returns what each type loses, by type URL.
 func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 	all := map[string]loss{}
 	for url, c := range was.types {
@@ -100,9 +95,9 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 	return all
 }
 
-// refuse says why not if next looks like a part of what the files should say:
-// more than half of a type would go, or has gone in steps. At the start files without a
-// resource are no more than no files: nobody has seen them become so.
+// refuse returns the reason if next may be incomplete: a type would lose more than half of its
+// resources, at once or in steps. At the start, files without any resource count as missing files,
+// because this program did not see them become empty.
 func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) (why string) {
 	switch {
 	case len(was.types) == 0:
@@ -127,16 +122,16 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) 
 	return "this would " + strings.Join(all, " and ")
 }
 
-// first returns the first of many names, which are enough to tell which file is meant.
+// first returns the first few names, which are enough to identify the file.
 func first(names []string) []string {
 	slices.Sort(names)
 	return names[:min(3, len(names))]
 }
 
-// hold keeps in next what has not been gone for long enough, if a type loses more
-// than a tenth. All that goes waits for it, so that nothing is left alone that
-// refers to it. What comes back in the meantime says that files are being written:
-// what is still gone is then gone from now on.
+// hold delays removals if a type loses more than a tenth: it keeps the resources in next until they
+// were missing long enough. It delays all removals together, so that no remaining resource refers to a
+// removed one. If a name comes back meanwhile, the files are being written, and the delay of the other
+// names begins again.
 func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 	absent := map[string]map[string]absence{}
 	many, back := false, false
@@ -168,20 +163,21 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 			}
 			due := a.due(m.confirm)
 			if !now.Before(due) || !next.keep(lost[url].of, name) {
-				delete(gone, name) // it is served no more: that no look misses it is no coming back
+				delete(gone, name) // it is not served any more, so its absence from the next look is not a return
 				continue
 			}
 			if _, was := before[url][name]; !was {
 				m.joined++
 			}
-			if m.held++; m.again.IsZero() || due.Before(m.again) {
+			m.held++
+			if m.again.IsZero() || due.Before(m.again) {
 				m.again = due
 			}
 		}
 	}
 }
 
-// committed notes how much there was before.
+// committed records the counts before a commit.
 func (m *removals) committed(now time.Time, lost map[string]loss) {
 	if m.peaks == nil {
 		m.peaks = map[string][]peak{}
@@ -197,13 +193,14 @@ func (m *removals) committed(now time.Time, lost map[string]loss) {
 		for len(p) > 0 && now.Sub(p[0].until) > peakTime {
 			p = p[1:]
 		}
-		if m.peaks[url] = p; len(p) == 0 {
+		m.peaks[url] = p
+		if len(p) == 0 {
 			delete(m.peaks, url)
 		}
 	}
 }
 
-// kept returns how much there was, as it is kept on disk.
+// kept returns the recent counts in the form that is stored on disk.
 func (m *removals) kept() (all []lastgood.Peak) {
 	for _, url := range slices.Sorted(maps.Keys(m.peaks)) {
 		for _, p := range m.peaks[url] {
@@ -213,7 +210,7 @@ func (m *removals) kept() (all []lastgood.Peak) {
 	return all
 }
 
-// restore takes up what was kept. A clock that was set back makes nothing last longer.
+// restore takes over stored counts. If the clock was set back, they do not last longer for that.
 func (m *removals) restore(now time.Time, all []lastgood.Peak) {
 	m.peaks = map[string][]peak{}
 	for _, p := range all {
@@ -224,10 +221,10 @@ func (m *removals) restore(now time.Time, all []lastgood.Peak) {
 	}
 }
 
-// approved forgets how much there was.
+// approved forgets the recent counts and the delayed removals.
 func (m *removals) approved() { m.peaks, m.absent, m.held, m.again = nil, nil, 0, time.Time{} }
 
-// top returns how many resources a type had at most lately; it has n now.
+// top returns the highest recent number of resources of a type; n is the present one.
 func (m *removals) top(now time.Time, url string, n int) int {
 	for _, p := range m.peaks[url] {
 		if now.Sub(p.until) <= peakTime {
@@ -237,7 +234,7 @@ func (m *removals) top(now time.Time, url string, n int) int {
 	return n
 }
 
-// size returns how many resources there are in next, nil for none.
+// size returns the number of resources in next, which may be nil.
 func (c *content) size(next *content) int {
 	if next == nil {
 		return 0
@@ -245,7 +242,7 @@ func (c *content) size(next *content) int {
 	return len(next.at)
 }
 
-// gone returns the names that next, nil for nothing, has no more.
+// gone returns the names of c that next lacks; next may be nil.
 func (c *content) gone(next *content) (names []string) {
 	for name := range c.at {
 		if next == nil || next.at[name].Resource == nil {
@@ -255,11 +252,11 @@ func (c *content) gone(next *content) (names []string) {
 	return names
 }
 
-// keep adds what c has under a name, unless something else has taken the name.
+// keep adds the resource of c with a name, unless the name is taken.
 func (w world) keep(c *content, name string) bool {
 	if why := w.add(c.at[name]); why != "" {
 		return false
 	}
-	w.types[c.typ.URL].version = "" // of what the files say, which this is not
+	w.types[c.typ.URL].version = "" // the version_info of a response is for the files alone
 	return true
 }

@@ -18,15 +18,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Restore commits what was served when the program ended, before the first Load.
-// What the files say then is to that what it is to the files of a moment ago: it is
-// taken all or nothing, and much that has gone is asked about. Clients that were
-// told the last good configuration find it when they come back.
+// Restore commits the configuration that was served when the program ended. Call it before the first
+// Load. That load then compares the files with the restored configuration, as any load does with the
+// previous files: it is all or nothing, and large removals are delayed or refused. Clients that
+// reconnect find the configuration that they had.
 //
-// What the program has set in the group itself stays, unless the configuration has a resource of
-// the same type and name: that replaces it, as a load does.
+// Resources that the program itself has set in the group stay. If the configuration has a resource of
+// the same type and name, that one replaces it, as in a load.
 //
-// A source of no files, which is never loaded, may be given one after another.
+// A source without files, whose Load is never called, may be given several configurations, one after
+// the other.
 func (s *Source) Restore(c LastGood) error {
 	l, rules, unready, err := s.defined(c)
 	if err != nil {
@@ -49,12 +50,13 @@ func (s *Source) Restore(c LastGood) error {
 	var was, is []world
 	for _, p := range all {
 		view := s.view(p.part)
-		maps.DeleteFunc(p.before, func(n goneName, l gone) bool { return view.Table(l.Type).Lookup(n.name) != nil }) // it is the program's now
+		// A resource that the program has set under a removed name must stay.
+		maps.DeleteFunc(p.before, func(n goneName, l gone) bool { return view.Table(l.Type).Lookup(n.name) != nil })
 		was, is = append(was, p.before.with(p.world)), append(is, p.world)
 	}
 	s.hides(was...)
-	// What had gone lately is what clients may have whom nobody knows here, or who state a
-	// version of before: it goes once more, before the first of them comes.
+	// Clients of the previous process may hold recently removed resources, or state an old version.
+	// So these resources are set and removed again, before the first client connects.
 	if _, err := s.store.Update(func(tx *store.Tx) error {
 		for i, p := range all {
 			p.part.world.replace(tx.Group(p.group), was[i])
@@ -63,7 +65,7 @@ func (s *Source) Restore(c LastGood) error {
 	}); err != nil {
 		return err
 	}
-	var ended []*part // of another configuration before
+	var ended []*part // groups that only an earlier restored configuration had
 	for name, p := range s.parts {
 		if p != s.home && !slices.ContainsFunc(all, func(o *past) bool { return o.name == name }) {
 			ended = append(ended, p)
@@ -107,8 +109,11 @@ func (s *Source) Restore(c LastGood) error {
 	return nil
 }
 
-// Beside returns a source of no files and with a store of its own, in which one may be restored that is to be looked at before it is
-// restored here: what is the same is not read again, and takes no more memory. It may be called by anyone at any time.
+// Beside returns a source without files, with a store of its own. Restore a configuration in it to
+// examine the configuration before you restore it in s. Resources that s serves already are shared:
+// they are not decoded again, and take no more memory.
+//
+// The daemon uses it; other programs do not need it.
 func (s *Source) Beside(opts Options) *Source {
 	o := New("", store.New(), opts)
 	if now := s.served.Load(); now != nil {
@@ -121,7 +126,7 @@ func (s *Source) Beside(opts Options) *Source {
 	return o
 }
 
-// defined returns what the kept files of groups say, and which groups were never loaded.
+// defined reads the stored group files. It returns the rules, and the groups that were never loaded.
 func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []string, _ error) {
 	l = newLayout(s.root)
 	if len(c.Definitions) == 0 {
@@ -156,16 +161,16 @@ func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []strin
 	return l, rules, unready, wrong(problems)
 }
 
-// A past is what was kept of a group.
+// A past is the stored configuration of one group.
 type past struct {
 	*part
 	world  world
 	before departed
-	hidden []*xds.Type // of which there is something that is not known
+	hidden []*xds.Type // types with resources that are not known, because they were not stored
 	peaks  []lastgood.Peak
 }
 
-// commit takes away what had gone, and says what is not known.
+// commit removes the recently removed resources again, and marks which types are unknown.
 func (p *past) commit(tx *store.Tx, was world, known bool) {
 	was.replace(tx, p.world)
 	for _, t := range p.hidden {
@@ -176,12 +181,13 @@ func (p *past) commit(tx *store.Tx, was world, known bool) {
 	}
 }
 
+// past decodes the stored configuration of a group.
 func (s *Source) past(g lastgood.Group) (*past, error) {
 	p := &past{part: s.newPart(g.Name), world: world{files: 1, types: map[string]*content{}}, before: departed{}, peaks: g.Peaks}
 	if before := s.parts[g.Name]; before != nil {
 		p.part = before
 	}
-	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep what they have
+	withheld := func(t lastgood.Type) bool { return t.Withheld || t.V2 && !s.opts.V2 } // clients keep their resources of such a type
 	for _, t := range g.Types {
 		if withheld(t) {
 			p.hidden = append(p.hidden, t.Type)
@@ -215,13 +221,13 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			}
 		}
 	}
-	if odd != nil { // what had gone, perhaps with its types, is no reason to forget the rest
+	if odd != nil { // the removed resources may be of types that this program lacks: restore the rest
 		s.opts.Log.Warn("cannot read which resources were removed shortly before: clients may lose them before the resources that refer to them", "resources", len(odd), "error", odd[0])
 	}
 	return p, nil
 }
 
-// reviewPast shows Review what is about to be restored.
+// reviewPast passes the resources to Options.Review before they are restored.
 func (s *Source) reviewPast(all []*past) error {
 	if s.opts.Review == nil {
 		return nil
@@ -235,12 +241,13 @@ func (s *Source) reviewPast(all []*past) error {
 	}
 	if _, err := s.opts.Review(before); err != nil {
 		for _, p := range all {
-			p.before = nil // what may not be served any more is no reason to forget the rest
+			p.before = nil // they may not be served any more: restore the rest
 		}
 	}
 	return nil
 }
 
+// all returns all resources of the world, in no order.
 func (w world) all() (all []Loaded) {
 	n := 0
 	for _, c := range w.types {
@@ -253,8 +260,8 @@ func (w world) all() (all []Loaded) {
 	return all
 }
 
-// again returns a resource of which the same was kept as the world has it already, where it stands now: nothing of it is read
-// again, and it is the same to the store. Of one configuration after another most is.
+// again returns the resource of w that is equal to a stored one, with the stored place. It is not
+// decoded again, and the store sees no change. Most resources of successive configurations are equal.
 func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
 	c := w.types[r.Type.URL]
 	if c == nil {
@@ -268,31 +275,33 @@ func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
 	return l, true
 }
 
-// reread makes what was kept of a type as a load makes it; what a world has already is not read again.
+// reread returns the stored resources of a type, as a load returns them. Resources that was has
+// already are not decoded again.
 func (s *Source) reread(was world, t lastgood.Type) ([]Loaded, error) {
 	all, errs := make([]Loaded, len(t.Resources)), make([]error, len(t.Resources))
 	each(len(all), func(i int) {
-		var same bool
-		if all[i], same = was.again(t.Resources[i]); !same {
-			all[i], errs[i] = s.reader.restored(t.Type, t.Resources[i])
+		l, same := was.again(t.Resources[i])
+		if !same {
+			l, errs[i] = s.reader.restored(t.Type, t.Resources[i])
 		}
+		all[i] = l
 	})
 	return all, cmp.Or(errs...)
 }
 
-// restored makes what was kept of a resource as a load makes it.
+// restored returns a stored resource, as a load returns it.
 func (rd *reader) restored(t *xds.Type, r lastgood.Resource) (Loaded, error) {
-	l := Loaded{Resource: r.Resource.Copy(), Pos: Pos{r.File, r.Line, r.Col, r.Path}} // others may read what was kept
+	l := Loaded{Resource: r.Resource.Copy(), Pos: Pos{r.File, r.Line, r.Col, r.Path}} // a copy, because the stored one may be shared
 	m, err := rd.message(t.URL, r.Body)
 	if err != nil {
 		return l, fmt.Errorf("%s %q: %w", t.URL, r.Name, err)
 	}
 	rd.refer(l.Resource, t, m)
-	_ = rd.inspect(&l, m) // what is wrong with it was no mistake when it was kept
+	_ = rd.inspect(&l, m) // errors were accepted when the resource was stored
 	return l, nil
 }
 
-// message returns the message of a type that bytes are.
+// message decodes a message of a type.
 func (rd *reader) message(url string, body []byte) (proto.Message, error) {
 	typ, err := rd.types.FindMessageByURL(url)
 	if err != nil {
@@ -302,12 +311,12 @@ func (rd *reader) message(url string, body []byte) (proto.Message, error) {
 	return m, proto.UnmarshalOptions{Resolver: rd.types}.Unmarshal(body, m)
 }
 
-// kept returns what is kept of a resource.
+// kept returns the resource in the form that is stored on disk.
 func (l Loaded) kept() lastgood.Resource {
 	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path, Secret: l.Secret != ""}
 }
 
-// config returns what is to be kept of all that is served.
+// config returns the served configuration in the form that is stored on disk.
 func (s *Source) config(at time.Time) lastgood.Config {
 	home := s.home.kept()
 	c := lastgood.Config{At: at, Types: home.Types, Gone: home.Gone, Peaks: home.Peaks}
@@ -327,8 +336,8 @@ func (s *Source) config(at time.Time) lastgood.Config {
 	return c
 }
 
-// kept returns what is to be kept of a group: what it has, what has gone lately, and how much
-// there was.
+// kept returns the group in the form that is stored on disk: its resources, the recently removed ones,
+// and the recent counts.
 func (p *part) kept() lastgood.Group {
 	g := lastgood.Group{Name: p.name, Gone: p.departed.kept(), Peaks: p.removals.kept()}
 	for _, url := range slices.Sorted(maps.Keys(p.world.types)) {

@@ -8,19 +8,19 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// Run reloads the directory whenever it has changed, until ctx is done. It is
-// called after Load, also if that has failed: then it loads as soon as the files are good.
+// Run reloads the directory whenever it changes, until ctx is done. Call it after Load, also if Load
+// failed: then Run loads as soon as the files are valid.
 func (s *Source) Run(ctx context.Context) {
 	w := watch.NewWatcher(s.opts.Log, s.opts.Poll)
 	defer w.Close()
 	pace := watch.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
-	for o, ok := (order{}), true; ok; { // at first what changed since Load, and to watch
+	for o, ok := (order{}), true; ok; { // the first round loads what changed since Load, and begins to watch
 		o, ok = watch.Wait(ctx, pace, w.Bell(), s.force, s.reload(o, w))
 	}
 }
 
-// reload loads, and returns when to load again though nothing hints at a change;
-// the zero time if it need not be sooner than usual.
+// reload loads, and returns when to load again even without a change of the files. The zero time
+// means: not before the next regular look.
 func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	was := s.err
 	s.failing.moved = false
@@ -33,7 +33,7 @@ func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	switch {
 	case err == nil && (o.force || was != nil || len(report.Commit.Changes) > 0):
 		attrs := report.Attrs()
-		if o.approve { // who asks later where it all went finds who allowed it
+		if o.approve { // so that the log shows who allowed the removals
 			attrs = append(attrs, "removals", "approved")
 		}
 		s.opts.Log.Info("loaded", attrs...)
@@ -53,7 +53,7 @@ func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	return s.again()
 }
 
-// again returns when to look again at what is held, the zero time if nothing is.
+// again returns when to look again at delayed removals; the zero time if there are none.
 func (s *Source) again() (at time.Time) {
 	for _, p := range s.parts {
 		if t := p.removals.again; !t.IsZero() && (at.IsZero() || t.Before(at)) {
@@ -63,14 +63,15 @@ func (s *Source) again() (at time.Time) {
 	return at
 }
 
-// warn logs the warnings that it has not logged yet.
+// warn logs the warnings that were not logged yet.
 func (s *Source) warn() {
 	doubts := s.doubts()
 	now := make(map[string]bool, len(doubts))
 	for _, p := range doubts {
 		line := p.Error()
-		if now[line] = true; !s.told[line] {
-			p.Warning = false // the level says it
+		now[line] = true
+		if !s.told[line] {
+			p.Warning = false // the log level replaces the prefix "warning"
 			s.opts.Log.Warn("configuration warning", "code", p.CodeOrOther(), "problem", p.Error())
 		}
 	}

@@ -12,32 +12,33 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// A found file is one whose name says that it holds resources.
+// A found is a file whose name has one of the known endings.
 type found struct {
-	path string // under the root as it was given
+	path string // as given, with the root in front
 	watch.Stamp
 }
 
-// A scanner finds the files under a directory. It follows symbolic links, to what is
-// outside only if told to: who may write a link into the directory need not be who may
-// have the server read any file. It reads each directory once and opens no file.
+// A scanner finds the files below a directory. It follows symbolic links out of the directory only if
+// the option allows it: a user who may write a link into the directory may not be allowed to make the
+// server read any file. It reads each directory once and opens no file.
 type scanner struct {
-	// enter, if set, is called with the real path of each directory before it is
-	// read, so that what appears in it later is not missed. touch is called with
-	// each path whose replacement changes what a symbolic link leads to.
+	// enter, if set, is called with the real path of each directory before it is read, so that files
+	// that appear later are not missed. touch is called with each path whose replacement changes the
+	// target of a symbolic link.
 	enter func(dir string)
 	touch func(path string)
 
 	outside bool   // follow links that lead out of the root
-	option  string // the option that has it so
+	option  string // name of the option that allows it
 
 	files []found
 	errs  []findings.Problem
 	seen  map[watch.ID]string
-	root  string // its path without links
+	root  string // without symbolic links
 }
 
-// Each link of a chain may be read again and again through another one.
+// maxNesting limits the depth of directories. A symbolic link to a parent would otherwise repeat them
+// without end.
 const maxNesting = 64
 
 func (s *scanner) scan(root string) {
@@ -58,8 +59,7 @@ func (s *scanner) scan(root string) {
 	}
 }
 
-// still scans again, and reports whether it has found the same. If not, the scanner has
-// what it has found now.
+// still scans again, and reports whether the result is the same. The scanner then has the new result.
 func (s *scanner) still(root string) bool {
 	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside, option: s.option}
 	now.scan(root)
@@ -68,7 +68,7 @@ func (s *scanner) still(root string) bool {
 	return same
 }
 
-// dir finds the files in a directory whose path without links is real.
+// dir finds the files in a directory; real is its path without symbolic links.
 func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
 	if id := watch.IDOf(info); id.Known() {
 		if first, ok := s.seen[id]; ok {
@@ -107,14 +107,14 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 		real = s.follow(path)
 	}
 	switch {
-	case !link && errors.Is(err, fs.ErrNotExist): // deleted a moment ago
+	case !link && errors.Is(err, fs.ErrNotExist): // deleted since the directory was read
 	case errors.Is(err, fs.ErrNotExist):
 		s.fail(path, fmt.Errorf("a symbolic link to %s, which does not exist", real))
 	case err != nil:
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
 		s.fail(path, fmt.Errorf("a symbolic link that points outside the directory, to %s: %s follows it", real, s.option))
-	case info.IsDir() && isGroupFile(path): // such as a mount of a file that is not there: else its group is all nodes'
+	case info.IsDir() && isGroupFile(path): // for example a failed mount of the file; without its rule, all nodes would get the group
 		s.fail(path, errors.New("a directory in the place of a file"))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
@@ -125,7 +125,7 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	}
 }
 
-// within reports whether a path without links is in the root.
+// within reports whether a path without symbolic links is in the root.
 func (s *scanner) within(real string) bool {
 	rel, err := filepath.Rel(s.root, real)
 	return err == nil && filepath.IsLocal(rel)
@@ -135,5 +135,6 @@ func (s *scanner) fail(path string, err error) {
 	s.errs = append(s.errs, unread(path, err))
 }
 
-// follow touches every link on the way to a path and where it ends, and returns that.
+// follow resolves the symbolic links of a path and returns the result. It calls touch for each link
+// and for the result.
 func (s *scanner) follow(path string) string { return watch.Follow(path, s.touch) }

@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// section returns the node of a resource, of which only the lines are read where it stands: a
-// file may have thousands of others. Nil: nobody can tell from the lines where it ends, as in
-// JSON, or it refers to what stands elsewhere in the file.
+// section parses only the lines of one resource, because a file may have thousands of others. It
+// returns nil if the lines do not show where the resource ends, as in JSON, or if the resource refers
+// to YAML anchors elsewhere in the file.
 func section(l Loaded, data []byte) *yaml.Node {
 	if strings.HasSuffix(strings.ToLower(l.File), ".json") || l.Line < 1 || l.Col < 1 {
 		return nil
@@ -28,7 +28,7 @@ func section(l Loaded, data []byte) *yaml.Node {
 	return docs[0]
 }
 
-// moveDown moves all nodes by some lines.
+// moveDown adds to the line numbers of all nodes.
 func moveDown(n *yaml.Node, by int) {
 	n.Line += by
 	for _, c := range n.Content {
@@ -36,15 +36,15 @@ func moveDown(n *yaml.Node, by int) {
 	}
 }
 
-// indented returns the lines from one on, as long as they are indented at least as much. What
-// stands before the indent in the first is blanked out: it must be dashes.
+// indented returns the lines from first on, as long as they have at least the indent. In the first
+// line, only spaces and dashes may come before the indent; it replaces them by spaces.
 func indented(data []byte, first, indent int) (out []byte) {
 	at := 0
 	for line := range bytes.Lines(data) {
 		at++
 		body := bytes.TrimLeft(line, " ")
 		in := len(line) - len(body)
-		switch blank := len(bytes.TrimSpace(body)) == 0 || body[0] == '#'; { // comments stand anywhere
+		switch blank := len(bytes.TrimSpace(body)) == 0 || body[0] == '#'; { // comments may have any indent
 		case at < first:
 		case at == first:
 			if len(line) <= indent || len(bytes.Trim(line[:indent], " -")) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// selector returns what the store asks which groups a node sees.
+// selector returns the function that selects groups of the store for a node.
 func (s *Source) selector(r *groups.Rules) store.Selector {
 	return func(_ context.Context, n *xds.Node) ([]string, error) {
 		names := r.Decide(n).Groups
@@ -25,10 +25,9 @@ func (s *Source) selector(r *groups.Rules) store.Selector {
 	}
 }
 
-// needed returns the groups that are known even if they have nothing: those with a file of their
-// own, which says that they are meant, and those that others include. What is laid over each
-// other is told to nobody before all of it is known: a new group without resources must not
-// silence those that its nodes see besides.
+// needed returns the groups that are marked known even if they are empty: groups with a file of their
+// own, and groups that others include. A node gets no resources before all of its groups are known. So
+// a new group without resources must not block the other groups of its nodes.
 func (l *layout) needed() map[string]bool {
 	needed := map[string]bool{}
 	for name, d := range l.named {

@@ -15,18 +15,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What follows is for who asks why a client has not what a file says. It may be called by
-// anyone at any time.
+// The methods in this file explain why a client lacks a resource of a file. The admin API of the daemon uses them.
 
-// A seen is what the files said when they were read last. It is not changed once made.
+// A seen has the files as last read. It does not change once made.
 type seen struct {
 	files map[string]*file
 	layout
-	since time.Time // of err
-	err   error     // why it is not what is served; nil: it is
+	since time.Time // since when err is not nil
+	err   error     // why the files are not served; nil: they are
 }
 
-// sees notes what the files say, and what became of that.
+// sees publishes the files as last read, and the result of their load.
 func (s *Source) sees(now time.Time, err error) {
 	is := &seen{files: s.files, layout: s.layout, err: err}
 	switch was := s.seen.Load(); {
@@ -39,18 +38,19 @@ func (s *Source) sees(now time.Time, err error) {
 	s.seen.Store(is)
 }
 
-// A Standing is a place where a resource stands.
+// A Standing is an occurrence of a resource: in the served configuration, or in the files as last
+// read.
 type Standing struct {
 	Loaded
 	Group  string // of nodes
-	Served bool   // false: it is in the files as they were read last, which are not served
-	Older  bool   // it is served, and in its file, as that was read last, it is not any more, or cannot be read
-	NoRule string // it is served, and this file of its group is gone, which nobody has allowed; "": it is there
+	Served bool   // false: it is in the files as last read, which are not served
+	Older  bool   // it is served, but its file as last read lacks it or cannot be read
+	NoRule string // it is served, but this file of its group is gone and the removal is not approved; "": the file exists
 }
 
-// Standings returns all places where a resource stands that is called so, or has the alias:
-// first those that are served, the root's group before the others, then those in files that
-// were read and are not served, since something is wrong with the load.
+// Standings returns all occurrences of a resource, by its name or an alias. Served ones come first,
+// that in the root's group before the others. Then come those in files that were read but not served,
+// because their load was rejected.
 func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 	if now := s.served.Load(); now != nil {
 		for group, w := range now.worlds {
@@ -80,18 +80,18 @@ func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 	return all
 }
 
-// compare says how the files are that a rejected load has read, for what is served.
+// compare sets the fields of a served occurrence that depend on the files of a rejected load.
 func (is *seen) compare(s *Standing) {
 	home := is.group(s.File)
 	if kept, ok := errors.AsType[Kept](is.err); ok && !slices.ContainsFunc(kept, func(g KeptGroup) bool { return g.Group == s.Group || g.Group == home }) {
-		return // all of it was loaded
+		return // its group was loaded
 	}
 	if d := is.named[s.Group]; d != nil && len(d.raw) > 0 && is.files[d.File] == nil {
 		s.NoRule = d.File
 	}
 	f := is.files[s.File]
 	s.Older = f == nil || !slices.ContainsFunc(f.loaded, func(l Loaded) bool {
-		return l.Resource == s.Resource || l.Pos == s.Pos && !l.Type.Is(s.Type) // for which a review has made it up
+		return l.Resource == s.Resource || l.Pos == s.Pos && !l.Type.Is(s.Type) // the second case: a review has added it
 	})
 }
 
@@ -101,13 +101,14 @@ func (w world) find(t *xds.Type, name string) (l Loaded, ok bool) {
 	if c == nil {
 		return l, false
 	}
-	if l, ok = c.at[name]; !ok {
+	l, ok = c.at[name]
+	if !ok {
 		l, ok = c.aliases[name]
 	}
 	return l, ok
 }
 
-// Within returns where a resource stands that a group has, by its name or an alias.
+// Within returns the served resource of a group, by its name or an alias.
 func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool) {
 	now := s.served.Load()
 	if now == nil {
@@ -117,7 +118,7 @@ func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool)
 	return Standing{Loaded: l, Group: group, Served: true}, ok
 }
 
-// Rule returns what the rule of a group asks for, and its place; "" if no node gets the group by
+// Rule returns the rule of a group as text, and its place. Both are "" if no rule selects the group
 // itself.
 func (s *Source) Rule(group string) (text, place string) {
 	now := s.served.Load()
@@ -128,8 +129,7 @@ func (s *Source) Rule(group string) (text, place string) {
 	return text, at.String()
 }
 
-// Near returns the name of a resource that is served and looks most like another name, "" if
-// none does.
+// Near returns the name of the served resource that is most similar to a name; "" if none is similar.
 func (s *Source) Near(t *xds.Type, name string) string {
 	now := s.served.Load()
 	if now == nil {
@@ -152,8 +152,8 @@ func (s *Source) Near(t *xds.Type, name string) string {
 	})
 }
 
-// Unloaded returns why what is served is not what the files say, and since when: [Errors],
-// [Kept] or a refusal; nil if it is.
+// Unloaded returns why the files as last read are not served, and since when. The error is [Errors],
+// [Kept] or a refused removal; nil if the files are served.
 func (s *Source) Unloaded() (since time.Time, err error) {
 	is := s.seen.Load()
 	if is == nil {
@@ -162,8 +162,8 @@ func (s *Source) Unloaded() (since time.Time, err error) {
 	return is.since, is.err
 }
 
-// Suspects returns the mistakes in files in which a name stands somewhere, and of files that
-// cannot be read at all: a resource of that name may be missing because of them.
+// Suspects returns the mistakes in files that contain a name, or that cannot be read at all. Because
+// of them, the resource of that name may be missing.
 func (s *Source) Suspects(name string) (all []findings.Problem) {
 	is := s.seen.Load()
 	if is == nil || name == "" {
@@ -181,9 +181,9 @@ func (s *Source) Suspects(name string) (all []findings.Problem) {
 	return all
 }
 
-// Examine returns what Envoy is known to refuse in a resource, and what is wrong with its
-// certificates, as [Check] does. If there is anything, it reads the resource's file once more, to
-// find the places of the fields; if that has changed meanwhile, the place is the resource's.
+// Examine returns the reasons why Envoy would refuse a resource, and the problems of its certificates,
+// as [Check] does. If there are any, it reads the file of the resource again to find the places of the
+// fields. If the file has changed since, the problems have the place of the resource.
 func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	rd := *s.reader
 	rd.validator, rd.most, rd.ignore = s.examiner, 0, nil
@@ -216,8 +216,8 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	return found
 }
 
-// FieldAt returns where a field of a resource stands, such as "clusters.yaml:12:20", by its
-// path, such as "load_assignment.endpoints[0]"; where the resource stands if that is not known.
+// FieldAt returns the place of a field, such as "clusters.yaml:12:20", by its path in the resource,
+// such as "load_assignment.endpoints[0]". If that is not known, it returns the place of the resource.
 func (s *Source) FieldAt(l Loaded, path string) string {
 	rd := *s.reader
 	rd.validator = nil
@@ -233,13 +233,13 @@ func (s *Source) FieldAt(l Loaded, path string) string {
 	return Pos{l.File, at.Node.Line, at.Node.Column, whole}.String()
 }
 
-// A reopened is a resource whose file was read once more.
+// A reopened is a resource whose file was read again.
 type reopened struct {
 	*decoder
-	node *yaml.Node // of the resource; nil: it is not where it was
+	node *yaml.Node // of the resource; nil: it was not found
 }
 
-// reopen reads the file of a resource once more, and finds it there, the same as it was then.
+// reopen reads the file of a resource again, and finds the resource if it did not change.
 func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
 	if l.Pos.Line == 0 {
 		return reopened{}, false
@@ -257,14 +257,14 @@ func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
 	}
 	p := placer{s: s, files: map[string][]*yaml.Node{l.File: documents(l.File, data)}, data: map[string][]byte{l.File: data}}
 	n := p.node(l)
-	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // who restored it does not know which it is
+	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // a restored resource does not know its document
 		l.doc = doc
 		n = p.node(l)
 	}
 	return open(n)
 }
 
-// again decodes the resource once more, and reports whether it is the same as then.
+// again decodes the resource again, and reports whether it is the same.
 func (d *reopened) again(l Loaded) bool {
 	if d.node == nil {
 		return false
@@ -277,5 +277,5 @@ func (d *reopened) again(l Loaded) bool {
 	return len(d.loaded) == 1 && d.loaded[0].Sum == l.Sum && d.loaded[0].Name == l.Name
 }
 
-// Types returns the messages that the files may have.
+// Types returns the message types that the files may contain.
 func (s *Source) Types() *Types { return s.types }

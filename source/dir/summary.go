@@ -2,24 +2,24 @@ package dir
 
 import "github.com/chancery-xds/chancery/findings"
 
-// A Summary says what a source has served since its last load that was taken.
+// A Summary describes the configuration that a source serves.
 type Summary struct {
 	Files  int
-	Groups int            // directories with a [GroupFile], and the root; 0: there is none
-	Counts []Count        // in push order; of all groups
-	By     map[string]int // resources of each group, by its name
+	Groups int            // directories with a [GroupFile], plus the root; 0: no directory has one
+	Counts []Count        // in push order; of all groups together
+	By     map[string]int // number of resources of each group, by its name
 
-	Warnings []findings.Problem // as in the [Report] of that load
-	Dangling int                // references to what is not there; 0 without [Options.References]
+	Warnings []findings.Problem // as in the [Report] of the last successful load
+	Dangling int                // references to missing resources; 0 without [Options.References]
 }
 
-// doubted is what is doubtful in what is served.
+// doubted has the warnings of the served configuration.
 type doubted struct {
 	warnings []findings.Problem
 	dangling int
 }
 
-// Summary returns what is served. It may be called by anyone at any time.
+// Summary describes the configuration that the source serves.
 func (s *Source) Summary() Summary {
 	now := s.served.Load()
 	if now == nil {

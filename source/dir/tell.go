@@ -8,18 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// remind is how often the log says again that what is served is not what the files say.
+// remind is how often the log repeats that the files are rejected.
 const remind = 5 * time.Minute
 
-// A failing is what is known of loads that fail, one after the other. The zero value:
-// none does.
+// A failing describes a series of failed loads. The zero value: the last load succeeded.
 type failing struct {
-	since time.Time // zero: the last load did not fail
-	told  time.Time // when the log last said so
-	moved bool      // files have changed since the last load
+	since time.Time // zero: the last load succeeded
+	told  time.Time // when the failure was last logged
+	moved bool      // files changed since the last load
 }
 
-// note notes how a load ended.
+// note records the result of a load.
 func (f *failing) note(now time.Time, err error) {
 	switch {
 	case err == nil:
@@ -29,12 +28,12 @@ func (f *failing) note(now time.Time, err error) {
 	}
 }
 
-// due reports whether the log is to say once more what it has said: somebody has changed
-// the files, and sees nothing of it, or it is long ago.
+// due reports whether to log the failure again: the files changed without any effect, or the last line
+// is older than remind.
 func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.told) >= remind }
 
-// Tell logs why nothing was loaded, error by error, as Run does: when it fails, at
-// each change while it does, and every five minutes.
+// Tell logs why nothing was loaded, with a line for each error. Run does the same when loads begin to
+// fail, at each change of the files, and every five minutes.
 func (s *Source) Tell(err error) {
 	if _, ok := errors.AsType[Kept](err); ok {
 		s.tellKept(time.Now(), true)
@@ -53,7 +52,8 @@ func (s *Source) Tell(err error) {
 	}
 }
 
-// doubts are all warnings, sorted by place; of many the first, and how many more.
+// doubts returns all warnings, sorted by place. Options.Most limits them; the last one counts the
+// rest.
 func (s *Source) doubts() []findings.Problem {
 	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.untold)
 }

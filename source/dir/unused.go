@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// referrers are the types whose resources refer to those of a type. If there is none of
-// them in the files, they are elsewhere, as in Envoy's bootstrap. What clients ask for
-// without a reference, such as listeners, is not here.
+// referrers are the types whose resources refer to resources of a type. If the files have none of
+// them, the references are elsewhere, for example in Envoy's bootstrap. Types that clients subscribe
+// to without a reference, such as listeners, are not here.
 var referrers = map[string][]*xds.Type{
 	xds.Cluster.URL:         {xds.Listener, xds.Route},
 	xds.Endpoint.URL:        {xds.Cluster},
@@ -20,9 +20,9 @@ var referrers = map[string][]*xds.Type{
 	xds.ExtensionConfig.URL: {xds.Listener, xds.Cluster},
 }
 
-// unused returns a warning for each resource that nothing refers to in a group that a node may
-// see together with its own, of the types of which that can be known, and no reference from
-// elsewhere.
+// unused returns a warning for each resource without a reference to it. References in all groups that
+// a node may get together with its group count, and so do references from elsewhere. Only types in
+// referrers are checked.
 func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 	outside := map[xds.Ref]bool{}
 	for _, ref := range elsewhere {
@@ -50,7 +50,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 		}
 	}
 	for _, group := range order {
-		// A group is asked about itself first: most need no other.
+		// The group itself comes first: most references are in the same group, and the other check is slower.
 		together := func(in []string) bool { return slices.Contains(in, group) || r.together.FirstPossible(group, in) != "" }
 		w := r.worlds[group]
 		for _, url := range slices.Sorted(maps.Keys(referrers)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// refused reports what Envoy would refuse in a resource, if that is looked for.
+// refused reports the reasons for which Envoy would refuse a resource, if Options.Validate is set.
 func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message) {
 	if d.validator == nil || l.Type.V2 {
 		return
@@ -29,7 +29,7 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 		}
 	}
 	if l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate) {
-		return // gRPC's servers do not want all that Envoy's API demands
+		return // gRPC servers do not need all fields that Envoy's API requires
 	}
 	before := d.Errors()
 	defer func() { l.refused = d.Errors() > before }()
@@ -39,26 +39,24 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	}
 }
 
-// place returns where a field of a resource stands, and its path in the document. The
-// node and the path are those of the resource, or of what it is wrapped in.
+// place returns the place of a field of a resource, and its path in the document. The node and the
+// path are those of the resource, or of its wrapper.
 func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescriptor, below string) (at protoyaml.Place, whole string) {
 	if url := protoyaml.Get(n, "@type"); url != nil && url.Value == wrapper {
 		path = strings.TrimPrefix(path+".resource", ".")
-		if n = protoyaml.Get(n, "resource"); n == nil {
-			n = &yaml.Node{}
-		}
+		n = cmp.Or(protoyaml.Get(n, "resource"), &yaml.Node{})
 	}
 	return d.Place(n, md, below), strings.Trim(path+"."+below, ".")
 }
 
-// A socket is what a listener listens on, such as "TCP 127.0.0.1:80".
+// A socket is an address on which a listener listens, such as "TCP 127.0.0.1:80".
 type socket struct {
 	name string
-	at   Pos // of the address
+	at   Pos // place of the address
 }
 
-// socketsOf returns those of a listener, with paths for places; nothing for what the system
-// chooses, and for what proxies do not listen on.
+// socketsOf returns the sockets of a listener, each with its path as place. It leaves out ports that
+// the system chooses, and listeners of proxyless clients (api_listener).
 func socketsOf(listener protoreflect.Message) (all []socket) {
 	if listener.Has(listener.Descriptor().Fields().ByName("api_listener")) {
 		return nil
@@ -96,18 +94,19 @@ func socketsOf(listener protoreflect.Message) (all []socket) {
 	return all
 }
 
-// serversTemplate begins the names of listeners of gRPC servers, of which each server asks
-// for its own: they may well have one socket on several machines.
+// serversTemplate begins the names of listeners of gRPC servers. Each server subscribes to its own, so
+// several listeners may have the same socket on different machines.
 const serversTemplate = "grpc/server"
 
-// Sockets are what the listeners of a group listen on.
+// Sockets has the listeners of a group and their sockets.
 type sockets struct {
 	listeners map[string]Loaded // by name
-	on        map[string]Loaded // by socket, the first
+	on        map[string]Loaded // by socket; the first listener
 	errs      []findings.Problem
 }
 
-// sockets returns those of a world, with a mistake for each listener on the socket of another.
+// sockets returns the sockets of a world, with a mistake for each listener on the socket of another
+// one.
 func (w world) sockets() (s sockets) {
 	c := w.types[xds.Listener.URL]
 	if c == nil {
@@ -130,22 +129,23 @@ func (w world) sockets() (s sockets) {
 	return s
 }
 
-// taken is the mistake of a listener on a socket that another has.
+// taken returns the mistake that two listeners have the same socket.
 func (at socket) taken(l, by Loaded, hint string) findings.Problem {
 	p := at.at.problem("%s %q listens on %s, and so does %q at %s", l.Type, l.Name, at.name, by.Name, by.Pos)
 	p.Path, p.Code, p.Hint = at.at.Path, findings.DuplicateSocket, hint
 	return p
 }
 
-// sharing blames groups for listeners on the sockets of others that a node gets with them: for
-// those of its own, and for those that it brings together by what it includes.
+// sharing blames groups for listeners on the same socket if a node gets both. It finds pairs in the
+// group itself, and pairs that the group brings together by the groups that it includes.
 func (p *plan) sharing() {
 	known := map[string]sockets{}
 	of := func(group string) sockets {
 		s, ok := known[group]
 		if !ok {
-			w, ok := p.next[group]
-			if was := p.parts[group]; !ok && was != nil { // it is kept
+			w, planned := p.next[group]
+			was := p.parts[group]
+			if !planned && was != nil { // the group is rejected and keeps its content
 				w = was.world
 			}
 			s = w.sockets()
@@ -157,7 +157,7 @@ func (p *plan) sharing() {
 	for group := range p.next {
 		bring[group] = together.Includes(group)
 	}
-	told := map[[2]string]bool{} // of two groups, by who brings in fewest
+	told := map[[2]string]bool{} // pairs of groups that were reported, by the group that includes the fewest
 	for _, group := range slices.SortedFunc(maps.Keys(p.next), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(bring[a]), len(bring[b])), byGroup(a, b))
 	}) {
@@ -169,7 +169,7 @@ func (p *plan) sharing() {
 				if told[pair] {
 					continue
 				}
-				hidden := func(name string, behind int) bool { // of one name a node gets the first
+				hidden := func(name string, behind int) bool { // of two listeners with one name a node gets the first
 					return slices.ContainsFunc(all[:behind], func(g string) bool { _, is := of(g).listeners[name]; return is })
 				}
 				for _, c := range clashes(of(first), of(second)) {
@@ -183,13 +183,13 @@ func (p *plan) sharing() {
 	}
 }
 
-// A clash is a socket on which a listener listens, and another of another group.
+// A clash is a socket on which two listeners of different groups listen.
 type clash struct {
 	socket
-	a, b Loaded // the socket is where a says it
+	a, b Loaded // the place of the socket is in a
 }
 
-// clashes returns those of two groups.
+// clashes returns the sockets that two groups have in common.
 func clashes(a, b sockets) (all []clash) {
 	turned := len(a.on) < len(b.on)
 	if turned {

@@ -9,22 +9,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A world is what the files of a group say together. It is not changed once assembled.
+// A world has all resources of the files of one group. It does not change once assembled.
 type world struct {
 	files int
 	types map[string]*content // by URL
 }
 
-// A content is all resources of a type.
+// A content has all resources of one type.
 type content struct {
 	typ     *xds.Type
 	at      map[string]Loaded // by name
 	aliases map[string]Loaded // by alias; nil: none
-	version string            // "": by the content
+	version string            // the version_info of the response; "": computed from the content
 	first   Loaded
 }
 
-// add adds a resource, or says why it cannot: a name finds one resource.
+// add adds a resource. If its name or an alias is already taken, it returns the reason as why.
 func (w world) add(l Loaded) (why string) {
 	c := w.types[l.Type.URL]
 	if c == nil {
@@ -50,21 +50,20 @@ func (w world) add(l Loaded) (why string) {
 		if c.aliases == nil {
 			c.aliases = map[string]Loaded{}
 		}
-		if alias != l.Name { // which it may have, too
+		if alias != l.Name { // an alias may be equal to the name
 			c.aliases[alias] = l
 		}
 	}
-	// The version_info of a response is that of the type only if the response
-	// has all of the type.
+	// The version_info of a response is the version of the type only if the response has all resources
+	// of the type.
 	if c.first.File != l.File || c.first.doc != l.doc {
 		c.version = ""
 	}
 	return ""
 }
 
-// replace makes next of a group, where it was w. It writes the
-// difference only: what stands in files that have not changed is the same
-// resource as before, and what others have put into the group stays.
+// replace writes next to a group that had w. It writes only the difference: resources of unchanged
+// files stay the same objects, and resources that other programs put into the group stay.
 func (w world) replace(tx *store.Tx, next world) {
 	for url, c := range w.types {
 		if next.types[url] == nil {
@@ -80,8 +79,8 @@ func (w world) replace(tx *store.Tx, next world) {
 	}
 }
 
-// since returns what is new and what is gone since there was another content,
-// nil for none.
+// since returns the resources that c has and was lacks, and the names that was has and c lacks; was
+// may be nil.
 func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
 	if was == nil {
 		was = &content{}

@@ -12,11 +12,11 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// said is what a response says of the resources in it.
+// said has the fields of a response that apply to all of its resources.
 type said struct{ typeURL, version string }
 
-// of returns what a response says, whose type_url stands at a node, if it is known where.
-// A type that there is not is reported here once, and not for each resource.
+// of returns the type and version of a response; the node of its type_url may be nil. It reports an
+// unknown type once, so that not each resource reports it.
 func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
 	s := said{get(response, "type_url").String(), get(response, "version_info").String()}
 	if s.typeURL == "" {
@@ -33,25 +33,25 @@ func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
 	return s
 }
 
-// get returns the value of a field that there is.
+// get returns the value of a field; the message must have it.
 func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
 	return m.Get(m.Descriptor().Fields().ByName(field))
 }
 
-// A wrapped is what is said of a resource besides the resource.
+// A wrapped has the fields of the wrapper of a resource.
 type wrapped struct {
 	name, version string
 	aliases       []string
 	ttl           *time.Duration    // nil: none
-	unsupported   protoreflect.Name // a field that would be lost; "": none
+	unsupported   protoreflect.Name // a field that the store cannot keep; "": none
 
-	nameAt, ttlAt *yaml.Node // nil: not known
+	nameAt, ttlAt *yaml.Node // nil: unknown
 	onDemand      bool
 
-	elsewhere *elsewhere // nil: in the group of its file
+	elsewhere *elsewhere // nil: the resource is in the group of its file
 }
 
-// says takes what a wrapper says.
+// says reads the fields of a wrapper.
 func (w *wrapped) says(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		f := m.Descriptor().Fields().Get(i)

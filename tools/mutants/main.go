@@ -19,12 +19,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
 	"log"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,8 +185,7 @@ func (s settings) sample(p *pkg, all []*mutant) (*result, error) {
 	}
 	defer os.RemoveAll(scratch)
 	r := &result{pkg: p.dir, seed: s.seed, of: len(all), outcomes: map[*mutant]outcome{}, reached: map[*mutant]bool{}}
-	chosen := slices.Clone(all)
-	rand.New(rand.NewPCG(s.seed, 0)).Shuffle(len(chosen), func(i, k int) { chosen[i], chosen[k] = chosen[k], chosen[i] })
+	chosen := shuffle(all, s.seed)
 	chosen = chosen[:min(len(chosen), s.n+s.n/4)] // some do not compile
 	w, err := weavePackage(p, chosen, scratch)
 	if err != nil {
@@ -208,6 +208,25 @@ func (s settings) sample(p *pkg, all []*mutant) (*result, error) {
 	})
 	r.took = time.Since(begin)
 	return r, nil
+}
+
+// shuffle orders mutants by a hash of the seed and their keys. So a change of the package replaces few mutants
+// of a sample.
+func shuffle(mutants []*mutant, seed uint64) []*mutant {
+	type hashed struct {
+		*mutant
+		hash [sha256.Size]byte
+	}
+	var list []hashed
+	for _, m := range mutants {
+		list = append(list, hashed{m, sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key()))})
+	}
+	slices.SortFunc(list, func(a, b hashed) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	var shuffled []*mutant
+	for _, l := range list {
+		shuffled = append(shuffled, l.mutant)
+	}
+	return shuffled
 }
 
 // judge tries mutants by the tests of a directory.

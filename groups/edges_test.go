@@ -20,6 +20,14 @@ func TestProblemsOfOddFiles(t *testing.T) {
 			`XDS0704 config/a/group.yaml:3:3: include[1]: there is no group "b"`},
 		{"an unknown group in otherwise, which only the root may have", "-- a/group.yaml --\nmatch: {}\notherwise: b\n",
 			`XDS0706 config/a/group.yaml:2:12: otherwise: only the root may have "otherwise"`},
+		{"a key of a match in the locality", "-- a/group.yaml --\nmatch: {locality: {all: []}}\n",
+			`XDS0701 config/a/group.yaml:1:20: match.locality: unknown key "all" in locality (there are region, sub_zone, zone)`},
+		{"any outside of match", "-- a/group.yaml --\nmatch: {}\nany: []\n",
+			`XDS0701 config/a/group.yaml:2:1: unknown key "any" in group.yaml (it belongs below match)`},
+		{"all outside of match", "-- a/group.yaml --\nmatch: {}\nall: []\n",
+			`XDS0701 config/a/group.yaml:2:1: unknown key "all" in group.yaml (it belongs below match)`},
+		{"sub_zone outside of locality", "-- a/group.yaml --\nmatch: {sub_zone: x}\n",
+			`XDS0701 config/a/group.yaml:1:9: match: unknown key "sub_zone" in a match (it belongs below locality)`},
 		{"a lane of an unknown group", "-- a@next/group.yaml --\nlane: {of: a}\n",
 			`XDS0704 config/a@next/group.yaml:1:7: lane: there is no group "a"`},
 	} {
@@ -71,5 +79,69 @@ func TestTogetherByEachField(t *testing.T) {
 				t.Errorf("different values: %v, equal values: %v", together.Possible("a", "b"), together.Possible("a", "c"))
 			}
 		})
+	}
+}
+
+func TestMatchBySubZone(t *testing.T) {
+	r := mustLoad(t, "-- a/group.yaml --\nmatch: {locality: {sub_zone: rack-1}}\n")
+	for subZone, want := range map[string]string{"rack-1": "a", "rack-2": groups.Default} {
+		if d := r.Decide(&xds.Node{SubZone: subZone}); len(d.Groups) != 1 || d.Groups[0] != want {
+			t.Errorf("%s: %v", subZone, d.Groups)
+		}
+	}
+}
+
+func TestPriorityIsDecimal(t *testing.T) {
+	if d, problems := groups.Parse("f", []byte("priority: 10\n")); len(problems) > 0 || d.Priority != 10 {
+		t.Errorf("%d %v", d.Priority, problems)
+	}
+}
+
+// A pattern must match each of its parts: the text before, between and after the wildcards.
+func TestPatternPartsMatch(t *testing.T) {
+	for pattern, values := range map[string]map[string]bool{
+		"a?c*":  {"abc": true, "abcd": true, "abx": false, "a": false, "ab": false, "abxc": false},
+		"a?":    {"ab": true, "a": false, "abc": false},
+		"*b?d":  {"abcd": true, "abcx": false, "bd": false},
+		"*b*d*": {"abcde": true, "adcb": false},
+	} {
+		r := mustLoad(t, "-- g/group.yaml --\nmatch: {id: '"+pattern+"'}\n")
+		for id, want := range values {
+			if got := r.Decide(&xds.Node{ID: id}).Groups[0] == "g"; got != want {
+				t.Errorf("%s matches %s: %v", pattern, id, got)
+			}
+		}
+	}
+}
+
+func TestRuleOfAGroup(t *testing.T) {
+	r := mustLoad(t, "-- a/group.yaml --\nmatch: {id: x}\n-- b/group.yaml --\nmatch:\n  cluster: [y, z]\n")
+	for group, want := range map[string]string{"a": `id is "x" config/a/group.yaml:1:8`, "b": `cluster is "y" or is "z" config/b/group.yaml:2:3`, "c": " "} {
+		if text, at := r.Rule(group); text+" "+at.String() != want {
+			t.Errorf("%s: %s %s, want %s", group, text, at, want)
+		}
+	}
+	if got := (groups.Place{File: "f"}).String(); got != "f" {
+		t.Error(got)
+	}
+}
+
+func TestDescriptionsOfLongRulesEnd(t *testing.T) {
+	for _, match := range []string{"{id: [" + strings.Repeat("value,", 500) + "]}", "{any: [" + strings.Repeat("{id: value},", 500) + "]}"} {
+		text, _ := mustLoad(t, "-- a/group.yaml --\nmatch: "+match+"\n").Rule("a")
+		if len(text) < 200 || len(text) > 400 || !strings.Contains(text, "…") {
+			t.Errorf("%d bytes: %s", len(text), text)
+		}
+	}
+}
+
+// A group brings in two others: its nodes see both.
+func TestOverlapOfIncludedGroups(t *testing.T) {
+	o := groups.NewOverlap([]groups.Definition{
+		{Name: groups.Default, Otherwise: groups.Refuse}, {Name: "p"}, {Name: "q"},
+		{Name: "x", Match: &groups.Match{ID: groups.Values{}}, Include: []string{"p", "q"}},
+	})
+	if !o.Possible("p", "q") {
+		t.Error("the included groups are apart")
 	}
 }

@@ -263,7 +263,7 @@ func (d *Decoder) fields(pairs []pair, m protoreflect.Message, path string, dept
 
 // field decodes the value of one field.
 func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, path string, depth int) {
-	if secrets.Marked(fd) || secrets.Spells(fd) {
+	if secrets.Marked(fd) || secrets.HoldsJSON(fd) {
 		d.secrets++
 		defer func() { d.secrets-- }()
 	}

@@ -33,7 +33,7 @@ func (d *Decoder) Place(n *yaml.Node, md protoreflect.MessageDescriptor, path st
 		if fd == nil {
 			return at
 		}
-		at.Secret = at.Secret || secrets.Marked(fd) || secrets.Spells(fd)
+		at.Secret = at.Secret || secrets.Marked(fd) || secrets.HoldsJSON(fd)
 		value := d.child(at.Node, fd, 0)
 		if value != nil && index >= 0 {
 			value = d.item(value, index)

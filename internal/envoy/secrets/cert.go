@@ -11,34 +11,34 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Soon is how long before its end a certificate is worth a warning.
+// Soon is the time before a certificate's end at which Chancery begins to warn.
 const Soon = 30 * 24 * time.Hour
 
-// A Certificate is what a message has in PEM: a chain of certificates and its key, one of
-// them, or authorities.
+// A Certificate describes PEM data in a message: a chain of certificates and its key, one of these, or
+// certificate authorities.
 type Certificate struct {
-	Path string    // of the message; "" for the message itself
-	Ends time.Time // when the first of the chain to end does; zero if none can be read
+	Path string    // path of the message; "" for the message itself
+	Ends time.Time // the first end in the chain; zero if no certificate can be read
 
-	// Err says why no client can use it: there is no certificate, the key is none, or
-	// it is another's. It quotes nothing.
+	// Err is the reason why no client can use it: the certificate or the key is missing, or they do not
+	// match. It quotes nothing.
 	Err error
 }
 
-// certificate looks at a TlsCertificate; nil if nothing can be said of what it has in it.
-// What a file has that it names is on the client's machine: nobody here can know.
+// certificate checks a TlsCertificate; nil if it has no inline data. Files are on the client's machine,
+// so they cannot be checked here.
 func certificate(m protoreflect.Message) *Certificate {
-	return judge(data(m, "certificate_chain"), data(m, "private_key"))
+	return checkPair(data(m, "certificate_chain"), data(m, "private_key"))
 }
 
-// authorities looks at a CertificateValidationContext.
-func authorities(m protoreflect.Message) *Certificate { return judgeCA(data(m, "trusted_ca")) }
+// authorities checks a CertificateValidationContext.
+func authorities(m protoreflect.Message) *Certificate { return checkCA(data(m, "trusted_ca")) }
 
-// judge looks at a chain and its key, of which nil is in another place.
-func judge(chain, key []byte) *Certificate {
+// checkPair checks a chain and its key. Nil means that the data is not inline.
+func checkPair(chain, key []byte) *Certificate {
 	c := &Certificate{}
 	leaf := c.read(chain)
-	if len(key) > 0 && !holds(key, "PRIVATE KEY") && c.Err == nil {
+	if len(key) > 0 && !hasBlock(key, "PRIVATE KEY") && c.Err == nil {
 		c.Err = errors.New("private_key has no private key in PEM")
 	}
 	if leaf == nil {
@@ -56,33 +56,34 @@ func judge(chain, key []byte) *Certificate {
 	return c
 }
 
-// judgeCA looks at authorities; nil if there is nothing to say.
-func judgeCA(ca []byte) *Certificate {
-	if len(ca) == 0 || holds(ca, "CERTIFICATE") {
+// checkCA checks certificate authorities; nil if they are fine.
+func checkCA(ca []byte) *Certificate {
+	if len(ca) == 0 || hasBlock(ca, "CERTIFICATE") {
 		return nil
 	}
 	return &Certificate{Err: errors.New("trusted_ca has no certificate in PEM")}
 }
 
-// read notes when a chain ends, and returns the first of it; nil if it cannot be read.
+// read sets the end of a chain and returns its first certificate; nil if that cannot be read.
 func (c *Certificate) read(chain []byte) (leaf *x509.Certificate) {
 	if chain == nil {
 		return nil
 	}
-	if !holds(chain, "CERTIFICATE") {
+	if !hasBlock(chain, "CERTIFICATE") {
 		c.Err = errors.New("certificate_chain has no certificate in PEM")
 		return nil
 	}
 	for rest := chain; ; {
 		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
+		block, rest = pem.Decode(rest)
+		if block == nil {
 			return leaf
 		}
 		if !strings.HasSuffix(block.Type, "CERTIFICATE") {
 			continue
 		}
 		one, err := x509.ParseCertificate(block.Bytes)
-		if err != nil { // what one reader refuses another may take
+		if err != nil { // other readers may accept it
 			if leaf == nil {
 				return nil
 			}
@@ -97,12 +98,13 @@ func (c *Certificate) read(chain []byte) (leaf *x509.Certificate) {
 	}
 }
 
-// holds reports whether PEM says that it has something of a kind, in whatever form: "RSA
-// PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "TRUSTED CERTIFICATE" and others.
-func holds(text []byte, kind string) bool {
+// hasBlock reports whether PEM text has a block of a kind, in any form: "RSA PRIVATE KEY", "ENCRYPTED
+// PRIVATE KEY", "TRUSTED CERTIFICATE" and others.
+func hasBlock(text []byte, kind string) bool {
 	for {
 		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
+		block, text = pem.Decode(text)
+		if block == nil {
 			return false
 		}
 		if strings.HasSuffix(block.Type, kind) {
@@ -111,12 +113,13 @@ func holds(text []byte, kind string) bool {
 	}
 }
 
-// privateKey returns the first private key in PEM, nil if there is none that can be
-// read, such as one with a password.
+// privateKey returns the first private key in PEM text; nil if none can be read, for example because it
+// needs a password.
 func privateKey(text []byte) crypto.Signer {
 	for {
 		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
+		block, text = pem.Decode(text)
+		if block == nil {
 			return nil
 		}
 		var key any
@@ -133,7 +136,7 @@ func privateKey(text []byte) crypto.Signer {
 	}
 }
 
-// data returns what a DataSource in a field has in it, nil if it names another place.
+// data returns the inline data of a DataSource field; nil if the data is somewhere else.
 func data(m protoreflect.Message, field protoreflect.Name) []byte {
 	fd := m.Descriptor().Fields().ByName(field)
 	if !m.Has(fd) {

@@ -154,7 +154,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Some put the key before the certificates, in one file.
+// A chain may contain the key too, before the certificates.
 func TestKeyInChain(t *testing.T) {
 	p := newPair(t, ends)
 	chain := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: p.pkcs8 + p.cert}}

@@ -8,26 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden stands where a secret was.
+// Hidden replaces a secret in a text.
 const Hidden = "…"
 
 const (
-	// window is how many bytes of a secret in a row give it away: what is shorter is
-	// looked for as a whole, for a text may be cut.
+	// window is the number of consecutive bytes of a secret that must not be shown. A shorter secret is
+	// searched for as a whole.
 	window = 6
 
-	// least is how long a text is that is looked for wherever it stands. "1" is a value
-	// only where a value stands.
+	// least is the minimum length of a secret to search for anywhere. A shorter one, such as "1", is
+	// hidden only where a value may be.
 	least = 4
 
-	// levels is how often what is looked for may be quoted in each other: the JSON of a
-	// message in the text format of another.
+	// levels limits nested quoting, such as the JSON of a message inside the text format of another.
 	levels = 3
 )
 
-// Hide returns a text without secrets, and without parts of them, in whatever spelling:
-// with the escapes of JSON, YAML or protobuf's text format, several times over, and with
-// other spaces.
+// Hide returns a text without the secrets and without parts of them. It finds them with the escapes of
+// JSON, YAML or protobuf's text format, also nested, and with different white space.
 func Hide(text string, secrets []string) string {
 	var views []view
 	for v, more := raw(text), true; more && len(views) <= levels; v, more = v.unescaped() {
@@ -56,7 +54,7 @@ func Hide(text string, secrets []string) string {
 	return without(text, hidden)
 }
 
-// without returns a text with a mark in the place of what is hidden.
+// without returns a text with each hidden part replaced.
 func without(text string, hidden []bool) string {
 	var b strings.Builder
 	for i := range len(text) {
@@ -70,23 +68,24 @@ func without(text string, hidden []bool) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// A view is what a text says if it is read in some way: bytes, and where in the text each
-// begins; at the end of both where the last one ends.
+// A view is one reading of a text: its bytes, and the offset of each byte in the text. The last element
+// of at is the end of the text.
 type view struct {
 	bytes []byte
 	at    []int
 }
 
 func (v *view) add(b byte, at int) {
-	if b == ' ' || b >= '\t' && b <= '\r' { // any spaces are one
-		if b = ' '; len(v.bytes) > 0 && v.bytes[len(v.bytes)-1] == ' ' {
+	if b == ' ' || b >= '\t' && b <= '\r' { // white space counts as one space
+		b = ' '
+		if len(v.bytes) > 0 && v.bytes[len(v.bytes)-1] == ' ' {
 			return
 		}
 	}
 	v.bytes, v.at = append(v.bytes, b), append(v.at, at)
 }
 
-// raw is what a text says as it stands.
+// raw is the literal reading of a text.
 func raw(text string) view {
 	v := view{make([]byte, 0, len(text)), make([]int, 0, len(text)+1)}
 	for i := range len(text) {
@@ -96,7 +95,7 @@ func raw(text string) view {
 	return v
 }
 
-// unescaped is what it says if what is escaped is not; false if nothing is.
+// unescaped returns the reading of v with escapes resolved; false if it has no escapes.
 func (v view) unescaped() (out view, any bool) {
 	for i := 0; i < len(v.bytes); {
 		b, n := []byte{v.bytes[i]}, 1
@@ -116,8 +115,7 @@ func (v view) unescaped() (out view, any bool) {
 
 var letters = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'a': '\a', 'b': '\b', 'f': '\f', 'v': '\v', '"': '"', '\'': '\'', '\\': '\\', '/': '/', ' ': ' '}
 
-// escape returns what an escape at the beginning stands for, and how long it is; zero if
-// there is none.
+// escape returns the bytes and the length of an escape at the beginning of s; zero if there is none.
 func escape(s []byte) (b []byte, n int) {
 	if len(s) < 2 {
 		return nil, 0
@@ -164,14 +162,15 @@ func escape(s []byte) (b []byte, n int) {
 	return nil, 0
 }
 
-// mark hides what is found of a secret, where it may be one.
+// mark hides each occurrence of a secret that may accepts.
 func (v view) mark(secret []byte, hidden []bool, may func(from, to int) bool) {
 	for from := 0; ; {
 		i := bytes.Index(v.bytes[from:], secret)
 		if i < 0 {
 			return
 		}
-		if i += from; may(i, i+len(secret)) {
+		i += from
+		if may(i, i+len(secret)) {
 			v.hide(i, i+len(secret), hidden)
 		}
 		from = i + 1
@@ -184,7 +183,7 @@ func (v view) hide(from, to int, hidden []bool) {
 	}
 }
 
-// alone reports whether what stands there is all of a value: in quotes, or behind a colon.
+// alone reports whether the bytes are a whole value: in quotes, or after a colon.
 func (v view) alone(from, to int) bool {
 	before := bytes.TrimRight(v.bytes[:from], " ")
 	quoted := from > 0 && to < len(v.bytes) && strings.IndexByte(`"'`, v.bytes[from-1]) >= 0 && strings.IndexByte(`"'\`, v.bytes[to]) >= 0
@@ -192,11 +191,11 @@ func (v view) alone(from, to int) bool {
 	return quoted || ends && len(before) > 0 && strings.IndexByte(":=[", before[len(before)-1]) >= 0
 }
 
-// grams are the windows of views, and which of them were found in a secret. Secrets are
-// many more bytes than a text: a table of bits says of most windows that they are not in it.
+// grams holds the windows of the views, and whether a secret contains them. Secrets have many more
+// bytes than the text. A bit table excludes most of their windows quickly.
 type grams struct {
 	bits  []uint64
-	all   map[uint64]bool // true: in a secret
+	all   map[uint64]bool // true: part of a secret
 	found bool
 }
 
@@ -216,7 +215,7 @@ func newGrams(views []view) *grams {
 
 func hash(gram uint64) uint64 { return gram * 0x9e3779b97f4a7c15 >> (64 - tableBits) }
 
-// each calls f with each window and where it begins.
+// each calls f with each window and its offset.
 func each(s []byte, f func(i int, gram uint64)) {
 	gram := uint64(0)
 	for i, b := range s {
@@ -227,7 +226,7 @@ func each(s []byte, f func(i int, gram uint64)) {
 	}
 }
 
-// look notes which windows of the text a secret has.
+// look marks the windows of the text that a secret contains.
 func (g *grams) look(secret []byte) {
 	each(secret, func(_ int, gram uint64) {
 		if h := hash(gram); g.bits[h/64]&(1<<(h%64)) != 0 {
@@ -238,7 +237,7 @@ func (g *grams) look(secret []byte) {
 	})
 }
 
-// mark hides them.
+// mark hides the windows found in secrets.
 func (g *grams) mark(v view, hidden []bool) {
 	if g.found {
 		each(v.bytes, func(i int, gram uint64) {

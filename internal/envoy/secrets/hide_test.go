@@ -44,7 +44,7 @@ func TestHide(t *testing.T) {
 	}
 }
 
-// However a text escapes a secret, and that again, it is found.
+// A secret is found with nested escapes.
 func TestHideEscaped(t *testing.T) {
 	newline := func(s string) string { return strings.ReplaceAll(s, "\n", "\n    ") }
 	for _, secret := range []string{
@@ -90,8 +90,8 @@ func octal(s string) string {
 	return b.String()
 }
 
-// What Envoy 1.40 says of a TypedStruct that it cannot read.
-func TestHideOfEnvoy(t *testing.T) {
+// Envoy 1.40 quotes a TypedStruct that it cannot read in this way.
+func TestHideEnvoyErrorText(t *testing.T) {
 	const (
 		context = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 		says    = "Unable to parse JSON as proto (INVALID_ARGUMENT: invalid JSON in envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext   @  common_tls_context.tls_certificates[0].private_key.inline_string: string, near   1:76 (offset 75):   unexpected character: '['; expected '\"'): "
@@ -117,7 +117,7 @@ func TestHideOfEnvoy(t *testing.T) {
 	}
 }
 
-// What is not known of a secret's source is hidden, and so is what an Any of it has.
+// Unknown fields of a secret's DataSource are hidden, and so is the content of an Any in it.
 func TestHideUnknown(t *testing.T) {
 	d := &corev3.DataSource{}
 	d.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), canary))
@@ -134,15 +134,15 @@ func TestHideUnknown(t *testing.T) {
 	}
 }
 
-// Where a value is may be said: it tells who looks for the mistake where to look.
-func TestHideNoPlace(t *testing.T) {
+// The location of a value is not hidden, because it helps to find the mistake.
+func TestHideKeepsLocations(t *testing.T) {
 	d := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}, WatchedDirectory: &corev3.WatchedDirectory{Path: "/etc/certs"}}
 	if shown := hidden(t, &tlsv3.TlsCertificate{PrivateKey: d}, canary+" of /etc/certs"); shown != "… of /etc/certs" {
 		t.Error(shown)
 	}
 }
 
-// A text has 16 KiB at most, and all secrets of a type are looked for in it.
+// A text has at most 16 KiB, and Hide searches it for all secrets of a type.
 func BenchmarkHide(b *testing.B) {
 	var secrets []string
 	for i := range 1000 {

@@ -15,10 +15,10 @@ import (
 const anyName = "google.protobuf.Any"
 
 var (
-	// Messages that hold another as a google.protobuf.Struct.
+	// typedStructs are the messages that hold another message as a google.protobuf.Struct.
 	typedStructs = map[protoreflect.FullName]bool{"xds.type.v3.TypedStruct": true, "udpa.type.v1.TypedStruct": true}
 
-	// Messages that hold a value or say where it is.
+	// dataSources are the messages that hold a value or name its location.
 	dataSources = map[protoreflect.FullName]bool{"envoy.config.core.v3.DataSource": true, "envoy.api.v2.core.DataSource": true}
 
 	tlsCertificates = map[protoreflect.FullName]bool{
@@ -30,24 +30,24 @@ var (
 	}
 )
 
-// Options are known by their numbers: whether a program links the extensions does not matter.
+// Options are found by number, so a program need not link their extensions.
 const (
-	// udpa.annotations.sensitive of google.protobuf.FieldOptions, by which Envoy's API marks
-	// a field.
+	// sensitive is udpa.annotations.sensitive of google.protobuf.FieldOptions. Envoy's API marks fields
+	// with it.
 	sensitive = 76569463
 
-	// udpa.annotations.file_status of google.protobuf.FileOptions, and in it
-	// package_version_status, by which it says that nobody changes a file any more.
+	// fileStatus is udpa.annotations.file_status of google.protobuf.FileOptions. Its
+	// package_version_status marks frozen files.
 	fileStatus           = 222707719
 	packageVersionStatus = 2
 	frozen               = 1
 )
 
-// What was found out of descriptors by [Marked], [Holds] and ofV2: it does not change.
+// Cached results of [Marked], [Holds] and ofV2, by descriptor.
 var marks, holders, versions sync.Map
 
-// once returns what find says of a descriptor, which is asked the first time.
-func once[D protoreflect.Descriptor](known *sync.Map, d D, find func(D) bool) bool {
+// cached returns the result of find for a descriptor; it calls find only once.
+func cached[D protoreflect.Descriptor](known *sync.Map, d D, find func(D) bool) bool {
 	if yes, ok := known.Load(d); ok {
 		return yes.(bool)
 	}
@@ -57,30 +57,29 @@ func once[D protoreflect.Descriptor](known *sync.Map, d D, find func(D) bool) bo
 }
 
 // Marked reports whether Envoy's API marks a field as sensitive.
-func Marked(fd protoreflect.FieldDescriptor) bool { return once(&marks, fd, isMarked) }
+func Marked(fd protoreflect.FieldDescriptor) bool { return cached(&marks, fd, isMarked) }
 
 func isMarked(fd protoreflect.FieldDescriptor) bool {
 	o, _ := fd.Options().(*descriptorpb.FieldOptions)
 	return o.GetDebugRedact() || option(o, sensitive) != 0
 }
 
-// ofV2 reports whether a message is of the API before v3, which is frozen.
+// ofV2 reports whether a message belongs to the v2 API, which is frozen.
 func ofV2(md protoreflect.MessageDescriptor) bool {
-	return once(&versions, md.ParentFile(), isFrozen)
+	return cached(&versions, md.ParentFile(), isFrozen)
 }
 
 func isFrozen(f protoreflect.FileDescriptor) bool {
 	return option(f.Options(), fileStatus, packageVersionStatus) == frozen
 }
 
-// option returns the number in a field of options, or in a message in it; 0 if there is
-// none.
+// option returns the number in a field of options, or of a message inside; 0 if it is not set.
 func option(o proto.Message, path ...protowire.Number) uint64 {
 	b, _ := proto.Marshal(o)
 	return number(b, path)
 }
 
-// number returns the last that stands there, for which a field may have several parts.
+// number returns the last number at a path. A message field may come in several parts.
 func number(m []byte, path []protowire.Number) (v uint64) {
 	for f, err := range protoscan.Fields(m) {
 		switch {
@@ -94,15 +93,14 @@ func number(m []byte, path []protowire.Number) (v uint64) {
 	return v
 }
 
-// Spells reports whether a field has a message as JSON, of which any part may be
-// sensitive.
-func Spells(fd protoreflect.FieldDescriptor) bool {
+// HoldsJSON reports whether a field contains a message as JSON. Any part of it may be sensitive.
+func HoldsJSON(fd protoreflect.FieldDescriptor) bool {
 	return fd.Name() == "value" && typedStructs[fd.ContainingMessage().FullName()]
 }
 
-// Holds reports whether a message has a field that is marked, or a message in one of its
-// fields does: what is misplaced there may be a secret.
-func Holds(md protoreflect.MessageDescriptor) bool { return once(&holders, md, isHolder) }
+// Holds reports whether a message has a marked field, itself or one level below. Then an unknown field
+// in it may be a misplaced secret.
+func Holds(md protoreflect.MessageDescriptor) bool { return cached(&holders, md, isHolder) }
 
 func isHolder(md protoreflect.MessageDescriptor) bool {
 	for i := range md.Fields().Len() {
@@ -126,8 +124,8 @@ func hasMarked(md protoreflect.MessageDescriptor) bool {
 	return false
 }
 
-// waysOf returns the fields of a message that are marked or lead to one that is, in
-// the order in which they are declared. An Any may lead anywhere.
+// waysOf returns the fields of a message that are marked or lead to a marked field, in order of
+// declaration. An Any may lead anywhere.
 func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	if known, ok := f.ways.Load(md); ok {
 		return known.([]protoreflect.FieldDescriptor)
@@ -142,23 +140,22 @@ func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldD
 	return ways
 }
 
-// isWay reports whether a field has a message that is sensitive or has a field that
-// leads to what is.
+// isWay reports whether the message of a field, or one below it, needs a search.
 func (f *Finder) isWay(fd protoreflect.FieldDescriptor) bool {
 	m := messageOf(fd)
 	return m != nil && f.leads(m)
 }
 
-// leads reports whether something that is looked at is in a message or below.
+// leads reports whether a message, or one below it, needs a search.
 func (f *Finder) leads(md protoreflect.MessageDescriptor) bool {
-	return once(&f.leading, md, func(md protoreflect.MessageDescriptor) bool {
+	return cached(&f.leading, md, func(md protoreflect.MessageDescriptor) bool {
 		return leads(md, map[protoreflect.FullName]bool{})
 	})
 }
 
 func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
 	name := md.FullName()
-	if name == anyName || typedStructs[name] || validations[name] || hasMarked(md) { // authorities have no secrets, but mistakes
+	if name == anyName || typedStructs[name] || validations[name] || hasMarked(md) { // validation contexts have no secrets, but are checked for mistakes
 		return true
 	}
 	if seen[name] {
@@ -173,8 +170,7 @@ func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]boo
 	return false
 }
 
-// messageOf returns the message in a field, or in the values of a map; nil if there is
-// none.
+// messageOf returns the message type of a field, or of the values of a map; nil if there is none.
 func messageOf(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	if fd.IsMap() {
 		return fd.MapValue().Message()

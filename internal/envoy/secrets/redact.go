@@ -5,30 +5,28 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Redacted stands in the place of a secret where a message is shown: Envoy's admin interface
-// writes the same.
+// Redacted replaces secrets in messages that are shown. Envoy's admin interface uses the same text.
 const Redacted = "[redacted]"
 
-// leftOut is a message that can name any type and have nothing in it.
-const leftOut = "type.googleapis.com/xds.type.v3.TypedStruct"
+// placeholderType is a message that can name any type and stay empty.
+const placeholderType = "type.googleapis.com/xds.type.v3.TypedStruct"
 
-// Redact removes from a message all that may not be shown, and reports whether there was
-// anything. Texts and bytes of a sensitive field become [Redacted]; numbers, words of enums and
-// such are unset. A field that says where a value is, such as the name of a file, stays.
+// Redact removes everything from a message that may be a secret, and reports whether it changed the
+// message. Text and bytes of a sensitive field become [Redacted]; other values are unset. A field that
+// names a location, such as a file name, stays.
 //
-// What nobody can look into may have anything in it, and is left out: unknown fields, and what
-// is in an Any or a TypedStruct that is of no known type, not of the type it says, or too deep.
-// A TypedStruct with the type's URL, and nothing in it, stands there instead.
+// Redact also removes data that it cannot decode: unknown fields, and the content of an Any or a
+// TypedStruct of unknown type, of a wrong type, or nested too deep. An empty TypedStruct with the
+// type's URL replaces such content.
 func (f *Finder) Redact(m proto.Message) (changed bool) {
 	r := redactor{Finder: f}
 	r.message(m.ProtoReflect())
 	return r.changed
 }
 
-// Shown returns what may be shown of an encoded message, as [Finder.Redact] says; of one that is
-// of no known type, or not of the type that the URL says, a TypedStruct with the URL. It returns nil
-// only if that is not known either. The second result reports whether the bytes may be shown as
-// they are.
+// Shown decodes a message and redacts it as [Finder.Redact] does. If the type is unknown or wrong, it
+// returns an empty TypedStruct with the URL. It returns nil only if TypedStruct is unknown too. The
+// second result reports whether the original bytes contain nothing to redact.
 func (f *Finder) Shown(url string, body []byte) (m proto.Message, asItIs bool) {
 	if t, err := f.types.FindMessageByURL(url); err == nil {
 		m := t.New().Interface()
@@ -36,16 +34,16 @@ func (f *Finder) Shown(url string, body []byte) (m proto.Message, asItIs bool) {
 			return m, !f.Redact(m)
 		}
 	}
-	if s := f.nothing(url); s != nil {
+	if s := f.placeholder(url); s != nil {
 		return s.Interface(), false
 	}
 	return nil, false
 }
 
-// nothing returns a TypedStruct that says of which type something is that is left out; nil if
-// nobody knows TypedStructs.
-func (f *Finder) nothing(url string) protoreflect.Message {
-	t, err := f.types.FindMessageByURL(leftOut)
+// placeholder returns an empty TypedStruct that names the type of removed content; nil if TypedStruct
+// is unknown.
+func (f *Finder) placeholder(url string) protoreflect.Message {
+	t, err := f.types.FindMessageByURL(placeholderType)
 	if err != nil {
 		return nil
 	}
@@ -54,7 +52,7 @@ func (f *Finder) nothing(url string) protoreflect.Message {
 	return m
 }
 
-// A redactor goes through a message, and through all of it: an unknown field can be anywhere.
+// A redactor visits every part of a message, because an unknown field can be anywhere.
 type redactor struct {
 	*Finder
 	anys    int
@@ -62,7 +60,7 @@ type redactor struct {
 }
 
 func (r *redactor) message(m protoreflect.Message) {
-	r.forget(m)
+	r.removeUnknown(m)
 	switch name := m.Descriptor().FullName(); {
 	case name == anyName:
 		r.any(m)
@@ -81,8 +79,8 @@ func (r *redactor) message(m protoreflect.Message) {
 	})
 }
 
-// forget removes unknown fields.
-func (r *redactor) forget(m protoreflect.Message) {
+// removeUnknown removes unknown fields.
+func (r *redactor) removeUnknown(m protoreflect.Message) {
 	if len(m.GetUnknown()) > 0 {
 		m.SetUnknown(nil)
 		r.changed = true
@@ -109,7 +107,7 @@ func messages(fd protoreflect.FieldDescriptor, v protoreflect.Value, f func(prot
 	}
 }
 
-// hide hides all that a field has. Keys of maps are names.
+// hide replaces every value of a field. It keeps the keys of maps, which are names.
 func (r *redactor) hide(m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case fd.IsMap() && fd.MapValue().Message() != nil, !fd.IsMap() && fd.Message() != nil:
@@ -142,7 +140,7 @@ func (r *redactor) hide(m protoreflect.Message, fd protoreflect.FieldDescriptor,
 	r.changed = true
 }
 
-// markOf returns what stands for a secret; false if a field can have no such thing.
+// markOf returns the replacement for a secret; false if the field's kind has none.
 func markOf(fd protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
@@ -154,18 +152,18 @@ func markOf(fd protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
 	}
 }
 
-// hideAll hides all that is in a message, unless it is a DataSource that says where its value is.
+// hideAll hides the content of a message, except a DataSource that only names a location.
 func (r *redactor) hideAll(m protoreflect.Message) {
 	at := dataSources[m.Descriptor().FullName()] && !inline(m)
-	r.forget(m)
+	r.removeUnknown(m)
 	switch m.Descriptor().FullName() {
 	case anyName:
-		r.leave(m)
+		r.remove(m)
 		return
 	case "google.protobuf.Value":
 		r.hideSpelled(nil, m)
 		return
-	case "google.protobuf.FieldMask": // JSON has no other text there
+	case "google.protobuf.FieldMask": // a FieldMask cannot hold other text in JSON
 		r.empty(m)
 		return
 	}
@@ -178,7 +176,7 @@ func (r *redactor) hideAll(m protoreflect.Message) {
 	})
 }
 
-// empty unsets all that a message has.
+// empty unsets all fields of a message.
 func (r *redactor) empty(m protoreflect.Message) {
 	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		m.Clear(fd)
@@ -187,39 +185,40 @@ func (r *redactor) empty(m protoreflect.Message) {
 	})
 }
 
-// any looks into an Any.
+// any redacts the message in an Any.
 func (r *redactor) any(m protoreflect.Message) {
 	if r.anys == Deepest {
-		r.leave(m)
+		r.remove(m)
 		return
 	}
 	_, inner, err := r.unpack(m)
 	if inner == nil || err != nil {
-		r.leave(m)
+		r.remove(m)
 		return
 	}
 	below := redactor{Finder: r.Finder, anys: r.anys + 1}
-	if below.message(inner); below.changed {
+	below.message(inner)
+	if below.changed {
 		r.pack(m, "", inner)
 	}
 }
 
-// leave leaves out what is in an Any.
-func (r *redactor) leave(m protoreflect.Message) {
+// remove removes the content of an Any.
+func (r *redactor) remove(m protoreflect.Message) {
 	url := m.Get(m.Descriptor().Fields().ByName("type_url")).String()
 	if url == "" {
 		r.empty(m)
 		return
 	}
-	s := r.nothing(url)
+	s := r.placeholder(url)
 	if s == nil {
 		r.empty(m)
 		return
 	}
-	r.pack(m, leftOut, s)
+	r.pack(m, placeholderType, s)
 }
 
-// pack sets what is in an Any, and its type if that is another one now.
+// pack sets the content of an Any, and its type if url is not empty.
 func (r *redactor) pack(m protoreflect.Message, url string, inner protoreflect.Message) {
 	r.changed = true
 	fields := m.Descriptor().Fields()

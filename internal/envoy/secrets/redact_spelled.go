@@ -2,10 +2,10 @@ package secrets
 
 import "google.golang.org/protobuf/reflect/protoreflect"
 
-// What a TypedStruct spells is redacted where it stands, by the rules of [finder.spelled]: it is
-// made a message by nobody, since readers differ in what they take for one.
+// The JSON in a TypedStruct is redacted in place, by the rules of [finder.spelled]. It is not decoded
+// as a message, because readers decode it differently.
 
-// typedStruct looks into a TypedStruct.
+// typedStruct redacts a TypedStruct.
 func (r *redactor) typedStruct(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	value := fields.ByName("value")
@@ -21,7 +21,7 @@ func (r *redactor) typedStruct(m protoreflect.Message) {
 	r.spelled(md, m.Get(value).Message())
 }
 
-// spelled looks into a google.protobuf.Struct that spells a message.
+// spelled redacts a google.protobuf.Struct that holds a message as JSON.
 func (r *redactor) spelled(md protoreflect.MessageDescriptor, s protoreflect.Message) {
 	switch name := md.FullName(); {
 	case name == anyName:
@@ -34,7 +34,7 @@ func (r *redactor) spelled(md protoreflect.MessageDescriptor, s protoreflect.Mes
 	r.spelledFields(md, s, "")
 }
 
-// spelledFields looks at what a message has by its fields, but for one key.
+// spelledFields redacts the fields of a message in JSON, except one key.
 func (r *redactor) spelledFields(md protoreflect.MessageDescriptor, s protoreflect.Message, but string) {
 	for key, v := range entries(s) {
 		if key == but && but != "" {
@@ -42,7 +42,7 @@ func (r *redactor) spelledFields(md protoreflect.MessageDescriptor, s protorefle
 		}
 		fd := fieldOf(md, key)
 		switch {
-		case fd == nil: // whatever it is
+		case fd == nil: // unknown, so possibly a secret
 			r.hideSpelled(nil, v)
 		case Marked(fd):
 			if spelledValue(fd, fd.IsMap(), v) {
@@ -54,7 +54,7 @@ func (r *redactor) spelledFields(md protoreflect.MessageDescriptor, s protorefle
 	}
 }
 
-// spelledField looks into what stands in a field of messages, in a list or not.
+// spelledField redacts a field of messages, or of a list of them.
 func (r *redactor) spelledField(md protoreflect.MessageDescriptor, isMap bool, v protoreflect.Message) {
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
@@ -74,21 +74,21 @@ func (r *redactor) spelledField(md protoreflect.MessageDescriptor, isMap bool, v
 	}
 }
 
-// spelledTyped looks into an Any, of which one key says the type, or into a TypedStruct, of which
-// "value" has what is of that type. If the type is not known, or said twice, all else is hidden.
+// spelledTyped redacts an Any, whose type is in one of its keys, or a TypedStruct, whose message is in
+// "value". If the type is unknown, or given twice, everything else is hidden.
 func (r *redactor) spelledTyped(s protoreflect.Message, typeKey string) {
 	var md protoreflect.MessageDescriptor
-	said := 0
+	typeKeys := 0
 	for key, v := range entries(s) {
 		if sameName(key, typeKey) {
 			md = r.typeOf(word(v))
-			said++
+			typeKeys++
 		}
 	}
-	if said != 1 {
+	if typeKeys != 1 {
 		md = nil
 	}
-	inside := typeKey != "@type" || md != nil && md.FullName() == anyName // below a key of its own
+	inside := typeKey != "@type" || md != nil && md.FullName() == anyName // the content has a key of its own
 	if md != nil && !inside {
 		r.spelledFields(md, s, typeKey)
 		return
@@ -107,10 +107,10 @@ func (r *redactor) spelledTyped(s protoreflect.Message, typeKey string) {
 	}
 }
 
-// hideSpelled hides all that a google.protobuf.Value has, but for where the value of a
-// DataSource is; of is nil if it is of no known message.
+// hideSpelled hides everything in a google.protobuf.Value, except the location in a DataSource. Of is
+// the message type; nil if unknown.
 func (r *redactor) hideSpelled(of protoreflect.MessageDescriptor, v protoreflect.Message) {
-	r.forget(v)
+	r.removeUnknown(v)
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {

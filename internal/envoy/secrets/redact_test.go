@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/secrettest"
 )
 
-// Of whatever the API marks nothing is shown, wherever it stands, and the rest stays.
+// Every marked field is redacted in any message, and the other fields stay.
 func TestRedactEveryField(t *testing.T) {
 	secrettest.Every(t, "SAFE-6", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
 		for _, in := range []struct {

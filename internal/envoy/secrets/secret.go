@@ -1,7 +1,6 @@
-// Package secrets finds what Envoy's API marks as sensitive
-// (udpa.annotations.sensitive), wherever it stands: in any type and version, and
-// in any google.protobuf.Any whose type is known. It knows fields by their
-// descriptors. It reads no file.
+// Package secrets finds the values that Envoy's API marks as sensitive (udpa.annotations.sensitive). It
+// finds them in messages of any type or version, and inside each google.protobuf.Any of known type. It
+// identifies fields by their descriptors and reads no files.
 package secrets
 
 import (
@@ -13,79 +12,79 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Deepest is how many Anys may stand in each other. Each has all the bytes of those
-// in it: without a limit n bytes cost n².
+// Deepest is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
+// a limit n bytes cost n².
 const Deepest = 64
 
-// Findings are what stands in a message. Its zero value is nothing.
+// Findings are the results of a search. The zero value has none.
 type Findings struct {
 	// Values are the paths of sensitive values, such as
-	// "common_tls_context.tls_certificates[0].private_key". A field that says where a
-	// value is, such as the name of a file, has none.
+	// "common_tls_context.tls_certificates[0].private_key". A field that only names a location, such as
+	// a file name, is not a value.
 	Values []string
 
-	// Certificates are those that the message itself has, not those that it names.
+	// Certificates are the certificates inside the message, not those in files that it names.
 	Certificates []Certificate
 
-	// Unread are the Anys that have not what they say they have.
+	// Unread are the Anys whose content does not decode as their type.
 	Unread []Unread
 
-	// V2 are the messages of v2, the API before v3, that stand in an Any or a TypedStruct.
+	// V2 are the messages of the v2 API in an Any or a TypedStruct.
 	V2 []V2
 
-	// TooDeep is the path of an Any inside of more than [Deepest] others, into which
-	// nobody looked; "" if there is none.
+	// TooDeep is the path of an Any nested in more than [Deepest] others, which was not searched; "" if
+	// there is none.
 	TooDeep string
 }
 
-// An Unread is an Any whose type is known, and whose value is none of that type.
+// An Unread is an Any of known type whose value does not decode as that type.
 type Unread struct {
-	Path string // of the Any; "." for the message itself
+	Path string // path of the Any; "." for the message itself
 	Type protoreflect.Name
 	Err  error
 }
 
-// A V2 is a message of v2. No client of v3 takes one.
+// A V2 is a message of the v2 API. v3 clients reject it.
 type V2 struct {
 	Path string
 	Type protoreflect.FullName
 }
 
-// Types find the messages in an Any or a TypedStruct.
+// Types finds the message types of Anys and TypedStructs.
 type Types interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
 }
 
-// A Finder finds secrets. It may be used by anyone at any time, as long as nobody
-// changes the message that it looks into.
+// A Finder finds secrets. It is safe for concurrent use, as long as no goroutine changes the searched
+// message.
 type Finder struct {
 	types Types
 
-	// Of the message descriptors that were met: see [Finder.waysOf] and [Finder.leads].
+	// Caches by message descriptor: see [Finder.waysOf] and [Finder.leads].
 	ways, leading sync.Map
 }
 
-// NewFinder returns a finder that knows the types.
+// NewFinder returns a Finder that uses types.
 func NewFinder(types Types) *Finder { return &Finder{types: types} }
 
-// Find looks into a message. An Any whose type is not known has nothing that is known to
-// be sensitive; one that is not what it says counts as sensitive, if what it says may be.
+// Find searches a message. An Any of unknown type counts as not sensitive. An Any whose content does
+// not decode counts as sensitive if its type may contain a secret.
 func (f *Finder) Find(m proto.Message) Findings {
 	x := finder{Finder: f}
 	x.message(m.ProtoReflect())
 	return x.Findings
 }
 
-// A finder goes through a message. What it finds below a field gets its path when it
-// comes back to the field, so that a path costs nothing where nothing is found.
+// A finder searches one message. Paths are prefixed on the way back up, so a field without findings
+// costs nothing.
 type finder struct {
 	*Finder
 	Findings
 	anys int
 
-	take  func(text string) // is given what is found; nil: nobody is
-	blind bool              // not all can be found
+	take  func(text string) // receives the sensitive texts; nil: not needed
+	blind bool              // part of the message could not be searched
 }
 
 func (f *finder) message(m protoreflect.Message) {
@@ -121,7 +120,7 @@ func (f *finder) certificate(c *Certificate) {
 	}
 }
 
-// field goes through the messages in a field.
+// field searches the messages in a field.
 func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	name := string(fd.Name())
 	each := func(v protoreflect.Value, at func() string) {
@@ -148,7 +147,7 @@ func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	}
 }
 
-// any looks into an Any. What is in there stands below the field that has the Any.
+// any searches the message in an Any. Its path continues the path of the Any's field.
 func (f *finder) any(m protoreflect.Message) {
 	if f.anys == Deepest {
 		f.TooDeep, f.blind = here, true
@@ -170,17 +169,17 @@ func (f *finder) any(m protoreflect.Message) {
 	}
 }
 
-// version notes of which API a message is; nil is of none that is known.
+// version records a message of the v2 API; md is nil if the type is unknown.
 func (f *finder) version(md protoreflect.MessageDescriptor) {
 	if md != nil && ofV2(md) {
 		f.V2 = append(f.V2, V2{here, md.FullName()})
 	}
 }
 
-// here is a path that has no field yet.
+// here is the path of the current message, before a field is prefixed.
 const here = "."
 
-// A mark is how much was found at some time.
+// A mark counts the findings at some point of the search.
 type mark struct {
 	values, certificates, unread, v2 int
 	deep                             bool
@@ -190,7 +189,7 @@ func (f *finder) mark() mark {
 	return mark{len(f.Values), len(f.Certificates), len(f.Unread), len(f.V2), f.TooDeep != ""}
 }
 
-// prefix puts a field before the paths of what was found since.
+// prefix prepends a field to the paths of the findings since a mark.
 func (f *finder) prefix(since mark, field string) {
 	for i := since.values; i < len(f.Values); i++ {
 		f.Values[i] = join(field, f.Values[i])
@@ -224,8 +223,8 @@ func join(field, path string) string {
 	return field + "." + path
 }
 
-// isValue reports whether what is in a sensitive field is sensitive itself. A
-// DataSource may say where a value is, and have none.
+// isValue reports whether the content of a sensitive field is sensitive. A DataSource may only name the
+// location of its value.
 func isValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	switch {
 	case fd.IsMap():
@@ -252,8 +251,8 @@ func isValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	return inline(v.Message())
 }
 
-// inline reports whether a message of a sensitive field has a value: all have, but a
-// DataSource that is empty or names another place.
+// inline reports whether a message in a sensitive field contains a value. Only a DataSource may not: it
+// can be empty or name a location.
 func inline(m protoreflect.Message) bool {
 	if !dataSources[m.Descriptor().FullName()] {
 		return true
@@ -265,13 +264,13 @@ func inline(m protoreflect.Message) bool {
 	return set.Name() != "filename" && set.Name() != "environment_variable"
 }
 
-// unpack returns the message in an Any and its type: nothing if that is not known, and an
-// error if the message is none.
+// unpack returns the message in an Any and its type. If the type is unknown, both are nil; if the
+// content does not decode, it returns an error.
 func (f *Finder) unpack(m protoreflect.Message) (protoreflect.MessageDescriptor, protoreflect.Message, error) {
 	fields := m.Descriptor().Fields()
 	typ, err := f.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // whatever it is
+		return nil, nil, nil //nolint:nilerr // an unknown type is not an error
 	}
 	inner := typ.New()
 	if err := (proto.UnmarshalOptions{Resolver: f.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()); err != nil {

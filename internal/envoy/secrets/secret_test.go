@@ -37,14 +37,14 @@ func has(text []byte) bool {
 	return bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(canary)))[:20])
 }
 
-// shows reports whether the canary is in a message, in any of its spellings.
+// shows reports whether a message contains the canary, in any spelling.
 func shows(t *testing.T, m proto.Message) bool {
 	t.Helper()
 	wire, err := proto.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, _ := apitest.JSON(m) // nothing, if it has an Any that nobody knows
+	js, _ := apitest.JSON(m) // fails if an Any has an unknown type
 	return has(wire) || has(js) || has([]byte(apitest.Text(m)))
 }
 
@@ -57,7 +57,7 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 	return a
 }
 
-// structOf spells a message as the JSON that a TypedStruct has.
+// structOf returns a message as the JSON of a TypedStruct.
 func structOf(t *testing.T, m proto.Message) *structpb.Struct {
 	t.Helper()
 	b, err := apitest.JSON(m)
@@ -71,9 +71,9 @@ func structOf(t *testing.T, m proto.Message) *structpb.Struct {
 	return s
 }
 
-// Whatever the API marks is found and hidden, wherever it stands.
-func TestEveryField(t *testing.T) {
-	nothing := map[string]bool{} // spellings that have no value in them: a DataSource's file or variable
+// Every marked field is found and hidden, in any message.
+func TestMarkedFields(t *testing.T) {
+	nothing := map[string]bool{} // spellings without a value, such as a DataSource's file or variable
 	n := secrettest.Every(t, "SAFE-6 SAFE-11", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
 		text := apitest.Text(m)
 		value := strings.Contains(text, "inline_") || strings.Contains(text, canary) && !strings.HasSuffix(kindOf(fd), ".DataSource")
@@ -134,15 +134,15 @@ func kindOf(fd protoreflect.FieldDescriptor) string {
 	return fd.Kind().String()
 }
 
-// dumps are a message as clients may show it.
+// dumps returns the forms in which clients may show a message.
 func dumps(t *testing.T, m proto.Message) []string {
 	t.Helper()
 	text := apitest.Text(m)
-	js, _ := apitest.JSON(m) // nothing, if it has an Any that nobody knows
+	js, _ := apitest.JSON(m) // fails if an Any has an unknown type
 	return []string{text, strings.Join(strings.Fields(text), " "), string(js), strconv.Quote(string(js))}
 }
 
-// hidden returns a text without what is sensitive in a message.
+// hidden returns a text without the sensitive values of a message.
 func hidden(t *testing.T, m proto.Message, text string) string {
 	t.Helper()
 	var texts []string
@@ -152,7 +152,7 @@ func hidden(t *testing.T, m proto.Message, text string) string {
 	return Hide(text, texts)
 }
 
-// fileBut returns n values, in files but for one.
+// fileBut returns n DataSources: one with an inline value, the others with files.
 func fileBut(n, one int) map[string]*corev3.DataSource {
 	all := map[string]*corev3.DataSource{}
 	for i := range n {
@@ -213,8 +213,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A file must not be slow to look at, however it is made.
-func TestDepth(t *testing.T) {
+// Deeply nested messages are searched quickly.
+func TestDeepMessagesAreFast(t *testing.T) {
 	nested := func(n int) *anypb.Any {
 		a := packed(t, &tlsv3.TlsCertificate{Password: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}})
 		for range n - 1 {
@@ -234,16 +234,16 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// What is not what it says is told with its place.
-func TestUnread(t *testing.T) {
+// An Any that does not decode as its type is reported with its path.
+func TestUndecodableAny(t *testing.T) {
 	bad := &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.config.core.v3.Locality", Value: []byte("\xff")}}
 	if got := known.Find(bad).Unread; len(got) != 1 || got[0].Path != "typed_config" || got[0].Type != "Locality" || got[0].Err == nil {
 		t.Errorf("SAFE-11 %+v", got)
 	}
 }
 
-// How deep one is says nothing of the next, and each has its own path.
-func TestBeside(t *testing.T) {
+// The nesting limit is counted for each Any separately, and each Any has its own path.
+func TestNestingLimitPerAny(t *testing.T) {
 	socket := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{}}
 	key := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}
 	for range 2 {

@@ -8,22 +8,22 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Of a file that nobody can read nobody knows which of its texts are secrets. So a line of
-// it is shown only if nothing in the whole file has the name of a secret, and nothing in the
-// line looks like one. The rule is coarse: what is not shown costs a look into the file.
+// Any text in an unreadable file may be a secret. So a line of it is shown only if the file contains no
+// name of a secret, and the line contains nothing that looks like one. The rule is coarse on purpose:
+// if a line is not shown, the user opens the file.
 
-// words are what the fields are called that Envoy's API marks as sensitive, where it keeps
-// values (DataSource), and what people call secrets that stand elsewhere, such as in a
-// header. They are compared with [spelling]. Not here are typed_config and config, which
-// nearly every file has: what they are sensitive in has such a name itself.
+// words are names of sensitive fields in Envoy's API, of the fields in which it keeps values
+// (DataSource), and common names of secrets, such as those in headers. They are compared with
+// [spelling]. The sensitive fields typed_config and config are missing, because nearly every file has
+// them; the messages that make them sensitive have a name in this list.
 var words = []string{
 	"secret", "password", "passwd", "passphrase", "token", "credential", "username", "users",
 	"privatekey", "inlinestring", "inlinebytes", "pkcs12", "keys", "apikey", "accesskey", "signingkey", "encryptionkey",
 	"contextextensions", "typedstruct", "authorization", "basicauth", "bearer", "xauth", "hmac",
 }
 
-// spelling returns the letters and digits of a text: a mistake in the middle of a name
-// changes nothing else, and neither do the ways to write it.
+// spelling returns the letters and digits of a text in lower case. So a typing error in the middle of a
+// name, or another way to write it, does not prevent a match.
 func spelling(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -33,11 +33,11 @@ func spelling(text string) string {
 	}, text)
 }
 
-// escaped finds letters that YAML or JSON may have as numbers: names are not found then.
+// escaped matches letters written as numbers in YAML or JSON. They could hide a name.
 var escaped = regexp.MustCompile(`\\[xuU]`)
 
-// ShowsLines reports whether lines of a file may be shown that cannot be read: nothing in it
-// has the name of a secret, nor one of more names that are those of marked fields.
+// ShowsLines reports whether lines of an unreadable file may be shown: the file contains no name of a
+// secret, and none of the marked fields in more.
 func ShowsLines(src []byte, more []protoreflect.Name) bool {
 	if escaped.Match(src) {
 		return false
@@ -62,8 +62,8 @@ var (
 	armour   = regexp.MustCompile(`-----(BEGIN|END)`)
 )
 
-// ShowsLine reports whether nothing in a line of such a file looks like a secret: PEM, a URL
-// with a password, or a long text with digits in it, which keys and tokens are.
+// ShowsLine reports whether a line contains nothing that looks like a secret: PEM, a URL with a
+// password, or a long text with digits, like a key or token.
 func ShowsLine(line string) bool {
 	if armour.MatchString(line) || userinfo.MatchString(line) {
 		return false
@@ -76,8 +76,8 @@ func ShowsLine(line string) bool {
 	return true
 }
 
-// MarkedNames returns the names of the fields of a message, and of those declared in it,
-// that are marked.
+// MarkedNames returns the names of the marked fields of a message and of the messages declared inside
+// it.
 func MarkedNames(md protoreflect.MessageDescriptor) (names []protoreflect.Name) {
 	for i := range md.Fields().Len() {
 		if fd := md.Fields().Get(i); Marked(fd) {

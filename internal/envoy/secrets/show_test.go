@@ -12,9 +12,9 @@ import (
 // general are the names of marked fields that are not in words.
 var general = map[protoreflect.Name]bool{"typed_config": true, "config": true}
 
-// Each field that Envoy's API marks has a name that keeps its file from being shown, or
-// stands in a message whose name does.
-func TestShownNothingMarked(t *testing.T) {
+// For each marked field of Envoy's API, its name or the name of its message keeps the lines of its file
+// from being shown.
+func TestMarkedNamesHideLines(t *testing.T) {
 	n := 0
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		for i := range mt.Descriptor().Fields().Len() {
@@ -24,7 +24,7 @@ func TestShownNothingMarked(t *testing.T) {
 			}
 			n++
 			names := []string{string(fd.Name()), fd.JSONName()}
-			if general[fd.Name()] { // the @type says what it is
+			if general[fd.Name()] { // the @type names the message
 				names = []string{string(mt.Descriptor().Name())}
 			}
 			for _, name := range names {
@@ -56,7 +56,7 @@ func TestShowsLines(t *testing.T) {
 		"- header: {key: X-API-Key, value: x}":     false,
 		"-----BEGIN EC PRIVATE KEY-----":           false,
 		"# the pass-word is x":                     false,
-		"licence: x":                               false, // of our own, below
+		"licence: x":                               false, // the field of our own message below
 	} {
 		if got := ShowsLines([]byte(src), []protoreflect.Name{"licence"}); got != want {
 			t.Errorf("SAFE-6 %q: %v, want %v", src, got, want)

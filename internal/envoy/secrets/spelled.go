@@ -11,13 +11,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A TypedStruct spells a message as JSON, and readers differ in what they take for that:
-// Envoy's takes a mapping for a list of one, "true" for true, and both names of a field at
-// once. So it is not read as a message here. Each of its values is looked at by the
-// descriptor of the field that it stands in, whatever is wrong beside it. What cannot be
-// of any use where it stands, but may lead to a sensitive field, counts as sensitive.
+// A TypedStruct holds a message as JSON, and readers decode it differently. Envoy's reader accepts a
+// mapping as a list of one, "true" as true, and both names of a field at once. So the JSON is not
+// decoded as a message here. Each value is checked with the descriptor of its field, even if other
+// fields have mistakes. A value of the wrong kind counts as sensitive if its field may lead to a
+// sensitive one.
 
-// typedStruct looks into a TypedStruct.
+// typedStruct searches a TypedStruct.
 func (f *finder) typedStruct(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	if md := f.typeOf(m.Get(fields.ByName("type_url")).String()); md != nil {
@@ -28,7 +28,7 @@ func (f *finder) typedStruct(m protoreflect.Message) {
 	}
 }
 
-// spelled looks into a google.protobuf.Struct that spells a message.
+// spelled searches a google.protobuf.Struct that holds a message as JSON.
 func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Message) {
 	switch name := md.FullName(); {
 	case name == anyName:
@@ -41,15 +41,15 @@ func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Messa
 		}
 		return
 	case tlsCertificates[name]:
-		f.certificate(judge(spelledData(entry(s, "certificate_chain")), spelledData(entry(s, "private_key"))))
+		f.certificate(checkPair(spelledData(entry(s, "certificate_chain")), spelledData(entry(s, "private_key"))))
 	case validations[name]:
-		f.certificate(judgeCA(spelledData(entry(s, "trusted_ca"))))
+		f.certificate(checkCA(spelledData(entry(s, "trusted_ca"))))
 	}
 	for key, v := range entries(s) {
 		fd := fieldOf(md, key)
 		switch {
-		case fd == nil: // a reader passes it over, or refuses all of it
-			if Holds(md) { // and shows it
+		case fd == nil: // readers ignore the field or reject the message
+			if Holds(md) { // a reader's error may quote it
 				f.spelledTexts(nil, v)
 			}
 		case Marked(fd) && spelledValue(fd, fd.IsMap(), v):
@@ -61,7 +61,7 @@ func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Messa
 	}
 }
 
-// spelledField looks into what stands in a field of messages, in a list or not.
+// spelledField searches a field of messages, or of a list of them.
 func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, path string, v protoreflect.Message) {
 	below := f.mark()
 	switch kind, in := unwrap(v); kind {
@@ -78,7 +78,7 @@ func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, pat
 			f.spelledField(md, false, "["+strconv.Quote(key)+"]", v)
 		}
 	default:
-		if something(kind, in) {
+		if isNonEmpty(kind, in) {
 			f.Values = append(f.Values, here)
 			f.spelledTexts(nil, v)
 		}
@@ -86,13 +86,13 @@ func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, pat
 	f.prefix(below, path)
 }
 
-// spelledAny looks into the JSON of an Any.
+// spelledAny searches the JSON of an Any.
 func (f *finder) spelledAny(s protoreflect.Message) {
 	below, url := f.mark(), word(entry(s, "@type"))
 	md := f.typeOf(url)
 	f.version(md)
 	switch {
-	case url == "": // it has no type, and may have anything
+	case url == "": // without a type it may contain anything
 		for _, v := range entries(s) {
 			if len(f.Values) == below.values {
 				f.Values = append(f.Values, here)
@@ -100,15 +100,15 @@ func (f *finder) spelledAny(s protoreflect.Message) {
 			f.spelledTexts(nil, v)
 		}
 	case md == nil:
-	case md.FullName() == anyName: // which stands below a key of its own
+	case md.FullName() == anyName: // the inner Any is under the key "value"
 		f.spelledField(md, false, here, entry(s, "value"))
 	default:
 		f.spelled(md, s)
 	}
 }
 
-// spelledValue reports whether a sensitive field has a value in it: a text, a number or
-// a word, however deep, or a message that is no DataSource.
+// spelledValue reports whether the JSON of a sensitive field contains a value: a text, a number or a
+// bool at any depth, or a message other than a DataSource.
 func spelledValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Message) bool {
 	kind, in := unwrap(v)
 	switch kind {
@@ -134,10 +134,10 @@ func spelledValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Me
 		}
 		return false
 	}
-	return something(kind, in)
+	return isNonEmpty(kind, in)
 }
 
-// elsewhere reports whether an entry of a DataSource only says where its value is.
+// elsewhere reports whether an entry of a DataSource only names the location of its value.
 func elsewhere(source protoreflect.MessageDescriptor, key string, v protoreflect.Message) bool {
 	fd := fieldOf(source, key)
 	if fd == nil {
@@ -151,7 +151,7 @@ func elsewhere(source protoreflect.MessageDescriptor, key string, v protoreflect
 	return fd.Name() == "watched_directory"
 }
 
-// spelledData returns what a DataSource has in it, nil if it names another place.
+// spelledData returns the inline data of a DataSource; nil if the data is somewhere else.
 func spelledData(v protoreflect.Message) []byte {
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
@@ -172,7 +172,7 @@ func spelledData(v protoreflect.Message) []byte {
 	return nil
 }
 
-// unbase64 returns what a text in base64 of any kind says, nil if it is none.
+// unbase64 decodes base64 text of any kind; nil if it is invalid.
 func unbase64(text string) []byte {
 	text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
 	data, err := base64.RawStdEncoding.DecodeString(text)
@@ -182,7 +182,7 @@ func unbase64(text string) []byte {
 	return data
 }
 
-// typeOf returns the type that a URL names, nil if it is not known.
+// typeOf returns the message type of a URL; nil if unknown.
 func (f *Finder) typeOf(url string) protoreflect.MessageDescriptor {
 	t, err := f.types.FindMessageByURL(url)
 	if err != nil {
@@ -191,8 +191,7 @@ func (f *Finder) typeOf(url string) protoreflect.MessageDescriptor {
 	return t.Descriptor()
 }
 
-// fieldOf returns the field that a key is for, in any spelling of its name; nil if there
-// is none.
+// fieldOf returns the field of a key, in any spelling of its name; nil if there is none.
 func fieldOf(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
 	fields := md.Fields()
 	if fd := fields.ByTextName(key); fd != nil {
@@ -213,7 +212,7 @@ func sameName(a, b string) bool {
 	return strings.EqualFold(strings.ReplaceAll(a, "_", ""), strings.ReplaceAll(b, "_", ""))
 }
 
-// entries yields what is in a google.protobuf.Struct, by key.
+// entries yields the entries of a google.protobuf.Struct, sorted by key.
 func entries(s protoreflect.Message) iter.Seq2[string, protoreflect.Message] {
 	return func(yield func(string, protoreflect.Message) bool) {
 		found := map[string]protoreflect.Message{}
@@ -229,7 +228,7 @@ func entries(s protoreflect.Message) iter.Seq2[string, protoreflect.Message] {
 	}
 }
 
-// entry returns the value under a key, in any spelling of its name; nil if there is none.
+// entry returns the value of a key, in any spelling of its name; nil if there is none.
 func entry(s protoreflect.Message, name string) protoreflect.Message {
 	for key, v := range entries(s) {
 		if sameName(key, name) {
@@ -239,7 +238,7 @@ func entry(s protoreflect.Message, name string) protoreflect.Message {
 	return nil
 }
 
-// elements yields what is in a google.protobuf.ListValue.
+// elements yields the items of a google.protobuf.ListValue.
 func elements(l protoreflect.Message) iter.Seq2[int, protoreflect.Message] {
 	return func(yield func(int, protoreflect.Message) bool) {
 		list := l.Get(l.Descriptor().Fields().ByName("values")).List()
@@ -251,8 +250,7 @@ func elements(l protoreflect.Message) iter.Seq2[int, protoreflect.Message] {
 	}
 }
 
-// unwrap returns what is in a google.protobuf.Value, and by which of its fields; nothing
-// of nil.
+// unwrap returns the content of a google.protobuf.Value and the name of its field; nothing for nil.
 func unwrap(v protoreflect.Message) (kind protoreflect.Name, in protoreflect.Value) {
 	if v == nil {
 		return "", in
@@ -264,7 +262,7 @@ func unwrap(v protoreflect.Message) (kind protoreflect.Name, in protoreflect.Val
 	return fd.Name(), v.Get(fd)
 }
 
-// word returns a text, "" if something else stands there.
+// word returns a string value; "" for other kinds.
 func word(v protoreflect.Message) string {
 	if kind, in := unwrap(v); kind == "string_value" {
 		return in.String()
@@ -272,8 +270,8 @@ func word(v protoreflect.Message) string {
 	return ""
 }
 
-// something reports whether a value that is no list and no mapping is more than nothing.
-func something(kind protoreflect.Name, in protoreflect.Value) bool {
+// isNonEmpty reports whether a scalar is a number, a bool or a non-empty string.
+func isNonEmpty(kind protoreflect.Name, in protoreflect.Value) bool {
 	switch kind {
 	case "number_value", "bool_value":
 		return true

@@ -22,7 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/secrettest"
 )
 
-// mapped returns JSON in which f was put in the place of each value, the innermost first.
+// mapped returns JSON with each value replaced by f, innermost values first.
 func mapped(v any, f func(any) any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -41,8 +41,8 @@ func mapped(v any, f func(any) any) any {
 	return f(v)
 }
 
-// forms are ways to write JSON that Envoy's reader takes, or that somebody may write, and
-// that protobuf's own reader does not take.
+// forms are spellings of JSON that Envoy's reader accepts, or that users may write, and that protobuf's
+// own reader rejects.
 var forms = map[string]func(any) any{
 	"a mapping for a list of one": func(v any) any {
 		if l, ok := v.([]any); ok && len(l) == 1 {
@@ -96,7 +96,7 @@ func camelCase(name string) string {
 	return strings.Join(words, "")
 }
 
-// spell returns JSON with the names of fields as the API has them.
+// spell returns a message as JSON with proto field names.
 func spell(t *testing.T, m proto.Message) map[string]any {
 	t.Helper()
 	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: envoy.Envoy()}.Marshal(m)
@@ -113,7 +113,7 @@ func spell(t *testing.T, m proto.Message) map[string]any {
 func asStruct(t *testing.T, js any) *structpb.Struct {
 	t.Helper()
 	m, ok := js.(map[string]any)
-	if !ok { // the form is of what is below
+	if !ok { // the form applies to the content
 		m = js.([]any)[0].(map[string]any) //nolint:forcetypeassert // made above
 	}
 	s, err := structpb.NewStruct(m)
@@ -123,15 +123,15 @@ func asStruct(t *testing.T, js any) *structpb.Struct {
 	return s
 }
 
-// However a TypedStruct spells what the API marks, it is found.
-func TestEverySpelling(t *testing.T) {
+// Marked fields are found in every spelling of a TypedStruct.
+func TestMarkedFieldsInEverySpelling(t *testing.T) {
 	const hcm = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	n := secrettest.Every(t, "SAFE-11", isMarked, func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor) {
 		own := "type.googleapis.com/" + string(fd.Parent().FullName())
 		want := len(known.Find(m).Values) > 0
 		for form, change := range forms {
 			if !want && !slices.Contains([]string{"a mapping for a list of one", "a list of one for a mapping", "both names of each field"}, form) {
-				continue // it makes something else of what names a file, which may be anything
+				continue // it would change a file name, which may be any text
 			}
 			alone := mapped(spell(t, m), change)
 			inAny := spell(t, m)
@@ -171,8 +171,8 @@ func TestEverySpelling(t *testing.T) {
 	}
 }
 
-// What stands in a TypedStruct, and where a secret in it is found.
-func TestSpelled(t *testing.T) {
+// Each case is the content of a TypedStruct and the path of the secret in it.
+func TestTypedStruct(t *testing.T) {
 	const context = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 	for _, tt := range []struct{ name, js, want string }{
 		{"SAFE-11 a mapping for a list of one", `{"common_tls_context": {"tls_certificates": {"private_key": {"inline_string": "k"}}}}`, "[value.common_tls_context.tls_certificates.private_key]"},
@@ -207,7 +207,7 @@ func TestSpelled(t *testing.T) {
 	}
 }
 
-// Certificates are looked at however they are spelled.
+// Certificates are checked in every spelling.
 func TestSpelledCertificates(t *testing.T) {
 	one, two := newPair(t, ends), newPair(t, ends)
 	for name, list := range map[string]bool{"SAFE-11 a list": true, "SAFE-11 a mapping for a list of one": false, "SAFE-11 a list for a mapping": false} {
@@ -233,7 +233,7 @@ func TestSpelledCertificates(t *testing.T) {
 	}
 }
 
-// What is of v2 is found wherever it stands, and what is of v3 is not.
+// Messages of the v2 API are found in any place; v3 messages are not reported.
 func TestV2(t *testing.T) {
 	const old = "type.googleapis.com/envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager"
 	filter := func(url string) map[string]any {

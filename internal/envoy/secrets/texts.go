@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Texts calls take with each text that a sensitive field of a message has in it, bytes in
-// base64 too. It reports whether all could be read. What is left over is in what [Finder.Find]
-// says is too deep, or is not what it says.
+// Texts calls take with each text inside a sensitive field of a message, and with the base64 of its
+// bytes. It reports whether it could read everything. [Finder.Find] reports the unreadable parts as
+// TooDeep or Unread.
 func (f *Finder) Texts(m proto.Message, take func(text string)) (all bool) {
 	x := finder{Finder: f, take: func(s string) {
 		if s != "" {
@@ -21,7 +21,7 @@ func (f *Finder) Texts(m proto.Message, take func(text string)) (all bool) {
 	return !x.blind
 }
 
-// texts takes what is in a sensitive field.
+// texts takes the content of a sensitive field.
 func (f *finder) texts(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case f.take == nil:
@@ -39,7 +39,7 @@ func (f *finder) texts(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	}
 }
 
-// text takes a value, and all that is in a message.
+// text takes a value, or everything in a message.
 func (f *finder) text(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
@@ -51,11 +51,11 @@ func (f *finder) text(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 		f.number(v.Float())
 	case protoreflect.MessageKind, protoreflect.GroupKind:
 		f.textsOf(v.Message())
-	default: // a secret is no enum
+	default: // other kinds, such as enums, hold no secrets
 	}
 }
 
-// textsOf takes all that is in a message.
+// textsOf takes everything in a message.
 func (f *finder) textsOf(m protoreflect.Message) {
 	if m.Descriptor().FullName() == anyName {
 		f.textAny(m)
@@ -85,13 +85,13 @@ func (f *finder) textAny(m protoreflect.Message) {
 	f.anys--
 }
 
-// number takes a number as JSON may have it.
+// number takes a number in both forms that JSON may use.
 func (f *finder) number(n float64) {
 	f.take(strconv.FormatFloat(n, 'f', -1, 64))
 	f.take(strconv.FormatFloat(n, 'g', -1, 64))
 }
 
-// place reports whether a field says where a value is, or what.
+// place reports whether a field names the location or the type of a value.
 func place(fd protoreflect.FieldDescriptor) bool {
 	in := fd.ContainingMessage().FullName()
 	switch fd.Name() {
@@ -103,8 +103,8 @@ func place(fd protoreflect.FieldDescriptor) bool {
 	return false
 }
 
-// spelledTexts takes what a google.protobuf.Value has, but for where the value of a
-// DataSource is; of is nil if it is of no known message.
+// spelledTexts takes everything in a google.protobuf.Value, except the location in a DataSource. Of is
+// the message type; nil if unknown.
 func (f *finder) spelledTexts(of protoreflect.MessageDescriptor, v protoreflect.Message) {
 	if f.take == nil {
 		return

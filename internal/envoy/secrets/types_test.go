@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	_ "github.com/cncf/xds/go/udpa/annotations" // the options below
+	_ "github.com/cncf/xds/go/udpa/annotations" // for the options below
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// Messages of a company, one of which it has frozen as Envoy's API has v2.
+// acme declares the messages of a company. One file is frozen, like Envoy's v2 API.
 const acme = `
 file {
   name: "acme/filter.proto" package: "acme" syntax: "proto3"
@@ -40,8 +40,8 @@ file {
   options { [udpa.annotations.file_status] { work_in_progress: true package_version_status: FROZEN } }
 }`
 
-// A company's own messages are looked into as Envoy's are.
-func TestTypes(t *testing.T) {
+// The messages of a company are searched like Envoy's.
+func TestCompanyMessages(t *testing.T) {
 	var set descriptorpb.FileDescriptorSet
 	if err := prototext.Unmarshal([]byte(acme), &set); err != nil {
 		t.Fatal(err)
@@ -104,12 +104,12 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// What is not known beside sensitive fields, or where a message with some is wanted, may be
-// a secret that is misplaced.
+// An unknown field next to sensitive fields, or in place of a message with sensitive fields, may be a
+// misplaced secret.
 func TestHolds(t *testing.T) {
 	for name, want := range map[protoreflect.FullName]bool{
-		"envoy.extensions.transport_sockets.tls.v3.TlsCertificate":     true, // has a field that is marked
-		"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext":   true, // has a message that has one
+		"envoy.extensions.transport_sockets.tls.v3.TlsCertificate":     true, // has a marked field
+		"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext":   true, // contains a message with a marked field
 		"envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext": false,
 		"envoy.config.core.v3.Locality":                                false,
 	} {
@@ -120,7 +120,7 @@ func TestHolds(t *testing.T) {
 }
 
 // "For embedded message fields, the parser merges multiple instances of the same field."
-func TestOptionInParts(t *testing.T) {
+func TestSplitOption(t *testing.T) {
 	part := func(num protowire.Number, v uint64) []byte {
 		inner := protowire.AppendVarint(protowire.AppendTag(nil, num, protowire.VarintType), v)
 		return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), inner)
@@ -135,8 +135,8 @@ func TestOptionInParts(t *testing.T) {
 	}
 }
 
-// The API says of each file with messages of v2 that it is frozen, and of no other.
-func TestFrozen(t *testing.T) {
+// In the API, every file with v2 messages is frozen, and no other file.
+func TestV2FilesAreFrozen(t *testing.T) {
 	packages, n := map[protoreflect.FullName]bool{}, 0
 	var all []protoreflect.MessageDescriptor
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {

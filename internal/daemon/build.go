@@ -148,9 +148,9 @@ func (d *daemon) open() int { return d.server.Stats().Open }
 // buildIdentity reads the access rules and the keys of tokens.
 func (d *daemon) buildIdentity() error {
 	if d.admin.served() {
-		d.identity.note, d.identity.turned = d.view.tracker.Note, d.view.tracker.TurnAway
+		d.identity.note, d.identity.turned = d.view.tracker.Note, d.view.tracker.NoteTurnedAway
 		d.front.handshakes.Note = func(peer, reason, text string) {
-			d.view.tracker.TurnAway(api.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
+			d.view.tracker.NoteTurnedAway(api.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
 		}
 	}
 	d.front.handshakes.Log = d.log

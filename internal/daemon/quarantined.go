@@ -46,7 +46,7 @@ func quarantined(of server.Source[server.Watch], sv *services, src func() *dir.S
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
 		Guilty: guilty, Told: told, Scope: scope, Log: sv.log,
-		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.Forgive(st, t) }, // which is there before the first client
+		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.ClearRefusal(st, t) }, // which is there before the first client
 	})
 }
 

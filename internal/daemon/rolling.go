@@ -19,7 +19,7 @@ func (d *storeSource) rolling(e revisions.Engine) {
 
 // rolled notes what is served now. Before is a time at which nobody was told of it.
 func (d *storeSource) rolled(before time.Time, err error) {
-	d.view.tracker.Regroup()
+	d.view.tracker.GroupsChanged()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
 	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
 		d.rollouts.Rejected(rejected.State, strings.Join(problemsOf(rejected.Err), "; "))
@@ -36,9 +36,9 @@ func (d *storeSource) rolledBack() (all []api.RolledBack) {
 
 // lookAt says how the clients stand that see one of some groups.
 func lookAt(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
-	k := t.Taken(groups, since)
+	k := t.Acceptance(groups, since)
 	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}
-	for _, f := range k.Fallen {
+	for _, f := range k.Regressions {
 		r := rollout.Refusal{Node: f.Node, Type: f.Type.Short, Cause: f.Text}
 		if len(f.Names) > 0 {
 			r.Name = f.Names[0]

@@ -51,7 +51,7 @@ func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept fu
 // standings are those of all clients, for who counts them.
 func (v *view) standings() iter.Seq[metrics.Standing] {
 	return func(yield func(metrics.Standing) bool) {
-		for c := range v.tracker.Census() {
+		for c := range v.tracker.States() {
 			s := metrics.Standing{State: strings.ToLower(string(c.State)), Stale: c.Stale}
 			if len(c.Groups) > 0 {
 				s.Group = c.Groups[0]
@@ -69,7 +69,7 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 	if err == nil || some {
 		v.rejected.Store(nil)
 		v.alone.Store(v.rejectedGroups(at, kept))
-		v.tracker.Regroup()
+		v.tracker.GroupsChanged()
 		v.committed(st)
 		if some {
 			v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})

@@ -9,12 +9,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-var raceEnabled bool // by race_test.go
+var raceEnabled bool // set by race_test.go
 
-// What a response and its ACK cost: two events.
+// The cost of a response and its ACK: two events.
 func BenchmarkSentAcked(b *testing.B) {
 	f := &fleet{Tracker: New(Options{})}
-	for range 1000 { // so that rows are not found by luck
+	for range 1000 { // many rows, so that the cache does not hide lookups
 		f.open(envoy(fmt.Sprint(f.last)), "10.0.0.1:1", nil, five...)
 	}
 	st := f.open(envoy("a"), "10.0.0.1:1", nil, five...)
@@ -27,7 +27,7 @@ func BenchmarkSentAcked(b *testing.B) {
 	}
 }
 
-// The same of many streams at once.
+// The same on many streams at once.
 func BenchmarkSentAckedParallel(b *testing.B) {
 	f := New(Options{})
 	sent := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "12345", Version: "1f55186a8980aa14", Count: 3}

@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	maxText  = 1024     // bytes of what a client says
-	maxRead  = 16 << 10 // the same of what is looked at
+	maxText  = 1024     // bytes kept of a NACK's text
+	maxRead  = 16 << 10 // bytes read of a NACK's text
 	maxMarks = 8
-	maxName  = 512 // bytes of a name in a cause, or of what a client says of itself
+	maxName  = 512 // bytes of a resource name in a cause, or of a text in which a client describes itself
 
-	// maxCauses and maxCauseBytes bound what is remembered of causes: as many clients as
-	// there are may each give one of their own.
+	// maxCauses and maxCauseBytes limit the memory for causes: every client may report its own.
 	maxCauses     = 10_000
 	maxCauseBytes = 8 << 20
 )
 
-// A cause is what clients refuse and why: one for all that say the same of the same. It does
-// not change.
+// A cause is a type, an error text and the resources it names. All refusals with the same content share one
+// cause. It is immutable.
 type cause struct {
 	typ   *xds.Type
 	text  string
-	names []string // what the text names of the response; if that is nothing, all of it, if that is 5 at most
+	names []string // resources of the response that the text names; if it names none: all of the response, at most 5
 	key   string
 }
 
-// size is about how many bytes a cause takes.
+// size returns the approximate bytes of memory that a cause takes.
 func (c *cause) size() int { return len(c.key) + 300 }
 
-// causes are those of all refusals that stand.
+// causes has the causes of all current refusals, with a reference count for each.
 type causes struct {
 	mu    sync.Mutex
 	known map[string]*counted
@@ -47,8 +46,8 @@ type counted struct {
 	refusals int
 }
 
-// take returns the cause that is as c, which stands once more.
-func (cs *causes) take(c *cause) *cause {
+// intern returns the stored cause equal to c and counts one more use.
+func (cs *causes) intern(c *cause) *cause {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.known[c.key] == nil && (len(cs.known) >= maxCauses || cs.bytes+c.size() > maxCauseBytes) {
@@ -67,8 +66,8 @@ func (cs *causes) take(c *cause) *cause {
 	return k.cause
 }
 
-// drop says that a cause stands once less.
-func (cs *causes) drop(c *cause) {
+// release counts one use of a cause less and forgets the cause with its last use.
+func (cs *causes) release(c *cause) {
 	if c == nil {
 		return
 	}
@@ -78,7 +77,8 @@ func (cs *causes) drop(c *cause) {
 	if k == nil {
 		return
 	}
-	if k.refusals--; k.refusals == 0 {
+	k.refusals--
+	if k.refusals == 0 {
 		delete(cs.known, c.key)
 		cs.bytes -= c.size()
 	}
@@ -86,7 +86,7 @@ func (cs *causes) drop(c *cause) {
 
 func newCause(t *xds.Type, text string, names []string) *cause {
 	c := &cause{typ: t, key: t.URL + "\x00" + text + "\x00" + strings.Join(names, "\x00")}
-	rest := c.key[len(t.URL)+1:] // of which the others are parts, so that they take no room
+	rest := c.key[len(t.URL)+1:] // the other strings are substrings of the key, to save memory
 	c.text, rest = rest[:len(text)], rest[len(text)+1:]
 	for _, name := range names {
 		c.names, rest = append(c.names, rest[:len(name)]), strings.TrimPrefix(rest[len(name):], "\x00")
@@ -94,8 +94,8 @@ func newCause(t *xds.Type, text string, names []string) *cause {
 	return c
 }
 
-// causeOf is the cause of a refusal; all is how many resources the response told of. It also
-// says whether there were some besides those that it names.
+// causeOf returns the cause of a NACK. all is the number of resources in the response, removed ones
+// included. partly reports whether the response had more resources than the cause names.
 func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	text := ""
 	if e.Error != nil {
@@ -103,12 +103,12 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	}
 	var names []string
 	for _, name := range e.Names {
-		if speaksOf(text, name) {
+		if mentions(text, name) {
 			names = append(names, textutil.Head(name, maxName))
 		}
 	}
 	partly = all > max(len(names), 1)
-	if len(names) == 0 && len(e.Names) >= all { // one of these, and nobody says which
+	if len(names) == 0 && len(e.Names) >= all { // one of these is wrong, but the text does not name it
 		for _, name := range e.Names {
 			names = append(names, textutil.Head(name, maxName))
 		}
@@ -116,13 +116,12 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	return newCause(e.Type, text, names), partly
 }
 
-// marker begins what Envoy's texts have of debugging: goo.gle/debugonly, debugstr, debugproto,
-// with a random number of spaces after it, which are made to be different in each build.
+// marker begins the debug marks in Envoy's texts: goo.gle/debugonly, debugstr or debugproto. A random number of
+// spaces follows, which differs in each build.
 const marker = "goo.gle/debug"
 
-// Normalise returns the text of a NACK in a form that is the same for all clients that mean
-// the same, and as long as fits a line: without marks that are made to be different, dumps of
-// resources, and spaces. Numbers stay, for they may be what is wrong.
+// Normalise returns the text of a NACK on one line, in a form that is equal for all clients with the same error. It
+// removes debug marks, dumps of resources and surplus spaces. It keeps numbers: they may be the error.
 func Normalise(text string) string {
 	text = strings.ToValidUTF8(textutil.Middle(text, maxRead), "\uFFFD")
 	for range maxMarks {
@@ -138,7 +137,7 @@ func Normalise(text string) string {
 				break
 			}
 		}
-		if tail == "" && !strings.Contains(strings.TrimSpace(dump), "\n") { // it marks a line, and is followed by no dump
+		if tail == "" && !strings.Contains(strings.TrimSpace(dump), "\n") { // it marks one line, without a dump
 			_, tail, _ = strings.Cut(dump, " ")
 		}
 		text = head + " … " + tail
@@ -149,8 +148,8 @@ func Normalise(text string) string {
 	return textutil.Middle(text, maxText)
 }
 
-// speaksOf reports whether a name stands in a text, and not only as part of a longer one.
-func speaksOf(text, name string) bool {
+// mentions reports whether text contains name, and not only as a part of a longer name.
+func mentions(text, name string) bool {
 	if name == "" {
 		return false
 	}
@@ -160,8 +159,8 @@ func speaksOf(text, name string) bool {
 			return false
 		}
 		last, _ := utf8.DecodeLastRuneInString(before)
-		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(after, ".,:;")) // marks end a sentence, unless a name goes on
-		if !ofName(last) && !ofName(next) {
+		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(after, ".,:;")) // these end a sentence, unless the name goes on after them
+		if !isNameChar(last) && !isNameChar(next) {
 			return true
 		}
 		_, size := utf8.DecodeRuneInString(name)
@@ -169,7 +168,7 @@ func speaksOf(text, name string) bool {
 	}
 }
 
-// ofName reports whether a character may be part of a name.
-func ofName(r rune) bool {
+// isNameChar reports whether r may be part of a name.
+func isNameChar(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_/", r))
 }

@@ -43,11 +43,11 @@ func FuzzNormalise(f *testing.F) {
 		if len(once) > maxText+8 || strings.Contains(once, marker) && len(text) < maxText {
 			t.Errorf("%q", once)
 		}
-		_ = speaksOf(once, name)
+		_ = mentions(once, name)
 	})
 }
 
-func TestSpeaksOf(t *testing.T) {
+func TestMentions(t *testing.T) {
 	for _, c := range []struct {
 		text, name string
 		want       bool
@@ -56,13 +56,14 @@ func TestSpeaksOf(t *testing.T) {
 		{"route 'rt', and", "rt", true}, {"host a.b is", "a", false}, {"host a.b is", "b", true}, {"aa a", "a", true}, {"", "a", false}, {"a", "", false},
 		{"xa a-b a", "a", true}, {"x/a", "a", false}, {"äa a", "a", true}, {"äa", "a", false},
 	} {
-		if got := speaksOf(c.text, c.name); got != c.want {
+		if got := mentions(c.text, c.name); got != c.want {
 			t.Errorf("%q %q: %v", c.text, c.name, got)
 		}
 	}
 }
 
-// What a refusal is about, and whether the response had more: then the client may use that.
+// A cause has the names in the text; partly reports whether the response had more resources, which the
+// client may use.
 func TestCauseOf(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -82,12 +83,12 @@ func TestCauseOf(t *testing.T) {
 			t.Errorf("%s: %s %q, not %s", c.name, s, got.text, c.want)
 		}
 	}
-	if c, _ := causeOf(&protocol.Event{Type: xds.Cluster}, 1); c.text != "" { // no error_detail's text
+	if c, _ := causeOf(&protocol.Event{Type: xds.Cluster}, 1); c.text != "" { // an event without error_detail
 		t.Error(c)
 	}
 }
 
-// However many different refusals stand, they take little.
+// Any number of different refusals takes a limited amount of memory.
 func TestCausesAreBounded(t *testing.T) {
 	var cs causes
 	var taken []*cause
@@ -96,42 +97,42 @@ func TestCausesAreBounded(t *testing.T) {
 		if i%2 == 0 {
 			text += strings.Repeat("x", maxText)
 		}
-		taken = append(taken, cs.take(newCause(xds.Cluster, text, []string{strings.Repeat("n", maxName)})))
+		taken = append(taken, cs.intern(newCause(xds.Cluster, text, []string{strings.Repeat("n", maxName)})))
 	}
 	if cs.bytes > maxCauseBytes+1000 || len(cs.known) > maxCauses+1 {
 		t.Errorf("%d causes of %d bytes", len(cs.known), cs.bytes)
 	}
 	for _, c := range taken {
-		cs.drop(c)
+		cs.release(c)
 	}
 	if cs.bytes != 0 || len(cs.known) != 0 {
 		t.Errorf("%d causes of %d bytes are left", len(cs.known), cs.bytes)
 	}
 }
 
-// Also small ones are counted, and one that others refuse, too, stays until the last has taken it back.
+// Small causes are counted, too. A shared cause stays until its last use is released.
 func TestCausesAreCounted(t *testing.T) {
 	var cs causes
 	var taken []*cause
 	for i := range maxCauses + 2 {
-		taken = append(taken, cs.take(newCause(xds.Cluster, fmt.Sprint(i), nil)))
+		taken = append(taken, cs.intern(newCause(xds.Cluster, fmt.Sprint(i), nil)))
 	}
 	if len(cs.known) != maxCauses+1 || taken[maxCauses] != taken[maxCauses+1] {
 		t.Errorf("%d causes", len(cs.known))
 	}
-	again := cs.take(newCause(xds.Cluster, "0", nil))
-	cs.drop(again)
+	again := cs.intern(newCause(xds.Cluster, "0", nil))
+	cs.release(again)
 	if again != taken[0] || cs.known[again.key] == nil {
 		t.Error("what one refuses is forgotten since another does not any more")
 	}
 }
 
-// Of a refusal the first nodes by name are told, and few are remembered.
+// A refusal lists the first nodes by name, and remembers few others.
 func TestNodesOfARefusal(t *testing.T) {
 	g := &group{nodes: map[string]bool{}}
 	for i := range 1000 {
-		c := &client{about: about{node: fmt.Sprintf("%04d", 999-i)}}
-		if g.add(&standing{client: c}, &refusal{cause: &cause{}}); len(g.nodes) > 2*maxNodes {
+		c := &client{clientID: clientID{node: fmt.Sprintf("%04d", 999-i)}}
+		if g.add(&snapshot{client: c}, &refusal{cause: &cause{}}); len(g.nodes) > 2*maxNodes {
 			t.Fatalf("%d nodes", len(g.nodes))
 		}
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Clients lists the clients that f selects, the worst first, then by node. Total is how many
-// it selects, were all shown.
+// Clients lists the clients that f selects, worst first, then by node ID. Total counts them before healthy
+// ones are hidden and Limit is applied.
 func (t *Tracker) Clients(f Filter) api.ClientList {
 	all := t.selected(f)
 	list := api.ClientList{APIVersion: api.Version, Kind: "ClientList", Total: len(all), Items: []api.Client{}}
 	if !f.All && len(f.States) == 0 {
-		all = slices.DeleteFunc(all, func(s standing) bool { return s.healthy() && s.departed == nil })
+		all = slices.DeleteFunc(all, func(s snapshot) bool { return s.healthy() && s.departed == nil })
 		list.Hidden = list.Total - len(all)
 	}
-	sorted := make([]*standing, len(all)) // which are smaller than what they point to
+	sorted := make([]*snapshot, len(all)) // pointers are cheaper to sort
 	for i := range all {
 		sorted[i] = &all[i]
 	}
-	slices.SortFunc(sorted, func(a, b *standing) int {
+	slices.SortFunc(sorted, func(a, b *snapshot) int {
 		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
 	})
 	if f.Limit > 0 && len(sorted) > f.Limit {
@@ -39,8 +39,8 @@ func (t *Tracker) Clients(f Filter) api.ClientList {
 	return list
 }
 
-// rank orders clients, the worst first: those that have left last.
-func (s *standing) rank() int {
+// rank orders clients, worst first. Disconnected clients come last.
+func (s *snapshot) rank() int {
 	n := 2 * int(s.state)
 	if s.departed != nil {
 		return n + 2*len(states)
@@ -51,22 +51,22 @@ func (s *standing) rank() int {
 	return n
 }
 
-// selected returns the clients that f selects, healthy or not.
-func (t *Tracker) selected(f Filter) []standing {
+// selected returns the clients that f selects, healthy ones included.
+func (t *Tracker) selected(f Filter) []snapshot {
 	return t.gather(f.Type, f.Left).selected(t, f)
 }
 
-func (p *presence) selected(t *Tracker, f Filter) []standing {
+func (p *roster) selected(t *Tracker, f Filter) []snapshot {
 	if f.Node == nil && f.Group == "" && f.Type == nil && len(f.States) == 0 {
 		return p.all
 	}
-	return slices.DeleteFunc(p.all, func(s standing) bool {
+	return slices.DeleteFunc(p.all, func(s snapshot) bool {
 		state := s.state
 		if f.Type != nil {
 			state = s.of
 		}
 		switch {
-		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.told()):
+		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.name()):
 			return true
 		case f.Node != nil && !f.Node.Match(s.node, nil):
 			return true
@@ -75,10 +75,10 @@ func (p *presence) selected(t *Tracker, f Filter) []standing {
 	})
 }
 
-// Client returns all clients with a node id: those that are connected at each address, and
-// after them those that left lately, the last first.
+// Client returns all clients with a node ID: first the connected ones, then those that disconnected
+// recently, newest first.
 //
-// A client without a node id is found by its stream: "stream:41" ([adminapi.Client.Path]).
+// A client without a node ID has the name of its stream instead, such as "stream:41" ([api.Client.Path]).
 func (t *Tracker) Client(node string) []api.Client {
 	id := ""
 	stream, unnamed := t.unnamed(node)
@@ -87,10 +87,10 @@ func (t *Tracker) Client(node string) []api.Client {
 	}
 	here := t.present(true, &id)
 	if unnamed {
-		here.all = slices.DeleteFunc(here.all, func(s standing) bool { return s.key.stream != stream })
+		here.all = slices.DeleteFunc(here.all, func(s snapshot) bool { return s.key.stream != stream })
 	}
-	all := t.looked(here, nil).all
-	slices.SortStableFunc(all, func(a, b standing) int {
+	all := t.inspectAll(here, nil).all
+	slices.SortStableFunc(all, func(a, b snapshot) int {
 		switch {
 		case a.departed == nil && b.departed == nil:
 			return cmp.Or(a.rank()-b.rank(), strings.Compare(a.peer, b.peer))
@@ -109,10 +109,10 @@ func (t *Tracker) Client(node string) []api.Client {
 	return clients
 }
 
-// streamPath is how a client without a node id is called: by the number of its stream.
+// streamPath begins the name of a client without a node ID; the number of its stream follows.
 const streamPath = "stream:"
 
-// unnamed returns the stream that a path means, unless a node is called so.
+// unnamed returns the stream number in a path such as "stream:41", unless a node has that ID.
 func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
 	number, is := strings.CutPrefix(path, streamPath)
 	if !is {
@@ -125,8 +125,7 @@ func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
 	return stream, err == nil && stream != 0 && !named
 }
 
-// Streams returns the open streams of a node id, to ask each ([server.Stream]). A stream may
-// have ended by then.
+// Streams returns the open streams of a node ID. A stream may end before the caller uses it.
 func (t *Tracker) Streams(node string) (streams []*server.Stream) {
 	stream, unnamed := t.unnamed(node)
 	if unnamed {
@@ -147,8 +146,8 @@ func (t *Tracker) Streams(node string) (streams []*server.Stream) {
 	return streams
 }
 
-// Selected returns the open streams of all clients that f selects; healthy ones too. A stream
-// may have ended by then.
+// Selected returns the open streams of all clients that f selects, healthy ones included. A stream may end
+// before the caller uses it.
 func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
 	f.Left = false
 	all := t.selected(f)
@@ -162,7 +161,7 @@ func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
 	return streams
 }
 
-// Nodes returns the ids of connected nodes that begin with prefix, in order, at most so many.
+// Nodes returns at most so many IDs of connected nodes that begin with prefix, sorted.
 func (t *Tracker) Nodes(prefix string, most int) []string {
 	t.mu.RLock()
 	var ids []string
@@ -176,12 +175,12 @@ func (t *Tracker) Nodes(prefix string, most int) []string {
 	return ids[:min(len(ids), max(most, 0))]
 }
 
-// client says how a client stands now, which may be another way than it was when it was chosen.
-func (t *Tracker) client(s *standing, p *places) api.Client {
+// client describes a client. Its state may have changed since s was taken.
+func (t *Tracker) client(s *snapshot, p *places) api.Client {
 	g := t.grouped(s)
 	c := api.Client{
 		Node: s.node, Cluster: s.cluster, Agent: s.agent, Peer: s.peer, Identity: g.identity, Groups: g.groups,
-		Since: time.Unix(0, s.since), State: s.state.told(), Streams: make([]api.Stream, 0, len(s.rows)), Types: []api.TypeStatus{}, Troubles: s.troubles,
+		Since: time.Unix(0, s.since), State: s.state.name(), Streams: make([]api.Stream, 0, len(s.rows)), Types: []api.TypeStatus{}, Troubles: s.troubles,
 	}
 	if s.key.stream != 0 {
 		c.Path = streamPath + strconv.FormatUint(s.key.stream, 10)
@@ -190,22 +189,22 @@ func (t *Tracker) client(s *standing, p *places) api.Client {
 		c.Left = &api.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
 	}
 	type refused struct {
-		at     int // in Types
+		at     int // index in Types
 		cause  *cause
 		stream *server.Stream
 	}
 	var nacked []refused
 	for _, r := range s.rows {
-		c.Streams = append(c.Streams, r.about)
+		c.Streams = append(c.Streams, r.info)
 		r.mu.Lock()
 		c.Types = slices.Grow(c.Types, len(r.types))
-		messages := make([]api.Message, 2*len(r.types)) // at once, for there may be many clients
+		messages := make([]api.Message, 2*len(r.types)) // one allocation, because there may be many clients
 		for i := range r.types {
 			u := &r.types[i]
 			if u.refusal != nil {
 				nacked = append(nacked, refused{len(c.Types), u.refusal.cause, r.stream})
 			}
-			c.Types = append(c.Types, u.status(r.about.ID, s.now, messages[2*i:]))
+			c.Types = append(c.Types, u.status(r.info.ID, s.now, messages[2*i:]))
 		}
 		r.mu.Unlock()
 	}
@@ -223,7 +222,7 @@ func (t *Tracker) client(s *standing, p *places) api.Client {
 	return c
 }
 
-// maxKept is how many resources in quarantine are told of one type.
+// maxKept limits the resources in quarantine that are listed for one type.
 const maxKept = 10
 
 func clipKept(all []api.Kept) []api.Kept {
@@ -237,8 +236,8 @@ func clipKept(all []api.Kept) []api.Kept {
 
 func (u *typeRow) status(stream uint64, now int64, room []api.Message) api.TypeStatus {
 	s := api.TypeStatus{
-		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now).told(), Wildcard: u.wildcard, Names: int(u.names),
-		Sent: u.sent.told(&room[0]), Acked: u.acked.told(&room[1]),
+		Type: u.typ.Short, URL: u.typ.URL, Stream: stream, State: u.state(now).name(), Wildcard: u.wildcard, Names: int(u.names),
+		Sent: u.sent.status(&room[0]), Acked: u.acked.status(&room[1]),
 	}
 	if f := u.refusal; f != nil {
 		s.Nacked = &api.NackedStatus{
@@ -248,7 +247,7 @@ func (u *typeRow) status(stream uint64, now int64, room []api.Message) api.TypeS
 	return s
 }
 
-func (m *message) told(into *api.Message) *api.Message {
+func (m *message) status(into *api.Message) *api.Message {
 	if m.at == 0 {
 		return nil
 	}
@@ -258,8 +257,8 @@ func (m *message) told(into *api.Message) *api.Message {
 
 var none = &grouping{groups: []string{}}
 
-// grouped says which groups a client has, and who it is. It asks once in an epoch.
-func (t *Tracker) grouped(s *standing) *grouping {
+// grouped returns the groups and the identity of a client. It asks for them once in each epoch.
+func (t *Tracker) grouped(s *snapshot) *grouping {
 	was, epoch := s.groups.Load(), t.epoch.Load()
 	if s.first == nil || was != nil && was.epoch == epoch {
 		return cmp.Or(was, none)

@@ -26,7 +26,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A client with 5 types takes 2 KiB at most, beside what its stream has.
+// A client with 5 types takes at most 2 KiB, its stream not counted.
 func TestMemory(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector uses memory itself")
@@ -40,7 +40,7 @@ func TestMemory(t *testing.T) {
 		streams[i] = &server.Stream{ID: f.last, Node: &n, Variant: xds.Delta, Peer: at(fmt.Sprintf("10.0.%d.%d:51234", i/256, i%256)), Since: time.Now()}
 	}
 	f.Tracker = New(Options{})
-	for range f.ring.size { // which is there whether or not there are clients
+	for range f.ring.size { // fill the ring, whose memory does not depend on clients
 		f.Note(api.Event{})
 	}
 	before := heap()
@@ -68,9 +68,9 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Who comes, refuses and leaves as fast as it can, with all of any length, makes the tracker
-// keep little: beside what is connected, so many departed clients and events.
-func TestHostile(t *testing.T) {
+// Clients that connect, refuse and leave as fast as possible, with texts of any length, take limited
+// memory: that of connected clients and of a fixed number of departed clients and events.
+func TestMemoryIsBounded(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector uses memory itself")
 	}
@@ -111,7 +111,7 @@ func TestHostile(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// All at once: for the race detector.
+// Everything at once, for the race detector.
 func TestConcurrent(t *testing.T) {
 	f := New(Options{Events: 50, Departed: 5, Groups: func(n *xds.Node) []string { return []string{n.Cluster} }, Place: func(*xds.Node, *xds.Type, string) string { return "x" }})
 	var streams, readers sync.WaitGroup
@@ -143,7 +143,7 @@ func TestConcurrent(t *testing.T) {
 				f.Streams("n2")
 				f.Selected(Filter{Node: node})
 				f.Events(0)
-				f.Regroup()
+				f.GroupsChanged()
 				f.Changed()
 				select {
 				case <-done:
@@ -169,11 +169,10 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// What a stream refused is forgotten with it: at once of the types that are not kept, and else
-// when the client is not remembered any more. Of streams that end while others of the client
-// stay, few are kept, and not for long.
+// An ended stream keeps the refusals of maxKeptTypes types until the client is forgotten. Of a client that
+// still has streams, few ended streams are kept, for a short time.
 func TestEndedStreamsAreForgotten(t *testing.T) {
-	within(t, "refusals", func(w *world) {
+	within(t, "refusals", func(w *testServer) {
 		w.Tracker.opts.Departed = 1
 		c := w.client(xds.Delta, envoy("a"))
 		for i := range maxKeptTypes + 4 {
@@ -207,7 +206,7 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 			t.Errorf("%d causes, %d bytes of nobody", len(w.Tracker.causes.known), w.Tracker.causes.bytes)
 		}
 	})
-	within(t, "streams", func(w *world) {
+	within(t, "streams", func(w *testServer) {
 		conn := xdstest.Serve(w.T, w.server)
 		open := func() *xdstest.Client {
 			c := xdstest.Delta(w.T, conn, xdstest.WithNode(envoy("a")), xdstest.WithTimeout(time.Hour))
@@ -215,23 +214,23 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 			synctest.Wait()
 			return c
 		}
-		open() // and stays
+		open() // stays open
 		late := func() int {
 			w.mu.RLock()
 			defer w.mu.RUnlock()
 			for _, c := range w.Tracker.clients {
-				return len(c.late)
+				return len(c.ended)
 			}
 			return -1
 		}
-		for range maxLate + 3 {
+		for range maxEnded + 3 {
 			open().Close()
 			synctest.Wait()
 		}
-		if n := late(); n != maxLate {
+		if n := late(); n != maxEnded {
 			t.Errorf("%d are kept", n)
 		}
-		time.Sleep(lateFor + time.Second)
+		time.Sleep(endedFor + time.Second)
 		open()
 		if n := late(); n != 0 {
 			t.Errorf("%d are kept for long", n)

@@ -15,17 +15,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A record is an event as it is remembered.
+// A record is a remembered event.
 type record struct {
 	id      uint64
 	kind    string
-	client  *about
+	client  *clientID
 	stream  uint64
 	typ, by *xds.Type
 	version string
 	text    string
-	cause   *cause     // "nack"
-	note    *api.Event // that was noted; the rest is empty
+	cause   *cause     // of "nack" events
+	note    *api.Event // an event of Note; the other fields but id, kind and at are empty
 	at      int64
 	took    time.Duration
 	nonce   uint64
@@ -33,23 +33,23 @@ type record struct {
 	removed int32
 }
 
-// An about is what events say of a client. All of a client share it.
-type about struct{ node, peer string }
+// A clientID is the part of a client that events show. All events of a client share it.
+type clientID struct{ node, peer string }
 
-// A ring has the newest events.
+// A ring is a ring buffer of the newest events.
 type ring struct {
 	mu      sync.Mutex
-	records []record // that of an id is at id-1 modulo its size; grows up to that
+	records []record // the event with ID id is at (id-1) modulo size; grows up to size
 	size    int
 	last    uint64
-	waiting []chan struct{} // of readers that have read all
+	waiting []chan struct{} // one channel for each reader that has read everything
 }
 
-// add remembers an event, and wakes the readers that wait for one.
+// add remembers an event and wakes the waiting readers.
 func (r *ring) add(e *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.records); n > 0 && e.kind == "wait" { // of many names at once
+	if n := len(r.records); n > 0 && e.kind == "wait" { // many names may stop waiting at once
 		if was := &r.records[(r.last-1)%uint64(n)]; was.kind == e.kind && was.stream == e.stream && was.typ == e.typ && was.by == e.by && was.count < math.MaxInt32 {
 			was.count++
 			return
@@ -68,24 +68,24 @@ func (r *ring) add(e *record) {
 	r.waiting = nil
 }
 
-// maxBatch is how many events are taken at once.
+// maxBatch limits the events that a reader gets at once.
 const maxBatch = 512
 
-// after returns the events after an id, at most maxBatch if some is true, and how many there
-// were of which nothing is remembered. If there are none, it returns what is closed when there is
-// one, unless nobody waits for that.
-func (r *ring) after(id uint64, some bool) (events []record, missed int, next <-chan struct{}) {
+// after returns the events after an ID, at most maxBatch if batch is true, and how many older ones are
+// lost. If there are none and batch is true, it returns a channel that the next event closes.
+func (r *ring) after(id uint64, batch bool) (events []record, missed int, next <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id > r.last { // of a server before this one
+	if id > r.last { // the ID is from an earlier server process
 		id = 0
 	}
 	if first := r.last - uint64(len(r.records)); id < first {
 		missed, id = int(min(first-id, math.MaxInt32)), first
 	}
 	n := r.last - id
-	if some {
-		if n = min(n, maxBatch); n == 0 {
+	if batch {
+		n = min(n, maxBatch)
+		if n == 0 {
 			c := make(chan struct{})
 			r.waiting = append(r.waiting, c)
 			return nil, 0, c
@@ -97,16 +97,15 @@ func (r *ring) after(id uint64, some bool) (events []record, missed int, next <-
 	return events, missed, nil
 }
 
-// leave says that a reader waits no more.
+// leave removes a waiting reader.
 func (r *ring) leave(next <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(r.waiting, func(c chan struct{}) bool { return c == next })
 }
 
-// Note adds an event that no stream tells: a commit ("commit"), a load that was not taken
-// ("reject"), a client that was refused ("deny"). ID and, if it is zero, At are set by Note.
-// Of long texts and lists the beginning is kept.
+// Note adds an event that no stream reports: a commit ("commit"), a rejected load ("reject"), a refused
+// client ("deny"). Note sets ID, and At if it is zero. It keeps only the beginning of long texts and lists.
 func (t *Tracker) Note(e api.Event) {
 	at := t.now()
 	if e.At.IsZero() {
@@ -126,16 +125,14 @@ func (t *Tracker) Note(e api.Event) {
 	t.bell.ring()
 }
 
-// Events returns the events after an id that are remembered, the oldest first; after 0 all.
-// An id that was not given yet, as of a server before this one, counts as 0. The first says
-// how many it Missed.
+// Events returns the remembered events after an ID, oldest first; after 0, all of them. An unknown ID, for
+// example of an earlier server process, counts as 0. Missed of the first event counts the lost ones.
 func (t *Tracker) Events(after uint64) []api.Event {
 	records, missed, _ := t.ring.after(after, false)
-	return t.told(records, missed)
+	return t.toEvents(records, missed)
 }
 
-// Await returns some of the events after an id, and waits until there is one. Its error is that
-// of the context.
+// Await waits for events after an ID and returns some of them. Its error is that of the context.
 func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -143,7 +140,7 @@ func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) 
 		}
 		records, missed, next := t.ring.after(after, true)
 		if len(records) > 0 {
-			return t.told(records, missed), nil
+			return t.toEvents(records, missed), nil
 		}
 		select {
 		case <-next:
@@ -154,9 +151,9 @@ func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) 
 	}
 }
 
-// Subscribe yields the events after an id and all that follow, until the context ends; with
-// keep, those that it keeps. A reader that is slower than events come loses the oldest, and is
-// told in Missed of the next one how many these were, whether or not it would have kept them.
+// Subscribe yields the events after an ID and all later ones, until the context ends. With keep, it yields
+// only events that keep accepts. A slow reader loses the oldest events; Missed of the next event counts all
+// lost ones, accepted or not.
 func (t *Tracker) Subscribe(ctx context.Context, after uint64, keep func(api.Event) bool) iter.Seq[api.Event] {
 	return func(yield func(api.Event) bool) {
 		missed := 0
@@ -179,8 +176,8 @@ func (t *Tracker) Subscribe(ctx context.Context, after uint64, keep func(api.Eve
 	}
 }
 
-// told returns events as they are told.
-func (t *Tracker) told(records []record, missed int) []api.Event {
+// toEvents converts records to events.
+func (t *Tracker) toEvents(records []record, missed int) []api.Event {
 	events := make([]api.Event, len(records))
 	p := t.places()
 	for i := range records {
@@ -212,7 +209,7 @@ func (r *record) event(p *places) api.Event {
 		e.Took = r.took.Round(time.Microsecond).String()
 	}
 	if r.by != nil {
-		e.Text = "it went on without an answer for " + r.by.Short + ", " + r.text + " first"
+		e.Text = "continued without an answer for " + r.by.Short + ", " + r.text + " first"
 	}
 	if r.cause != nil {
 		e.Text, e.Resources = r.cause.text, p.resources(p.node(r.client), r.cause)
@@ -220,7 +217,7 @@ func (r *record) event(p *places) api.Event {
 	return e
 }
 
-// A bell rings for those who wait until something changes. It costs nothing while nobody does.
+// A bell wakes goroutines that wait for a change. Without a waiting goroutine it costs one atomic load.
 type bell struct {
 	awaited atomic.Bool
 	mu      sync.Mutex
@@ -240,9 +237,9 @@ func (b *bell) ring() {
 	b.awaited.Store(false)
 }
 
-// Changed returns a channel that is closed when a client next answers (ACK or NACK), comes or
-// leaves, changes what it asks for, or something is committed. Who waits for clients to be
-// in step takes it, looks, and then waits for it.
+// Changed returns a channel that is closed when a client next connects, leaves, answers (ACK or NACK) or
+// changes its subscriptions, or when something is committed. To wait for a state: call Changed, then look,
+// then wait for the channel.
 func (t *Tracker) Changed() <-chan struct{} {
 	b := &t.bell
 	b.mu.Lock()

@@ -15,7 +15,7 @@ import (
 )
 
 func TestEvents(t *testing.T) {
-	within(t, "what happened, in order", func(w *world) {
+	within(t, "what happened, in order", func(w *testServer) {
 		w.put(xds.Cluster, "one", "two")
 		c := w.client(xds.SotW, envoy("a"))
 		c.Subscribe(xds.Cluster, "*")
@@ -55,7 +55,7 @@ func TestEvents(t *testing.T) {
 		if after := w.Events(7); len(after) != 1 || after[0].Kind != "leave" {
 			t.Errorf("%+v", after)
 		}
-		if after := w.Events(1000); len(after) != 8 { // an id of another server
+		if after := w.Events(1000); len(after) != 8 { // an ID of another server
 			t.Errorf("%+v", after)
 		}
 	})
@@ -90,7 +90,7 @@ func TestSlowReader(t *testing.T) {
 		synctest.Wait()
 		note(tr, 1)
 		synctest.Wait()
-		note(tr, 15) // 27 to 41, of which 10 are remembered
+		note(tr, 15) // 27 to 41; 10 of them are remembered
 		close(slow)
 		synctest.Wait()
 		note(tr, 1)
@@ -110,7 +110,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	within(t, "an answer rings", func(w *world) {
+	within(t, "an answer rings", func(w *testServer) {
 		w.put(xds.Cluster, "one")
 		c := w.client(xds.Delta, envoy("a"))
 		c.Subscribe(xds.Cluster, "*")
@@ -151,7 +151,7 @@ func TestNoteIsBounded(t *testing.T) {
 	}
 }
 
-// What goes on without an answer counts together as long as nothing else is between, and is of one stream, type and reason.
+// Repeated waits of one stream, type and cause are one event, unless another event is between them.
 func TestWaitsCountTogether(t *testing.T) {
 	r := ring{size: 4}
 	one := func(kind string, stream uint64, typ, by *xds.Type) {

@@ -12,62 +12,61 @@ import (
 )
 
 const (
-	// staleAfter is how long an answer may take before it is a trouble.
+	// staleAfter is how long an answer may be outstanding before it counts as a trouble.
 	staleAfter = 30 * time.Second
 
-	// maxOlder is how many responses of a type are remembered that are not answered, besides
-	// the newest.
+	// maxOlder limits the unanswered responses that are remembered of a type, the newest not counted.
 	maxOlder = 16
 
-	// maxKeptTypes is of how many types a stream's are kept that has ended.
+	// maxKeptTypes limits the types that are kept of an ended stream.
 	maxKeptTypes = 16
 )
 
-// A row is a stream.
+// A row is the state of a stream.
 type row struct {
 	client *client
-	stream *server.Stream // nil: it has ended. What is kept of it must not keep its node, which may be large
-	about  api.Stream
-	ended  int64 // when, of one that has ended
+	stream *server.Stream // nil: ended. A row that is kept longer must not keep the node, which may be large
+	info   api.Stream
+	ended  int64 // when the stream ended; 0: it is open
 
 	mu    sync.Mutex
 	types []typeRow // in push order
 }
 
-// A typeRow is how a stream stands with a type. Times are in nanoseconds of Unix time.
+// A typeRow is the state of a stream with regard to one type. Times are Unix times in nanoseconds.
 type typeRow struct {
 	typ      *xds.Type
-	refusal  *refusal // nil: none stands
+	refusal  *refusal // nil: nothing is refused
 	sent     message
 	acked    message
-	older    []pending // not answered, before the last that was sent; oldest first
-	accepted int64     // when the client first accepted something
+	older    []pending // unanswered responses before the last one, oldest first
+	accepted int64     // when the client accepted something for the first time
 	names    int32
 	wildcard bool
-	answered bool // the last that was sent
-	current  bool // the client said on its first request what it has, and nothing was to be sent
-	stated   bool // it said what it has
+	answered bool // the last response is answered
+	current  bool // the first request stated what the client has, and no response has been necessary
+	stated   bool // the first request stated what the client has
 }
 
-// A message is a response. Nonces are numbers: those that clients repeat are parts of their
-// requests, and must not be kept.
+// A message is a response. Nonces are kept as numbers: the strings that clients send are parts of their
+// requests, and would keep those in memory.
 type message struct {
 	at      int64
-	nonce   uint64 // 0: there is none
+	nonce   uint64 // 0: no message
 	version string
 	count   int32
 	removed int32
 	bytes   int32
 }
 
-// A pending message is what is remembered of one that was overtaken.
+// A pending message is an unanswered response that is not the last one.
 type pending struct {
 	at             int64
 	nonce          uint64
 	count, removed int32
 }
 
-// A refusal is that a client refuses what it was told.
+// A refusal is a NACK that the client has not taken back.
 type refusal struct {
 	*cause
 	since, at int64
@@ -76,7 +75,7 @@ type refusal struct {
 	partly    bool
 }
 
-// find returns the row of a type, nil if the stream has not opened it.
+// find returns the row of a type, or nil if the stream has not opened it.
 func (r *row) find(t *xds.Type) *typeRow {
 	for i := range r.types {
 		if r.types[i].typ == t {
@@ -91,7 +90,7 @@ func (r *row) find(t *xds.Type) *typeRow {
 	return nil
 }
 
-// add returns the row of a type, and makes it if there is none.
+// add returns the row of a type, and creates it if necessary.
 func (r *row) add(t *xds.Type) *typeRow {
 	if u := r.find(t); u != nil {
 		return u
@@ -100,7 +99,7 @@ func (r *row) add(t *xds.Type) *typeRow {
 	for at > 0 && r.types[at-1].typ.Rank() > t.Rank() {
 		at--
 	}
-	types := make([]typeRow, len(r.types)+1) // with no room to spare: streams open few types, and each once
+	types := make([]typeRow, len(r.types)+1) // no spare capacity: a stream opens few types, each once
 	copy(types, r.types[:at])
 	copy(types[at+1:], r.types[at:])
 	types[at] = typeRow{typ: t, answered: true}
@@ -108,10 +107,10 @@ func (r *row) add(t *xds.Type) *typeRow {
 	return &r.types[at]
 }
 
-// wants reports whether the client asks for anything of the type.
+// wants reports whether the client subscribes to anything of the type.
 func (u *typeRow) wants() bool { return u.wildcard || u.names > 0 }
 
-// send notes that a response has left.
+// send notes a sent response.
 func (u *typeRow) send(e *protocol.Event, nonce uint64, now int64) {
 	if !u.answered {
 		if len(u.older) >= maxOlder {
@@ -123,8 +122,8 @@ func (u *typeRow) send(e *protocol.Event, nonce uint64, now int64) {
 	u.answered, u.current = false, false
 }
 
-// answer notes that the client has answered a response, and returns what that had. "Updates
-// may be skipped" in SotW: who answers a response has answered those before.
+// answer notes that the client answered a response, and returns that response. In SotW "updates may be
+// skipped": an answer also answers all responses before.
 func (u *typeRow) answer(v xds.Variant, nonce uint64) (m pending) {
 	if nonce == u.sent.nonce {
 		u.answered = true
@@ -139,13 +138,14 @@ func (u *typeRow) answer(v xds.Variant, nonce uint64) (m pending) {
 			kept = append(kept, p)
 		}
 	}
-	if u.older = kept; len(kept) == 0 {
+	u.older = kept
+	if len(kept) == 0 { // frees the array: most streams have no unanswered responses
 		u.older = nil // which most have none of
 	}
 	return m
 }
 
-// oldest is since when the client owes an answer; 0: it does not.
+// oldest returns when the oldest unanswered response was sent; 0: there is none.
 func (u *typeRow) oldest() int64 {
 	switch {
 	case len(u.older) > 0:
@@ -156,7 +156,7 @@ func (u *typeRow) oldest() int64 {
 	return 0
 }
 
-// state says how the client stands with the type.
+// state returns the state of the client with regard to the type.
 func (u *typeRow) state(now int64) state {
 	switch at := u.oldest(); {
 	case u.refusal != nil:
@@ -173,7 +173,7 @@ func (u *typeRow) state(now int64) state {
 	return synced
 }
 
-// number is the number that a nonce is; 0 if it is none of this server's.
+// number parses a nonce. It returns 0 for a nonce that this server cannot have sent.
 func number(nonce string) uint64 {
 	n, err := strconv.ParseUint(nonce, 10, 64)
 	if err != nil {
@@ -182,5 +182,5 @@ func number(nonce string) uint64 {
 	return n
 }
 
-// count is n as far as it is remembered.
+// count limits n to the range of an int32.
 func count(n int) int32 { return int32(min(n, 1<<31-1)) }

@@ -21,20 +21,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A world is a server that a tracker is told of.
-type world struct {
+// A testServer is an xDS server in memory whose streams a tracker observes.
+type testServer struct {
 	*testing.T
 	*Tracker
 	*store.Store
 	server *server.Server
 }
 
-// within runs a test in a bubble, where time passes when nobody has anything to do.
-func within(t *testing.T, name string, f func(w *world)) {
+// within runs a test in a synctest bubble.
+func within(t *testing.T, name string, f func(w *testServer)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{T: t, Store: store.New()}
+			w := &testServer{T: t, Store: store.New()}
 			w.Tracker = New(Options{
 				Groups: func(n *xds.Node) []string { return []string{n.Cluster} },
 				Place: func(n *xds.Node, t *xds.Type, name string) string {
@@ -47,7 +47,7 @@ func within(t *testing.T, name string, f func(w *world)) {
 	})
 }
 
-func (w *world) put(t *xds.Type, names ...string) {
+func (w *testServer) put(t *xds.Type, names ...string) {
 	w.Helper()
 	if _, err := w.Store.Update(func(tx *store.Tx) error {
 		for _, n := range names {
@@ -64,7 +64,7 @@ func envoy(id string) xds.Node {
 	return xds.Node{ID: id, Cluster: "edge", UserAgentName: "envoy", UserAgentVersion: "1.40.0"}
 }
 
-func (w *world) client(v xds.Variant, n xds.Node, opts ...xdstest.Option) *xdstest.Client {
+func (w *testServer) client(v xds.Variant, n xds.Node, opts ...xdstest.Option) *xdstest.Client {
 	conn := xdstest.Serve(w.T, w.server)
 	opts = append(opts, xdstest.WithNode(n), xdstest.WithTimeout(time.Hour))
 	if v == xds.Delta {
@@ -73,8 +73,8 @@ func (w *world) client(v xds.Variant, n xds.Node, opts ...xdstest.Option) *xdste
 	return xdstest.SotW(w.T, conn, opts...)
 }
 
-// states says how all clients stand, each with its types, and what looks wrong.
-func (w *world) states() string {
+// states lists all clients with the states of their types, then the troubles.
+func (w *testServer) states() string {
 	synctest.Wait()
 	var lines []string
 	for _, c := range w.Clients(Filter{All: true, Left: true}).Items {
@@ -93,7 +93,7 @@ func (w *world) states() string {
 	return strings.Join(lines, "; ")
 }
 
-func (w *world) want(want string) {
+func (w *testServer) want(want string) {
 	w.Helper()
 	if got := w.states(); got != want {
 		w.Fatalf("%s\nnot %s", got, want)
@@ -104,10 +104,10 @@ var variants = []xds.Variant{xds.SotW, xds.Delta}
 
 func TestStates(t *testing.T) {
 	for _, v := range variants {
-		within(t, v.String()+" from nothing to in step, and back", func(w *world) {
+		within(t, v.String()+" from nothing to in step, and back", func(w *testServer) {
 			c := w.client(v, envoy("a"))
 			c.Subscribe(xds.Cluster, "*")
-			w.want("a WAITING") // nobody has said what there is
+			w.want("a WAITING") // no store content yet
 			w.put(xds.Cluster, "one")
 			w.want("a SENT CDS:SENT")
 			r := c.Next(xds.Cluster)
@@ -119,12 +119,12 @@ func TestStates(t *testing.T) {
 			w.want("a SYNCED CDS:SYNCED")
 			c.Subscribe(xds.Endpoint, "one")
 			synctest.Wait()
-			if got := w.states(); v == xds.SotW && got != "a NOT_SENT CDS:SYNCED EDS:NOT_SENT" { // it can be told nothing of what is not there
+			if got := w.states(); v == xds.SotW && got != "a NOT_SENT CDS:SYNCED EDS:NOT_SENT" { // SotW cannot report the missing resources
 				t.Error(got)
 			}
 			w.put(xds.Endpoint, "one")
 			if v == xds.Delta {
-				c.ACK(c.Next(xds.Endpoint)) // it is not there
+				c.ACK(c.Next(xds.Endpoint)) // as missing
 			}
 			c.ACK(c.Next(xds.Endpoint))
 			w.want("a SYNCED CDS:SYNCED EDS:SYNCED")
@@ -133,7 +133,7 @@ func TestStates(t *testing.T) {
 			c.Close()
 			w.want("a SYNCED CDS:SYNCED EDS:IDLE left")
 		})
-		within(t, v.String()+" refused, and made up for", func(w *world) {
+		within(t, v.String()+" refused, and made up for", func(w *testServer) {
 			w.put(xds.Cluster, "one", "two")
 			c := w.client(v, envoy("a"))
 			c.Subscribe(xds.Cluster, "*")
@@ -148,14 +148,14 @@ func TestStates(t *testing.T) {
 				t.Errorf("%+v", refusals)
 			}
 			w.put(xds.Cluster, "two=mended")
-			w.want("a NACKED CDS:NACKED") // until it has accepted that
+			w.want("a NACKED CDS:NACKED") // until it accepts the resource
 			c.ACK(c.Next(xds.Cluster))
 			w.want("a SYNCED CDS:SYNCED")
 			if _, refusals, _ := w.Summary(); len(refusals) != 0 || len(w.causes.known) != 0 || w.causes.bytes != 0 {
 				t.Errorf("%+v %+v", refusals, w.causes.known)
 			}
 		})
-		within(t, v.String()+" refused, and not wanted any more", func(w *world) {
+		within(t, v.String()+" refused, and not wanted any more", func(w *testServer) {
 			w.put(xds.Endpoint, "one", "two")
 			c := w.client(v, envoy("a"))
 			c.Subscribe(xds.Endpoint, "one")
@@ -167,18 +167,18 @@ func TestStates(t *testing.T) {
 			w.want("a SYNCED EDS:SYNCED")
 		})
 	}
-	within(t, "a delta client that comes back with all that there is, is told nothing", func(w *world) {
+	within(t, "a delta client that comes back with all that there is, is told nothing", func(w *testServer) {
 		w.put(xds.Endpoint, "one")
 		c := w.client(xds.Delta, envoy("a"))
 		c.Subscribe(xds.Endpoint, "one")
 		c.ACK(c.Next(xds.Endpoint))
 		synctest.Wait()
 		c.Close()
-		synctest.Wait() // or both are one client
+		synctest.Wait() // otherwise both are one client
 		w.client(xds.Delta, envoy("a")).Resume(xds.Endpoint, c)
 		w.want("a SYNCED EDS:SYNCED; a SYNCED EDS:SYNCED left")
 	})
-	within(t, "several responses are under way", func(w *world) {
+	within(t, "several responses are under way", func(w *testServer) {
 		w.put(xds.Endpoint, "one=1", "two=1")
 		c := w.client(xds.Delta, envoy("a"))
 		c.Subscribe(xds.Endpoint, "one")
@@ -192,9 +192,9 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// A client whose streams are of one type each is one, also when it leaves.
+// A client with one stream for each type is one client, also when it leaves.
 func TestSeveralStreams(t *testing.T) {
-	within(t, "streams of single types", func(w *world) {
+	within(t, "streams of single types", func(w *testServer) {
 		w.put(xds.Cluster, "one")
 		w.put(xds.Listener, "in")
 		conn := xdstest.Serve(w.T, w.server)
@@ -223,7 +223,7 @@ func TestSeveralStreams(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	within(t, "who is selected", func(w *world) {
+	within(t, "who is selected", func(w *testServer) {
 		w.put(xds.Cluster, "one")
 		for i, id := range []string{"b/2", "a/1", "c"} {
 			n := envoy(id)
@@ -241,7 +241,7 @@ func TestFilter(t *testing.T) {
 			f    Filter
 			want string
 		}{
-			{Filter{}, "3 hides 0: c a/1 b/2"}, // the others owe an answer
+			{Filter{}, "3 hides 0: c a/1 b/2"}, // the other clients have not answered
 			{Filter{Limit: 1}, "3 hides 0: c"},
 			{Filter{All: true, Group: "edge"}, "2 hides 0: c b/2"},
 			{Filter{All: true, Node: pattern(t, "*/*")}, "2 hides 0: a/1 b/2"},
@@ -264,8 +264,8 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-// A client without a node id is found by its stream, unless a node is called so.
-func TestUnnamed(t *testing.T) {
+// A client without a node ID is found by its stream, unless a node has that name as its ID.
+func TestClientWithoutNodeID(t *testing.T) {
 	tr := New(Options{})
 	a, b := &server.Stream{ID: 7, Node: &xds.Node{}}, &server.Stream{ID: 8, Node: &xds.Node{}}
 	tr.Opened(a)

@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Summary counts the clients that are connected, groups what they refuse by its cause (the
-// most clients first, 100 at most), and says what looks wrong (100 at most).
+// Summary counts the connected clients, groups their refusals by cause (most clients first, at most 100),
+// and lists troubles (at most 100).
 func (t *Tracker) Summary() (api.Counts, []api.Refusal, []api.Trouble) {
 	return t.SummaryOf(Filter{})
 }
 
-// SummaryOf is [Tracker.Summary] of the clients that f selects, healthy ones too.
+// SummaryOf is [Tracker.Summary] for the clients that f selects, healthy ones included.
 func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble) {
 	p := t.gather(f.Type, false)
 	whole := len(p.all)
@@ -26,11 +26,11 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	counts := api.Counts{Connected: len(all), By: map[api.State]int{}}
 	troubles := []api.Trouble{}
 	for i := range all {
-		counts.By[all[i].state.told()]++
+		counts.By[all[i].state.name()]++
 		troubles = append(troubles, all[i].troubles...)
 	}
-	if len(all) == whole { // also of nodes that are not there
-		troubles = append(troubles, p.roam...)
+	if len(all) == whole { // all clients are selected: add troubles of nodes that are not connected
+		troubles = append(troubles, p.absentTroubles...)
 	}
 	slices.SortFunc(troubles, func(a, b api.Trouble) int {
 		return cmp.Or(strings.Compare(a.Code, b.Code), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node), strings.Compare(a.Type, b.Type))
@@ -38,23 +38,24 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	return counts, t.refusals(all, f.Type), troubles[:min(len(troubles), maxShown)]
 }
 
-// A group is what clients refuse for one reason.
+// A group is all refusals with one type and error text.
 type group struct {
 	api.Refusal
 	typ    *xds.Type
 	nodes  map[string]bool // the first by name, and some more
 	causes []*cause
-	one    *standing // any of them
-	last   *client   // counted last
+	one    *snapshot // any of the clients
+	last   *client   // the client that was counted last
 }
 
 const (
-	maxNodes     = 10 // of a refusal
+	maxNodes     = 10 // listed of a refusal
 	maxResources = 10 // the same
 )
 
-// refusals groups what clients refuse: of a type, if one is given.
-func (t *Tracker) refusals(all []standing, of *xds.Type) []api.Refusal {
+// refusals groups the refusals of clients by type and error text. If a type is given, it groups only its
+// refusals.
+func (t *Tracker) refusals(all []snapshot, of *xds.Type) []api.Refusal {
 	type key struct{ url, text string }
 	groups := map[key]*group{}
 	for i := range all {
@@ -100,17 +101,18 @@ func (t *Tracker) refusals(all []standing, of *xds.Type) []api.Refusal {
 	return refusals
 }
 
-// add counts a client that refuses.
-func (g *group) add(s *standing, f *refusal) {
+// add counts the refusal of a client.
+func (g *group) add(s *snapshot, f *refusal) {
 	if g.last != s.client { // it may refuse the same on several streams
-		g.last = s.client
+		g.last = s.client // a client may refuse the same on several streams
 		g.Clients++
 	}
 	if since := time.Unix(0, f.since); g.Since.IsZero() || since.Before(g.Since) {
 		g.Since = since
 	}
 	g.Partly = g.Partly || f.partly
-	if g.nodes[s.node] = true; len(g.nodes) > 2*maxNodes { // which node is the last by name, is not known in a map: some go at once
+	g.nodes[s.node] = true
+	if len(g.nodes) > 2*maxNodes { // remove the last by name; half of them at once, because a map is not sorted
 		ids := make([]string, 0, len(g.nodes))
 		for id := range g.nodes {
 			ids = append(ids, id)
@@ -125,10 +127,10 @@ func (g *group) add(s *standing, f *refusal) {
 	}
 }
 
-// GroupCounts counts the clients that are connected of each group that one has.
+// GroupCounts counts the connected clients of each group that has some.
 func (t *Tracker) GroupCounts() map[string]api.Counts {
 	by := map[string]api.Counts{}
-	for s := range t.Census() {
+	for s := range t.States() {
 		for _, g := range s.Groups {
 			n, ok := by[g]
 			if !ok {
@@ -142,20 +144,20 @@ func (t *Tracker) GroupCounts() map[string]api.Counts {
 	return by
 }
 
-// A Standing is how a connected client stands, for who counts all.
-type Standing struct {
-	Groups []string // that its node sees
+// A ClientState is the state of one connected client, for metrics.
+type ClientState struct {
+	Groups []string // groups of its node
 	State  api.State
-	Stale  []*xds.Type // that it has not answered for 30 s
+	Stale  []*xds.Type // types with an answer outstanding for 30 s or more
 }
 
-// Census yields how each connected client stands.
-func (t *Tracker) Census() iter.Seq[Standing] {
-	return func(yield func(Standing) bool) {
+// States yields the state of each connected client.
+func (t *Tracker) States() iter.Seq[ClientState] {
+	return func(yield func(ClientState) bool) {
 		all := t.gather(nil, false).all
 		for i := range all {
-			s := Standing{Groups: t.grouped(&all[i]).groups, State: all[i].state.told()}
-			for _, o := range all[i].late {
+			s := ClientState{Groups: t.grouped(&all[i]).groups, State: all[i].state.name()}
+			for _, o := range all[i].overdue {
 				s.Stale = append(s.Stale, o.typ)
 			}
 			if !yield(s) {
@@ -165,7 +167,7 @@ func (t *Tracker) Census() iter.Seq[Standing] {
 	}
 }
 
-// places finds where resources stand, once for all that are asked for together.
+// places finds the places of resources and caches them during one call of the tracker.
 type places struct {
 	t     *Tracker
 	known map[placeKey]string
@@ -175,13 +177,13 @@ type placeKey struct{ groups, url, name string }
 
 func (t *Tracker) places() *places { return &places{t: t, known: map[placeKey]string{}} }
 
-// A viewer is a node that sees resources; nil if that is not known any more.
+// A viewer is a node that gets resources. Its node is nil if it is unknown.
 type viewer struct {
 	node   *xds.Node
-	groups string // nodes with the same ones see the same; "": nobody knows
+	groups string // nodes with the same groups get the same resources; "": groups are unknown
 }
 
-func (p *places) nodeOf(s *standing) viewer {
+func (p *places) nodeOf(s *snapshot) viewer {
 	if s == nil || s.first == nil || p.t.opts.Place == nil {
 		return viewer{}
 	}
@@ -192,22 +194,22 @@ func (p *places) nodeOf(s *standing) viewer {
 	return v
 }
 
-// node is that of a client that is connected.
-func (p *places) node(a *about) viewer {
+// node returns the viewer of a connected client.
+func (p *places) node(a *clientID) viewer {
 	if a == nil || a.node == "" || p.t.opts.Place == nil {
 		return viewer{}
 	}
 	p.t.mu.RLock()
 	c := p.t.clients[clientKey{node: a.node, peer: a.peer}]
-	var s standing
+	var s snapshot
 	if c != nil {
-		s = standing{client: c, first: c.streams[0].stream}
+		s = snapshot{client: c, first: c.streams[0].stream}
 	}
 	p.t.mu.RUnlock()
 	return p.nodeOf(&s)
 }
 
-// resources are those of a cause, with where they stand.
+// resources returns the resources that a cause names, with their places.
 func (p *places) resources(v viewer, c *cause) []api.Resource {
 	resources := make([]api.Resource, len(c.names))
 	for i, name := range c.names {
@@ -226,7 +228,7 @@ func (p *places) resources(v viewer, c *cause) []api.Resource {
 	return resources
 }
 
-// nonceOf is a nonce as clients see it; "" if it was none of this server's.
+// nonceOf returns a nonce as clients see it; "" for 0.
 func nonceOf(n uint64) string {
 	if n == 0 {
 		return ""

@@ -20,38 +20,39 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker folds what happens on the streams of a server into what there is to know of its
-// clients. It is safe for concurrent use; create it by [New].
+// A Tracker follows the events of a server's streams and keeps the state of each client. It is safe for
+// concurrent use; create it with [New].
 //
-// A step of a stream looks its row up, which no lock guards, and locks that row and for a
-// moment the ring of events. Streams that come and go lock the index of clients. A lock is held
-// for memory only; a row's before those of spells, causes, ring and bell.
+// A stream event finds its row without a lock. It then locks that row and, briefly, the ring of events.
+// Opening and closing a stream locks the index of clients. Locks are held for memory access only. A row's
+// lock is taken before those of history, causes, ring and bell.
 type Tracker struct {
-	opts   Options
-	ring   ring
-	bell   bell
-	causes causes
-	turned turned
-	spells spells
-	epoch  atomic.Uint64 // of groups; from 1
-	rows   sync.Map      // *server.Stream → *row
+	opts       Options
+	ring       ring
+	bell       bell
+	causes     causes
+	turnedAway turnedAway
+	history    refusalHistory
+	epoch      atomic.Uint64 // counts calls of GroupsChanged, from 1
+	rows       sync.Map      // *server.Stream → *row
 
 	mu      sync.RWMutex
 	clients map[clientKey]*client
 	nodes   map[string]*node
-	left    []*departed // the newest, in a ring
-	oldest  int         // of left
+	left    []*departed // the newest clients that disconnected, as a ring buffer
+	oldest  int         // index in left
 }
 
-// A clientKey is a node at an address. One that does not say which it is, is its stream.
+// A clientKey identifies a client: a node ID and a peer address. A client without a node ID is identified
+// by its stream.
 type clientKey struct {
 	node, peer string
-	stream     uint64 // 0: it says which node it is
+	stream     uint64 // 0: the client has a node ID
 }
 
-// A client is all streams of a node from an address.
+// A client is a node at one address, with all its streams.
 type client struct {
-	about
+	clientID
 	key     clientKey
 	cluster string
 	agent   string
@@ -59,27 +60,27 @@ type client struct {
 	since   int64
 	groups  atomic.Pointer[grouping]
 
-	// By Tracker.mu.
+	// The fields below are guarded by Tracker.mu.
 	streams []*row
-	late    []*row // that have ended a moment ago: when a connection breaks all do, one by one
-	at      int    // in clients of its node
+	ended   []*row // streams that ended recently: a broken connection ends its streams one by one
+	at      int    // index in node.clients
 }
 
-// A grouping is what groups a client's node had at an epoch.
+// A grouping is the cached result of Options.Groups and Options.Identity at an epoch.
 type grouping struct {
 	epoch    uint64
 	groups   []string
 	identity string
 }
 
-// A node is all clients with an id. It is there as long as one is connected or remembered.
+// A node is all clients with one node ID. It exists while at least one of them is connected or remembered.
 type node struct {
 	clients  []*client
-	left     int             // how many are remembered that have left
-	connects [maxFlaps]int64 // when it came, while none of it was here; the last first
+	left     int             // number of remembered clients that disconnected
+	connects [maxFlaps]int64 // times at which the node connected while it had no other client, newest first
 }
 
-// A departed client has left.
+// A departed client has disconnected.
 type departed struct {
 	*client
 	rows []*row
@@ -89,16 +90,16 @@ type departed struct {
 }
 
 const (
-	// maxLate is how many streams of a client that have ended are kept while it has others,
-	// and for how long.
-	maxLate = 8
-	lateFor = 5 * time.Second
+	// maxEnded and endedFor limit the ended streams that are kept of a client that still has others.
+	maxEnded = 8
+	endedFor = 5 * time.Second
 
-	// contentAfter is how long a client was told nothing that said what it has, if it is served just that.
+	// contentAfter: a client that stated its resources on its first request, and got no response for this
+	// long, has accepted them. Its next response then ends the refusal.
 	contentAfter = 10 * time.Second
 )
 
-// New returns a tracker that knows of no client.
+// New returns an empty tracker.
 func New(o Options) *Tracker {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -117,8 +118,8 @@ func New(o Options) *Tracker {
 
 func (t *Tracker) now() int64 { return t.opts.Now().UnixNano() }
 
-// Regroup says that other groups may be for a node than before.
-func (t *Tracker) Regroup() { t.epoch.Add(1) }
+// GroupsChanged makes the tracker ask Options.Groups and Options.Identity again.
+func (t *Tracker) GroupsChanged() { t.epoch.Add(1) }
 
 // Opened implements [server.Observer].
 func (t *Tracker) Opened(st *server.Stream) {
@@ -137,25 +138,25 @@ func (t *Tracker) Opened(st *server.Stream) {
 	if st.Type != nil {
 		api = clip(st.Type.Short, maxName)
 	}
-	r := &row{stream: st, about: adminapi.Stream{ID: st.ID, API: api, Variant: st.Variant.String(), Since: st.Since}}
-	c, first := t.come(key, st, r, now)
+	r := &row{stream: st, info: adminapi.Stream{ID: st.ID, API: api, Variant: st.Variant.String(), Since: st.Since}}
+	c, first := t.addStream(key, st, r, now)
 	t.rows.Store(st, r)
 	if first {
-		t.ring.add(&record{kind: "connect", client: &c.about, stream: st.ID, at: now, text: strings.TrimSpace(api + " " + r.about.Variant + " " + c.agent)})
+		t.ring.add(&record{kind: "connect", client: &c.clientID, stream: st.ID, at: now, text: strings.TrimSpace(api + " " + r.info.Variant + " " + c.agent)})
 	}
 	t.bell.ring()
 }
 
-// come adds a stream to its client, and reports whether it is the first.
-func (t *Tracker) come(key clientKey, st *server.Stream, r *row, now int64) (_ *client, first bool) {
+// addStream adds a stream to its client and reports whether the client is new.
+func (t *Tracker) addStream(key clientKey, st *server.Stream, r *row, now int64) (_ *client, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.clients[key]
 	if c == nil {
 		first = true
-		key.node = strings.Clone(key.node) // what is kept longer must not keep the rest of a request
+		key.node = strings.Clone(key.node) // a substring would keep the whole request in memory
 		c = &client{
-			about: about{node: key.node, peer: key.peer}, key: key, since: st.Since.UnixNano(), cluster: clip(st.Node.Cluster, maxName),
+			clientID: clientID{node: key.node, peer: key.peer}, key: key, since: st.Since.UnixNano(), cluster: clip(st.Node.Cluster, maxName),
 			agent: clip(strings.TrimSpace(st.Node.UserAgentName+" "+st.Node.UserAgentVersion), maxName), envoy: st.Node.UserAgentName == "envoy",
 		}
 		t.clients[key] = c
@@ -177,15 +178,16 @@ func (t *Tracker) come(key clientKey, st *server.Stream, r *row, now int64) (_ *
 	return c, first
 }
 
-// prune forgets streams of a client that have ended long ago.
+// prune forgets the streams of a client that ended more than endedFor ago, or are more than maxEnded.
 func (t *Tracker) prune(c *client, now int64) {
-	n := max(len(c.late)-maxLate, 0)
-	for n < len(c.late) && now-c.late[n].ended > int64(lateFor) {
+	n := max(len(c.ended)-maxEnded, 0)
+	for n < len(c.ended) && now-c.ended[n].ended > int64(endedFor) {
 		n++
 	}
-	t.free(c.late[:n])
-	if c.late = slices.Delete(c.late, 0, n); len(c.late) == 0 {
-		c.late = nil
+	t.free(c.ended[:n])
+	c.ended = slices.Delete(c.ended, 0, n)
+	if len(c.ended) == 0 {
+		c.ended = nil
 	}
 }
 
@@ -196,45 +198,46 @@ func (t *Tracker) Closed(st *server.Stream, err error) {
 		return
 	}
 	r, now := v.(*row), t.now()
-	if left := t.leave(r, err, now); left != nil {
-		t.ring.add(&record{kind: "leave", client: &r.client.about, stream: st.ID, at: now, text: left.text()})
+	if left := t.removeStream(r, err, now); left != nil {
+		t.ring.add(&record{kind: "leave", client: &r.client.clientID, stream: st.ID, at: now, text: left.text()})
 	}
 	t.bell.ring()
 }
 
-// close keeps what is to be known of a stream that has ended.
-func (t *Tracker) close(r *row, now int64) {
+// archive releases the stream of a row and keeps the state of at most maxKeptTypes types.
+func (t *Tracker) archive(r *row, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended, r.stream = now, nil
 	all := r.types
 	r.types = slices.Clone(all[:min(len(all), maxKeptTypes)])
 	for i := maxKeptTypes; i < len(all); i++ {
-		t.forgive(&all[i])
+		t.clearRefusal(&all[i])
 	}
 }
 
-// free forgets streams that have ended, with the causes that they kept.
+// free forgets ended streams and releases the causes of their refusals.
 func (t *Tracker) free(rows []*row) {
 	for _, r := range rows {
 		r.mu.Lock()
 		for i := range r.types {
-			t.forgive(&r.types[i])
+			t.clearRefusal(&r.types[i])
 		}
 		r.types = nil
 		r.mu.Unlock()
 	}
 }
 
-// leave takes a stream from its client, and returns the client if it was the last.
-func (t *Tracker) leave(r *row, err error, now int64) *departed {
+// removeStream removes a stream from its client. It returns the departed client if that was its last
+// stream.
+func (t *Tracker) removeStream(r *row, err error, now int64) *departed {
 	code, why := reason(err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.close(r, now)
+	t.archive(r, now)
 	c := r.client
 	c.streams = slices.DeleteFunc(c.streams, func(o *row) bool { return o == r })
-	c.late = append(c.late, r)
+	c.ended = append(c.ended, r)
 	t.prune(c, now)
 	if len(c.streams) > 0 {
 		return nil
@@ -246,32 +249,34 @@ func (t *Tracker) leave(r *row, err error, now int64) *departed {
 	n.clients[len(n.clients)-1] = nil
 	n.clients = n.clients[:len(n.clients)-1]
 	n.left++
-	d := &departed{client: c, rows: c.late, at: now, code: code, why: why}
-	c.late, c.streams = nil, nil
+	d := &departed{client: c, rows: c.ended, at: now, code: code, why: why}
+	c.ended, c.streams = nil, nil
 	if len(t.left) < t.opts.Departed {
 		t.left = append(t.left, d)
 		return d
 	}
 	gone := t.left[t.oldest].node
 	t.free(t.left[t.oldest].rows)
-	if t.left[t.oldest] = d; t.oldest+1 < len(t.left) {
+	t.left[t.oldest] = d
+	if t.oldest+1 < len(t.left) {
 		t.oldest++
 	} else {
 		t.oldest = 0
 	}
 	if n := t.nodes[gone]; n != nil {
-		if n.left--; n.left == 0 && len(n.clients) == 0 {
+		n.left--
+		if n.left == 0 && len(n.clients) == 0 {
 			delete(t.nodes, gone)
 		}
 	}
 	return d
 }
 
-// reason is why a client has left.
+// reason returns why a stream ended.
 func reason(err error) (codes.Code, string) {
 	s := status.Convert(err)
 	switch {
-	case s.Message() == context.Canceled.Error(): // gRPC's words for what the other side did
+	case s.Message() == context.Canceled.Error(): // gRPC reports a cancellation by the peer with this text
 		return s.Code(), "the client canceled its stream, or its connection ended"
 	case s.Message() != "":
 		return s.Code(), clip(s.Message(), maxName)
@@ -288,7 +293,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 		return
 	}
 	r, now := v.(*row), t.now()
-	said := record{client: &r.client.about, stream: st.ID, typ: e.Type, version: e.Version, at: now}
+	said := record{client: &r.client.clientID, stream: st.ID, typ: e.Type, version: e.Version, at: now}
 	switch e.Kind {
 	case protocol.Opened:
 		r.mu.Lock()
@@ -308,7 +313,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 		r.mu.Lock()
 		u := r.add(e.Type)
 		if u.current && now-st.Since.UnixNano() >= int64(contentAfter) {
-			t.well(r, u.typ, st.Since.UnixNano())
+			t.refusalEnded(r, u.typ, st.Since.UnixNano())
 		}
 		u.send(&e, said.nonce, now)
 		r.mu.Unlock()
@@ -340,9 +345,9 @@ func (t *Tracker) subscribed(r *row, e *protocol.Event) {
 	u.names, u.wildcard = count(e.Count), e.Wildcard
 	if !e.Refuses {
 		if u.refusal != nil {
-			t.well(r, u.typ, t.now())
+			t.refusalEnded(r, u.typ, t.now())
 		}
-		t.forgive(u)
+		t.clearRefusal(u)
 	}
 }
 
@@ -354,8 +359,8 @@ func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pend
 	u.acked = message{at: now, nonce: nonce, version: e.Version, count: m.count, removed: m.removed}
 	u.accepted = cmp.Or(u.accepted, now)
 	if !e.Refuses {
-		t.well(r, u.typ, now)
-		t.forgive(u)
+		t.refusalEnded(r, u.typ, now)
+		t.clearRefusal(u)
 	}
 	return m
 }
@@ -366,25 +371,25 @@ func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uin
 	u := r.add(e.Type)
 	m := u.answer(r.variant(), nonce)
 	c, partly := causeOf(e, int(m.count+m.removed))
-	if !e.Refuses { // it has taken later what it refuses now
+	if !e.Refuses { // it has accepted a later response already
 		return c, m
 	}
 	if u.refusal == nil {
-		t.begin(r, st, c, u.accepted != 0 || u.stated, now)
+		t.refusalBegan(r, st, c, u.accepted != 0 || u.stated, now)
 	}
 	since := now
 	if u.refusal != nil {
 		since = u.refusal.since
 	}
-	t.forgive(u)
-	c = t.causes.take(c)
+	t.clearRefusal(u)
+	c = t.causes.intern(c)
 	u.refusal = &refusal{cause: c, since: since, at: now, nonce: nonce, version: e.Version, partly: partly}
 	return c, m
 }
 
-// Forgive says that a stream's client refuses nothing of a type any more, though it has answered nothing.
-// It is called by the stream's goroutine.
-func (t *Tracker) Forgive(st *server.Stream, typ *xds.Type) {
+// ClearRefusal notes that the client of a stream no longer refuses anything of a type, although it sent no
+// answer. The stream's goroutine calls it.
+func (t *Tracker) ClearRefusal(st *server.Stream, typ *xds.Type) {
 	v, ok := t.rows.Load(st)
 	if !ok {
 		return
@@ -392,17 +397,17 @@ func (t *Tracker) Forgive(st *server.Stream, typ *xds.Type) {
 	r := v.(*row)
 	r.mu.Lock()
 	if u := r.find(typ); u != nil {
-		t.well(r, u.typ, t.now())
-		t.forgive(u)
+		t.refusalEnded(r, u.typ, t.now())
+		t.clearRefusal(u)
 	}
 	r.mu.Unlock()
 	t.bell.ring()
 }
 
-// forgive notes that the client refuses nothing of the type any more.
-func (t *Tracker) forgive(u *typeRow) {
+// clearRefusal removes the refusal of a type.
+func (t *Tracker) clearRefusal(u *typeRow) {
 	if u.refusal != nil {
-		t.causes.drop(u.refusal.cause)
+		t.causes.release(u.refusal.cause)
 		u.refusal = nil
 	}
 }
@@ -414,12 +419,12 @@ func (r *row) variant() xds.Variant {
 	return r.stream.Variant
 }
 
-// clip cuts a text that is kept, and keeps none of the rest.
+// clip returns a copy of at most n bytes of s, so that s itself is not kept in memory.
 func clip(s string, n int) string {
 	return strings.Clone(strings.ToValidUTF8(text.Head(s, n), "\uFFFD"))
 }
 
-// host is the address of a peer without its port.
+// host returns the address of a peer without its port.
 func host(peer string) string {
 	if h, _, err := net.SplitHostPort(peer); err == nil {
 		return h

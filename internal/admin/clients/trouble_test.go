@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A fleet tells a tracker of streams by hand.
+// A fleet feeds a tracker with streams and events.
 type fleet struct {
 	*Tracker
 	last uint64
@@ -167,7 +167,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// Of many clients with the same cause there is one refusal, and of each cause one.
+// All clients with one cause are one refusal.
 func TestRefusalsAreGrouped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{Tracker: New(Options{})}
@@ -208,9 +208,9 @@ LDS cluster(s) b: bad 1 [other2] [{LDS x  } {LDS y  } {LDS z  }] true 0s
 	})
 }
 
-// A poll is no client.
-func TestPolls(t *testing.T) {
-	within(t, "REST and Fetch", func(w *world) {
+// A REST poll is not a client.
+func TestPollIsNotAClient(t *testing.T) {
+	within(t, "REST and Fetch", func(w *testServer) {
 		w.put(xds.Cluster, "one")
 		n := envoy("a")
 		p, err := w.server.Poll(t.Context(), xds.Cluster, xds.Request{Type: xds.Cluster, Node: &n}, server.Caller{})
@@ -225,7 +225,7 @@ func TestPolls(t *testing.T) {
 	})
 }
 
-// Groups are asked for once, and again when others may be for a node.
+// Groups are requested once for each client, and again after GroupsChanged.
 func TestGroups(t *testing.T) {
 	asked, groups := 0, []string{"a"}
 	f := &fleet{Tracker: New(Options{Groups: func(*xds.Node) []string { asked++; return groups }, Identity: func(*server.Stream) string { return "spiffe://x/a" }})}
@@ -236,35 +236,35 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	groups = []string{"b"}
-	f.Regroup()
+	f.GroupsChanged()
 	if c := f.Client("a")[0]; fmt.Sprint(c.Groups) != "[b]" || asked != 2 {
 		t.Errorf("%+v, asked %d times", c, asked)
 	}
-	for s := range f.Census() {
+	for s := range f.States() {
 		if s.State != api.Synced || fmt.Sprint(s.Groups) != "[b]" || len(s.Stale) != 0 {
 			t.Errorf("%+v", s)
 		}
 	}
 }
 
-// Streams of a client that have ended keep what they refused for a while, and then let go of it, with its text.
-func TestEndedStreamsLetGoOfCauses(t *testing.T) {
+// Ended streams keep the causes of their refusals for a while, then release them.
+func TestEndedStreamsReleaseCauses(t *testing.T) {
 	now := time.Unix(1000, 0)
 	f := &fleet{Tracker: New(Options{Now: func() time.Time { return now }})}
-	f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster) // is there all the time
+	f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster) // stays connected
 	refuses := func(text string) {
 		t.Helper()
 		st := f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster)
 		f.Event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Nonce: "1", Refuses: true, Error: &xds.Status{Message: text}})
 		f.Closed(st, nil)
 	}
-	for i := range maxLate + 3 {
+	for i := range maxEnded + 3 {
 		refuses(fmt.Sprint("reason ", i))
 	}
-	if n := len(f.causes.known); n != maxLate {
-		t.Errorf("%d causes of %d streams that are remembered", n, maxLate)
+	if n := len(f.causes.known); n != maxEnded {
+		t.Errorf("%d causes of %d streams that are remembered", n, maxEnded)
 	}
-	now = now.Add(lateFor + time.Second)
+	now = now.Add(endedFor + time.Second)
 	refuses("the last")
 	if n := len(f.causes.known); n != 1 {
 		t.Errorf("%d causes are kept after a while", n)

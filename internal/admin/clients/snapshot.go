@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A state is one of [adminapi.State], in numbers: the worst first.
+// A state is an [api.State] as a number, worst first.
 type state uint8
 
 const (
@@ -21,69 +21,69 @@ const (
 	notSent
 	synced
 	idle
-	unopened // the client has not opened the type
+	unopened // the client has not opened the type that is asked for
 )
 
 var states = [...]api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle, ""}
 
-func (s state) told() api.State { return states[s] }
+func (s state) name() api.State { return states[s] }
 
-// A standing is how a client stands, as far as one must know to choose among many.
-type standing struct {
+// A snapshot is the state of a client at one time: enough to select and sort clients.
+type snapshot struct {
 	*client
 	rows     []*row
-	first    *server.Stream // nil: it has left
-	departed *departed      // nil: it has not
-	now      int64          // when it left, of one that has
+	first    *server.Stream // nil: it has disconnected
+	departed *departed      // nil: it is connected
+	now      int64          // the time of the snapshot; of a disconnected client: when it left
 
-	state    state // the worst of its types
-	of       state // of the type that is asked for
+	state    state // worst state of its types
+	of       state // state of the type that is asked for
 	refusals []refusal
 	troubles []api.Trouble
 
-	late     []owed
-	large    []message // sent last, near what clients accept
-	largest  []*xds.Type
-	accepted int64 // clusters, first
-	warmed   bool  // it has asked for endpoints
-	alone    bool  // it has a stream of which a client has one at most
+	overdue  []overdueAnswer
+	large    []message   // last responses whose size is near the limit of clients
+	largest  []*xds.Type // the type of each
+	accepted int64       // when it first accepted clusters
+	warmed   bool        // it has subscribed to endpoints
+	alone    bool        // it has a stream of a kind that a client opens only once
 }
 
-// An owed answer has not come for long.
-type owed struct {
+// An overdueAnswer is an answer that has been outstanding for more than staleAfter.
+type overdueAnswer struct {
 	typ   *xds.Type
 	since int64
 }
 
-// healthy reports whether nobody needs to look at the client.
-func (s *standing) healthy() bool {
+// healthy reports whether no operator needs to look at the client.
+func (s *snapshot) healthy() bool {
 	return len(s.troubles) == 0 && (s.state >= synced)
 }
 
-// A presence is who is there at a time.
-type presence struct {
-	now     int64
-	all     []standing // those of a node stand together
-	flapped map[string]int64
-	roam    []api.Trouble // of nodes that are not there
+// A roster is a list of clients at one time.
+type roster struct {
+	now            int64
+	all            []snapshot // clients of one node are neighbours
+	flapped        map[string]int64
+	absentTroubles []api.Trouble // troubles of nodes that are not connected
 }
 
-// gather looks at all clients; with left, also at those that have left.
-func (t *Tracker) gather(of *xds.Type, left bool) *presence {
-	return t.looked(t.present(left, nil), of)
+// gather takes a snapshot of all connected clients, and with left also of those that disconnected.
+func (t *Tracker) gather(of *xds.Type, left bool) *roster {
+	return t.inspectAll(t.present(left, nil), of)
 }
 
-func (t *Tracker) looked(p *presence, of *xds.Type) *presence {
+func (t *Tracker) inspectAll(p *roster, of *xds.Type) *roster {
 	for i := range p.all {
-		p.all[i].look(of)
+		p.all[i].inspect(of)
 	}
-	t.worry(p)
+	t.findTroubles(p)
 	return p
 }
 
-// present lists those that are here; with only, those of a node.
-func (t *Tracker) present(left bool, only *string) *presence {
-	p := &presence{now: t.now(), flapped: map[string]int64{}}
+// present lists the connected clients, or those of one node ID, without their state.
+func (t *Tracker) present(left bool, only *string) *roster {
+	p := &roster{now: t.now(), flapped: map[string]int64{}}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	nodes, n := t.nodes, len(t.clients)
@@ -93,19 +93,19 @@ func (t *Tracker) present(left bool, only *string) *presence {
 			nodes[*only], n = it, len(it.clients)
 		}
 	}
-	p.all = make([]standing, 0, n)
+	p.all = make([]snapshot, 0, n)
 	rows := make([]*row, 0, n)
 	for id, n := range nodes {
 		if at := n.connects[maxFlaps-1]; id != "" && at != 0 && p.now-at <= int64(flapsWithin) {
 			p.flapped[id] = at
 			if len(n.clients) == 0 {
-				p.roam = append(p.roam, flaps(id, at))
+				p.absentTroubles = append(p.absentTroubles, flaps(id, at))
 			}
 		}
 		for _, c := range n.clients {
 			from := len(rows)
 			rows = append(rows, c.streams...)
-			p.all = append(p.all, standing{client: c, rows: rows[from:len(rows):len(rows)], first: c.streams[0].stream, now: p.now})
+			p.all = append(p.all, snapshot{client: c, rows: rows[from:len(rows):len(rows)], first: c.streams[0].stream, now: p.now})
 		}
 	}
 	if left {
@@ -113,20 +113,20 @@ func (t *Tracker) present(left bool, only *string) *presence {
 			if only != nil && d.node != *only {
 				continue
 			}
-			p.all = append(p.all, standing{client: d.client, rows: d.rows, departed: d, now: d.at})
+			p.all = append(p.all, snapshot{client: d.client, rows: d.rows, departed: d, now: d.at})
 		}
 	}
 	return p
 }
 
-// look fills in what the client's streams say.
-func (s *standing) look(of *xds.Type) {
+// inspect sets the fields that come from the client's streams.
+func (s *snapshot) inspect(of *xds.Type) {
 	s.state, s.of = idle, unopened
 	for _, r := range s.rows {
 		r.mu.Lock()
 		if s.departed == nil {
-			s.alone = s.alone || r.about.API == "ADS"
-			if len(r.types) == 0 { // nobody knows yet what it may see
+			s.alone = s.alone || r.info.API == "ADS"
+			if len(r.types) == 0 { // the client has not subscribed to anything yet
 				s.state = min(s.state, waiting)
 			}
 		}
@@ -137,7 +137,7 @@ func (s *standing) look(of *xds.Type) {
 	}
 }
 
-func (s *standing) add(u *typeRow, of *xds.Type) {
+func (s *snapshot) add(u *typeRow, of *xds.Type) {
 	state := u.state(s.now)
 	s.state = min(s.state, state)
 	if of != nil && of.Is(u.typ) {
@@ -147,7 +147,7 @@ func (s *standing) add(u *typeRow, of *xds.Type) {
 		s.refusals = append(s.refusals, *u.refusal)
 	}
 	if at := u.oldest(); at != 0 && s.now-at >= int64(staleAfter) {
-		s.late = append(s.late, owed{u.typ, at})
+		s.overdue = append(s.overdue, overdueAnswer{u.typ, at})
 	}
 	if u.sent.bytes > nearLimit {
 		s.large, s.largest = append(s.large, u.sent), append(s.largest, u.typ)
@@ -164,14 +164,14 @@ func (s *standing) add(u *typeRow, of *xds.Type) {
 const (
 	maxFlaps    = 5
 	flapsWithin = time.Minute
-	sameAfter   = 10 * time.Second // clients that come back may be here twice for a moment
+	sameAfter   = 10 * time.Second // a reconnecting client may have two connections for a moment
 	warmsAfter  = 15 * time.Second
-	nearLimit   = 7 << 19 // of the 4 MiB that clients of gRPC accept by default
-	maxShown    = 100     // refusals, troubles
+	nearLimit   = 7 << 19 // 3.5 MiB: clients of gRPC accept 4 MiB by default
+	maxShown    = 100     // refusals, troubles and regressions in an answer
 )
 
-// worry adds what looks wrong.
-func (t *Tracker) worry(p *presence) {
+// findTroubles adds the troubles of all clients.
+func (t *Tracker) findTroubles(p *roster) {
 	for from := 0; from < len(p.all); {
 		to := from + 1
 		for to < len(p.all) && p.all[to].node == p.all[from].node && p.all[from].departed == nil && p.all[to].departed == nil {
@@ -183,7 +183,7 @@ func (t *Tracker) worry(p *presence) {
 			continue
 		}
 		for i := range same {
-			t.worryOf(&same[i])
+			t.clientTroubles(&same[i])
 		}
 		if same[0].node == "" {
 			continue
@@ -191,7 +191,7 @@ func (t *Tracker) worry(p *presence) {
 		if since, ok := p.flapped[same[0].node]; ok {
 			same[0].troubles = append(same[0].troubles, flaps(same[0].node, since))
 		}
-		twice(same, p.now)
+		duplicateNodes(same, p.now)
 	}
 }
 
@@ -199,9 +199,9 @@ func flaps(node string, since int64) api.Trouble {
 	return api.Trouble{Code: "flaps", Node: node, Since: time.Unix(0, since), Text: fmt.Sprintf("it has connected %d times within %v", maxFlaps, flapsWithin)}
 }
 
-// worryOf adds what looks wrong with a client by itself.
-func (t *Tracker) worryOf(s *standing) {
-	for _, o := range s.late {
+// clientTroubles adds the troubles of one client.
+func (t *Tracker) clientTroubles(s *snapshot) {
+	for _, o := range s.overdue {
 		s.troubles = append(s.troubles, api.Trouble{
 			Code: "unanswered", Node: s.node, Type: o.typ.Short, Since: time.Unix(0, o.since),
 			Text: fmt.Sprintf("it has not answered what it was sent for %v", time.Duration(s.now-o.since).Round(time.Second)),
@@ -221,21 +221,21 @@ func (t *Tracker) worryOf(s *standing) {
 	}
 }
 
-// twice adds that several clients say that they are one node. A client has one stream of ADS, of
-// clusters or of listeners; but who uses gRPC has a connection for each server that it names.
-func twice(same []standing, now int64) {
+// duplicateNodes adds a trouble if several clients use one node ID. An Envoy has one stream of ADS, CDS or
+// LDS. A gRPC program may have one connection for each server name, so its address counts without the port.
+func duplicateNodes(same []snapshot, now int64) {
 	if len(same) < 2 {
 		return
 	}
-	var here []*standing
+	var here []*snapshot
 	for i := range same {
 		if s := &same[i]; s.alone && now-s.since >= int64(sameAfter) {
 			here = append(here, s)
 		}
 	}
-	slices.SortFunc(here, func(a, b *standing) int { return int(a.since - b.since) })
+	slices.SortFunc(here, func(a, b *snapshot) int { return int(a.since - b.since) })
 	seen := map[string]bool{}
-	here = slices.DeleteFunc(here, func(s *standing) bool {
+	here = slices.DeleteFunc(here, func(s *snapshot) bool {
 		from := s.peer
 		if !s.envoy {
 			from = host(s.peer)

@@ -11,10 +11,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Only who has something of the type, and refuses it since the time that is asked for, has fallen.
-func TestTaken(t *testing.T) {
+// A regression needs a resource of the type that the client had before, and a refusal that began after the
+// given time.
+func TestAcceptance(t *testing.T) {
 	for _, v := range variants {
-		within(t, v.String(), func(w *world) {
+		within(t, v.String(), func(w *testServer) {
 			w.put(xds.Cluster, "one")
 			healthy, sick := w.client(v, envoy("healthy")), w.client(v, envoy("sick"))
 			healthy.Subscribe(xds.Cluster, "*")
@@ -24,11 +25,11 @@ func TestTaken(t *testing.T) {
 			want := func(groups []string, since time.Time, clients, acked, refused, waiting int, fallen ...string) {
 				t.Helper()
 				synctest.Wait()
-				k := w.Taken(groups, since)
-				if k.Clients != clients || k.Acked != acked || k.Refused != refused || k.Waiting != waiting || len(k.Fallen) != len(fallen) {
+				k := w.Acceptance(groups, since)
+				if k.Clients != clients || k.Acked != acked || k.Refused != refused || k.Waiting != waiting || len(k.Regressions) != len(fallen) {
 					t.Fatalf("%+v", k)
 				}
-				for i, f := range k.Fallen {
+				for i, f := range k.Regressions {
 					if f.Node != fallen[i] || f.Type != xds.Cluster || f.Text != "cluster two is bad" || len(f.Names) != 1 || f.Names[0] != "two" {
 						t.Errorf("%+v", f)
 					}
@@ -47,19 +48,20 @@ func TestTaken(t *testing.T) {
 			healthy.NACK(r, "cluster two is bad")
 			want(edge, since, 2, 0, 2, 0, "healthy")
 			want(edge, time.Now().Add(time.Second), 2, 0, 2, 0)
-			healthy.Close() // what it has said stands
+			healthy.Close() // its refusal is remembered
 			want(edge, since, 1, 0, 1, 0, "healthy")
 		})
 	}
 }
 
-// Who says what it has, refuses something and is gone at once has fallen, however often it comes back. Who refused already has not,
-// when it comes back either; nor has a client that accepts what is told without what it has refused.
-func TestTakenOfThoseThatLeave(t *testing.T) {
+// A client that states its resources, refuses a new one and leaves at once is a regression, even if it
+// reconnects. A client that refused already is not, nor is one that accepts the type without the refused
+// resource.
+func TestAcceptanceOfClientsThatLeave(t *testing.T) {
 	typ := xds.Cluster
 	var now time.Time
 	group := "edge"
-	world := func() (*Tracker, func(node string, stated bool) (func(protocol.Event), func())) {
+	testServer := func() (*Tracker, func(node string, stated bool) (func(protocol.Event), func())) {
 		now = time.Unix(1000, 0)
 		tr := New(Options{Now: func() time.Time { return now }, Groups: func(*xds.Node) []string { return []string{group} }})
 		id := uint64(0)
@@ -81,11 +83,11 @@ func TestTakenOfThoseThatLeave(t *testing.T) {
 		}
 	}
 	ack, nack := protocol.Event{Kind: protocol.Acked}, protocol.Event{Kind: protocol.Nacked, Refuses: true, Error: &xds.Status{Message: "no"}}
-	part := protocol.Event{Kind: protocol.Acked, Refuses: true} // without what is in quarantine
+	part := protocol.Event{Kind: protocol.Acked, Refuses: true} // accepted without the resource in quarantine
 	type client = func(node string, stated bool) (func(protocol.Event), func())
 	for _, c := range []struct {
 		name   string
-		before func(client) func(protocol.Event) // a client that is picked, or nil
+		before func(client) func(protocol.Event) // an earlier client of the selected nodes, or nil
 		fallen bool
 		after  []protocol.Event
 	}{
@@ -119,7 +121,7 @@ func TestTakenOfThoseThatLeave(t *testing.T) {
 		}, true, []protocol.Event{nack}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tr, come := world()
+			tr, come := testServer()
 			var say func(protocol.Event)
 			if c.before != nil {
 				say = c.before(come)
@@ -136,30 +138,30 @@ func TestTakenOfThoseThatLeave(t *testing.T) {
 				say(e)
 			}
 			leave()
-			if k := tr.Taken([]string{"edge@next"}, since); len(k.Fallen) > 0 != c.fallen {
+			if k := tr.Acceptance([]string{"edge@next"}, since); len(k.Regressions) > 0 != c.fallen {
 				t.Errorf("%+v", k)
 			}
 		})
 	}
 }
 
-// What is remembered of refusals has a bound.
-func TestSpellsBound(t *testing.T) {
+// The memory for refusals is limited.
+func TestHistoryIsBounded(t *testing.T) {
 	tr := New(Options{Groups: func(*xds.Node) []string { return []string{"edge"} }})
-	for i := range maxSpells + 10 {
-		r := &row{client: &client{about: about{node: fmt.Sprint(i % (maxSpells + 5))}}}
+	for i := range maxHistories + 10 {
+		r := &row{client: &client{clientID: clientID{node: fmt.Sprint(i % (maxHistories + 5))}}}
 		st := &server.Stream{Node: &xds.Node{}}
-		for j := range 1 + i/maxSpells*2*maxOfSpell {
-			tr.begin(r, st, newCause(xds.Cluster, fmt.Sprint(i, j), nil), true, int64(j+1))
-			tr.well(r, xds.Cluster, int64(j+1))
+		for j := range 1 + i/maxHistories*2*maxPeriods {
+			tr.refusalBegan(r, st, newCause(xds.Cluster, fmt.Sprint(i, j), nil), true, int64(j+1))
+			tr.refusalEnded(r, xds.Cluster, int64(j+1))
 		}
 	}
-	d := &tr.spells
+	d := &tr.history
 	most := 0
 	for _, p := range d.all {
-		most = max(most, len(p.spells))
+		most = max(most, len(p.periods))
 	}
-	if len(d.all) != maxSpells || len(d.come) != maxSpells || most != maxOfSpell || d.open.Load() != 0 {
-		t.Error(len(d.all), len(d.come), most, d.open.Load())
+	if len(d.all) != maxHistories || len(d.order) != maxHistories || most != maxPeriods || d.open.Load() != 0 {
+		t.Error(len(d.all), len(d.order), most, d.open.Load())
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// Who was turned away is remembered for ten minutes: for each reason of an address, so many of
-// one address, and so many of all.
+// TurnedAway lists the peers of the last ten minutes, one entry for each reason and address. The entries of
+// one address and of all are limited.
 func TestTurnedAway(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tr := New(Options{Now: func() time.Time { return now }})
-	for i := range 5000 { // one that makes up node ids
-		tr.TurnAway(api.TurnedAway{Kind: "denied", Node: fmt.Sprint("n", i), From: fmt.Sprintf("10.0.0.1:%d", i), Text: "no"})
+	for i := range 5000 { // a peer that invents node IDs
+		tr.NoteTurnedAway(api.TurnedAway{Kind: "denied", Node: fmt.Sprint("n", i), From: fmt.Sprintf("10.0.0.1:%d", i), Text: "no"})
 	}
 	now = now.Add(time.Minute)
 	for i := range 3 {
-		tr.TurnAway(api.TurnedAway{Kind: "handshake", From: fmt.Sprintf("10.0.0.2:%d", i), Text: "expired"})
+		tr.NoteTurnedAway(api.TurnedAway{Kind: "handshake", From: fmt.Sprintf("10.0.0.2:%d", i), Text: "expired"})
 	}
 	all := tr.TurnedAway("")
 	if len(all) != 1+maxOfHost || all[0].From != "10.0.0.2" || all[0].Times != 3 || all[0].Node != "" {
@@ -28,26 +28,26 @@ func TestTurnedAway(t *testing.T) {
 		t.Error(of)
 	}
 	for i := range 5000 {
-		tr.TurnAway(api.TurnedAway{Kind: "denied", From: fmt.Sprintf("[fd00::%x]:1", i), Text: "no"})
+		tr.NoteTurnedAway(api.TurnedAway{Kind: "denied", From: fmt.Sprintf("[fd00::%x]:1", i), Text: "no"})
 	}
-	if n, shown := len(tr.turned.all), len(tr.TurnedAway("")); n > maxTurned || shown != shownTurns {
+	if n, shown := len(tr.turnedAway.all), len(tr.TurnedAway("")); n > maxTurnedAway || shown != shownTurnedAway {
 		t.Errorf("%d remembered, %d shown", n, shown)
 	}
-	now = now.Add(turnedFor + time.Second)
-	if all := tr.TurnedAway(""); len(all) != 0 || len(tr.turned.all) != 0 || len(tr.turned.of) != 0 {
+	now = now.Add(turnedAwayFor + time.Second)
+	if all := tr.TurnedAway(""); len(all) != 0 || len(tr.turnedAway.all) != 0 || len(tr.turnedAway.of) != 0 {
 		t.Errorf("%d after a while", len(all))
 	}
 }
 
-// Of an address the oldest reason is forgotten for a new one, and what comes again is not old.
-func TestTurnedAwayForgetsTheOldest(t *testing.T) {
+// A new reason replaces the oldest one of the address; a repeated reason becomes the newest.
+func TestTurnedAwayForgetsOldest(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tr := New(Options{Now: func() time.Time { return now }})
 	turn := func(node, from string) {
 		now = now.Add(time.Second)
-		tr.TurnAway(api.TurnedAway{Kind: "denied", Node: node, From: from + ":1", Text: "no"})
+		tr.NoteTurnedAway(api.TurnedAway{Kind: "denied", Node: node, From: from + ":1", Text: "no"})
 	}
-	turn("other", "10.0.0.2") // older than all, and of somebody else
+	turn("other", "10.0.0.2") // the oldest entry, of another address
 	for i := range maxOfHost {
 		turn(fmt.Sprint(i), "10.0.0.1")
 	}
@@ -58,7 +58,7 @@ func TestTurnedAwayForgetsTheOldest(t *testing.T) {
 			t.Errorf("node %s: %d, want %d", node, n, want)
 		}
 	}
-	if n := tr.turned.of["10.0.0.1"]; n != maxOfHost {
+	if n := tr.turnedAway.of["10.0.0.1"]; n != maxOfHost {
 		t.Errorf("%d reasons are counted", n)
 	}
 }

@@ -22,8 +22,8 @@ func (f *fleet) tell(st *server.Stream, kind protocol.EventKind, nonce string, r
 	f.Event(st, e)
 }
 
-// What follows from a row of events.
-func TestFold(t *testing.T) {
+// Events change the state of a client.
+func TestEventsChangeClientState(t *testing.T) {
 	const sent, acked, nacked = protocol.Sent, protocol.Acked, protocol.Nacked
 	type step struct {
 		kind    protocol.EventKind
@@ -56,7 +56,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-func TestRefusedAgain(t *testing.T) {
+func TestRepeatedRefusalKeepsItsBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{Tracker: New(Options{})}
 		began := time.Now()
@@ -66,7 +66,7 @@ func TestRefusedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.tell(one, protocol.Sent, "3", false)
 		f.tell(one, protocol.Nacked, "3", true)
-		f.tell(two, protocol.Nacked, "9", true) // of which nobody knows what else it had
+		f.tell(two, protocol.Nacked, "9", true) // an unknown nonce: its response is not known
 		n := f.Client("a")[0].Types[0].Nacked
 		if !n.Since.Equal(began) || !n.At.Equal(time.Now()) || n.Nonce != "3" {
 			t.Errorf("%+v", n)
@@ -107,7 +107,7 @@ func TestSameNodeOfSingleTypes(t *testing.T) {
 		if got := fmt.Sprint(f.troubles()); got != "[same-node a  10s]" {
 			t.Error(got)
 		}
-		for i := range 5 { // others come while it is here: no flapping
+		for i := range 5 { // other clients connect meanwhile, which is not flapping
 			f.open(xds.Node{ID: "b"}, fmt.Sprint("10.0.0.1:", i+1), xds.Endpoint, xds.Endpoint)
 		}
 		if got := f.troubles(); len(got) != 1 {
@@ -116,8 +116,8 @@ func TestSameNodeOfSingleTypes(t *testing.T) {
 	})
 }
 
-// Of many waits that end at once there is one event for each type.
-func TestWaits(t *testing.T) {
+// Many waits that end at once are one event for each type.
+func TestWaitsOfOneTypeAreOneEvent(t *testing.T) {
 	f := &fleet{Tracker: New(Options{})}
 	st := f.open(envoy("a"), "10.0.0.1:1", nil)
 	for _, u := range []*xds.Type{xds.Route, xds.Route, xds.Route, xds.Listener} {
@@ -127,13 +127,13 @@ func TestWaits(t *testing.T) {
 	for _, e := range f.Events(1) {
 		got += fmt.Sprint(e.Kind, " ", e.Type, " ", e.Count, " ", e.Text, "; ")
 	}
-	if got != "wait RDS 3 it went on without an answer for CDS, r first; wait LDS 1 it went on without an answer for CDS, r first; " {
+	if got != "wait RDS 3 continued without an answer for CDS, r first; wait LDS 1 continued without an answer for CDS, r first; " {
 		t.Error(got)
 	}
 }
 
-// What a reader has missed is told with the next event that it keeps.
-func TestMissedIsKept(t *testing.T) {
+// A reader gets the number of lost events with the next event that it keeps.
+func TestMissedCountIsKept(t *testing.T) {
 	tr := New(Options{Events: 10})
 	note(tr, 25)
 	for e := range tr.Subscribe(context.Background(), 3, func(e api.Event) bool { return e.ID >= 20 }) {
@@ -144,7 +144,7 @@ func TestMissedIsKept(t *testing.T) {
 	}
 }
 
-// Of responses that are not answered the oldest counts; a few are remembered.
+// The oldest unanswered response counts; a limited number is remembered.
 func TestOldest(t *testing.T) {
 	for _, c := range []struct {
 		variant  xds.Variant

@@ -1,0 +1,47 @@
+package clients
+
+import (
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// Acceptance counts clients by whether they have accepted what they were sent.
+type Acceptance struct {
+	Clients, Acked, Refused, Waiting int
+	Regressions                      []Regression // at most 100
+}
+
+// A Regression is a node that refuses something of a type, although it had accepted or stated something of
+// that type before.
+type Regression struct {
+	Node  string
+	Type  *xds.Type
+	Names []string // the refused resources, as far as the client names them
+	Text  string   // error text, secrets removed
+}
+
+// Acceptance counts the connected clients that get one of the groups, and lists the nodes that regressed
+// there since a time, including nodes that left. A node that refused the type already at that time, or
+// first in other groups, has not regressed.
+func (t *Tracker) Acceptance(groups []string, since time.Time) (k Acceptance) {
+	all := t.gather(nil, false).all
+	for i := range all {
+		s := &all[i]
+		if !slices.ContainsFunc(t.grouped(s).groups, func(g string) bool { return slices.Contains(groups, g) }) {
+			continue
+		}
+		k.Clients++
+		switch {
+		case s.state == nacked:
+			k.Refused++
+		case s.state >= synced:
+			k.Acked++
+		default:
+			k.Waiting++
+		}
+	}
+	k.Regressions = t.history.regressions(groups, since.UnixNano())
+	return k
+}

@@ -16,19 +16,19 @@ import (
 
 // How often the rules are looked at, and how large they may be.
 const (
-	accessEvery = time.Second
-	maxAccess   = 1 << 20
+	accessInterval = time.Second
+	maxAccessFile  = 1 << 20
 )
 
 // An accessFile is a file of rules, which is read again when it changes.
 type accessFile struct {
-	path string
-	last []byte // what was read last, good or bad; owned by run
-	told string // the error of reading it that was told last
+	path      string
+	last      []byte // what was read last, good or bad; owned by run
+	lastError string // the error of reading it that was told last
 }
 
 // first reads the rules at the start, when an error is the end.
-func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
+func (a *accessFile) load(log *slog.Logger) (*access.Policy, error) {
 	b, err := a.read()
 	if err != nil {
 		return nil, cli.Fail(err, "--access names the file with the rules, or is \"any\"")
@@ -41,7 +41,7 @@ func (a *accessFile) first(log *slog.Logger) (*access.Policy, error) {
 		}
 	}
 	if p == nil {
-		return nil, cli.Fail(fmt.Errorf("--access: %s", firstOf(problems)), "")
+		return nil, cli.Fail(fmt.Errorf("--access: %s", firstProblem(problems)), "")
 	}
 	log.Info("access rules loaded", "file", a.path)
 	return p, nil
@@ -60,41 +60,41 @@ func (a *accessFile) read() ([]byte, error) {
 		return nil, fmt.Errorf("--access: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxAccess+1))
-	if err == nil && len(b) > maxAccess {
-		err = fmt.Errorf("--access: %s has more than %d bytes", a.path, maxAccess)
+	b, err := io.ReadAll(io.LimitReader(f, maxAccessFile+1))
+	if err == nil && len(b) > maxAccessFile {
+		err = fmt.Errorf("--access: %s has more than %d bytes", a.path, maxAccessFile)
 	}
 	return b, err
 }
 
 // run sets new rules until ctx is done. Those that are of no use change nothing.
 func (a *accessFile) run(ctx context.Context, log *slog.Logger, set func(*access.Policy)) {
-	tick := time.NewTicker(accessEvery)
+	tick := time.NewTicker(accessInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			a.again(log, set)
+			a.reload(log, set)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (a *accessFile) again(log *slog.Logger, set func(*access.Policy)) {
+func (a *accessFile) reload(log *slog.Logger, set func(*access.Policy)) {
 	const rejected = "access rules rejected, keeping the previous ones"
 	b, err := a.read()
 	if err != nil {
-		if err.Error() != a.told {
+		if err.Error() != a.lastError {
 			log.Error(rejected, "file", a.path, "error", err)
 		}
-		a.told, a.last = err.Error(), nil
+		a.lastError, a.last = err.Error(), nil
 		return
 	}
 	if a.last != nil && bytes.Equal(a.last, b) {
 		return
 	}
-	a.last, a.told = b, ""
+	a.last, a.lastError = b, ""
 	p, problems := access.Parse(a.path, b)
 	for _, one := range problems {
 		if p == nil {
@@ -109,7 +109,7 @@ func (a *accessFile) again(log *slog.Logger, set func(*access.Policy)) {
 	}
 }
 
-func firstOf(problems []findings.Problem) string {
+func firstProblem(problems []findings.Problem) string {
 	if len(problems) == 0 {
 		return "the rules are of no use"
 	}

@@ -23,7 +23,7 @@ func (c *Config) checkAddresses() error {
 		flags[a] = flag
 		return nil
 	}
-	for _, a := range c.front.parsed {
+	for _, a := range c.listening.parsed {
 		if err := add("listen", a); err != nil {
 			return err
 		}

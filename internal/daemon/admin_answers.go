@@ -31,18 +31,18 @@ func (d *daemon) adminServer() *admin.Server {
 	if d.endpoints.registry != nil {
 		beside = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
 	}
-	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, keptFrom(d.held)), Beside: beside, Log: d.log})
+	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, heldForCSDS(d.held)), Beside: beside, Log: d.log})
 	answers := &admin.Server{
 		About:   d.about(),
 		Version: api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()},
 		Config:  d.source.config,
 		Groups:  func() []api.Group { return d.view.groups(src()) },
 		Tracker: d.view.tracker,
-		Holds:   holds(d.held),
-		Explainer: explains{explain.New(explain.Deps{
-			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.away(), Store: servedOf(d.source), Frozen: frozenOf(d.source),
+		Holds:   withholds(d.held),
+		Explainer: explainerAPI{explain.New(explain.Deps{
+			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.upstreamNote(), Store: storeForExplain(d.source), Frozen: frozenForExplain(d.source),
 			Allowed:    d.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
-			Held:       heldBy(d.held),
+			Held:       heldForExplain(d.held),
 			Denied:     d.view.denied,
 			Registered: d.endpoints.registered(),
 			Selected:   func() []*server.Stream { return d.view.tracker.Selected(adminclients.Filter{All: true}) },
@@ -64,7 +64,7 @@ func (d *daemon) adminServer() *admin.Server {
 // about says which process answers.
 func (d *daemon) about() api.Server {
 	c := d.cfg
-	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.front.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id}
+	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.xds.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id}
 	if c.root != "" {
 		a.Path, _ = filepath.Abs(c.root)
 	}
@@ -74,7 +74,7 @@ func (d *daemon) about() api.Server {
 
 // denied returns how a client was denied last that may not be a node, if it is remembered.
 func (v *view) denied(node string) (api.Event, bool) {
-	for _, e := range v.tracker.TurnedAway(shown(node)) {
+	for _, e := range v.tracker.TurnedAway(logText(node)) {
 		if e.Kind == "denied" {
 			return api.Event{At: e.At, Kind: "deny", Node: e.Node, Peer: e.From, Text: e.Text}, true
 		}
@@ -87,7 +87,7 @@ func (v *view) groups(src *dir.Source) (all []api.Group) {
 	by := src.Summary().By
 	names := slices.Collect(maps.Keys(by))
 	rejected := map[string]*api.Rejected{}
-	if alone := v.alone.Load(); alone != nil {
+	if alone := v.rejectedGroups.Load(); alone != nil {
 		for i := range *alone {
 			r := &(*alone)[i]
 			rejected[r.Group] = r
@@ -103,46 +103,46 @@ func (v *view) groups(src *dir.Source) (all []api.Group) {
 }
 
 // reloaded is what became of a load, as the API tells it.
-func reloaded(r reloadsocket.Reload) api.Reload {
+func reloadAnswer(r reloadsocket.Reload) api.Reload {
 	return api.Reload{Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors, Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept}
 }
 
 // explains has the API ask the explainer.
-type explains struct{ e *explain.Explainer }
+type explainerAPI struct{ e *explain.Explainer }
 
-func (x explains) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
+func (x explainerAPI) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
 	a, err := x.e.Explain(ctx, node, typ, name)
-	return a, noSuch(err)
+	return a, notFound(err)
 }
 
-func (x explains) ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error) {
+func (x explainerAPI) ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error) {
 	a, err := x.e.ClientResources(ctx, node, typ, name, limit)
-	return a, noSuch(err)
+	return a, notFound(err)
 }
 
-func (x explains) Served(ctx context.Context, q admin.ResourceQuery) (api.ResourceList, error) {
+func (x explainerAPI) Served(ctx context.Context, q admin.ResourceQuery) (api.ResourceList, error) {
 	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Subscribers: q.Subscribers, Body: q.Name != ""})
-	return a, noSuch(err)
+	return a, notFound(err)
 }
 
-func (x explains) Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error) {
+func (x explainerAPI) Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error) {
 	a, err := x.e.Impact(ctx, changes)
-	return a, noSuch(err)
+	return a, notFound(err)
 }
 
-func (x explains) Node(node string) (api.NodeInfo, error) {
+func (x explainerAPI) Node(node string) (api.NodeInfo, error) {
 	a, err := x.e.Node(node)
-	return a, noSuch(err)
+	return a, notFound(err)
 }
 
-func (x explains) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }
+func (x explainerAPI) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }
 
-func (x explains) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {
+func (x explainerAPI) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {
 	return x.e.Blame(ctx, refusals)
 }
 
 // noSuch has an error say what there is not, in the words of the API.
-func noSuch(err error) error {
+func notFound(err error) error {
 	if e, ok := errors.AsType[*explain.NotFound](err); ok {
 		return &admin.NotFound{Field: e.Field, Message: e.Message, Hint: e.Hint}
 	}

@@ -51,9 +51,9 @@ type daemon struct {
 	held      *quarantine.Source // what clients refuse; nil: --quarantine=false
 	server    *server.Server
 	shedding  *shedder // nil: no streams are shed
-	front     *front
-	rest      *restFront
-	admin     *adminFront
+	xds       *xdsListeners
+	rest      *restListener
+	admin     *adminListeners
 	endpoints *endpointServer
 
 	room            listen.Files  // for connections
@@ -74,9 +74,9 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 		state:     &state{stateFlags: c.state},
 		replicas:  &replicaList{replicaFlags: c.store.replicas},
 		identity:  &identityFinder{identityFlags: c.identity},
-		front:     &front{frontFlags: c.front},
-		rest:      &restFront{restFlags: c.rest},
-		admin:     &adminFront{adminFlags: c.admin},
+		xds:       &xdsListeners{listenFlags: c.listening},
+		rest:      &restListener{restFlags: c.rest},
+		admin:     &adminListeners{adminFlags: c.admin},
 		endpoints: &endpointServer{endpointFlags: c.endpoints},
 	}
 	d.unready.Store(new("the configuration is not loaded yet"))
@@ -91,9 +91,9 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	}
 	files := func() *dir.Source { return d.source.files() } // the source is there before the first client
 	if c.quarantine {
-		d.held = quarantined(d.identity, &d.services, files, d.refusalsChanged())
+		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged())
 	}
-	d.view.track(files, d.store.Snapshot, keptBy(d.held))
+	d.view.track(files, d.store.Snapshot, keptForStatus(d.held))
 	if d.source, d.shown, err = d.buildSource(stderr); err != nil {
 		return d, err
 	}
@@ -112,12 +112,12 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	if d.types, err = dirload.ReadProtoSets(c.files.sets); err != nil {
 		return err
 	}
-	c.limits.within(limitMemory(log))
+	c.limits.deriveFrom(limitMemory(log))
 	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request)
 	d.room = raiseFiles(log)
 	d.store = store.New(c.endpoints.store()...)
 	d.metrics = procmetrics.New(procmetrics.Options{Version: cli.Version(), Revision: cli.Revision(), Snapshot: d.store.Snapshot, Newest: d.store.Newest})
-	d.changed = func() { d.traced.Committed(); ring(d.loads) }
+	d.changed = func() { d.traced.Committed(); notify(d.loads) }
 	return nil
 }
 
@@ -126,20 +126,20 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	c := d.cfg
 	switch {
 	case c.store.at.URL != "":
-		src, err := newStored(d.services, c, d.state, d.replicas, self{admin: d.admin.found, streams: d.open})
+		src, err := newStoreSource(d.services, c, d.state, d.replicas, self{admin: d.admin.urlFor, streams: d.open})
 		if err != nil {
 			return nil, nil, err
 		}
-		return src, watchedOf[*store.Watch](d.store), nil
+		return src, watchFuncOf[*store.Watch](d.store), nil
 	case c.upstream != nil:
-		src, err := newRelay(d.services, c.upstream, c.state, &c.limits, d.refusals())
+		src, err := newRelaySource(d.services, c.upstream, c.state, &c.limits, d.refusals())
 		if err != nil {
 			return nil, nil, err
 		}
-		return src, watchedOf[*relay.Watch](src.source), nil
+		return src, watchFuncOf[*relay.Watch](src.source), nil
 	}
 	src := &directorySource{services: d.services, dir: c.dir, flags: c.files, state: d.state, stderr: stderr}
-	return src, watchedOf[*store.Watch](d.store), nil
+	return src, watchFuncOf[*store.Watch](d.store), nil
 }
 
 // open is how many streams are open.
@@ -148,13 +148,13 @@ func (d *daemon) open() int { return d.server.Stats().Open }
 // buildIdentity reads the access rules and the keys of tokens.
 func (d *daemon) buildIdentity() error {
 	if d.admin.served() {
-		d.identity.note, d.identity.turned = d.view.tracker.Note, d.view.tracker.NoteTurnedAway
-		d.front.handshakes.Note = func(peer, reason, text string) {
+		d.identity.note, d.identity.turnedAway = d.view.tracker.Note, d.view.tracker.NoteTurnedAway
+		d.xds.handshakes.Note = func(peer, reason, text string) {
 			d.view.tracker.NoteTurnedAway(api.TurnedAway{Kind: "handshake", From: peer, Text: reason + ": " + text})
 		}
 	}
-	d.front.handshakes.Log = d.log
-	return d.identity.open(context.Background(), d.log, d.shown, d.front.plain())
+	d.xds.handshakes.Log = d.log
+	return d.identity.open(context.Background(), d.log, d.shown, d.xds.plain())
 }
 
 // buildServer makes the xDS server of what clients see.
@@ -171,15 +171,15 @@ func (d *daemon) buildServer() {
 	if d.held != nil {
 		seen, observers = d.held, append(observers, d.held)
 	}
-	d.server = server.New(seen, append(slices.Concat(c.limits.options(), c.manner.options(), newestOptions(d.source)),
+	d.server = server.New(seen, append(slices.Concat(c.limits.options(), c.clients.options(), catchUpOptions(d.source)),
 		server.WithLogger(d.log),
 		server.WithObserver(server.Observers(observers...)),
-		server.WithDrainTime(max(c.drain-handover, c.drain/2)), // from the signal on it is --drain
-		server.WithAge(c.front.age),
+		server.WithDrainTime(max(c.drain-goAwayDelay, c.drain/2)), // from the signal on it is --drain
+		server.WithAge(c.listening.age),
 		server.WithIdentifier(func() string { return d.id }),
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
-	d.clients, d.probes = connections(d.log, c.limits.connections, d.room, d.metrics)
+	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, d.room, d.metrics)
 	if c.shed.wanted && d.replicas.all != nil {
 		d.shedding = &shedder{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
 	}
@@ -202,5 +202,5 @@ func (d *daemon) buildMetrics() {
 	}
 	d.metrics.Server(d.server.Stats)
 	d.metrics.Log(d.cfg.logging.Lines.Lost)
-	d.metrics.Handshakes(d.front.handshakes.Counts)
+	d.metrics.Handshakes(d.xds.handshakes.Counts)
 }

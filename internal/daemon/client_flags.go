@@ -25,7 +25,7 @@ func (m *clientFlags) flags(f *pflag.FlagSet) {
 
 // check returns an error of usage.
 func (m *clientFlags) check() error {
-	return timeFlag{"removal-grace", m.grace, 0, longest}.check()
+	return timeFlag{"removal-grace", m.grace, 0, maxTime}.check()
 }
 
 // options are what the server is told of it.

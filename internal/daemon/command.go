@@ -97,7 +97,7 @@ cannot be listened on; 2 wrong usage.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed
-			c.admin.chosen = given("admin-listen") || c.admin.guarded()
+			c.admin.chosen = given("admin-listen") || c.admin.authenticates()
 			c.state.chosen = given("state-dir")
 			if err := c.check(given); err != nil {
 				return err
@@ -113,18 +113,18 @@ cannot be listened on; 2 wrong usage.`,
 				return err
 			}
 			defer c.logging.Close()
-			return serve(&c, slog.New(raises{log.Handler()}), cmd.ErrOrStderr())
+			return serve(&c, slog.New(limitFlagHandler{log.Handler()}), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	cli.TitledFlags(f, "Listening and TLS", func(f *pflag.FlagSet) { c.front.flags(f, &c.rest.address, &c.insecureSecrets, &c.health.address) })
+	cli.TitledFlags(f, "Listening and TLS", func(f *pflag.FlagSet) { c.listening.flags(f, &c.rest.address, &c.insecureSecrets, &c.health.address) })
 	cli.TitledFlags(f, "Identity", c.identity.flags)
 	cli.TitledFlags(f, "Admin API", func(f *pflag.FlagSet) { c.admin.flags(f); c.endpoints.flags(f) })
 	cli.TitledFlags(f, "Store", c.store.flags)
 	cli.TitledFlags(f, "Files", c.files.flags)
 	cli.TitledFlags(f, "Loading and removing", func(f *pflag.FlagSet) { c.state.flags(f); c.files.loading(f) })
-	cli.TitledFlags(f, "Clients", func(f *pflag.FlagSet) { c.manner.flags(f); c.front.ageFlags(f); c.shed.flags(f); c.draining(f) })
+	cli.TitledFlags(f, "Clients", func(f *pflag.FlagSet) { c.clients.flags(f); c.listening.ageFlags(f); c.shed.flags(f); c.draining(f) })
 	c.limits.flags(f)
 	cli.TitledFlags(f, "Log", c.logging.Register)
 	cli.TitledUsage(cmd, "\"chancery help limits\" lists the flags that limit what clients may do.")

@@ -24,7 +24,7 @@ type Config struct {
 	root     string            // the directory to read; "": none
 	upstream *xdsclient.Server // the server to relay; nil: none
 
-	front           frontFlags
+	listening       listenFlags
 	rest            restFlags
 	health          healthFlags
 	identity        identityFlags
@@ -33,7 +33,7 @@ type Config struct {
 	store           storeFlags
 	files           fileFlags
 	state           stateFlags
-	manner          clientFlags
+	clients         clientFlags
 	shed            shedFlags
 	limits          limitFlags
 	logging         cli.LogFlags
@@ -96,7 +96,7 @@ func (l *fileFlags) loading(f *pflag.FlagSet) {
 
 // options are those of a source of these files.
 func (l *fileFlags) options(sv *services) dir.Options {
-	r := &review{exposed: sv.exposed, empty: l.emptyMissing}
+	r := &loadReview{exposed: sv.exposed, emptyAssignments: l.emptyMissing}
 	return dir.Options{
 		Log: sv.log, MaxFile: l.maxFile, FollowLinksOutside: l.followOutside, V2: l.v2, AllowMassDelete: l.allowMassDelete,
 		Types: sv.types, CEL: cel.Compile, Confirm: l.confirm, References: true, Validate: l.validate, Flag: dirload.FlagOfOption, Review: r.load,
@@ -118,10 +118,10 @@ func (c *Config) check(given func(flag string) bool) error {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}
-	if err := errors.Join(dirload.CheckMaxFile(c.files.maxFile), c.limits.check(given), c.manner.check()); err != nil {
+	if err := errors.Join(dirload.CheckMaxFile(c.files.maxFile), c.limits.check(given), c.clients.check()); err != nil {
 		return err
 	}
-	for _, t := range []timeFlag{{"confirm-removals", c.files.confirm, 0, longest}, {"drain", c.drain, 0, longest}, {"drain-delay", c.drainDelay, 0, longest}} {
+	for _, t := range []timeFlag{{"confirm-removals", c.files.confirm, 0, maxTime}, {"drain", c.drain, 0, maxTime}, {"drain-delay", c.drainDelay, 0, maxTime}} {
 		if err := t.check(); err != nil {
 			return err
 		}
@@ -136,16 +136,16 @@ func (c *Config) check(given func(flag string) bool) error {
 	if c.store.write && store == "" {
 		return errors.New("--store-write: needs a --store, to which commits go")
 	}
-	if err := c.front.check(); err != nil {
+	if err := c.listening.check(); err != nil {
 		return err
 	}
 	if err := errors.Join(c.admin.check(), c.store.replicas.check(store, &c.admin), c.shed.check(store, c.admin.served())); err != nil {
 		return err
 	}
-	if err := c.identity.check(c.front.tls.ClientCA); err != nil {
+	if err := c.identity.check(c.listening.tls.ClientCA); err != nil {
 		return err
 	}
-	c.files.v2 = c.manner.v2
+	c.files.v2 = c.clients.v2
 	return c.checkAddresses()
 }
 
@@ -174,7 +174,7 @@ func (c *Config) checkStore(given func(flag string) bool) error {
 		return errors.New("--pass-refusals is of a relay, and " + url + " is a store")
 	}
 	if c.root == "" {
-		if err := noFileFlags(given, url); err != nil {
+		if err := checkNoFileFlags(given, url); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Config) checkStore(given func(flag string) bool) error {
 
 func (c *Config) checkRelay(given func(flag string) bool) error {
 	arg := c.root
-	if err := noFileFlags(given, arg); err != nil {
+	if err := checkNoFileFlags(given, arg); err != nil {
 		return err
 	}
 	var none xdsclient.Flags
@@ -215,5 +215,5 @@ func (c *Config) exposed() dirload.Exposure {
 	if c.insecureSecrets {
 		return dirload.Exposure{}
 	}
-	return exposed(&c.front, &c.rest)
+	return exposed(&c.listening, &c.rest)
 }

@@ -31,7 +31,7 @@ func (l *several) Accept() (net.Conn, error) {
 // not all of them.
 func TestRoomForProbes(t *testing.T) {
 	log, files := slog.New(slog.DiscardHandler), listen.Files{Soft: 300}
-	_, probes := connections(log, 0, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+	_, probes := connectionLimits(log, 0, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 	l := probes.On(&several{n: files.Reserve()})
 	for {
 		if _, err := l.Accept(); err != nil {
@@ -68,7 +68,7 @@ func TestRoomForConnections(t *testing.T) {
 			}
 			return a
 		}}))
-		connections(log, tt.asked, listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+		connectionLimits(log, tt.asked, listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 		if got := out.String(); got != tt.want {
 			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
 		}

@@ -107,20 +107,20 @@ func (d *directorySource) redacted(t *xds.Type, text string) (string, bool) {
 	return d.src.Redacted(t, text)
 }
 
-func (d *directorySource) known() bool {
+func (d *directorySource) hasConfig() bool {
 	s := d.store.Snapshot()
 	return s.View(store.DefaultGroup) != nil || len(s.Groups()) > 0
 }
 
 func (d *directorySource) ready() error {
-	if !d.known() {
+	if !d.hasConfig() {
 		return errors.New("the configuration is empty: no file has a resource")
 	}
 	return nil
 }
 
 func (d *directorySource) note() string {
-	if !d.known() {
+	if !d.hasConfig() {
 		return "none"
 	}
 	return d.state.note()
@@ -129,7 +129,7 @@ func (d *directorySource) note() string {
 func (d *directorySource) config() api.Config { return d.view.config(d.store, d.src) }
 
 func (d *directorySource) reload(ctx context.Context, approve bool) api.Reload {
-	return reloaded(operator{d.src}.Reload(ctx, approve))
+	return reloadAnswer(operator{d.src}.Reload(ctx, approve))
 }
 
-func (d *directorySource) away() func() (string, bool) { return nil }
+func (d *directorySource) upstreamNote() func() (string, bool) { return nil }

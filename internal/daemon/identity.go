@@ -38,7 +38,7 @@ func (w watchFunc) Watch(ctx context.Context, n *xds.Node) (server.HistoryWatch,
 }
 
 // watchedOf is a source as one whose watches are of no type of their own.
-func watchedOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
+func watchFuncOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
 	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
@@ -65,7 +65,7 @@ type identityFinder struct {
 	lines dedup.Counter
 	note  func(api.Event) // told of denials, for the audit; nil: there is no admin API
 
-	turned func(api.TurnedAway) // told of each denial; nil: there is no admin API
+	turnedAway func(api.TurnedAway) // told of each denial; nil: there is no admin API
 }
 
 func (i *identityFlags) flags(f *pflag.FlagSet) {
@@ -113,7 +113,7 @@ func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFun
 	if i.access != "" {
 		i.rules.path = i.access
 		var err error
-		if policy, err = i.rules.first(log); err != nil {
+		if policy, err = i.rules.load(log); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 	case err != nil:
 		d := &access.Denied{Reason: err.Error(), Unauthenticated: true}
 		i.denied(ctx, who, node, d)
-		return nil, audited{d}
+		return nil, loggedDenial{d}
 	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
 		w, err := i.of.Watch(ctx, node)
 		switch {
@@ -153,29 +153,29 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 		case who.Kind == access.None:
 			return w, nil
 		}
-		return known{w, &who}, nil
+		return identifiedWatch{w, &who}, nil
 	}
 	w, err := i.source.Watch(context.WithValue(ctx, identityKey{}, who), node)
 	if err != nil {
 		return nil, err
 	}
-	return known{w, &who}, nil
+	return identifiedWatch{w, &who}, nil
 }
 
 // audited is a denial that is in the log.
-type audited struct{ *access.Denied }
+type loggedDenial struct{ *access.Denied }
 
 // Told says so to the server, which need not log it, too.
-func (audited) Told() bool { return true }
+func (loggedDenial) Told() bool { return true }
 
 // A known watch is that of a stream of which it is known whose it is.
-type known struct {
+type identifiedWatch struct {
 	server.HistoryWatch
 	who *access.Identity
 }
 
 // Identity implements [server.IdentityWatch].
-func (k known) Identity() fmt.Stringer {
+func (k identifiedWatch) Identity() fmt.Stringer {
 	if k.who.Kind == access.None {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (k known) Identity() fmt.Stringer {
 }
 
 // Ring has its doorbell rung, by others than the stream.
-func (k known) Ring() {
+func (k identifiedWatch) Ring() {
 	if r, ok := k.HistoryWatch.(interface{ Ring() }); ok {
 		r.Ring()
 	}
@@ -200,12 +200,12 @@ func identityOf(ctx context.Context) (access.Identity, error) {
 // denied is the audit: who wanted to be which node, from where, and which rule says no.
 func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
 	if why.Unauthenticated && !who.Expires.IsZero() { // it was good for as long as it was
-		i.log.Info("client's identity expired: its stream ends", "identity", shown(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
+		i.log.Info("client's identity expired: its stream ends", "identity", logText(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
 		return
 	}
 	id, from := "", "unix"
 	if node != nil {
-		id = shown(node.ID)
+		id = logText(node.ID)
 	}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		from = cmp.Or(p.Addr.String(), from)
@@ -214,7 +214,7 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 	if why.Unauthenticated {
 		code = codes.Unauthenticated
 	}
-	attrs := []any{"identity", cmp.Or(shown(who.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
+	attrs := []any{"identity", cmp.Or(logText(who.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
 	if why.Place != "" {
 		attrs = append(attrs, "rule", why.Place)
 	}
@@ -230,7 +230,7 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 	}
 	text := why.Error()
 	if name := who.String(); name != (access.Identity{}).String() { // why says of whom else
-		text = shown(name) + ": " + text
+		text = logText(name) + ": " + text
 	}
 	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
 		if i.note != nil {
@@ -241,13 +241,13 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 		tell()
 		note(1)
 	}
-	if i.turned != nil {
-		i.turned(api.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
+	if i.turnedAway != nil {
+		i.turnedAway(api.TurnedAway{Kind: "denied", Node: id, From: from, Text: why.Error()})
 	}
 }
 
 // shown is a client's text as far as the log has it.
-func shown(s string) string {
+func logText(s string) string {
 	const most = 256
 	if len(s) > most {
 		s = s[:most] + "…"

@@ -103,15 +103,15 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 		}
 	}
 	for _, t := range []timeFlag{
-		{"first-request-timeout", b.first, 100 * time.Millisecond, longest}, {"read-timeout", b.read, 100 * time.Millisecond, longest}, {"write-timeout", b.write, 100 * time.Millisecond, longest},
+		{"first-request-timeout", b.first, 100 * time.Millisecond, maxTime}, {"read-timeout", b.read, 100 * time.Millisecond, maxTime}, {"write-timeout", b.write, 100 * time.Millisecond, maxTime},
 	} {
 		if err := t.check(); err != nil {
 			return err
 		}
 	}
 	switch total := int64(b.HeldInAll); {
-	case total != 0 && total < leastHeld:
-		return fmt.Errorf("--max-held-total: %s is too small for more than a few clients: must be %s or more", cli.SizeText(total), cli.SizeText(leastHeld))
+	case total != 0 && total < minHeldTotal:
+		return fmt.Errorf("--max-held-total: %s is too small for more than a few clients: must be %s or more", cli.SizeText(total), cli.SizeText(minHeldTotal))
 	case total > much:
 		return errors.New("--max-held-total: too large")
 	case total != 0 && b.HeldInAll < b.Held && given("max-held"):
@@ -131,11 +131,11 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 }
 
 // leastHeld is the least that all streams together may be told to hold.
-const leastHeld = 64 << 10
+const minHeldTotal = 64 << 10
 
 // longest is what no deadline or grace need be longer than: a mistake, such as a unit too
 // large, is more.
-const longest = time.Hour
+const maxTime = time.Hour
 
 // A timeFlag is a flag that is a time, and what is sensible for it.
 type timeFlag struct {
@@ -159,7 +159,7 @@ func (t timeFlag) check() error {
 
 // within has limits that are shares of the memory, unless they were given. Without a limit
 // of it the machine's counts, of which others want some, too.
-func (b *limitFlags) within(m memory) {
+func (b *limitFlags) deriveFrom(m memory) {
 	total := m.bytes
 	if total == 0 {
 		total = m.machine / 2
@@ -171,7 +171,7 @@ func (b *limitFlags) within(m memory) {
 		return
 	}
 	b.Unfinished = b.request / 2 * 3
-	if share := max(int(total/8), leastUnfinished); total > 0 && b.Unfinished > share {
+	if share := max(int(total/8), minUnfinished); total > 0 && b.Unfinished > share {
 		if b.Unfinished = share; b.requestGiven {
 			b.Unfinished = max(share, b.request)
 		}
@@ -181,7 +181,7 @@ func (b *limitFlags) within(m memory) {
 
 // leastUnfinished is the least that is had for requests that are not whole, however little
 // memory there is: one of 36,000 names of 100 bytes, with their versions.
-const leastUnfinished = 8 << 20
+const minUnfinished = 8 << 20
 
 // options are what the server is told of them.
 func (b *limitFlags) options() []server.Option {

@@ -13,7 +13,7 @@ import (
 
 // goneTime is for how long it is remembered which secrets were in what is not served any more: a client
 // may refuse it late.
-const goneTime = 5 * time.Minute
+const forgetAfter = 5 * time.Minute
 
 // knownSecrets are the secrets of what a relay serves, and served lately: what a client says is shown
 // without them. To look for them costs what the resources with secrets are, which mostly are few.
@@ -23,27 +23,27 @@ type knownSecrets struct {
 	served  func(t *xds.Type, name string) *xds.Resource // nil: none
 
 	mu   sync.Mutex // held for memory only
-	all  map[string]*confidential
+	all  map[string]*typeSecrets
 	n    int // resources in all
 	most int // of more those that went long ago are forgotten
 }
 
 // confidential is what there is of a type.
-type confidential struct {
+type typeSecrets struct {
 	typ *xds.Type
-	by  map[string][]*confidence // name
+	by  map[string][]*resourceSecrets // name
 }
 
 // A confidence is a resource with secrets.
-type confidence struct {
+type resourceSecrets struct {
 	body  []byte
 	texts []string
 	whole bool      // these are all
 	gone  time.Time // since when it is known not to be served; zero: it is, or is about to be
 }
 
-func newConfidences(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
-	return &knownSecrets{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*confidential{}, most: 1024}
+func newKnownSecrets(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
+	return &knownSecrets{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*typeSecrets{}, most: 1024}
 }
 
 // note takes in what is about to be served: a client may refuse it at once.
@@ -51,7 +51,7 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
 		return
 	}
-	is := &confidence{body: r.Body}
+	is := &resourceSecrets{body: r.Body}
 	if m, err := xdsclient.Unmarshal(c.types, r); err == nil {
 		is.whole = c.secrets.Texts(m, func(text string) { is.texts = append(is.texts, text) })
 	}
@@ -62,7 +62,7 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 	defer c.mu.Unlock()
 	of := c.all[r.Type.URL]
 	if of == nil {
-		of = &confidential{r.Type, map[string][]*confidence{}}
+		of = &typeSecrets{r.Type, map[string][]*resourceSecrets{}}
 		c.all[r.Type.URL] = of
 	}
 	of.by[r.Name] = append(of.by[r.Name], is)
@@ -75,7 +75,7 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 }
 
 // look forgets what of a type was not served for long enough.
-func (c *knownSecrets) look(of *confidential, now time.Time) {
+func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	for name, all := range of.by {
 		served := c.served(of.typ, name)
 		kept := all[:0]
@@ -86,7 +86,7 @@ func (c *knownSecrets) look(of *confidential, now time.Time) {
 			case is.gone.IsZero():
 				is.gone = now
 			}
-			if is.gone.IsZero() || now.Sub(is.gone) <= goneTime {
+			if is.gone.IsZero() || now.Sub(is.gone) <= forgetAfter {
 				kept = append(kept, is)
 			}
 		}

@@ -39,11 +39,11 @@ type relaySource struct {
 }
 
 // notOfRelay are the flags of serve that are about files.
-var notOfRelay = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
+var fileFlagNames = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
 // noFileFlags refuses flags about files for what has none.
-func noFileFlags(given func(flag string) bool, arg string) error {
-	for _, flag := range notOfRelay {
+func checkNoFileFlags(given func(flag string) bool, arg string) error {
+	for _, flag := range fileFlagNames {
 		if given(flag) {
 			return fmt.Errorf("--%s is about files, and %s has none", flag, arg)
 		}
@@ -85,7 +85,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 
 // newRelay returns a source that is a client of the upstream, and asks for nothing yet. refused returns what clients refuse, which
 // the upstream is told; nil: it is not.
-func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
+func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
 	r := &relaySource{services: sv, upstream: upstream, refused: refused}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
@@ -103,7 +103,7 @@ func newRelay(sv services, upstream *xdsclient.Server, kept stateFlags, most *li
 		return nil, cli.Fail(err, xdsclient.StateDirHint)
 	}
 	refs := xdsclient.References(r.types)
-	r.secrets = newConfidences(r.types, func(t *xds.Type, name string) *xds.Resource {
+	r.secrets = newKnownSecrets(r.types, func(t *xds.Type, name string) *xds.Resource {
 		return r.store.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
 	})
 	r.source = relay.New(r.store, r.client, relay.Options{
@@ -162,14 +162,14 @@ func (r *relaySource) load(<-chan os.Signal) (bool, error) { return true, nil }
 
 func (r *relaySource) files() *dir.Source { return r.none }
 
-func (r *relaySource) known() bool { return r.source.Ready() }
+func (r *relaySource) hasConfig() bool { return r.source.Ready() }
 
 func (r *relaySource) redacted(t *xds.Type, text string) (string, bool) {
 	return r.secrets.redacted(t, text, time.Now())
 }
 
 // away implements [source].
-func (r *relaySource) away() func() (string, bool) {
+func (r *relaySource) upstreamNote() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
 }
 

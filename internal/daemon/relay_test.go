@@ -60,7 +60,7 @@ func TestRelayOf(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
 		}
 	}
-	for _, flag := range notOfRelay {
+	for _, flag := range fileFlagNames {
 		if Command().Flags().Lookup(flag) == nil {
 			t.Errorf("serve has no --%s", flag)
 			continue
@@ -76,7 +76,7 @@ func TestRelayOf(t *testing.T) {
 // not at all if these are not all known.
 func TestRelayRedacts(t *testing.T) {
 	served := map[string]*xds.Resource{}
-	c := newConfidences(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
+	c := newKnownSecrets(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	serve := func(seconds int, r *xds.Resource) {
@@ -130,8 +130,8 @@ func TestRelayExposure(t *testing.T) {
 		{"0.0.0.0:18000", false, `the secret in transport_socket.typed_config.common_tls_context.tls_certificates[0].private_key of CDS "a" would be sent over the network in plain text, from 0.0.0.0:18000: give --tls-cert, --tls-key and --client-ca, listen on this machine only, or allow it with --insecure-secrets`},
 	} {
 		c := Config{insecureSecrets: tt.allow}
-		c.front.addresses = []string{tt.listen}
-		if err := c.front.check(); err != nil {
+		c.listening.addresses = []string{tt.listen}
+		if err := c.listening.check(); err != nil {
 			t.Fatal(err)
 		}
 		var none xdsclient.Flags

@@ -113,7 +113,7 @@ func (r *replicaList) run(ctx context.Context) {
 }
 
 // found is the URL at which others find the admin API; "": they cannot.
-func (a *adminFront) found(at, host string) string {
+func (a *adminListeners) urlFor(at, host string) string {
 	scheme := "http://"
 	if a.certs != nil {
 		scheme = "https://"

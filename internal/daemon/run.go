@@ -94,9 +94,9 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 		{name: "registered endpoints", start: func(ctx context.Context, running *sync.WaitGroup) error {
 			return d.endpoints.open(ctx, d.log, d.source, d.state.keeper, d.store, running)
 		}},
-		{name: "xDS listeners", start: d.openFront, stop: d.front.close},
+		{name: "xDS listeners", start: d.openXDS, stop: d.xds.close},
 		{name: "REST-JSON listener", start: func(context.Context, *sync.WaitGroup) error {
-			return d.rest.open(d.log, d.types, d.server, d.clients, d.front)
+			return d.rest.open(d.log, d.types, d.server, d.clients, d.xds)
 		}, stop: d.rest.close},
 		{name: "admin listeners", start: func(context.Context, *sync.WaitGroup) error {
 			return d.admin.open(d.log, d.room.Reserve()/4)
@@ -151,25 +151,25 @@ func (d *daemon) openHealth(ctx context.Context, running *sync.WaitGroup) error 
 	return nil
 }
 
-func (d *daemon) openFront(context.Context, *sync.WaitGroup) error {
-	if err := d.front.open(d.log, d.types, d.server, d.clients, d.cfg.limits.transport()); err != nil {
+func (d *daemon) openXDS(context.Context, *sync.WaitGroup) error {
+	if err := d.xds.open(d.log, d.types, d.server, d.clients, d.cfg.limits.transport()); err != nil {
 		return err
 	}
-	if d.front.certs != nil {
-		d.metrics.TLS(d.front.certs.FirstExpiry)
+	if d.xds.certs != nil {
+		d.metrics.TLS(d.xds.certs.FirstExpiry)
 	}
 	return nil
 }
 
 // serveAll begins to answer clients and operators.
 func (d *daemon) serveAll(ctx context.Context, running *sync.WaitGroup) error {
-	d.server.SetServing(d.source.known())
-	d.served, d.polled = d.front.serve(), d.rest.serve()
+	d.server.SetServing(d.source.hasConfig())
+	d.served, d.polled = d.xds.serve(), d.rest.serve()
 	d.admin.serve(ctx, running, d.adminServer()) // until the last stream has ended
 	d.unready.Store(nil)
-	d.log.Info("serving", "xds", d.front.at(), "tls", d.front.tls.Configured(), "client_certificates", d.front.tls.ClientCA != "", "bound", d.identity.bound, "dir", d.cfg.dir)
+	d.log.Info("serving", "xds", d.xds.at(), "tls", d.xds.tls.Configured(), "client_certificates", d.xds.tls.ClientCA != "", "bound", d.identity.bound, "dir", d.cfg.dir)
 	if d.rest.address != "" {
-		d.log.Info("serving REST-JSON", "http", d.rest.at(), "tls", d.front.secure(d.rest.parsed))
+		d.log.Info("serving REST-JSON", "http", d.rest.at(), "tls", d.xds.secure(d.rest.parsed))
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (d *daemon) wait(signals <-chan os.Signal) error {
 	for {
 		select {
 		case <-d.loads:
-			d.server.SetServing(d.source.known())
+			d.server.SetServing(d.source.hasConfig())
 		case err := <-d.served:
 			return cli.Fail(fmt.Errorf("serve: %w", err), "")
 		case err := <-d.polled:
@@ -206,15 +206,15 @@ func (d *daemon) end(signals <-chan os.Signal) error {
 		}
 	}()
 	sleep(ctx, d.cfg.drainDelay)
-	d.front.goAway()
+	d.xds.goAway()
 	d.rest.goAway()
 	if d.server.Stats().Open > 0 {
-		sleep(ctx, handover)
+		sleep(ctx, goAwayDelay)
 	}
 	if err := d.server.Drain(ctx); err != nil {
 		return cli.Fail(fmt.Errorf("exited at once: %w", err), "")
 	}
-	d.front.finish(ctx)
+	d.xds.finish(ctx)
 	d.log.Info("ended")
 	return nil
 }

@@ -25,10 +25,10 @@ type source interface {
 	// redacted returns what a client says of a type without the secrets of that; false: not all of them are known.
 	redacted(t *xds.Type, text string) (string, bool)
 
-	known() bool                                         // there is something to serve
+	hasConfig() bool                                     // there is something to serve
 	ready() error                                        // why clients cannot be served; nil: they can
 	note() string                                        // what is served, for who asks about readiness
 	config() api.Config                                  // what is served, for status
 	reload(ctx context.Context, approve bool) api.Reload // what an operator wants
-	away() func() (text string, known bool)              // what explain says of what is not here; nil: it is in the files or nowhere
+	upstreamNote() func() (text string, known bool)      // what explain says of what is not here; nil: it is in the files or nowhere
 }

@@ -31,11 +31,11 @@ type stateFlags struct {
 type state struct {
 	stateFlags
 
-	keeper   *lastgood.Keeper                // nil: nothing is kept
-	door     *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
-	restored atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
-	failing  atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
-	groups   atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
+	keeper       *lastgood.Keeper                // nil: nothing is kept
+	reloadFolder *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
+	restored     atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
+	failing      atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
+	groups       atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
 }
 
 func (s *stateFlags) flags(f *pflag.FlagSet) {
@@ -52,16 +52,16 @@ func (s *state) open(log *slog.Logger, served string) error {
 	door, err := lastgood.OpenDoor(served)
 	switch {
 	case err != nil:
-		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
+		log.Warn(reloadUnreachable, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
 	case !door.Kept():
-		log.Warn(unreached, "error", "it reaches another running server of this directory")
+		log.Warn(reloadUnreachable, "error", "it reaches another running server of this directory")
 	default:
-		s.door = door
+		s.reloadFolder = door
 	}
 	return nil
 }
 
-const unreached = "chancery reload cannot reach this server"
+const reloadUnreachable = "chancery reload cannot reach this server"
 
 func (s *state) openKeeper(log *slog.Logger, served string) error {
 	switch {
@@ -135,19 +135,19 @@ func (s *state) loaded(err error) {
 
 // howToAllow says how to approve of a removal, wherever one types it.
 func (s *state) howToAllow(served string) string {
-	if s.keeper == nil && s.door == nil { // nobody can reach the server
+	if s.keeper == nil && s.reloadFolder == nil { // nobody can reach the server
 		return "restart, with --allow-empty if nothing is left"
 	}
 	whole := func(path string) string {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		return quoted(path)
+		return shellQuoted(path)
 	}
 	how := "chancery reload --allow-mass-delete " + whole(served)
-	if s.chosen || s.door != nil {
+	if s.chosen || s.reloadFolder != nil {
 		root := "''"
-		if s.door == nil {
+		if s.reloadFolder == nil {
 			root = whole(s.root)
 		}
 		how += " --state-dir " + root
@@ -156,11 +156,11 @@ func (s *state) howToAllow(served string) string {
 }
 
 // plain is text that means itself in a shell.
-var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+var shellPlain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
 // quoted returns text as it is typed into a shell.
-func quoted(text string) string {
-	if plain.MatchString(text) {
+func shellQuoted(text string) string {
+	if shellPlain.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -187,7 +187,7 @@ func (s *state) note() string {
 // drop leaves no folder behind in which nothing is kept, such as that of a directory whose
 // name was a mistake.
 func (s *state) drop() {
-	for _, k := range []*lastgood.Keeper{s.keeper, s.door} {
+	for _, k := range []*lastgood.Keeper{s.keeper, s.reloadFolder} {
 		if k != nil {
 			k.Drop()
 		}
@@ -196,10 +196,10 @@ func (s *state) drop() {
 
 // run keeps, and listens to operators, until ctx is done.
 func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
-	if s.door != nil {
+	if s.reloadFolder != nil {
 		running.Go(func() {
-			defer s.door.Drop()
-			s.listen(ctx, s.door.Dir(), log, src)
+			defer s.reloadFolder.Drop()
+			s.listen(ctx, s.reloadFolder.Dir(), log, src)
 		})
 	}
 	if s.keeper == nil {
@@ -219,7 +219,7 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 // listen listens to operators in a folder until ctx is done.
 func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
 	if err := reloadsocket.Serve(ctx, folder, operator{src}, log); err != nil {
-		log.Warn(unreached, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
+		log.Warn(reloadUnreachable, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
 	}
 }
 

@@ -123,7 +123,7 @@ func TestHowToAllow(t *testing.T) {
 			s.keeper = &lastgood.Keeper{}
 		}
 		if tt.door {
-			s.door = &lastgood.Keeper{}
+			s.reloadFolder = &lastgood.Keeper{}
 		}
 		if got := s.howToAllow("dir"); got != tt.want {
 			t.Errorf("chosen %v, kept %v: %q, want %q", tt.chosen, tt.kept, got, tt.want)

@@ -30,7 +30,7 @@ import (
 )
 
 // heldNote says in a few words which groups are held.
-func heldNote(holds map[string]revisions.Hold) string {
+func holdsText(holds map[string]revisions.Hold) string {
 	var all []string
 	for i, h := range revisionapi.Holds(holds) {
 		if i == 5 {
@@ -53,26 +53,26 @@ func heldNote(holds map[string]revisions.Hold) string {
 type storeSource struct {
 	services
 
-	dir      string // the store, for logs and operators
-	flags    storeFlags
-	loading  fileFlags
-	state    *state
-	replicas *replicaList
-	toStore  dirload.Exposure // how the way to the store would expose secrets
-	kept     revisions.Engine // what the store is kept in
-	engine   io.Closer        // of that
-	repo     *revsource.Source
-	as       *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
-	next     dir.LastGood
-	trouble  atomic.Pointer[storeTrouble] // nil: the newest is served
-	refusals *revsource.Refusals          // what clients have refused, here or elsewhere
-	turned   dedup.Counter                // clients that were turned away
-	disk     atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
-	rollouts *rollout.Runner
-	reviewed time.Time // when what is served now, or was to be, was not served yet
-	audit    *auditor
-	root     string            // the directory that is written to the store; "": none is
-	feed     *dircommit.Feeder // nil: the same
+	dir          string // the store, for logs and operators
+	flags        storeFlags
+	loading      fileFlags
+	state        *state
+	replicas     *replicaList
+	exposure     dirload.Exposure // how the way to the store would expose secrets
+	engine       revisions.Engine // what the store is kept in
+	engineCloser io.Closer        // of that
+	repo         *revsource.Source
+	dirView      *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
+	next         dir.LastGood
+	trouble      atomic.Pointer[storeTrouble] // nil: the newest is served
+	refusals     *revsource.Refusals          // what clients have refused, here or elsewhere
+	turnedAway   dedup.Counter                // clients that were turned away
+	restoredAt   atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+	rollouts     *rollout.Runner
+	reviewedAt   time.Time // when what is served now, or was to be, was not served yet
+	audit        *auditor
+	root         string            // the directory that is written to the store; "": none is
+	committer    *dircommit.Feeder // nil: the same
 }
 
 // A storeTrouble is why the newest revision is not served.
@@ -82,44 +82,44 @@ type storeTrouble struct {
 }
 
 // newStored opens the store. own is what the other servers of the store are told of this one.
-func newStored(sv services, c *Config, state *state, replicas *replicaList, own self) (*storeSource, error) {
-	d := &storeSource{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, toStore: c.storeExposure(), state: state, replicas: replicas}
-	d.as = dir.New("", store.New(), d.options(d.log))
+func newStoreSource(sv services, c *Config, state *state, replicas *replicaList, own self) (*storeSource, error) {
+	d := &storeSource{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, exposure: c.storeExposure(), state: state, replicas: replicas}
+	d.dirView = dir.New("", store.New(), d.options(d.log))
 	d.flags.at.MayCreate = true
 	engine, closer, err := d.flags.at.Open(d.log)
 	if err != nil {
 		return nil, err
 	}
-	d.kept, d.engine = engine, closer
+	d.engine, d.engineCloser = engine, closer
 	d.refusals = revsource.NewRefusals(engine, d.log)
-	own.writes, own.served = d.writing, func() revisions.Number { return d.repo.Served().Number }
+	own.writes, own.served = d.writesSince, func() revisions.Number { return d.repo.Served().Number }
 	d.replicas.open(d.log, engine, c.admin.token, own)
 	d.repo = revsource.New(engine, d.store, revsource.Options{
 		Types: d.types, CEL: cel.Compile, Log: d.log,
 		Review: func(next *revisions.Snapshot) error {
-			d.reviewed = time.Now()
-			d.next = dircommit.Config(next, d.reviewed)
-			return d.as.Restore(d.next)
+			d.reviewedAt = time.Now()
+			d.next = dircommit.Config(next, d.reviewedAt)
+			return d.dirView.Restore(d.next)
 		},
 		Resource: d.read,
 		Done:     func(_ revisions.Number, err error) { d.done(err) },
 	})
-	d.rolling(engine)
+	d.openRollouts(engine)
 	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
 	d.audit = &auditor{repo: d.repo.Repository(), rollout: readRollout, log: d.log, bell: make(chan struct{}, 1), note: func(e api.Event) { d.view.tracker.Note(e) }}
-	d.openFeed(engine)
+	d.openCommitter(engine)
 	if err := d.state.openKeeper(d.log, "/"+d.dir); err != nil {
 		return nil, err
 	}
-	d.metrics.Source(d.as)
-	d.metrics.LastGood(func() bool { return d.disk.Load() != nil }, d.state.kept())
+	d.metrics.Source(d.dirView)
+	d.metrics.LastGood(func() bool { return d.restoredAt.Load() != nil }, d.state.kept())
 	return d, nil
 }
 
 // read returns what a review, or what was kept, has made of an item.
 func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	is := it.Resource
-	l, ok := d.as.Within(it.Group, is.Type, is.Name)
+	l, ok := d.dirView.Within(it.Group, is.Type, is.Name)
 	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (d *storeSource) done(err error) {
 	now := time.Now()
 	if err == nil {
 		d.trouble.Store(nil)
-		d.disk.Store(nil)
+		d.restoredAt.Store(nil)
 		if d.state.keeper != nil {
 			d.state.keeper.Keep(d.next)
 		}
@@ -145,8 +145,8 @@ func (d *storeSource) done(err error) {
 	if _, rejected := errors.AsType[*revsource.RejectedError](err); err == nil || rejected {
 		d.view.loaded(now, err, d.store)
 	}
-	d.rolled(d.reviewed, err)
-	d.audit.ring()
+	d.noteServed(d.reviewedAt, err)
+	notify(d.audit.bell)
 	d.metrics.Loaded(now, err)
 	d.changed()
 }
@@ -164,8 +164,8 @@ func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 		switch d.done(err); {
 		case err == nil:
 			d.log.Info("revision is served", d.repo.Attributes()...)
-		case d.disk.Load() != nil:
-			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.disk.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
+		case d.restoredAt.Load() != nil:
+			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.restoredAt.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
 		default:
 			attrs := []any{"store", d.dir, "error", err}
 			if hint := d.firstStep(err); hint != "" {
@@ -191,7 +191,7 @@ func (d *storeSource) restore() {
 		items, err = dircommit.Items("", c)
 	}
 	if err == nil {
-		err = d.as.Restore(c)
+		err = d.dirView.Restore(c)
 	}
 	if err == nil {
 		err = d.repo.Restore(items, c.Mark)
@@ -201,45 +201,47 @@ func (d *storeSource) restore() {
 	case err != nil:
 		d.log.Warn("the stored last good configuration cannot be used", "error", err)
 	default:
-		d.disk.Store(&c.At)
+		d.restoredAt.Store(&c.At)
 	}
 }
 
 // run implements [source].
 func (d *storeSource) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
 	running.Go(func() {
-		var beside sync.WaitGroup
-		if d.feed != nil {
-			beside.Go(func() { d.feed.Run(ctx) })
-			beside.Go(func() { d.hangs(ctx, hangups) })
+		var workers sync.WaitGroup
+		if d.committer != nil {
+			workers.Go(func() { d.committer.Run(ctx) })
+			workers.Go(func() { d.reloadOnHangup(ctx, hangups) })
 		}
-		beside.Go(func() { d.refusals.Run(ctx) })
-		beside.Go(func() { d.replicas.run(ctx) })
-		beside.Go(func() { d.rollouts.Run(ctx) })
-		beside.Go(func() { d.audit.run(ctx) })
+		workers.Go(func() { d.refusals.Run(ctx) })
+		workers.Go(func() { d.replicas.run(ctx) })
+		workers.Go(func() { d.rollouts.Run(ctx) })
+		workers.Go(func() { d.audit.run(ctx) })
 		if d.flags.keep > 0 {
 			w := sweeper{repo: d.repo.Repository(), keep: d.flags.keep, log: d.log, swept: func(s revisions.Swept) { d.view.tracker.Note(sweptText(s)) }}
-			beside.Go(func() { w.run(ctx) })
+			workers.Go(func() { w.run(ctx) })
 		}
 		d.repo.Run(ctx)
-		beside.Wait()
-		_ = d.engine.Close() // what could not be written is of no use any more
+		workers.Wait()
+		_ = d.engineCloser.Close() // what could not be written is of no use any more
 	})
 	if d.state.keeper != nil {
 		running.Go(func() { d.state.keeper.Run(ctx) })
 	}
 }
 
-func (d *storeSource) files() *dir.Source { return d.as }
+func (d *storeSource) files() *dir.Source { return d.dirView }
 
 func (d *storeSource) redacted(t *xds.Type, text string) (string, bool) {
-	return d.as.Redacted(t, text)
+	return d.dirView.Redacted(t, text)
 }
 
-func (d *storeSource) known() bool { return d.repo.Served().Number > 0 || d.disk.Load() != nil }
+func (d *storeSource) hasConfig() bool {
+	return d.repo.Served().Number > 0 || d.restoredAt.Load() != nil
+}
 
 func (d *storeSource) ready() error {
-	if d.known() {
+	if d.hasConfig() {
 		return nil
 	}
 	err := errors.New("the store " + d.dir + " has given nothing yet, and nothing of it is stored here")
@@ -260,17 +262,17 @@ func (d *storeSource) firstStep(err error) string {
 	return "chancery apply commits one"
 }
 
-func (d *storeSource) note() string { return d.serves() + d.writes() }
+func (d *storeSource) note() string { return d.servedText() + d.writerText() }
 
 // serves says what is served.
-func (d *storeSource) serves() string {
+func (d *storeSource) servedText() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
-		text = "revision " + n.String() + " of " + d.dir + heldNote(d.repo.Holds())
-	} else if d.disk.Load() != nil {
+		text = "revision " + n.String() + " of " + d.dir + holdsText(d.repo.Holds())
+	} else if d.restoredAt.Load() != nil {
 		text = "what " + d.dir + " gave"
 	}
-	if at := d.disk.Load(); at != nil {
+	if at := d.restoredAt.Load(); at != nil {
 		text += " from disk (last good), of " + at.UTC().Format(time.RFC3339)
 	}
 	if t := d.trouble.Load(); t != nil {
@@ -280,8 +282,8 @@ func (d *storeSource) serves() string {
 }
 
 func (d *storeSource) config() api.Config {
-	c := d.view.config(d.store, d.as)
-	s := &api.Store{URL: d.dir, LastGood: d.disk.Load()}
+	c := d.view.config(d.store, d.dirView)
+	s := &api.Store{URL: d.dir, LastGood: d.restoredAt.Load()}
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message
 		s.Holds = revisionapi.Holds(d.repo.Holds())
@@ -293,7 +295,7 @@ func (d *storeSource) config() api.Config {
 		s.Error, s.Since = clipped(problemsOf(t.err))+cli.Prefixed(": ", d.firstStep(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
-	if d.feed != nil {
+	if d.committer != nil {
 		s.Writer = d.writer()
 	}
 	c.Store = s
@@ -302,27 +304,27 @@ func (d *storeSource) config() api.Config {
 
 func (d *storeSource) reload(ctx context.Context, approve bool) api.Reload {
 	switch {
-	case d.feed == nil:
+	case d.committer == nil:
 		return api.Reload{Errors: []string{cli.StoreReload}}
-	case d.feed.Source() == nil:
-		return api.Reload{Errors: []string{d.standsBy(ctx)}}
+	case d.committer.Source() == nil:
+		return api.Reload{Errors: []string{d.standbyText(ctx)}}
 	}
-	return reloaded(operator{d.feed.Source()}.Reload(ctx, approve))
+	return reloadAnswer(operator{d.committer.Source()}.Reload(ctx, approve))
 }
 
-func (d *storeSource) away() func() (string, bool) { return nil }
+func (d *storeSource) upstreamNote() func() (string, bool) { return nil }
 
 // servedOf says for explain which revision is served; nil: there is no store.
-func servedOf(s source) func() (string, bool) {
+func storeForExplain(s source) func() (string, bool) {
 	d, ok := s.(*storeSource)
 	if !ok {
 		return nil
 	}
-	return func() (string, bool) { return d.serves(), d.known() }
+	return func() (string, bool) { return d.servedText(), d.hasConfig() }
 }
 
 // frozenOf says for explain what is committed and not served, since its group is frozen; nil: there is no store.
-func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
+func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 	d, ok := s.(*storeSource)
 	if !ok {
 		return nil
@@ -332,7 +334,7 @@ func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
 		if len(holds) == 0 {
 			return "", ""
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), frozenTime)
+		ctx, cancel := context.WithTimeout(context.Background(), frozenTimeout)
 		defer cancel()
 		newest, err := d.repo.Repository().Head(ctx)
 		if err != nil {
@@ -354,4 +356,4 @@ func frozenOf(s source) func(*xds.Type, string) (text, advice string) {
 }
 
 // frozenTime is how long an explanation waits for the newest revision.
-const frozenTime = 2 * time.Second
+const frozenTimeout = 2 * time.Second

@@ -48,13 +48,13 @@ func revisionsOf(src source) *admin.Revisions {
 		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
 			reviewing.Lock()
 			defer reviewing.Unlock()
-			quiet := d.as.Beside(d.options(slog.New(slog.DiscardHandler)))
+			quiet := d.dirView.Beside(d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}
 			return nil, dirload.Warnings(quiet)
 		},
-		Steering: rollout.Steering{Engine: d.kept, Repo: d.repo.Repository()},
+		Steering: rollout.Steering{Engine: d.engine, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {
 			d.log.Info("change of the store was made", "what", what, "author", author, "message", message)
 			d.view.tracker.Note(api.Event{Kind: "store", Author: author, Message: message, Text: byText(what, author, message)})
@@ -68,6 +68,6 @@ func revisionsOf(src source) *admin.Revisions {
 
 // options are those of what is served as a directory.
 func (d *storeSource) options(log *slog.Logger) dir.Options {
-	r := &review{exposed: d.exposed}
+	r := &loadReview{exposed: d.exposed}
 	return dir.Options{Log: log, V2: d.loading.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // toldMost is how many revisions that came at once are told one by one, the newest of them.
-const toldMost = 100
+const maxRevisionEvents = 100
 
 // An auditor tells who has changed a store, and what, since it began: as events, and in the log.
 type auditor struct {
@@ -30,14 +30,6 @@ type auditor struct {
 	began bool
 	at    revisions.State // that was told
 	holds map[string]revisions.Hold
-}
-
-// ring has the auditor look at the store.
-func (a *auditor) ring() {
-	select {
-	case a.bell <- struct{}{}:
-	default:
-	}
 }
 
 // run tells until ctx is done. Nothing is lost while the store is away: the history says what came meanwhile.
@@ -68,7 +60,7 @@ func (a *auditor) look(ctx context.Context) error {
 				if r.Number > a.at.Number && r.Number <= now.Number {
 					all = append(all, r)
 				}
-				return r.Number > a.at.Number+1 && len(all) < toldMost
+				return r.Number > a.at.Number+1 && len(all) < maxRevisionEvents
 			})
 		}
 		if err != nil {
@@ -82,41 +74,41 @@ func (a *auditor) look(ctx context.Context) error {
 			a.log.Info("revision was committed", "revision", r.Number.String(), "author", r.Author, "message", r.Message, "set", r.Set, "removed", r.Removed)
 			a.note(api.Event{At: r.Time, Kind: "store", Version: r.Number.String(), Count: r.Set, Removed: r.Removed, Author: r.Author, Message: r.Message, Text: text})
 		}
-		a.held(ctx, holds)
+		a.holdsChanged(ctx, holds)
 	}
 	a.began, a.at, a.holds = true, now, holds
 	return nil
 }
 
 // held tells which groups are held otherwise than before, the first of them.
-func (a *auditor) held(ctx context.Context, now map[string]revisions.Hold) {
+func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hold) {
 	told := 0
 	for _, group := range slices.Sorted(maps.Keys(now)) {
 		was, h := a.holds[group], now[group]
-		if (holdText(was) != holdText(h) || !same(was, h)) && told < toldMost {
+		if (holdText(was) != holdText(h) || !sameHold(was, h)) && told < maxRevisionEvents {
 			told++
-			a.hold(group, h.Number, holdText(h), a.who(ctx, was, h))
+			a.noteHold(group, h.Number, holdText(h), a.changedBy(ctx, was, h))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.holds)) {
-		if _, is := now[group]; !is && told < toldMost {
+		if _, is := now[group]; !is && told < maxRevisionEvents {
 			told++
 			var by revisions.Hold
 			if freed, err := a.repo.Released(ctx); err == nil && freed[group].Number == a.holds[group].Number {
 				by = freed[group]
 			}
-			a.hold(group, a.at.Number, "is not frozen any more", by)
+			a.noteHold(group, a.at.Number, "is not frozen any more", by)
 		}
 	}
 }
 
 // same reports whether the same froze a group at the same.
-func same(a, b revisions.Hold) bool {
+func sameHold(a, b revisions.Hold) bool {
 	return a.Number == b.Number && a.Author == b.Author && a.Message == b.Message
 }
 
 // who has changed a hold, and why: who froze the group, or began a rollout, or wanted its step. The message says the rest.
-func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
+func (a *auditor) changedBy(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
 	n := cmp.Or(is.Next, was.Next)
 	if n == nil {
 		return is
@@ -124,7 +116,7 @@ func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions
 	s, err := a.rollout(ctx, n.Rollout)
 	done := err == nil && s.Phase == rollout.Done && is.Next == nil && is.Number == n.Number
 	switch {
-	case !same(was, is) && !done:
+	case !sameHold(was, is) && !done:
 		return is
 	case err != nil:
 	case done && s.By == "": // who began it had no part in that
@@ -137,7 +129,7 @@ func (a *auditor) who(ctx context.Context, was, is revisions.Hold) (by revisions
 	return by
 }
 
-func (a *auditor) hold(group string, n revisions.Number, is string, by revisions.Hold) {
+func (a *auditor) noteHold(group string, n revisions.Number, is string, by revisions.Hold) {
 	text := "group " + group + " " + is
 	switch {
 	case by.Author != "":

@@ -108,11 +108,11 @@ func TestAuditor(t *testing.T) {
 	tells("r2 group edge is frozen at r2 [, ]")
 	hold(func(holds map[string]revisions.Hold) { delete(holds, "edge") })
 	tells("r3 group edge is not frozen any more [, ]")
-	for range toldMost + 5 {
+	for range maxRevisionEvents + 5 {
 		commit(got[0] + "x")
 		got[0] += "x"
 	}
-	if err := a.look(t.Context()); err != nil || len(got) != 1+toldMost {
+	if err := a.look(t.Context()); err != nil || len(got) != 1+maxRevisionEvents {
 		t.Error(err, len(got))
 	}
 }

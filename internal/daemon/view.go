@@ -23,15 +23,15 @@ import (
 
 // A view is what the admin API shows of clients, and of loads.
 type view struct {
-	tracker  *clients.Tracker // of all clients; it hears of them if the API is served, or rollouts look at them
-	rejected atomic.Pointer[api.Rejected]
-	alone    atomic.Pointer[[]api.Rejected] // groups that the last load left as they were
-	noted    uint64                         // the last commit of which there is an event; of the goroutine that loads
+	tracker        *clients.Tracker // of all clients; it hears of them if the API is served, or rollouts look at them
+	rejected       atomic.Pointer[api.Rejected]
+	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that the last load left as they were
+	lastCommit     uint64                         // the last commit of which there is an event; of the goroutine that loads
 }
 
 // track begins to follow clients. The source is there before the first of them.
 func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
-	var expecting endpointExpectation
+	var expectation endpointExpectation
 	v.tracker = clients.New(clients.Options{
 		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
@@ -43,7 +43,7 @@ func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept fu
 		},
 		Kept: kept,
 		Expects: func(n *xds.Node, t *xds.Type) bool {
-			return !t.Is(xds.Endpoint) || expecting.endpoints(all(), src().Decide(n).Groups)
+			return !t.Is(xds.Endpoint) || expectation.endpoints(all(), src().Decide(n).Groups)
 		},
 	})
 }
@@ -68,7 +68,7 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 	kept, some := errors.AsType[dir.Kept](err)
 	if err == nil || some {
 		v.rejected.Store(nil)
-		v.alone.Store(v.rejectedGroups(at, kept))
+		v.rejectedGroups.Store(v.groupRejections(at, kept))
 		v.tracker.GroupsChanged()
 		v.committed(st)
 		if some {
@@ -88,9 +88,9 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 }
 
 // rejectedGroups returns why groups stay as they were, and since when.
-func (v *view) rejectedGroups(at time.Time, kept dir.Kept) *[]api.Rejected {
+func (v *view) groupRejections(at time.Time, kept dir.Kept) *[]api.Rejected {
 	var before, now []api.Rejected
-	if was := v.alone.Load(); was != nil {
+	if was := v.rejectedGroups.Load(); was != nil {
 		before = *was
 	}
 	for _, g := range kept {
@@ -106,7 +106,7 @@ func (v *view) rejectedGroups(at time.Time, kept dir.Kept) *[]api.Rejected {
 // committed tells of the commits since the last that was told.
 func (v *view) committed(st *store.Store) {
 	for _, c := range st.Log() {
-		if c.Seq <= v.noted || len(c.Changes) == 0 {
+		if c.Seq <= v.lastCommit || len(c.Changes) == 0 {
 			continue
 		}
 		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
@@ -119,7 +119,7 @@ func (v *view) committed(st *store.Store) {
 		}
 		v.tracker.Note(e)
 	}
-	v.noted = st.Snapshot().Seq()
+	v.lastCommit = st.Snapshot().Seq()
 }
 
 // clipped is the first of some texts, and how many more there are.

@@ -9,10 +9,10 @@ import (
 
 // raises adds to a line that tells of a limit the flag that raises it. The server, which
 // writes the line, is a library and knows no flags.
-type raises struct{ slog.Handler }
+type limitFlagHandler struct{ slog.Handler }
 
 // flags are those that raise limits, by the names that the server has for these.
-var flags = map[string]string{
+var flagOfLimit = map[string]string{
 	string(xds.LimitTypes):      "--max-types",
 	string(xds.LimitNames):      "--max-names",
 	string(xds.LimitNameLength): "--max-name-length",
@@ -36,11 +36,11 @@ var flags = map[string]string{
 }
 
 // Handle implements [slog.Handler].
-func (h raises) Handle(ctx context.Context, r slog.Record) error {
+func (h limitFlagHandler) Handle(ctx context.Context, r slog.Record) error {
 	flag := ""
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "limit" {
-			flag = flags[a.Value.String()]
+			flag = flagOfLimit[a.Value.String()]
 		}
 		return flag == ""
 	})
@@ -52,7 +52,11 @@ func (h raises) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements [slog.Handler].
-func (h raises) WithAttrs(as []slog.Attr) slog.Handler { return raises{h.Handler.WithAttrs(as)} }
+func (h limitFlagHandler) WithAttrs(as []slog.Attr) slog.Handler {
+	return limitFlagHandler{h.Handler.WithAttrs(as)}
+}
 
 // WithGroup implements [slog.Handler].
-func (h raises) WithGroup(name string) slog.Handler { return raises{h.Handler.WithGroup(name)} }
+func (h limitFlagHandler) WithGroup(name string) slog.Handler {
+	return limitFlagHandler{h.Handler.WithGroup(name)}
+}

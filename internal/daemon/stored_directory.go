@@ -19,7 +19,7 @@ import (
 )
 
 // openFeed makes what writes the directory to the store, if there is one.
-func (d *storeSource) openFeed(e revisions.Engine) {
+func (d *storeSource) openCommitter(e revisions.Engine) {
 	if d.root == "" {
 		return
 	}
@@ -27,13 +27,13 @@ func (d *storeSource) openFeed(e revisions.Engine) {
 	opts.HowToAllow = "chancery reload --allow-mass-delete --admin URL allows it once"
 	review := opts.Review
 	opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) {
-		if err := d.toStore.Refuse(all); err != nil {
+		if err := d.exposure.Refuse(all); err != nil {
 			return nil, err
 		}
 		return review(all)
 	}
 	host, _ := os.Hostname()
-	d.feed = dircommit.New(e, d.repo.Repository(), d.root, dircommit.Options{
+	d.committer = dircommit.New(e, d.repo.Repository(), d.root, dircommit.Options{
 		Log: d.log,
 		Dir: opts,
 		Noted: func(dircommit.State) {
@@ -59,11 +59,11 @@ func (c *Config) storeExposure() dirload.Exposure {
 }
 
 // hangs has who writes read its directory again at each hangup.
-func (d *storeSource) hangs(ctx context.Context, hangups <-chan os.Signal) {
+func (d *storeSource) reloadOnHangup(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-hangups:
-			if src := d.feed.Source(); src != nil {
+			if src := d.committer.Source(); src != nil {
 				src.Reload()
 			}
 		case <-ctx.Done():
@@ -74,8 +74,8 @@ func (d *storeSource) hangs(ctx context.Context, hangups <-chan os.Signal) {
 
 // writer says what the server writes to the store.
 func (d *storeSource) writer() *api.StoreWriter {
-	at := d.feed.State()
-	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.elected(context.Background(), false).ID}
+	at := d.committer.State()
+	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.electedWriter(context.Background(), false).ID}
 	if at.Err != nil {
 		w.Error = clipped(problemsOf(at.Err))
 	}
@@ -83,16 +83,16 @@ func (d *storeSource) writer() *api.StoreWriter {
 }
 
 // elected is the other server that writes, as was known a few seconds ago or is now; the zero value: none is known.
-func (d *storeSource) elected(ctx context.Context, now bool) peers.About {
-	if d.replicas.all == nil || d.feed.State().Writes {
+func (d *storeSource) electedWriter(ctx context.Context, now bool) peers.About {
+	if d.replicas.all == nil || d.committer.State().Writes {
 		return peers.About{}
 	}
 	return d.replicas.all.Writer(ctx, now)
 }
 
 // standsBy says who writes, for who asks this server to read its directory.
-func (d *storeSource) standsBy(ctx context.Context) string {
-	w := d.elected(ctx, true)
+func (d *storeSource) standbyText(ctx context.Context) string {
+	w := d.electedWriter(ctx, true)
 	if w.ID == "" {
 		return cli.StandbyReload + ": ask that one"
 	}
@@ -100,22 +100,22 @@ func (d *storeSource) standsBy(ctx context.Context) string {
 }
 
 // writes says for who asks about readiness who writes the directory to the store.
-func (d *storeSource) writes() string {
-	if d.feed == nil {
+func (d *storeSource) writerText() string {
+	if d.committer == nil {
 		return ""
 	}
-	if d.feed.State().Writes {
+	if d.committer.State().Writes {
 		return "; this server writes to it what " + d.root + " says"
 	}
-	return "; " + cmp.Or(text.Line(d.elected(context.Background(), false).ID), "another server") + " writes to it what its directory says"
+	return "; " + cmp.Or(text.Line(d.electedWriter(context.Background(), false).ID), "another server") + " writes to it what its directory says"
 }
 
 // writing is since when this server writes; zero: it does not.
-func (d *storeSource) writing() time.Time {
-	if d.feed == nil {
+func (d *storeSource) writesSince() time.Time {
+	if d.committer == nil {
 		return time.Time{}
 	}
-	at := d.feed.State()
+	at := d.committer.State()
 	if !at.Writes {
 		return time.Time{}
 	}

@@ -97,7 +97,7 @@ func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.K
 		dir = filepath.Join(keeper.Dir(), "endpoints")
 	}
 	if d, ok := src.(*storeSource); ok {
-		if of, ok := d.engine.(*revisionsetcd.Engine); ok {
+		if of, ok := d.engineCloser.(*revisionsetcd.Engine); ok {
 			shared := etcd.New(of.Client, of.Prefix(), log)
 			if dir == "" {
 				return shared, func() {}, d.dir, nil

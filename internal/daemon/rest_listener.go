@@ -26,7 +26,7 @@ type restFlags struct {
 }
 
 // A restFront serves xDS over REST-JSON.
-type restFront struct {
+type restListener struct {
 	restFlags
 	listener net.Listener
 	web      *http.Server
@@ -54,7 +54,7 @@ func (r *restFlags) check() error {
 }
 
 // plain returns an address at which others may read what is sent, or "".
-func (r *restFlags) plain(f *frontFlags) string {
+func (r *restFlags) plain(f *listenFlags) string {
 	if r.address == "" || f.secure(r.parsed) || r.parsed.Loopback() {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (r *restFlags) plain(f *frontFlags) string {
 }
 
 // open listens, with the TLS of the front, which is open.
-func (r *restFront) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, f *front) error {
+func (r *restListener) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, f *xdsListeners) error {
 	if r.address == "" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func webTLS(c *tls.Config) *tls.Config {
 }
 
 // serve serves until the listener fails, which it tells, or the front is closed.
-func (r *restFront) serve() <-chan error {
+func (r *restListener) serve() <-chan error {
 	if r.address == "" {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (r *restFront) serve() <-chan error {
 }
 
 // at returns the address that is listened on.
-func (r *restFront) at() string {
+func (r *restListener) at() string {
 	if r.parsed.Network == "unix" {
 		return r.parsed.String()
 	}
@@ -143,14 +143,14 @@ func (r *restFront) at() string {
 
 // goAway takes no more connections, and has those that there are end when their polls
 // have.
-func (r *restFront) goAway() {
+func (r *restListener) goAway() {
 	if r.listener != nil {
 		go r.web.Shutdown(context.Background()) //nolint:errcheck // close is told
 	}
 }
 
 // close ends connections. Polls end before, when the server is drained.
-func (r *restFront) close() {
+func (r *restListener) close() {
 	if r.listener == nil {
 		return
 	}

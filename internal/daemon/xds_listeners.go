@@ -27,7 +27,7 @@ import (
 )
 
 // frontFlags are the flags of the listeners of xDS.
-type frontFlags struct {
+type listenFlags struct {
 	addresses  []string
 	tls        authcerts.Files
 	age        server.Age
@@ -37,19 +37,19 @@ type frontFlags struct {
 }
 
 // A front serves xDS over gRPC on its listeners.
-type front struct {
-	frontFlags
+type xdsListeners struct {
+	listenFlags
 
 	certs      *authcerts.Source // nil: no TLS
 	handshakes handshakes.Failures
 	clients    *listen.Limit // who may connect; of REST, too
 	listeners  []net.Listener
 	servers    []*grpc.Server
-	ending     sync.WaitGroup // that were told to
+	stopping   sync.WaitGroup // that were told to
 }
 
 // flags are those of where to listen, with what: of others, too.
-func (f *frontFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
+func (f *listenFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
 	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS on; may be repeated; 0.0.0.0 means all interfaces, port 0 any free port")
 	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
 	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON on; empty: no REST-JSON")
@@ -62,13 +62,13 @@ func (f *frontFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bo
 }
 
 // ageFlags are those of when connections end.
-func (f *frontFlags) ageFlags(set *pflag.FlagSet) {
+func (f *listenFlags) ageFlags(set *pflag.FlagSet) {
 	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, plus a random part of up to a half, after which a stream and its connection are closed, so that clients spread over replicas; 0: never")
 	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that such a stream waits for the ACKs of its client before it is closed")
 }
 
 // check parses the addresses; an error is one of usage.
-func (f *frontFlags) check() error {
+func (f *listenFlags) check() error {
 	if len(f.addresses) == 0 {
 		return errors.New("--listen: an address is missing")
 	}
@@ -85,15 +85,15 @@ func (f *frontFlags) check() error {
 	case f.age.Max > 0 && f.age.Max < time.Second:
 		return errors.New("--max-connection-age: must be at least 1s, or 0 for no maximum: clients would do nothing but reconnect")
 	}
-	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, longest}.check())
+	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, maxTime}.check())
 }
 
 // secure reports whether TLS protects a listener. On a unix socket the mode of
 // its file does.
-func (f *frontFlags) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
+func (f *listenFlags) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
 
 // plain returns an address at which others may read what is sent, or "".
-func (f *frontFlags) plain() string {
+func (f *listenFlags) plain() string {
 	for _, a := range f.parsed {
 		if !f.secure(a) && !a.Loopback() {
 			return a.String()
@@ -103,7 +103,7 @@ func (f *frontFlags) plain() string {
 }
 
 // open listens on all addresses.
-func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
+func (f *xdsListeners) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, limits []grpc.ServerOption) error {
 	f.clients = clients
 	options := append(append(server.GRPCOptions(), f.age.GRPCOption()), limits...)
 	var secured credentials.TransportCredentials // nil: no TLS
@@ -143,7 +143,7 @@ func (f *front) open(log *slog.Logger, types *envoy.Types, xds *server.Server, c
 }
 
 // serve serves until a listener fails, which it tells, or the front is closed.
-func (f *front) serve() <-chan error {
+func (f *xdsListeners) serve() <-chan error {
 	failed := make(chan error, len(f.servers))
 	for i, l := range f.listeners {
 		go func() { failed <- f.servers[i].Serve(l) }()
@@ -153,7 +153,7 @@ func (f *front) serve() <-chan error {
 
 // at returns the addresses that are listened on, ports chosen by the system
 // included.
-func (f *front) at() string {
+func (f *xdsListeners) at() string {
 	var all []string
 	for i, l := range f.listeners {
 		if f.parsed[i].Network == "unix" {
@@ -167,33 +167,33 @@ func (f *front) at() string {
 
 // goAway takes no more connections, and tells the clients of those that there are to
 // open their next stream elsewhere (GOAWAY). The connections end with their streams.
-func (f *front) goAway() {
+func (f *xdsListeners) goAway() {
 	for _, g := range f.servers {
-		f.ending.Go(g.GracefulStop)
+		f.stopping.Go(g.GracefulStop)
 	}
 }
 
 // handover is how long clients have to hear that before streams are refused.
-const handover = 300 * time.Millisecond
+const goAwayDelay = 300 * time.Millisecond
 
 // lastWords is how long connections without streams of ours may take to end.
-const lastWords = time.Second
+const finishTimeout = time.Second
 
 // finish returns when the connections have ended after their streams: in order, so
 // that what the last of them were told on leaving is written before. Watches of
 // health and reflection never end by themselves, nor do connections on which nothing
 // comes for 10 s: they are cut when that takes too long, or when ctx is done.
-func (f *front) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lastWords)
+func (f *xdsListeners) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	for _, g := range f.servers {
 		defer context.AfterFunc(ctx, g.Stop)()
 	}
 	defer context.AfterFunc(ctx, f.clients.Cut)()
-	f.ending.Wait()
+	f.stopping.Wait()
 }
 
-func (f *front) close() {
+func (f *xdsListeners) close() {
 	f.clients.Cut() // Stop waits for those on which nothing comes
 	for _, g := range f.servers {
 		g.Stop()

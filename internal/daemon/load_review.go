@@ -13,12 +13,12 @@ import (
 )
 
 // A review looks at what is loaded before it is served.
-type review struct {
-	exposed dirload.Exposure // of secrets; none if it is allowed
-	empty   bool             // answer assignments that are missing with empty ones
+type loadReview struct {
+	exposed          dirload.Exposure // of secrets; none if it is allowed
+	emptyAssignments bool             // answer assignments that are missing with empty ones
 }
 
-func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
+func (r *loadReview) load(all []dir.Loaded) ([]dir.Loaded, error) {
 	if err := r.exposed.Refuse(all); err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (r *review) load(all []dir.Loaded) ([]dir.Loaded, error) {
 // assignments makes up those of clusters whose endpoints are to come from here and do
 // not, if that is wanted. Envoy waits 15 s for them before it uses such a cluster, at each
 // start.
-func (r *review) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
-	if !r.empty {
+func (r *loadReview) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
+	if !r.emptyAssignments {
 		return nil, nil
 	}
 	have := map[string]bool{}

@@ -26,7 +26,7 @@ func TestExposed(t *testing.T) {
 		{"SAFE-11 this machine, with TLS", "127.0.0.1:1,unix:///s", "unix:///r", secured, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, r := &frontFlags{addresses: strings.Split(tt.listen, ","), tls: tt.tls}, &restFlags{address: tt.rest}
+			f, r := &listenFlags{addresses: strings.Split(tt.listen, ","), tls: tt.tls}, &restFlags{address: tt.rest}
 			if err := f.check(); err != nil {
 				t.Fatal(err)
 			}

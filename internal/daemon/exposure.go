@@ -10,7 +10,7 @@ import (
 // exposed returns how what is served may be read by others than its clients: in plain
 // text on its way, or by whoever connects, since nobody asks who that is. Who may use
 // a unix socket is said by the mode of its file.
-func exposed(f *frontFlags, r *restFlags) dirload.Exposure {
+func exposed(f *listenFlags, r *restFlags) dirload.Exposure {
 	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
 		return dirload.Exposure{Way: "over the network in plain text, from " + at, Mend: "--tls-cert, --tls-key and --client-ca"}
 	}

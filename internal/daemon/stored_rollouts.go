@@ -13,12 +13,14 @@ import (
 )
 
 // rolling has rollouts know what is served of a store, and how clients take it.
-func (d *storeSource) rolling(e revisions.Engine) {
-	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look { return lookAt(d.view.tracker, lanes, since) })
+func (d *storeSource) openRollouts(e revisions.Engine) {
+	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look {
+		return rolloutAnswers(d.view.tracker, lanes, since)
+	})
 }
 
 // rolled notes what is served now. Before is a time at which nobody was told of it.
-func (d *storeSource) rolled(before time.Time, err error) {
+func (d *storeSource) noteServed(before time.Time, err error) {
 	d.view.tracker.GroupsChanged()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
 	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
@@ -35,7 +37,7 @@ func (d *storeSource) rolledBack() (all []api.RolledBack) {
 }
 
 // lookAt says how the clients stand that see one of some groups.
-func lookAt(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
+func rolloutAnswers(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
 	k := t.Acceptance(groups, since)
 	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}
 	for _, f := range k.Regressions {

@@ -15,7 +15,7 @@ import (
 // What ends a stream or a connection, or has it wait, names the flag that allows more.
 func TestFlagsOfLimits(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(raises{slog.NewTextHandler(&out, nil)}).With("a", 1).WithGroup("g")
+	log := slog.New(limitFlagHandler{slog.NewTextHandler(&out, nil)}).With("a", 1).WithGroup("g")
 	for limit, want := range map[string]string{"streams": "--max-streams", "name_length": "--max-name-length", "type_url": "", "": ""} {
 		out.Reset()
 		log.Warn("stream closed: client exceeded a limit or sent a malformed request", "error", "more than 7", "limit", limit)
@@ -31,13 +31,13 @@ func TestFlagsOfLimits(t *testing.T) {
 	}
 	all := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	new(limitFlags).flags(all)
-	for limit, flag := range flags {
+	for limit, flag := range flagOfLimit {
 		if all.Lookup(strings.TrimPrefix(flag, "--")) == nil {
 			t.Errorf("%s: there is no %s", limit, flag)
 		}
 	}
 	for limit := range server.New(store.New()).Stats().Throttled {
-		if flags[limit] == "" && limit != "subscription" { // which is several
+		if flagOfLimit[limit] == "" && limit != "subscription" { // which is several
 			t.Errorf("no flag raises %q", limit)
 		}
 	}

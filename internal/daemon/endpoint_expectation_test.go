@@ -32,12 +32,12 @@ func TestExpecting(t *testing.T) {
 			}
 		}
 	}
-	for range 2 * maxSeen {
+	for range 2 * maxRemembered {
 		put("static", "a", xds.Ref{Type: xds.Secret, Name: "s"})
 		put("static", "a")
 		e.endpoints(st.Snapshot(), []string{"static"})
 	}
-	if len(e.seen) > maxSeen {
+	if len(e.seen) > maxRemembered {
 		t.Errorf("%d tables are remembered", len(e.seen))
 	}
 }

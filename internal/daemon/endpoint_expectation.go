@@ -16,7 +16,7 @@ type endpointExpectation struct {
 }
 
 // maxSeen is of how many tables it is remembered.
-const maxSeen = 1000
+const maxRemembered = 1000
 
 // endpoints reports whether one of the clusters of some groups refers to endpoints (EDS).
 func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bool {
@@ -42,7 +42,7 @@ func (e *endpointExpectation) refers(t *xds.Table) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.seen == nil || len(e.seen) >= maxSeen {
+	if e.seen == nil || len(e.seen) >= maxRemembered {
 		e.seen = map[xds.Sum]bool{}
 	}
 	e.seen[sum] = is

@@ -9,21 +9,21 @@ import (
 
 // refusing is a compression that no request may have: 30 KB could become 31 MiB before
 // anybody counts these. What gRPC does not know it refuses by itself, and nobody is told.
-type refusing string
+type refusedCompression string
 
 var errCompressed = errors.New("compressed requests are not supported")
 
 func init() { // as gRPC wants it
-	for _, name := range []refusing{"gzip", "deflate", "snappy", "zstd", "br"} {
+	for _, name := range []refusedCompression{"gzip", "deflate", "snappy", "zstd", "br"} {
 		encoding.RegisterCompressor(name)
 	}
 }
 
 // Name implements [encoding.Compressor].
-func (r refusing) Name() string { return string(r) }
+func (r refusedCompression) Name() string { return string(r) }
 
 // Compress implements [encoding.Compressor].
-func (refusing) Compress(io.Writer) (io.WriteCloser, error) { return nil, errCompressed }
+func (refusedCompression) Compress(io.Writer) (io.WriteCloser, error) { return nil, errCompressed }
 
 // Decompress implements [encoding.Compressor].
-func (refusing) Decompress(io.Reader) (io.Reader, error) { return nil, errCompressed }
+func (refusedCompression) Decompress(io.Reader) (io.Reader, error) { return nil, errCompressed }

@@ -19,7 +19,7 @@ import (
 
 // quarantined is a source of what clients see that keeps from them what they refuse. moved is called when what they refuse has
 // changed; nil: nobody is told.
-func quarantined(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
+func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
 	judge := sync.OnceValue(func() *explain.Explainer { // the source is there before the first client
 		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
@@ -31,14 +31,14 @@ func quarantined(of server.Source[server.Watch], sv *services, src func() *dir.S
 		place := src().PlaceFor(stream.Node, h.Type, h.Name)
 		tell := func(more ...any) {
 			sv.log.Warn("resource in quarantine: the client refuses it, and gets the others", append([]any{
-				"node", shown(stream.Node.ID), "type", h.Type.String(), "resource", shown(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
+				"node", logText(stream.Node.ID), "type", h.Type.String(), "resource", logText(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
 			}, more...)...)
 		}
 		if lines.Allow("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
 			tell()
 		}
 		sv.view.tracker.Note(api.Event{
-			At: time.Now(), Kind: "quarantine", Node: shown(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
+			At: time.Now(), Kind: "quarantine", Node: logText(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
 			Resources: []api.Resource{{Type: h.Type.String(), Name: h.Name, Place: place}},
 		})
 	}
@@ -51,7 +51,7 @@ func quarantined(of server.Source[server.Watch], sv *services, src func() *dir.S
 }
 
 // maxPassed is how many resources the upstream of a relay is told to be refused.
-const maxPassed = 100
+const maxPassedRefusals = 100
 
 // refusals returns what clients refuse, for the upstream of a relay; nil: the upstream is not told.
 func (d *daemon) refusals() func() []relay.Refusal {
@@ -59,7 +59,7 @@ func (d *daemon) refusals() func() []relay.Refusal {
 		return nil
 	}
 	return func() (all []relay.Refusal) {
-		for _, r := range d.held.Refused(maxPassed) {
+		for _, r := range d.held.Refused(maxPassedRefusals) {
 			all = append(all, relay.Refusal(r))
 		}
 		return all
@@ -87,7 +87,7 @@ func quarantineText(h quarantine.Held) string {
 }
 
 // holds says whether anything of a type is kept from a stream; nil if nothing ever is.
-func holds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
+func withholds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 	if q == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func holds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 }
 
 // keptBy says, for status, what clients keep instead of what they have refused; nil if nothing is kept.
-func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.Kept {
+func keptForStatus(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.Kept {
 	if q == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func keptBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.Kept {
 }
 
 // keptFrom says, for CSDS, what clients refuse while they are shown something else; nil if they never are.
-func keptFrom(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held {
+func heldForCSDS(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held {
 	if q == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func keptFrom(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held 
 }
 
 // heldBy says, for explain, what is in quarantine; nil if nothing ever is.
-func heldBy(q *quarantine.Source) func(*server.Stream, *xds.Type) []quarantine.Held {
+func heldForExplain(q *quarantine.Source) func(*server.Stream, *xds.Type) []quarantine.Held {
 	if q == nil {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 const AdminAddress = "127.0.0.1:18001"
 
 // maxAdmins is how many connections the admin API has at most.
-const maxAdmins = 256
+const maxAdminConnections = 256
 
 // adminFlags are the flags of the admin API.
 type adminFlags struct {
@@ -40,7 +40,7 @@ type adminFlags struct {
 func (a *adminFlags) served() bool { return len(a.parsed) > 0 }
 
 // An adminFront is the listeners of the admin API.
-type adminFront struct {
+type adminListeners struct {
 	adminFlags
 
 	listeners []net.Listener
@@ -59,7 +59,7 @@ func (a *adminFlags) flags(f *pflag.FlagSet) {
 
 // guarded reports whether those who ask must show who they are. Whoever had the port instead
 // would be shown their tokens, and answer them what he likes.
-func (a *adminFlags) guarded() bool { return a.token != "" || a.tls.Configured() }
+func (a *adminFlags) authenticates() bool { return a.token != "" || a.tls.Configured() }
 
 // check parses the addresses; an error is one of usage.
 func (a *adminFlags) check() error {
@@ -86,7 +86,7 @@ func (a *adminFlags) check() error {
 
 // open listens. That another server on this machine has the port that nobody asked for must
 // keep none from serving.
-func (a *adminFront) open(log *slog.Logger, most int) error {
+func (a *adminListeners) open(log *slog.Logger, most int) error {
 	if len(a.parsed) == 0 {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (a *adminFront) open(log *slog.Logger, most int) error {
 			return cli.Fail(err, "")
 		}
 	}
-	a.limit = listen.NewLimit(max(16, min(maxAdmins, most)))
+	a.limit = listen.NewLimit(max(16, min(maxAdminConnections, most)))
 	for _, at := range a.parsed {
 		l, err := at.Open(context.Background())
 		switch {
@@ -121,7 +121,7 @@ func (a *adminFront) open(log *slog.Logger, most int) error {
 }
 
 // serve answers until ctx is done.
-func (a *adminFront) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
+func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
 	if a.token != "" {
 		s.Token = func() (string, error) { return readToken(a.token) }
 	}
@@ -139,7 +139,7 @@ func (a *adminFront) serve(ctx context.Context, running *sync.WaitGroup, s *admi
 }
 
 // at returns the address of a listener, its port chosen by the system included.
-func (a *adminFront) at(i int) string {
+func (a *adminListeners) at(i int) string {
 	addr := a.listeners[i].Addr()
 	if addr.Network() == "unix" {
 		return "unix://" + addr.String()
@@ -148,7 +148,7 @@ func (a *adminFront) at(i int) string {
 }
 
 // close closes the listeners of a server that has not begun.
-func (a *adminFront) close() {
+func (a *adminListeners) close() {
 	for _, l := range a.listeners {
 		_ = l.Close()
 	}

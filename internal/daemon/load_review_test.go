@@ -11,7 +11,7 @@ func TestReview(t *testing.T) {
 	t.Run("ADS-8 which assignments a cluster has is not known: none is made up", func(t *testing.T) {
 		c := xds.NewResource(xds.Cluster, "c", nil)
 		c.Refs = []xds.Ref{{Type: xds.Endpoint, Name: xds.Wildcard}}
-		r := &review{empty: true}
+		r := &loadReview{emptyAssignments: true}
 		if more, err := r.load([]dir.Loaded{{Resource: c}}); err != nil || len(more) != 0 {
 			t.Error(more, err)
 		}
@@ -20,7 +20,7 @@ func TestReview(t *testing.T) {
 		c, a := xds.NewResource(xds.Cluster, "c", nil), xds.NewResource(xds.Endpoint, "a", nil)
 		c.Refs = []xds.Ref{{Type: xds.Endpoint, Name: "alias"}, {Type: xds.Endpoint, Name: "none"}, {Type: xds.Endpoint, Name: "none"}}
 		a.Aliases = []string{"alias"}
-		r := &review{empty: true}
+		r := &loadReview{emptyAssignments: true}
 		more, err := r.load([]dir.Loaded{{Resource: c}, {Resource: a}})
 		if err != nil || len(more) != 1 || more[0].Name != "none" || more[0].Refs == nil || len(more[0].Refs) != 0 {
 			t.Errorf("%+v, %v", more, err)

@@ -42,7 +42,7 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		case err != nil:
 			return false, err.Error()
 		case !g.Allows(t, name):
-			return false, fmt.Sprintf("%s may not see %s %q, by %s", shown(who.String()), t.Short, name, rulesOf(g))
+			return false, fmt.Sprintf("%s may not see %s %q, by %s", logText(who.String()), t.Short, name, rulesOf(g))
 		}
 		return true, "the client may have it, by " + rulesOf(g)
 	}
@@ -53,8 +53,8 @@ func rulesOf(g access.Grant) string {
 	case 0:
 		return "the default rules"
 	case 1:
-		return "rule " + shown(names[0])
+		return "rule " + logText(names[0])
 	default:
-		return "rules " + shown(strings.Join(names, ", "))
+		return "rules " + logText(strings.Join(names, ", "))
 	}
 }

@@ -1,9 +1,0 @@
-package daemon
-
-// ring fills a channel of one slot.
-func ring(bell chan<- struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default:
-	}
-}

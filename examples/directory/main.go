@@ -1,6 +1,6 @@
-// Command directory is a server of one's own for several groups of nodes: each directory
-// below config is what one group gets, and a node is in the group that its cluster names.
-// Files are loaded again when they change. Metrics are at http://127.0.0.1:9090/metrics.
+// Command directory is an xDS server for several groups of nodes. Each directory below config has the
+// resources of one group. A node gets the group with the name of its cluster. The server loads changed
+// files again. Metrics are at http://127.0.0.1:9090/metrics.
 //
 //	go run . config
 //	envoy -c ../quickstart-envoy.yaml --service-cluster edge
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// group says which group a node gets. One that nobody fills is told nothing.
+// group returns the group of a node. A group without a directory has no resources.
 func group(n *xds.Node) string { return n.Cluster }
 
 // serve serves each directory below root to its group, until ctx is done.
@@ -58,7 +58,7 @@ func serve(ctx context.Context, l net.Listener, root string, registry prometheus
 	m := metrics.New(metrics.Options{Registry: registry, Group: group, Snapshot: st.Snapshot})
 	sources := map[string]*dir.Source{}
 	srv := server.New(st, server.WithObserver(m),
-		// What a client refused is logged with its place, and without passwords that are in it.
+		// The log has the position of a refused resource, and no passwords from it.
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string {
 			if src := sources[group(n)]; src != nil {
 				return src.Place(t, name)
@@ -88,17 +88,17 @@ func serve(ctx context.Context, l net.Listener, root string, registry prometheus
 		loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": e.Name()}, registry))
 		src := dir.New(filepath.Join(root, e.Name()), st, dir.Options{
 			Group: e.Name(), References: true, Done: loads.Loaded,
-			Log: slog.Default().With(slog.String("group", e.Name())), // or nobody knows which directory a line is of
+			Log: slog.Default().With(slog.String("group", e.Name())), // identifies the directory of a log line
 		})
 		loads.Source(src)
 		report, err := src.Load()
 		if err != nil {
-			return fmt.Errorf("group %s:\n%w", e.Name(), err) // each mistake with its place
+			return fmt.Errorf("group %s:\n%w", e.Name(), err) // each error with its position
 		}
 		log.Printf("group %s: %d files", e.Name(), report.Files)
 		sources[e.Name()] = src
 	}
-	for _, src := range sources { // nobody writes to the map any more
+	for _, src := range sources { // the map is complete now
 		running.Go(func() { src.Run(ctx) })
 	}
 

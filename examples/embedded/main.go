@@ -1,6 +1,5 @@
-// Command embedded is a management server of one's own: a program that knows
-// where its services run and tells its xDS clients, with Chancery as a library.
-// Here the knowledge is a line of addresses typed at the terminal.
+// Command embedded is an xDS server that uses Chancery as a library. It knows the addresses of a service
+// and sends them to its clients. In this example you type the addresses at the terminal.
 //
 //	go run . 127.0.0.1:8080
 //	envoy -c ../quickstart-envoy.yaml   # gets the cluster "backend"
@@ -30,7 +29,7 @@ import (
 )
 
 func main() {
-	// What matters: a store, a server of what it holds, and updates.
+	// The three parts: a store, a server for its resources, and updates.
 	st := store.New()
 	if err := update(st, os.Args[1:]); err != nil {
 		log.Fatal(err)
@@ -52,7 +51,7 @@ func main() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = srv.Drain(ctx)
-		time.AfterFunc(time.Second, g.Stop) // what is left then is cut
+		time.AfterFunc(time.Second, g.Stop) // ends streams that are still open
 		g.GracefulStop()
 	}()
 	log.Printf("serving at %v; type addresses to change the endpoints", l.Addr())
@@ -61,8 +60,8 @@ func main() {
 	}
 }
 
-// update makes the addresses the endpoints of the cluster "backend". The
-// cluster is the same each time, so only the endpoints are sent again.
+// update sets the endpoints of the cluster "backend". The cluster does not change, so only the endpoints
+// are sent again.
 func update(st *store.Store, addresses []string) error {
 	cluster, err := wire.NewResource(xds.Cluster, "", &clusterv3.Cluster{
 		Name:                 "backend",
@@ -89,7 +88,7 @@ func update(st *store.Store, addresses []string) error {
 	if err != nil {
 		return err
 	}
-	// All types change at once: no client sees one without the other.
+	// All types change at once: no client gets the cluster without its endpoints.
 	_, err = st.Update(func(tx *store.Tx) error {
 		tx.Set(cluster, endpoints)
 		return nil

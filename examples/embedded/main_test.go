@@ -11,8 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// What the program serves, seen by a client of either variant: the cluster, its endpoints, and
-// other endpoints once they change.
+// A client of each variant gets the cluster, its endpoints, and the new endpoints after a change.
 func TestUpdate(t *testing.T) {
 	st := store.New()
 	if err := update(st, []string{"127.0.0.1:8080"}); err != nil {
@@ -37,9 +36,9 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("%d endpoints", n)
 		}
 		c.ACK(r)
-		c.ExpectNothing() // the cluster is as it was
+		c.ExpectNothing() // the cluster has not changed
 
-		// A mistake changes nothing.
+		// An invalid address changes nothing.
 		if err := update(st, []string{"nowhere"}); err == nil {
 			t.Error("no error")
 		}

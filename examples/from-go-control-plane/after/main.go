@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// nacks is told what happens on streams.
+// nacks observes streams and logs NACKs.
 type nacks struct{}
 
 func (nacks) Opened(*server.Stream) {}
@@ -36,7 +36,7 @@ func main() {
 	if err == nil {
 		_, err = st.Update(func(tx *store.Tx) error {
 			edge := tx.Group("edge")
-			edge.Clear() // what follows is all that the group has
+			edge.Clear() // the group gets only the resources below
 			edge.Set(cluster)
 			return nil
 		})

@@ -1,5 +1,5 @@
-// Command greeter is a gRPC server, and a client that finds it with xDS and no
-// proxy: docs/proxyless-grpc.md.
+// Command greeter is a gRPC server, and a gRPC client that finds it by xDS without a proxy:
+// docs/proxyless-grpc.md.
 //
 //	go run . serve 127.0.0.1:50051
 //	GRPC_XDS_BOOTSTRAP=xds.json go run . call xds:///greeter.local
@@ -60,8 +60,8 @@ func call(target string) error {
 	return nil
 }
 
-// greeter is what protoc-gen-go-grpc makes of a service with one method. It is
-// written by hand so that the example needs no generated code.
+// greeter describes a service with one method, like the output of protoc-gen-go-grpc. It is written by hand,
+// so that the example needs no generated code.
 var greeter = grpc.ServiceDesc{
 	ServiceName: "examples.Greeter",
 	HandlerType: (*any)(nil),

@@ -1,3 +1,3 @@
-// Package endpointsv1 is the client of chancery.endpoints.v1, by which programs register endpoints over gRPC: docs/endpoints.md
-// has an example. All but this file is made of endpoints.proto by make proto.
+// Package endpointsv1 is the gRPC API chancery.endpoints.v1, with which programs register endpoints.
+// docs/endpoints.md has an example. All other files are generated from endpoints.proto by make proto.
 package endpointsv1

@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: chancery/endpoints/v1/endpoints.proto
 
-// Endpoints by API: programs register endpoints of clusters at a running server of Chancery, by a stream that
-// lasts as long as they do. docs/endpoints.md describes it, and the same as lines of JSON over HTTP: names of
-// fields, limits and errors are those of the JSON.
+// Endpoints by API: a program registers endpoints of clusters at a running Chancery server. It keeps a stream
+// open while the endpoints exist. docs/endpoints.md describes this API and the same API as lines of JSON over
+// HTTP. The names of fields, the limits and the errors are equal.
 
 package endpointsv1
 
@@ -32,7 +32,7 @@ const (
 type Endpoint_Health int32
 
 const (
-	// Nothing is said, which counts as healthy.
+	// Not set, which counts as healthy.
 	Endpoint_UNKNOWN   Endpoint_Health = 0
 	Endpoint_HEALTHY   Endpoint_Health = 1
 	Endpoint_UNHEALTHY Endpoint_Health = 2
@@ -88,11 +88,12 @@ func (Endpoint_Health) EnumDescriptor() ([]byte, []int) {
 	return file_chancery_endpoints_v1_endpoints_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// A RegisterRequest has at most 1 MiB, 1000 steps, and 10,000 endpoints. Each renews the lease, also one without steps.
+// A RegisterRequest has at most 1 MiB, 1000 steps and 10,000 endpoints. Each request renews the lease, also a
+// request without steps.
 type RegisterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time of the lease of all that the stream puts, 1 s to 24 h. It is stated by the first request, and may be
-	// repeated. None: what is put stays until it is removed.
+	// The duration of the lease for all endpoints of the stream, 1 s to 24 h. The first request must have it, later
+	// requests may. Not set: endpoints stay until they are removed.
 	Ttl           *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Steps         []*Step              `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -143,14 +144,14 @@ func (x *RegisterRequest) GetSteps() []*Step {
 	return nil
 }
 
-// A Step changes endpoints of one cluster. It is done as a whole or not at all.
+// A Step changes endpoints of one cluster. It is applied as a whole or not at all.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The service_name of a cluster with EDS, or its name if it has none. Needed.
+	// The service_name of an EDS cluster, or its name if it has no service_name. Required.
 	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// The group of resources whose nodes get it; none: "default".
+	// The group whose nodes get the endpoints. Empty: "default".
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// Needed.
+	// Required.
 	//
 	// Types that are valid to be assigned to Change:
 	//
@@ -255,22 +256,22 @@ type isStep_Change interface {
 }
 
 type Step_Put struct {
-	// Registers an endpoint, or replaces the one with its ID.
+	// Adds an endpoint, or replaces the endpoint with its ID.
 	Put *Endpoint `protobuf:"bytes,3,opt,name=put,proto3,oneof"`
 }
 
 type Step_Remove struct {
-	// Removes the endpoint with this ID, if there is one.
+	// Removes the endpoint with this ID, if it exists.
 	Remove string `protobuf:"bytes,4,opt,name=remove,proto3,oneof"`
 }
 
 type Step_Replace struct {
-	// Registers all endpoints of the cluster. Others are removed, after these are there.
+	// Replaces all endpoints of the cluster. The new endpoints are added before the others are removed.
 	Replace *Replacement `protobuf:"bytes,5,opt,name=replace,proto3,oneof"`
 }
 
 type Step_Release struct {
-	// Removes all endpoints of the cluster, and what files or revisions say of it counts again.
+	// Removes all endpoints of the cluster. The endpoints in files or revisions are served again.
 	Release *emptypb.Empty `protobuf:"bytes,6,opt,name=release,proto3,oneof"`
 }
 
@@ -282,7 +283,7 @@ func (*Step_Replace) isStep_Change() {}
 
 func (*Step_Release) isStep_Change() {}
 
-// A Replacement is all endpoints of a cluster. There may be none.
+// A Replacement is the list of all endpoints of a cluster. It may be empty.
 type Replacement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Endpoints     []*Endpoint            `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
@@ -330,21 +331,21 @@ func (x *Replacement) GetEndpoints() []*Endpoint {
 // An Endpoint is an instance of a cluster.
 type Endpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// None: ADDRESS:PORT.
+	// Empty: ADDRESS:PORT.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// An IP address. Needed.
+	// An IP address. Required.
 	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	// Of TCP, 1 to 65535. Needed.
+	// A TCP port, 1 to 65535. Required.
 	Port uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
-	// For health checks and rewrites of the host.
+	// The host name for health checks and host rewrites.
 	Hostname string    `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	Locality *Locality `protobuf:"bytes,5,opt,name=locality,proto3" json:"locality,omitempty"`
-	// 1 to 100,000, among the endpoints of the cluster; 0: 1.
+	// The share of requests relative to the other endpoints of the cluster, 1 to 100,000. 0 means 1.
 	Weight uint32 `protobuf:"varint,6,opt,name=weight,proto3" json:"weight,omitempty"`
-	// 0 is the first choice, up to 127. Gaps are closed when it is served.
+	// 0 is the highest priority, 127 the lowest. The server closes gaps between priorities.
 	Priority uint32          `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
 	Health   Endpoint_Health `protobuf:"varint,8,opt,name=health,proto3,enum=chancery.endpoints.v1.Endpoint_Health" json:"health,omitempty"`
-	// By its name, such as envoy.lb; at most 4 KiB as JSON, with 100 values.
+	// Metadata by its name, such as envoy.lb. At most 4 KiB as JSON, with 100 values.
 	Metadata      map[string]*structpb.Struct `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -443,7 +444,7 @@ func (x *Endpoint) GetMetadata() map[string]*structpb.Struct {
 	return nil
 }
 
-// A Locality says where an endpoint runs.
+// A Locality is the location of an endpoint.
 type Locality struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
@@ -504,14 +505,14 @@ func (x *Locality) GetSubZone() string {
 	return ""
 }
 
-// A RegisterResponse says that all requests up to one are done.
+// A RegisterResponse confirms that all requests up to one were applied.
 type RegisterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of that request. The first is 1.
 	Done uint64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
-	// Steps of requests since the last response that were not taken. All others were.
+	// The refused steps of requests since the last response. All other steps were applied.
 	Refused []*Refusal `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
-	// The lease had ended: what was put before these requests is gone. Put it again.
+	// The lease had ended, so all endpoints from before these requests are removed. Add them again.
 	Lost          bool `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -568,14 +569,15 @@ func (x *RegisterResponse) GetLost() bool {
 	return false
 }
 
-// A Refusal says why a step was not taken.
+// A Refusal is the reason why a step was not applied.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the request.
 	Request uint64 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
-	// Which of its steps, from 0. None: no step of it was taken.
+	// The index of the step in the request, from 0. Not set: no step of the request was applied.
 	Step *uint32 `protobuf:"varint,2,opt,name=step,proto3,oneof" json:"step,omitempty"`
-	// What is wrong, such as port, or endpoints[3].port of a replacement. None: nothing of the step alone, as when an etcd is away.
+	// The path of the wrong field, such as port, or endpoints[3].port of a replacement. Empty: the error is not in
+	// the step, for example the etcd cannot be reached.
 	Field         string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
 	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields

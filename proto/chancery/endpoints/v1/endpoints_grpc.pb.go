@@ -4,9 +4,9 @@
 // - protoc             (unknown)
 // source: chancery/endpoints/v1/endpoints.proto
 
-// Endpoints by API: programs register endpoints of clusters at a running server of Chancery, by a stream that
-// lasts as long as they do. docs/endpoints.md describes it, and the same as lines of JSON over HTTP: names of
-// fields, limits and errors are those of the JSON.
+// Endpoints by API: a program registers endpoints of clusters at a running Chancery server. It keeps a stream
+// open while the endpoints exist. docs/endpoints.md describes this API and the same API as lines of JSON over
+// HTTP. The names of fields, the limits and the errors are equal.
 
 package endpointsv1
 
@@ -30,12 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Endpoints registers endpoints. It is served where the admin API is, for those who show who they are: by a unix socket, a
-// token or a client certificate.
+// Endpoints registers endpoints. It is served at the address of the admin API, to authenticated callers: by a
+// unix socket, a token or a client certificate.
 type EndpointsClient interface {
-	// Register does what requests say, in their order, and answers when that is on disk, or in the etcd. A response may be
-	// of several requests. The stream ends with DEADLINE_EXCEEDED when no request has come for the time of the
-	// lease, or, without one, for two minutes. However it ends, what it has put stays for the time of its lease.
+	// Register applies the requests in their order. It responds when they are on disk, or in the etcd; a response
+	// may be for several requests. The stream ends with DEADLINE_EXCEEDED if no request arrives for the time of
+	// the lease, or for two minutes if there is no lease. After the end of the stream, its endpoints stay until
+	// the lease ends.
 	Register(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RegisterRequest, RegisterResponse], error)
 }
 
@@ -64,12 +65,13 @@ type Endpoints_RegisterClient = grpc.BidiStreamingClient[RegisterRequest, Regist
 // All implementations must embed UnimplementedEndpointsServer
 // for forward compatibility.
 //
-// Endpoints registers endpoints. It is served where the admin API is, for those who show who they are: by a unix socket, a
-// token or a client certificate.
+// Endpoints registers endpoints. It is served at the address of the admin API, to authenticated callers: by a
+// unix socket, a token or a client certificate.
 type EndpointsServer interface {
-	// Register does what requests say, in their order, and answers when that is on disk, or in the etcd. A response may be
-	// of several requests. The stream ends with DEADLINE_EXCEEDED when no request has come for the time of the
-	// lease, or, without one, for two minutes. However it ends, what it has put stays for the time of its lease.
+	// Register applies the requests in their order. It responds when they are on disk, or in the etcd; a response
+	// may be for several requests. The stream ends with DEADLINE_EXCEEDED if no request arrives for the time of
+	// the lease, or for two minutes if there is no lease. After the end of the stream, its endpoints stay until
+	// the lease ends.
 	Register(grpc.BidiStreamingServer[RegisterRequest, RegisterResponse]) error
 	mustEmbedUnimplementedEndpointsServer()
 }

@@ -124,10 +124,10 @@ var effects = map[string]string{
 	"rest encodings mutex":             "shares encodings between polls; held for memory only",
 	"rest encoding once":               "encodes for all who are told the same",
 
-	"internal/envoy Types mutex":              "builds the descriptors of a file when somebody first asks, and keeps what was asked for",
-	"internal/check/validate Validator mutex": "keeps what is to be looked at in messages of a type, once one was met",
+	"internal/envoy Types mutex":              "caches message types; builds the descriptors of a file at its first use",
+	"internal/check/validate Validator mutex": "caches the compiled rules of each message type",
 
-	"internal/envoy ranks mutex": "keeps the order of fields that were written",
+	"internal/envoy ranks mutex": "caches the field order of each message type",
 
 	"internal/logs/async Writer mutex":       "lines that wait, for all who log; held for memory only",
 	"internal/logs/async New goroutine":      "waits for the reader so that nobody else does; ends when closed",
@@ -316,7 +316,7 @@ var effects = map[string]string{
 	"internal/endpoints/register session.run timer":           "when the lease is to be renewed, and when what was not taken is sent again",
 	"internal/endpoints/register session.send timer":          "no server is waited for for ever",
 
-	"internal/envoy/export wait timer": "the pause that Envoy gets between two steps",
+	"internal/envoy/export wait timer": "waits between two steps of an export, so that Envoy reads the first one",
 }
 
 // Uses of other packages that are effects.

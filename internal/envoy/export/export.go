@@ -18,61 +18,59 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options of an export. The zero value is ready to use.
+// Options configure an export. The zero value is ready to use.
 type Options struct {
 	Format *Format // YAML if nil
 
-	// Types are the messages that resources may have; Envoy's API if nil.
+	// Types are the message types that resources may contain; nil means Envoy's API.
 	Types *envoy.Types
 
-	// Prefix is the path at which Envoy finds the directory of the exports. By
-	// default it is that of the directory here.
+	// Prefix is the path of the export directory on Envoy's machine. The default is its path on this
+	// machine.
 	Prefix string
 
-	// KeepSources leaves the ConfigSources in resources as they are. Then there
-	// is no bootstrap either.
+	// KeepSources leaves the ConfigSources in resources unchanged. Then there is no bootstrap either.
 	KeepSources bool
 
-	// Settle is the pause that Envoy gets between the steps of a change that
-	// takes several. With zero every change is one step.
+	// Settle is the pause for Envoy between the steps of a change. With zero, every change is one step.
 	Settle time.Duration
 
-	// Bootstrap, if set, returns a bootstrap for Envoy that has listeners and
-	// clusters from files, in a directory to be watched.
+	// Bootstrap, if set, returns a bootstrap that reads listeners and clusters from files in a watched
+	// directory.
 	Bootstrap func(listeners, clusters, watched string) ([]byte, error)
 }
 
-// An Exporter writes to a directory, to which no other writes meanwhile. It is
-// not safe for concurrent use.
+// An Exporter writes to a directory and locks it against other exporters. It is not safe for concurrent
+// use.
 type Exporter struct {
 	Options
 	dir       outDir
 	bootstrap []byte
-	kept      map[*xds.Resource]*piece // of the last export
+	kept      map[*xds.Resource]*piece // pieces of the last export, to reuse
 	held      *internaldisk.Held
 
-	grace time.Duration // for which an export stays after it was replaced
+	grace time.Duration // the time to keep a replaced export for readers that just followed the link
 }
 
-// A Report says what an export has and did.
+// A Report describes an export and the changes it made.
 type Report struct {
-	Resources int // in the export
+	Resources int // in the new export
 	Files     int
 
-	Steps   int // 0: nothing had changed
+	Steps   int // 0: no change
 	Written int // files, in all steps
-	Removed int // files that there are no more
+	Removed int // files that the new export lacks
 
-	// Watches is how many files an Envoy watches at least that has all listeners
-	// and clusters. Each costs it an inotify instance, where Linux has them.
+	// Watches is the minimum number of files that an Envoy with all listeners and clusters watches. On
+	// Linux each watch uses an inotify instance.
 	Watches int
 
-	// Warnings tell what an Envoy will miss, each on a line.
+	// Warnings describe parts of the configuration that Envoy cannot get from files.
 	Warnings []string
 }
 
-// Open returns an exporter to a directory, which is made if it is not there.
-// What an exporter left there before is where the next export goes on from.
+// Open returns an exporter to a directory, and creates the directory if needed. The next export
+// continues from the last one in the directory.
 func Open(root string, o Options) (*Exporter, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, err
@@ -111,72 +109,71 @@ func (e *Exporter) open() error {
 	e.Prefix = path.Clean(filepath.ToSlash(e.Prefix))
 	if e.Bootstrap != nil && !e.KeepSources {
 		var err error
-		if e.bootstrap, err = e.Bootstrap(e.at(e.Format.pathOf(xds.Listener, "")), e.at(e.Format.pathOf(xds.Cluster, "")), e.Prefix); err != nil {
+		e.bootstrap, err = e.Bootstrap(e.at(e.Format.pathOf(xds.Listener, "")), e.at(e.Format.pathOf(xds.Cluster, "")), e.Prefix)
+		if err != nil {
 			return err
 		}
 	}
-	if err := e.dir.open(); err != nil || e.dir.shown == nil {
+	if err := e.dir.open(); err != nil || e.dir.live == nil {
 		return err
 	}
 	return e.resume()
 }
 
-// resume reads of the last export what the next one may have to keep for a
-// while.
+// resume reads the resources of the last export that the next one may have to keep for a while.
 func (e *Exporter) resume() error {
 	for _, t := range xds.Types() {
 		if !collective(t) {
 			continue
 		}
 		path := e.Format.pathOf(t, "")
-		f := e.dir.shown[path]
+		f := e.dir.live[path]
 		if f == nil {
-			return fmt.Errorf("%s has an export in another format than %s: an Envoy that runs from it would get no more changes", e.dir.root, e.Format)
+			return fmt.Errorf("%s has an export in another format than %s: an Envoy that runs from it would get no further updates", e.dir.root, e.Format)
 		}
 		if t.After != nil {
-			continue // replaced at once
+			continue // replaced in one step
 		}
 		pieces, err := e.Format.read(e.Types, t, f.data)
 		if err != nil {
-			return fmt.Errorf("the last export is damaged: remove %s, and the next one starts anew: %s: %w", filepath.Join(e.dir.root, current), path, err)
+			return fmt.Errorf("the last export is damaged: remove %s to start a new one: %s: %w", filepath.Join(e.dir.root, current), path, err)
 		}
 		f.pieces = pieces
 	}
 	return nil
 }
 
-// at returns the path at which Envoy finds a file of the export.
+// at returns the path of an exported file on Envoy's machine.
 func (e *Exporter) at(file string) string { return path.Join(e.Prefix, current, file) }
 
-// Export puts what a view has in the place of the last export. With an error
-// nothing has changed, unless some of the steps were done: then Envoy has all it
-// had, and some of what is new, and the next export goes on from there. It is an
-// error too if ctx is done between two steps.
+// Export replaces the last export by the contents of a view. If nothing has changed, it writes nothing.
 //
-// If nothing has changed, nothing is written.
+// After an error before the first step, the last export is in place. After a later error, Envoy has all
+// old resources and some new ones, and the next Export continues from there. Export also returns an
+// error if ctx ends between two steps.
 func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) {
-	if err := e.again(); err != nil {
+	if err := e.reopen(); err != nil {
 		return Report{}, err
 	}
 	if !e.dir.intact() {
-		e.dir.shown = nil // all is written anew
+		e.dir.live = nil // write everything anew
 	}
 	next, report, err := e.build(view)
 	if err != nil {
 		return report, err
 	}
 	steps := []files{next}
-	if e.Settle > 0 || next.equal(e.dir.shown) {
-		steps = e.Format.steps(e.dir.shown, next)
+	if e.Settle > 0 || next.equal(e.dir.live) {
+		steps = e.Format.steps(e.dir.live, next)
 	}
-	for path := range e.dir.shown {
+	for path := range e.dir.live {
 		if next[path] == nil {
 			report.Removed++
 		}
 	}
 	for i, step := range steps {
 		if i > 0 && !wait(ctx, e.Settle) {
-			return report, fmt.Errorf("stopped between two steps: %w", ctx.Err())
+			return report, fmt.Errorf("the export stopped between two steps: %w", ctx.Err())
 		}
 		n, err := e.dir.replace(step)
 		report.Steps, report.Written = report.Steps+1, report.Written+n
@@ -186,34 +183,36 @@ func (e *Exporter) Export(ctx context.Context, view xds.Tables) (Report, error) 
 	}
 	err = errors.Join(e.dir.link(e.bootstrap != nil), e.dir.Sync(e.dir.root))
 	if report.Steps > 0 {
-		// Who has followed the link to the last export is opening a file there.
+		// A reader that has followed the link may still open a file of the last export.
 		wait(ctx, e.grace)
 	}
-	if err = errors.Join(err, e.dir.tidy()); err != nil {
-		return report, fmt.Errorf("the export is in place, but: %w", err)
+	err = errors.Join(err, e.dir.tidy())
+	if err != nil {
+		return report, fmt.Errorf("the export is in place, but finishing it failed: %w", err)
 	}
 	return report, nil
 }
 
-// Intact reports whether the last export is still there as it was made, as far as can be seen without reading it: its links,
-// and its files by their sizes. If it is not, the next Export makes it again, though it is of the same.
+// Intact reports whether the last export is still in place. It checks the links and the sizes of the
+// files, not their contents. If it is not in place, the next Export writes it again, even without a
+// change.
 func (e *Exporter) Intact() bool {
 	if !e.held.Holds(e.dir.root) || !e.dir.intact() {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(e.dir.root, bootstrapLink))
-	return err == nil || e.bootstrap == nil || e.dir.shown == nil
+	return err == nil || e.bootstrap == nil || e.dir.live == nil
 }
 
-// again opens the directory again if it was removed, or another is in its place: another program may
-// export to that one, and there may be another export in it.
-func (e *Exporter) again() error {
+// reopen opens the directory again if it was removed or replaced. Another program may export to the new
+// directory, or a different export may be in it.
+func (e *Exporter) reopen() error {
 	if e.held.Holds(e.dir.root) {
 		return nil
 	}
 	fresh, err := Open(e.dir.root, e.Options)
 	if err != nil {
-		return fmt.Errorf("%s is not what it was, and cannot be opened again: %w", e.dir.root, err)
+		return fmt.Errorf("%s was replaced and cannot be reopened: %w", e.dir.root, err)
 	}
 	e.held.Unlock()
 	*e = *fresh
@@ -229,21 +228,21 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Exposed reports whether everybody on this machine may read what is exported.
+// Exposed reports whether every user of this machine may read the export.
 func (e *Exporter) Exposed() bool {
 	const others = 0o005
 	info, err := os.Stat(e.dir.root)
 	return err == nil && info.Mode()&others == others
 }
 
-// Close lets others write to the directory.
+// Close unlocks the directory.
 func (e *Exporter) Close() { e.held.Unlock() }
 
-// ErrBusy is the error of a directory that another program exports to.
+// ErrBusy reports that another program exports to the directory.
 var ErrBusy = errors.New("another program exports to this directory")
 
-// Inside reports whether a directory is, or would be, in another one or the
-// same, with symbolic links followed.
+// Inside reports whether a directory is, or would be, inside another one or equal to it. It follows
+// symbolic links.
 func Inside(dir, of string) (bool, error) {
 	d, err := real(dir)
 	if err != nil {
@@ -257,7 +256,7 @@ func Inside(dir, of string) (bool, error) {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)), nil
 }
 
-// real returns a path without links, of which the end need not exist.
+// real returns a path without symbolic links. The last parts of the path need not exist.
 func real(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -31,15 +31,16 @@ import (
 
 var with = tabletest.With
 
-// A world is resources; a VirtualHost or LbEndpoint has a name beside it.
-type world []any
+// resourceList is a list of resources. A VirtualHost or LbEndpoint is wrapped in named, because it has
+// no name field of its own.
+type resourceList []any
 
 type named struct {
 	proto.Message
 	name string
 }
 
-func (w world) view(t testing.TB) xds.Tables {
+func (w resourceList) view(t testing.TB) xds.Tables {
 	t.Helper()
 	view := xds.Tables{}
 	for _, m := range w {
@@ -120,7 +121,7 @@ func packed(t testing.TB, m proto.Message) *anypb.Any {
 	return a
 }
 
-// A site is a directory of exports and its exporter.
+// A site is an export directory with its exporter.
 type site struct {
 	*Exporter
 	t    *testing.T
@@ -143,8 +144,8 @@ func open(t *testing.T, root string, o Options) *site {
 	return &site{e, t, root}
 }
 
-// export exports a world and returns what was done.
-func (s *site) export(w world) Report {
+// export exports resources and returns the report.
+func (s *site) export(w resourceList) Report {
 	s.t.Helper()
 	r, err := s.Export(s.t.Context(), w.view(s.t))
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *site) export(w world) Report {
 	return r
 }
 
-// read returns what Envoy reads, by path.
+// read returns the files that Envoy reads, by path.
 func (s *site) read() map[string]string {
 	s.t.Helper()
 	all := map[string]string{}
@@ -176,7 +177,7 @@ func (s *site) read() map[string]string {
 	return all
 }
 
-// tidy fails the test if anything is there that is no part of the export.
+// tidy fails the test if the directory contains anything that is not part of the export.
 func (s *site) tidy() {
 	s.t.Helper()
 	to, err := os.Readlink(filepath.Join(s.root, "current"))
@@ -205,9 +206,9 @@ func names(t *testing.T, dir string) []string {
 }
 
 func TestExport(t *testing.T) {
-	t.Run("FILE-4 a file for each of the types Envoy reads whole, and one for each other resource", func(t *testing.T) {
+	t.Run("FILE-4 one file for each collective type, and for each other resource", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		r := s.export(world{eds("a"), eds("b"), assignment("a", 1), assignment("b", 2), rds(t, "l", "r"), routes("r", "a"), secret("s", "x"),
+		r := s.export(resourceList{eds("a"), eds("b"), assignment("a", 1), assignment("b", 2), rds(t, "l", "r"), routes("r", "a"), secret("s", "x"),
 			&corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, secret("any", "message"))}})
 		want := []string{"_bootstrap.json", "cds.yaml", "ecds/e.yaml", "eds/a.yaml", "eds/b.yaml", "lds.yaml", "rds/r.yaml", "sds/s.yaml", "srds.yaml"}
 		if got := slices.Sorted(maps.Keys(s.read())); !slices.Equal(got, want) {
@@ -219,9 +220,9 @@ func TestExport(t *testing.T) {
 		s.tidy()
 	})
 
-	t.Run("FILE-5 what Envoy follows: the link is replaced by a rename, files that are the same stay", func(t *testing.T) {
+	t.Run("FILE-5 a rename replaces the link, and unchanged files stay", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		w := world{eds("a"), assignment("a", 1), eds("b"), assignment("b", 2)}
+		w := resourceList{eds("a"), assignment("a", 1), eds("b"), assignment("b", 2)}
 		s.export(w)
 		before := map[string]os.FileInfo{}
 		for path := range s.read() {
@@ -261,9 +262,9 @@ func TestExport(t *testing.T) {
 	})
 
 	for _, f := range formats {
-		t.Run("FILE-4 the next exporter goes on from there: "+f.name, func(t *testing.T) {
+		t.Run("FILE-4 the next exporter continues: "+f.name, func(t *testing.T) {
 			root := t.TempDir()
-			w := world{eds("a"), assignment("a", 1), secret("s", "a\nb\n"), rds(t, "l", "r"), routes("r", "a")}
+			w := resourceList{eds("a"), assignment("a", 1), secret("s", "a\nb\n"), rds(t, "l", "r"), routes("r", "a")}
 			s := open(t, root, Options{Format: f, Settle: time.Nanosecond})
 			s.export(w)
 			was := s.read()
@@ -275,17 +276,17 @@ func TestExport(t *testing.T) {
 			if d := cmp.Diff(was, s.read()); d != "" {
 				t.Error(d)
 			}
-			// The cluster that goes is known from the file.
-			if r := s.export(world{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 4 {
+			// The cluster to be removed is known only from the exported file.
+			if r := s.export(resourceList{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 4 {
 				t.Errorf("another cluster: %+v", r)
 			}
 			s.tidy()
 		})
 	}
 
-	t.Run("FILE-4 a resource that is referred to and not there has an empty file", func(t *testing.T) {
+	t.Run("FILE-4 a missing resource has an empty file", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		r := s.export(world{eds("a"), rds(t, "l", "r")})
+		r := s.export(resourceList{eds("a"), rds(t, "l", "r")})
 		want := []string{
 			`CDS "a" refers to EDS "a", which does not exist: its file is empty`,
 			`LDS "l" refers to RDS "r", which does not exist: its file is empty`,
@@ -306,7 +307,7 @@ func TestExport(t *testing.T) {
 			if prefix == "" {
 				want = s.root + "/current/"
 			}
-			s.export(world{eds("a"), assignment("a", 1)})
+			s.export(resourceList{eds("a"), assignment("a", 1)})
 			if got := s.read(); !strings.Contains(got["cds.yaml"], "path: "+quote(want+"eds/a.yaml")+"\n") || !strings.Contains(got["_bootstrap.json"], `"`+want+`cds.yaml"`) ||
 				!strings.Contains(got["cds.yaml"], "watched_directory:\n          path: "+quote(path.Dir(path.Clean(want)))+"\n") {
 				t.Errorf("prefix %q:\n%s\n%s", prefix, got["cds.yaml"], got["_bootstrap.json"])
@@ -319,7 +320,7 @@ func TestOpen(t *testing.T) {
 	exported := func(t *testing.T, o Options) string {
 		root := t.TempDir()
 		s := open(t, root, o)
-		s.export(world{eds("a")})
+		s.export(resourceList{eds("a")})
 		s.Close()
 		return root
 	}
@@ -328,8 +329,8 @@ func TestOpen(t *testing.T) {
 		want string
 	}{
 		"a file where the link is to be": {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
-		"a link of somebody else":        {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
-		"a bootstrap of somebody else":   {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
+		"a foreign link":                 {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
+		"a foreign bootstrap":            {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
 		"clusters that cannot be read":   {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "the last export is damaged: remove "},
 		"a file that is none": {func(t *testing.T, root string) {
 			swapped(t, root, exported(t, Options{}), "", "")
@@ -355,7 +356,7 @@ func TestOpen(t *testing.T) {
 		})
 	}
 
-	t.Run("SAFE-11 what is behind a link is not removed", func(t *testing.T) {
+	t.Run("SAFE-11 the target of a link is not removed", func(t *testing.T) {
 		root, victim := t.TempDir(), t.TempDir()
 		write(t, filepath.Join(victim, "precious"), "x")
 		symlink(t, victim, filepath.Join(root, ".generations"))
@@ -366,7 +367,7 @@ func TestOpen(t *testing.T) {
 			t.Error("left:", got)
 		}
 	})
-	t.Run("SAFE-11 what no export has made is not removed", func(t *testing.T) {
+	t.Run("SAFE-11 files that no export made are not removed", func(t *testing.T) {
 		for _, path := range []string{"precious", "0/precious", "next/precious", "zz/lds.yaml"} {
 			root := exported(t, Options{})
 			write(t, filepath.Join(root, ".generations", path), "x")
@@ -389,10 +390,10 @@ func TestOpen(t *testing.T) {
 		open(t, root, Options{})
 	})
 
-	t.Run("FILE-5 who removes the directory does not have two write to it", func(t *testing.T) {
+	t.Run("FILE-5 after the directory was removed, one exporter writes to it", func(t *testing.T) {
 		root := filepath.Join(t.TempDir(), "out")
 		first := open(t, root, Options{})
-		first.export(world{eds("a")})
+		first.export(resourceList{eds("a")})
 		gone := func() {
 			t.Helper()
 			if err := os.RemoveAll(root); err != nil {
@@ -401,32 +402,32 @@ func TestOpen(t *testing.T) {
 		}
 		gone()
 		second := open(t, root, Options{})
-		second.export(world{eds("b")})
+		second.export(resourceList{eds("b")})
 		was := second.read()
-		if _, err := first.Export(t.Context(), world{eds("c")}.view(t)); !errors.Is(err, ErrBusy) {
+		if _, err := first.Export(t.Context(), resourceList{eds("c")}.view(t)); !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 		if !maps.Equal(second.read(), was) {
 			t.Error("both write")
 		}
 		second.Close()
-		first.export(world{eds("c")})
+		first.export(resourceList{eds("c")})
 		gone()
-		first.export(world{eds("c")})
+		first.export(resourceList{eds("c")})
 		first.tidy()
 	})
 
-	t.Run("what a killed program left is removed", func(t *testing.T) {
+	t.Run("the files of a killed exporter are removed", func(t *testing.T) {
 		root := exported(t, Options{})
 		write(t, filepath.Join(root, ".generations", "2", "lds.yaml"), "half")
 		symlink(t, ".generations/2", filepath.Join(root, ".generations", "next"))
 		s := open(t, root, Options{})
-		s.export(world{eds("b")})
+		s.export(resourceList{eds("b")})
 		s.tidy()
 	})
 }
 
-// swapped makes root the directory of another's export, with a file changed.
+// swapped replaces the directory root by the export directory from, with one file changed.
 func swapped(t *testing.T, root, from, path, content string) {
 	t.Helper()
 	if err := os.CopyFS(filepath.Join(root, ".generations"), os.DirFS(filepath.Join(from, ".generations"))); err != nil {
@@ -489,7 +490,7 @@ func TestMode(t *testing.T) {
 	}
 	s.Close()
 	s = open(t, root, Options{})
-	s.export(world{secret("s", "x")})
+	s.export(resourceList{secret("s", "x")})
 	if info, err := os.Stat(filepath.Join(root, "current", "sds", "s.yaml")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}

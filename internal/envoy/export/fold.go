@@ -10,8 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fold makes resources that Envoy cannot have from a file part of the one that
-// refers to them.
+// fold moves resources that Envoy cannot read from a file into the resource that refers to them.
 func (w *rewriter) fold(m protoreflect.Message) (bool, error) {
 	switch m.Descriptor().FullName() {
 	case "envoy.config.route.v3.RouteConfiguration":
@@ -19,8 +18,8 @@ func (w *rewriter) fold(m protoreflect.Message) (bool, error) {
 	case "envoy.config.route.v3.ScopedRouteConfiguration":
 		return w.scope(m)
 	case "envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes":
-		// One source for the routes of all scopes, where a file has one resource:
-		// the scopes have their routes in them.
+		// The source applies to the routes of all scopes, but a file has one resource. So each scope
+		// contains its routes.
 		for _, s := range refs.Sources(m) {
 			if s.Field == "rds_config_source" {
 				unset(m, s.Field)
@@ -33,8 +32,7 @@ func (w *rewriter) fold(m protoreflect.Message) (bool, error) {
 	return false, nil
 }
 
-// "vhds: only 'DELTA_GRPC' or 'ADS' (which uses Delta xDS) is supported as a
-// config source", Envoy says.
+// Envoy: "vhds: only 'DELTA_GRPC' or 'ADS' (which uses Delta xDS) is supported as a config source"
 func (w *rewriter) virtualHosts(m protoreflect.Message) (bool, error) {
 	if !has(m, "vhds") {
 		return false, nil
@@ -43,9 +41,8 @@ func (w *rewriter) virtualHosts(m protoreflect.Message) (bool, error) {
 	return true, w.append(m, "virtual_hosts", xds.VirtualHost, w.hosts[get(m, "name").String()+"/*"])
 }
 
-// scope puts the routes of a scope into it. Without any it answers 404, as it
-// does while a server has none: without a source for them Envoy would refuse
-// all scopes.
+// scope puts the routes of a scope into it. If the routes are missing, the scope answers 404, as with a
+// server that lacks them. Without a source for them, Envoy would reject all scopes.
 func (w *rewriter) scope(m protoreflect.Message) (bool, error) {
 	name := get(m, "route_configuration_name").String()
 	if name == "" {
@@ -63,8 +60,8 @@ func (w *rewriter) scope(m protoreflect.Message) (bool, error) {
 	return true, w.read(routes, xds.Route, r)
 }
 
-// localityEndpoints puts a collection of endpoints into the assignment that
-// refers to it: LEDS is for incremental streams only.
+// localityEndpoints puts a collection of endpoints into the assignment that refers to it, because LEDS
+// needs incremental streams.
 func (w *rewriter) localityEndpoints(m protoreflect.Message) (bool, error) {
 	if !has(m, "leds_cluster_locality_config") {
 		return false, nil
@@ -74,7 +71,7 @@ func (w *rewriter) localityEndpoints(m protoreflect.Message) (bool, error) {
 	return true, w.append(m, "lb_endpoints", xds.LbEndpoint, byName(w.view.Table(xds.LbEndpoint).Aliased(collection).All()))
 }
 
-// append appends resources to a list.
+// append decodes resources and appends them to a list.
 func (w *rewriter) append(m protoreflect.Message, list protoreflect.Name, t *xds.Type, resources []*xds.Resource) error {
 	for _, r := range resources {
 		if err := w.read(m.Mutable(m.Descriptor().Fields().ByName(list)).List().AppendMutable().Message(), t, r); err != nil {
@@ -84,7 +81,7 @@ func (w *rewriter) append(m protoreflect.Message, list protoreflect.Name, t *xds
 	return nil
 }
 
-// read reads a resource into a message.
+// read decodes a resource into a message.
 func (w *rewriter) read(m protoreflect.Message, t *xds.Type, r *xds.Resource) error {
 	if err := (proto.UnmarshalOptions{Resolver: w.Types}).Unmarshal(r.Body, m.Interface()); err != nil {
 		return fmt.Errorf("%s %q: %w", t, r.Name, err)

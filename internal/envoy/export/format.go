@@ -27,14 +27,14 @@ type Format struct {
 	piece func(*envoy.Types, *anypb.Any) ([]byte, error)
 	whole func(version, typeURL string, pieces [][]byte) []byte
 
-	lossless bool // fields that nobody knows here are written too
+	lossless bool // keeps fields that this program does not know
 }
 
 // String returns "yaml", "json", "pb_text" or "pb".
 func (f *Format) String() string { return f.name }
 
-// By the end of a file's name Envoy tells how to read it: text that ends
-// otherwise (.txtpb) is read as YAML.
+// Envoy chooses the reader by the end of a file's name. It reads text with another ending, such as .txtpb,
+// as YAML.
 var formats = []*Format{
 	{name: "yaml", ext: ".yaml", piece: yamlPiece, whole: yamlWhole},
 	{name: "json", ext: ".json", piece: jsonPiece, whole: jsonWhole},
@@ -42,7 +42,7 @@ var formats = []*Format{
 	{name: "pb", ext: ".pb", piece: binaryPiece, whole: binaryWhole, lossless: true},
 }
 
-// ParseFormat returns the format of a name.
+// ParseFormat returns the format with a name.
 func ParseFormat(name string) (*Format, error) {
 	for _, f := range formats {
 		if f.name == name {
@@ -52,13 +52,12 @@ func ParseFormat(name string) (*Format, error) {
 	return nil, fmt.Errorf("must be yaml, json, pb_text or pb, not %q", name)
 }
 
-// A response is written as what it says of all its resources and a piece for each. In
-// the binary format and in text, responses of which one is appended to the other are one
-// response with the resources of both.
+// A response consists of a head and one piece for each resource. In the binary and the text format,
+// concatenated responses are one response with the resources of all.
 
 const responseName = "envoy.service.discovery.v3.DiscoveryResponse"
 
-// The fields of a DiscoveryResponse.
+// Field numbers of a DiscoveryResponse.
 const (
 	responseVersion   = 1
 	responseResources = 2
@@ -94,7 +93,7 @@ func jsonPiece(types *envoy.Types, a *anypb.Any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The writer adds spaces at random, lest anybody rely on its bytes.
+	// protojson adds spaces at random.
 	var out bytes.Buffer
 	err = json.Indent(&out, b, "    ", "  ")
 	return out.Bytes(), err
@@ -117,7 +116,7 @@ func jsonWhole(version, typeURL string, pieces [][]byte) []byte {
 func jsonString(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string
+		panic(err) // cannot fail for a string
 	}
 	return string(b)
 }

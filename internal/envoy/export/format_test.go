@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Strings that readers of YAML take for something else, or for several lines.
+// odds are strings that YAML readers may understand as another type, or as several lines.
 var odds = []string{
 	"", " ", "y", "Y", "yes", "No", "on", "off", "true", "FALSE", "null", "~", "nan", ".inf", "-.Inf", "inf", "0", "007", "0x10", "0o7", "1e3", "1_000", "12:30:45",
 	"2001-01-01", "1.", ".5", "-", "--- ", "...", "- a", "a: b", "a #b", "#", "&a", "*a", "!a", "!!str", "|", ">", "%TAG", "@a", "`a`", "{}", "[]", "{a", "'", `"`, `\`, `\n`,
@@ -32,8 +32,8 @@ var odds = []string{
 	"ü", "日本", "👍🏽", "e\u0301", "---\na: b\n...", "-----BEGIN X-----\nabc=\n-----END X-----\n", "a\n# b\n", "<<", "=", "?", "? a", ":", "a:", strings.Repeat("long ", 100),
 }
 
-// oddWorld has every kind of value.
-func oddWorld(t *testing.T) world {
+// oddResources has every kind of value.
+func oddResources(t *testing.T) resourceList {
 	fields := map[string]*structpb.Value{"nothing": structpb.NewNullValue(), "list": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{
 		structpb.NewListValue(&structpb.ListValue{}), structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNumberValue(1e300), structpb.NewBoolValue(false)}}),
 		structpb.NewStructValue(&structpb.Struct{}), structpb.NewNumberValue(-0.5), structpb.NewNumberValue(1e-7), structpb.NewNumberValue(123456789012)}})}
@@ -55,7 +55,7 @@ func oddWorld(t *testing.T) world {
 	for _, s := range odds {
 		headers = append(headers, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: s, Value: s, RawValue: []byte(s)}})
 	}
-	return world{
+	return resourceList{
 		c, eds("a"), assignment("a", 1), rds(t, "l", "r"), secret("s", "-----BEGIN\na\n"),
 		&routev3.RouteConfiguration{Name: "r", ResponseHeadersToAdd: headers, VirtualHosts: []*routev3.VirtualHost{{Name: "v", Domains: []string{"*"}, RequestBodyBufferLimit: wrapperspb.UInt64(math.MaxUint64)}}},
 		&runtimev3.Runtime{Name: "rt", Layer: meta},
@@ -63,12 +63,12 @@ func oddWorld(t *testing.T) world {
 	}
 }
 
-// An export that keeps the ConfigSources is what was exported, whoever reads it.
+// An export with KeepSources contains the original resources, in every format.
 func TestFormats(t *testing.T) {
 	for _, f := range formats {
 		t.Run("FILE-4 "+f.name, func(t *testing.T) {
-			view := oddWorld(t)
-			// A type without a name field has nothing that a reader could go by.
+			view := oddResources(t)
+			// The exporter finds names by the name field, so a type without one is wrapped.
 			view[len(view)-1] = &corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, view[len(view)-1].(proto.Message))}
 			s := open(t, t.TempDir(), Options{Format: f, KeepSources: true})
 			s.export(view)
@@ -109,7 +109,7 @@ func message(t *testing.T, url string, body []byte) proto.Message {
 }
 
 func TestLossless(t *testing.T) {
-	// A field of a version of the API that is newer than ours.
+	// newer has a field of a newer API version than this program's.
 	newer := &clusterv3.Cluster{Name: "c", Metadata: &corev3.Metadata{}}
 	newer.Metadata.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 12345, protowire.VarintType), 7))
 	foreign := &clusterv3.Cluster{Name: "c", TransportSocket: &corev3.TransportSocket{Name: "t", ConfigType: &corev3.TransportSocket_TypedConfig{
@@ -136,7 +136,7 @@ func TestLossless(t *testing.T) {
 			unknown := xds.TypeOf("type.googleapis.com/not.Known")
 			view := xds.Tables{unknown.URL: with(xds.NewTable(unknown), []*xds.Resource{xds.NewResource(unknown, "x", nil)})}
 			if tt.c != nil {
-				view = world{tt.c}.view(t)
+				view = resourceList{tt.c}.view(t)
 			}
 			_, err = s.Export(t.Context(), view)
 			if got := errorText(err); !strings.HasPrefix(strings.ReplaceAll(got, "Known \"x\"", "not.Known \"x\""), tt.want) || (tt.want == "") != (got == "") {

@@ -8,17 +8,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Names of files are as long as this at most, without what says the format:
-// less than the 143 bytes that the strictest of common file systems takes.
-const longest = 120
+// maxFileName is the maximum length of a file name, without the ending of the format. Some common file
+// systems accept only 143 bytes.
+const maxFileName = 120
 
-// fileName returns the name of the file for a resource. Different names have
-// different files, on file systems that do not tell upper from lower case too.
+// fileName returns the file name of a resource. Different resource names have different file names,
+// even on file systems that ignore case.
 //
-// Lower-case letters of ASCII, digits and "-", "_", "." stay as they are, but
-// for a "_" or "." at the beginning, which hides a file. Every other byte
-// becomes "%" and two hexadecimal digits. What gets too long that way is its
-// beginning, "~" and 32 digits of the name's SHA-256.
+// Lower-case ASCII letters, digits and "-", "_", "." stay, except a leading "_" or ".", which would
+// hide the file. Every other byte becomes "%" and two hexadecimal digits. If the result is too long, it
+// is cut and gets "~" and 32 digits of the name's SHA-256.
 func fileName(name string) string {
 	const digits = "0123456789abcdef"
 	var b strings.Builder
@@ -31,30 +30,29 @@ func fileName(name string) string {
 		}
 	}
 	s := b.String()
-	if len(s) <= longest {
+	if len(s) <= maxFileName {
 		return s
 	}
 	sum := sha256.Sum256([]byte(name))
-	end := longest - 1 - 32
+	end := maxFileName - 1 - 32
 	if i := strings.LastIndexByte(s[end-2:end], '%'); i >= 0 {
-		end += i - 2 // no half of an escape
+		end += i - 2 // do not cut inside an escape
 	}
 	return s[:end] + "~" + hex.EncodeToString(sum[:16])
 }
 
-// collective reports whether all resources of a type are in one file: "a
-// wildcard subscription" is how Envoy reads listeners, clusters and scopes.
+// collective reports whether one file has all resources of a type. Envoy reads listeners, clusters and
+// scopes with "a wildcard subscription".
 func collective(t *xds.Type) bool { return readByEnvoy(t) && t.Implicit && t.Stream != "" }
 
-// deltaOnly reports whether a type cannot come from files: "VHDS" and "LEDS"
-// are for incremental streams alone.
+// deltaOnly reports whether a type cannot come from files: VHDS and LEDS need incremental streams.
 func deltaOnly(t *xds.Type) bool { return readByEnvoy(t) && t.Stream == "" }
 
-// readByEnvoy reports whether Envoy has a file of its own form for a type. Those
-// of v2 it does not read any more: they share no file with those of v3.
+// readByEnvoy reports whether Envoy reads files of a type. It no longer reads v2 types, so these must
+// not share files with v3 types.
 func readByEnvoy(t *xds.Type) bool { return t.Known() && !t.V2 }
 
-// pathOf returns the path below current of the file that has a resource.
+// pathOf returns the path of a resource's file, relative to current.
 func (f *Format) pathOf(t *xds.Type, name string) string {
 	if collective(t) {
 		return strings.ToLower(t.Short) + f.ext

@@ -24,7 +24,7 @@ func TestFileName(t *testing.T) {
 		"\xff\x00":               "%ff%00",
 		a(120):                   a(120),
 		a(121):                   a(87) + "~" + sum(a(121)),
-		a(86) + "/" + a(40):      a(86) + "~" + sum(a(86)+"/"+a(40)), // no half of an escape
+		a(86) + "/" + a(40):      a(86) + "~" + sum(a(86)+"/"+a(40)), // not cut inside an escape
 	} {
 		if got := fileName(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
@@ -52,17 +52,17 @@ func nameOf(t *testing.T, file string) string {
 	return b.String()
 }
 
-// What makes two files of two names, wherever they are written.
+// Different names get different files on every file system.
 func FuzzFileName(f *testing.F) {
 	for _, s := range []string{"a", "A", "/", ".", "%", "~", "ü", "\xff", strings.Repeat("ä", 200), strings.Repeat("a", 118) + "/b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		if name == "" {
-			return // no resource is called so
+			return // no resource has this name
 		}
 		got := fileName(name)
-		if len(got) > longest || strings.ToLower(got) != got || strings.ContainsAny(got[:1], "._") {
+		if len(got) > maxFileName || strings.ToLower(got) != got || strings.ContainsAny(got[:1], "._") {
 			t.Errorf("%q: %q", name, got)
 		}
 		for _, c := range []byte(got) {

@@ -17,23 +17,23 @@ import (
 
 const (
 	current       = "current"         // the link that Envoy reads through
-	generations   = ".generations"    // what it leads into; hidden, and not watched
-	next          = "next"            // the link before it is renamed
-	bootstrapLink = "bootstrap.json"  // leads to …
-	bootstrapFile = "_bootstrap.json" // … a name that is no resource's
+	generations   = ".generations"    // the directory that current leads into; hidden, and not watched
+	next          = "next"            // the new link before its rename
+	bootstrapLink = "bootstrap.json"  // a link to bootstrapFile
+	bootstrapFile = "_bootstrap.json" // a name that no resource has
 )
 
-// An outDir is a directory of exports. All paths are below it.
+// An outDir is an export directory. All paths are relative to it.
 type outDir struct {
 	system
-	root  string
-	shown files // what current leads to
-	seq   int   // the generation it leads to; 0: none
+	root string
+	live files // the export that current leads to
+	seq  int   // its generation; 0: none
 }
 
-// open reads what there is.
+// open reads the existing export.
 func (d *outDir) open() error {
-	if err := d.own(); err != nil {
+	if err := d.checkOwned(); err != nil {
 		return err
 	}
 	link := filepath.Join(d.root, bootstrapLink)
@@ -46,31 +46,32 @@ func (d *outDir) open() error {
 		return nil
 	}
 	n, ours := strings.CutPrefix(filepath.ToSlash(to), generations+"/")
-	if d.seq, _ = strconv.Atoi(n); err != nil || !ours || d.seq < 1 {
+	d.seq, _ = strconv.Atoi(n)
+	if err != nil || !ours || d.seq < 1 {
 		return notOurs(link)
 	}
-	d.shown = files{}
+	d.live = files{}
 	root := os.DirFS(d.generation(d.seq))
 	err = fs.WalkDir(root, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		if !e.Type().IsRegular() { // to read one may wait for ever
+		if !e.Type().IsRegular() { // reading it may block
 			return notOurs(filepath.Join(d.generation(d.seq), path))
 		}
 		data, err := fs.ReadFile(root, path)
-		d.shown[path] = &file{data: data}
+		d.live[path] = &file{data: data}
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // the link leads nowhere
-		d.shown, err = nil, nil
+	if errors.Is(err, fs.ErrNotExist) { // dangling link
+		d.live, err = nil, nil
 	}
 	return err
 }
 
-// own returns an error if the generations are not of an export. What is below them is
-// removed: through a link that would be something else, and so would what else lies there.
-func (d *outDir) own() error {
+// checkOwned returns an error if the generations directory has entries that no export made. Old
+// generations are removed, so other files must not be there, and a link must not lead elsewhere.
+func (d *outDir) checkOwned() error {
 	hidden := filepath.Join(d.root, generations)
 	if info, err := os.Lstat(hidden); err == nil && !info.IsDir() {
 		return notOurs(hidden)
@@ -91,16 +92,16 @@ func (d *outDir) own() error {
 
 func notOurs(path string) error { return fmt.Errorf("%s exists, and is not part of an export", path) }
 
-// intact reports whether the link and the files are there still; true if there never were any.
+// intact reports whether the link and the files still exist; true if there was no export.
 func (d *outDir) intact() bool {
-	if d.shown == nil {
+	if d.live == nil {
 		return true
 	}
 	to, err := os.Readlink(filepath.Join(d.root, current))
 	if err != nil || to != filepath.Join(generations, strconv.Itoa(d.seq)) {
 		return false
 	}
-	for path, f := range d.shown {
+	for path, f := range d.live {
 		info, err := os.Lstat(filepath.Join(d.generation(d.seq), path))
 		if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(f.data)) {
 			return false
@@ -113,28 +114,28 @@ func (d *outDir) generation(n int) string {
 	return filepath.Join(d.root, generations, strconv.Itoa(n))
 }
 
-// replace puts an export in the place of the last, all at once or, with an
-// error, not at all. It returns how many files it wrote. What it leaves is for
-// tidy.
+// replace replaces the last export completely, or not at all if it returns an error. It returns the
+// number of files written. The tidy method removes the replaced export.
 func (d *outDir) replace(next files) (written int, err error) {
 	if err := d.tidy(); err != nil {
 		return 0, err
 	}
 	dir := d.generation(d.seq + 1)
-	if written, err = d.fill(dir, next); err == nil {
+	written, err = d.fill(dir, next)
+	if err == nil {
 		err = d.swap(filepath.Join(generations, strconv.Itoa(d.seq+1)))
 	}
 	if err != nil {
-		_ = d.Remove(dir) // if that is impossible too, the next time
+		_ = d.Remove(dir) // else the next call tries again
 		return 0, err
 	}
 	d.seq++
-	d.shown = next
+	d.live = next
 	return written, nil
 }
 
-// fill writes an export into a directory that nobody reads yet. What has not
-// changed is the file there was.
+// fill writes an export into a directory that no reader uses yet. It links unchanged files instead of
+// writing them.
 func (d *outDir) fill(dir string, next files) (written int, err error) {
 	dirs := map[string]bool{dir: true}
 	for path := range next {
@@ -148,8 +149,8 @@ func (d *outDir) fill(dir string, next files) (written int, err error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(next)) {
 		to, data := filepath.Join(dir, path), next[path].data
-		if was := d.shown[path]; was != nil && string(was.data) == string(data) {
-			// Where links are not possible, or there are too many, a copy serves.
+		if was := d.live[path]; was != nil && string(was.data) == string(data) {
+			// If a link is impossible, for example because there are too many, write a copy.
 			if d.Link(filepath.Join(d.generation(d.seq), path), to) == nil {
 				continue
 			}
@@ -167,8 +168,8 @@ func (d *outDir) fill(dir string, next files) (written int, err error) {
 	return written, nil
 }
 
-// swap makes current lead to another generation. Envoy notices renames only,
-// of the link in the directory it watches.
+// swap makes current lead to another generation. Envoy notices only renames in the watched directory,
+// so swap renames the link.
 func (d *outDir) swap(generation string) error {
 	link := filepath.Join(d.root, generations, next)
 	if err := d.Symlink(generation, link); err != nil {
@@ -181,8 +182,8 @@ func (d *outDir) swap(generation string) error {
 	return nil
 }
 
-// tidy removes all but the current generation: older ones, and halves of newer
-// ones that a killed program left.
+// tidy removes all generations except the current one. A killed program may have left incomplete newer
+// ones.
 func (d *outDir) tidy() error {
 	dir := filepath.Join(d.root, generations)
 	entries, err := os.ReadDir(dir)
@@ -203,7 +204,7 @@ func (d *outDir) tidy() error {
 	return nil
 }
 
-// link makes the link to the bootstrap, or removes it.
+// link creates or removes the link to the bootstrap.
 func (d *outDir) link(wanted bool) error {
 	link := filepath.Join(d.root, bootstrapLink)
 	_, err := os.Lstat(link)
@@ -216,19 +217,19 @@ func (d *outDir) link(wanted bool) error {
 	return nil
 }
 
-// A system is what changes the file system.
+// A system changes the file system. Tests replace it.
 type system interface {
-	Mkdir(path string) error // with its parents; it may be there
+	Mkdir(path string) error // with its parents; no error if it exists
 	Write(path string, data []byte) error
 	Link(from, to string) error
 	Symlink(target, path string) error
 	Rename(from, to string) error
-	Remove(path string) error // with what is in it; it may be gone
+	Remove(path string) error // with its contents; no error if it does not exist
 	Sync(dir string) error
 }
 
-// A disk is the system's file system. Files and directories may be read by whom
-// the directory of the exports may be read.
+// A disk is the real file system. Files and directories get the read permissions of the export
+// directory.
 type disk struct{ mode fs.FileMode }
 
 func (d disk) Mkdir(path string) error           { return os.MkdirAll(path, d.mode.Perm()|0o700) }
@@ -237,7 +238,7 @@ func (d disk) Symlink(target, path string) error { return os.Symlink(target, pat
 func (d disk) Rename(from, to string) error      { return os.Rename(from, to) }
 func (d disk) Remove(path string) error          { return os.RemoveAll(path) }
 
-// Write returns when the file would outlast a loss of power.
+// Write returns when the file would survive a loss of power.
 func (d disk) Write(path string, data []byte) error {
 	return internaldisk.Write(path, d.mode.Perm()&0o666|0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
 }

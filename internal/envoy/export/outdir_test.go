@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A fullDisk fails the nth change of the file system, and all that make
-// something until room is made. A file is half written then.
+// A fullDisk fails the nth change of the file system, and later changes that create something, until
+// the test makes room. A failing write leaves half a file.
 type fullDisk struct {
 	disk
-	n      int  // of calls left; negative: no limit
-	once   bool // then there is room again at once
+	n      int  // calls until the failure; negative: no failure
+	once   bool // then there is room again after one failure
 	failed string
 }
 
@@ -79,12 +79,12 @@ func (d *fullDisk) Sync(dir string) error {
 	return d.disk.Sync(dir)
 }
 
-// Whatever fails: the last export is in place, or the next one is, whole; the
-// error says where; and with room again all is well.
+// After any failure, either the last or the next export is completely in place. The error names the
+// file, and the next export succeeds.
 func TestFullDisk(t *testing.T) {
-	before := world{eds("a"), assignment("a", 1), eds("b"), assignment("b", 1), secret("s", "1")}
-	after := world{eds("a"), assignment("a", 2), eds("b"), assignment("b", 1), secret("s", "2"), routes("r", "a")}
-	whole := func(w world) map[string]string {
+	before := resourceList{eds("a"), assignment("a", 1), eds("b"), assignment("b", 1), secret("s", "1")}
+	after := resourceList{eds("a"), assignment("a", 2), eds("b"), assignment("b", 1), secret("s", "2"), routes("r", "a")}
+	whole := func(w resourceList) map[string]string {
 		s := open(t, t.TempDir(), Options{Prefix: "/x"})
 		s.export(w)
 		return s.read()
@@ -106,7 +106,7 @@ func TestFullDisk(t *testing.T) {
 			switch {
 			case err == nil && full.failed == "":
 				done++
-			case err == nil: // a link that could not be made: a copy serves
+			case err == nil: // writing a copy replaced a failed link
 				if r.Written != 4 {
 					t.Errorf("%+v", r)
 				}
@@ -133,13 +133,13 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A journal notes what has to be on the disk before the next export is shown:
-// the directories in which something was made since they were last synced.
+// A journal records directories that changed since their last sync. They must be on disk before the
+// next export becomes visible.
 type journal struct {
 	disk
 	dirty  map[string]bool
 	swaps  int
-	unsafe []string // that were dirty when it was shown
+	unsafe []string // directories that were not synced when the export became visible
 }
 
 func (j *journal) Mkdir(path string) error {
@@ -169,15 +169,14 @@ func (j *journal) Rename(from, to string) error {
 	return j.disk.Rename(from, to)
 }
 
-// What an export has outlasts a loss of power before anybody is led to it, and
-// so does the link that leads there, once the export is done.
+// An export is on disk before a reader can reach it. The link to it is on disk when Export returns.
 func TestLossOfPower(t *testing.T) {
 	t.Run("FILE-5 directories are on the disk before the link leads to them", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{Prefix: "/x"})
 		j := &journal{disk: s.dir.system.(disk), dirty: map[string]bool{}}
 		s.dir.system = j
 		for i := range uint32(3) {
-			s.export(world{eds("a"), assignment("a", i), secret("s", "1"), routes("r", "a")})
+			s.export(resourceList{eds("a"), assignment("a", i), secret("s", "1"), routes("r", "a")})
 		}
 		if j.swaps != 3 || len(j.unsafe) > 0 || len(j.dirty) > 0 {
 			t.Errorf("%d links led to what is not on the disk: %q; at the end %v is not", j.swaps, j.unsafe, j.dirty)
@@ -185,15 +184,15 @@ func TestLossOfPower(t *testing.T) {
 	})
 }
 
-// A reader that comes at any moment finds one whole export.
-func TestNoHalfOfAnExport(t *testing.T) {
+// A reader always finds one complete export.
+func TestReadersSeeWholeExports(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
-	worlds := []world{
+	states := []resourceList{
 		{secret("a", strings.Repeat("x", 10_000)), secret("b", "1"), secret("c", "1")},
 		{secret("a", "2"), secret("b", strings.Repeat("y", 10_000)), secret("c", "2")},
 	}
 	known := map[string]bool{}
-	for _, w := range worlds {
+	for _, w := range states {
 		s.export(w)
 		known[contents(s.root)] = true
 	}
@@ -217,13 +216,13 @@ func TestNoHalfOfAnExport(t *testing.T) {
 		}
 	})
 	for i := 0; i < 50 || looks.Load() < 50; i++ {
-		s.export(worlds[i%2])
+		s.export(states[i%2])
 	}
 	close(quit)
 	reading.Wait()
 }
 
-// contents is what is in the files of an export; "" if it was removed meanwhile.
+// contents returns the contents of an export; "" if it was removed meanwhile.
 func contents(root string) string {
 	dir, err := os.OpenRoot(filepath.Join(root, "current"))
 	if err != nil {
@@ -241,11 +240,11 @@ func contents(root string) string {
 	return all.String()
 }
 
-// The first export there is.
-func TestFullFromTheBeginning(t *testing.T) {
+// The disk is full during the first export.
+func TestFullDiskAtFirstExport(t *testing.T) {
 	s := open(t, t.TempDir(), Options{Settle: time.Nanosecond})
 	s.dir.system = &fullDisk{disk: s.dir.system.(disk), n: 6}
-	if _, err := s.Export(t.Context(), world{eds("a"), assignment("a", 1)}.view(t)); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := s.Export(t.Context(), resourceList{eds("a"), assignment("a", 1)}.view(t)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	if got := names(t, s.root); len(got) != 1 || len(names(t, filepath.Join(s.root, got[0]))) != 0 {

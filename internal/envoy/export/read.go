@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// read returns the pieces that a file was made of.
+// read returns the pieces of an exported file.
 func (f *Format) read(types *envoy.Types, t *xds.Type, data []byte) ([]*piece, error) {
 	m := types.New(responseName).Interface()
 	var err error

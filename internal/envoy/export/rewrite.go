@@ -11,18 +11,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A piece is a resource as it stands in a file.
+// A piece is an encoded resource, as it appears in a file.
 type piece struct {
 	name    string
 	version string
 	data    []byte
 
-	needs    []xds.Ref // what its ConfigSources lead to
+	needs    []xds.Ref // the targets of its ConfigSources
 	warnings []string
-	folded   bool // other resources are part of it
+	folded   bool // it contains other resources
 }
 
-// A rewriter makes a piece of a resource.
+// A rewriter converts a resource to a piece.
 type rewriter struct {
 	*Exporter
 	view  xds.Tables
@@ -32,7 +32,7 @@ type rewriter struct {
 	err error
 }
 
-// rewrite returns a resource as it is exported.
+// rewrite returns the exported form of a resource.
 func (w rewriter) rewrite(t *xds.Type, r *xds.Resource) (*piece, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("%s %q cannot be written as %s: %w", t, r.Name, w.Format, err)
@@ -52,11 +52,13 @@ func (w rewriter) rewrite(t *xds.Type, r *xds.Resource) (*piece, error) {
 		return nil, fail(w.err)
 	}
 	if changed {
-		if a.Value, err = (proto.MarshalOptions{Deterministic: true}).Marshal(m); err != nil {
+		a.Value, err = proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
 			return nil, fail(err)
 		}
 	}
-	if w.data, err = w.Format.piece(w.Types, a); err != nil {
+	w.data, err = w.Format.piece(w.Types, a)
+	if err != nil {
 		return nil, fail(err)
 	}
 	for i, s := range w.warnings {
@@ -92,7 +94,7 @@ func (w *rewriter) message(m protoreflect.Message, at refs.Path) (changed bool) 
 	return changed
 }
 
-// source makes a ConfigSource lead to a file of the export.
+// source points a ConfigSource to a file of the export.
 func (e *Exporter) source(path string, c protoreflect.Message) {
 	const v3 = 2 // envoy.config.core.v3.ApiVersion
 	unset(c, "authorities")
@@ -103,7 +105,7 @@ func (e *Exporter) source(path string, c protoreflect.Message) {
 	set(mutable(file, "watched_directory"), "path", protoreflect.ValueOfString(e.Prefix))
 }
 
-// What fields have, by their names. The fields must exist.
+// The helpers below access fields by name. The fields must exist.
 
 func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
 	return m.Get(m.Descriptor().Fields().ByName(field))
@@ -129,7 +131,7 @@ func (w *rewriter) warn(format string, args ...any) {
 	w.warnings = append(w.warnings, fmt.Sprintf(format, args...))
 }
 
-// place says where a message stands in a resource.
+// place describes the position of a message in a resource.
 func place(at refs.Path, m protoreflect.Message) string {
 	if len(at) == 0 {
 		return string(m.Descriptor().Name())

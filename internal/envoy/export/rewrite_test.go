@@ -21,8 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// paths returns every ConfigSource in a file, as what it says, in order. JSON
-// shows what is inside of what.
+// paths returns the text of every ConfigSource in a file, in order. JSON shows the nesting.
 func paths(t *testing.T, file string) []string {
 	t.Helper()
 	var v any
@@ -114,21 +113,21 @@ func TestConfigSources(t *testing.T) {
 		t.Run("FILE-4 "+tt.name, func(t *testing.T) {
 			was := proto.CloneOf(tt.m)
 			s := open(t, t.TempDir(), Options{Format: formats[1], Prefix: "/x"})
-			s.export(world{tt.m})
+			s.export(resourceList{tt.m})
 			if got := paths(t, s.read()[tt.file+".json"]); !slices.Equal(got, tt.want) {
 				t.Errorf("%q, want %q in\n%s", got, tt.want, s.read()[tt.file+".json"])
 			}
 			if !proto.Equal(was, tt.m) {
 				t.Error("the resource itself was changed")
 			}
-			// Whatever is referred to has a file.
+			// Every referenced resource has a file.
 			for _, p := range tt.want {
 				if p, ours := strings.CutPrefix(p, "/x/current/"); ours && s.read()[strings.TrimSuffix(p, " in /x")] == "" {
 					t.Errorf("no file %s", p)
 				}
 			}
 			kept := open(t, t.TempDir(), Options{Format: formats[3], KeepSources: true})
-			kept.export(world{tt.m})
+			kept.export(resourceList{tt.m})
 			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(tt.m)
 			if err != nil {
 				t.Fatal(err)
@@ -139,15 +138,15 @@ func TestConfigSources(t *testing.T) {
 		})
 	}
 
-	t.Run("FILE-4 what else a ConfigSource says stays", func(t *testing.T) {
+	t.Run("FILE-4 other fields of a ConfigSource stay", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		s.export(world{with(api(corev3.ApiConfigSource_GRPC))})
+		s.export(resourceList{with(api(corev3.ApiConfigSource_GRPC))})
 		if got := s.read()["cds.yaml"]; !strings.Contains(got, `initial_fetch_timeout: "1s"`) {
 			t.Error(got)
 		}
 	})
 
-	t.Run("FILE-4 what cannot come from a file is told, with its place", func(t *testing.T) {
+	t.Run("FILE-4 warnings name the sources that cannot be files", func(t *testing.T) {
 		odcds := listener(t, "l", &hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{{Name: "f",
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &on_demandv3.OnDemand{Odcds: &on_demandv3.OnDemandCds{Source: ads()}})}}}})
 		fcds := &listenerv3.Listener{Name: "m", FcdsConfig: &listenerv3.Listener_FcdsConfig{Name: "f", ConfigSource: ads()}}
@@ -158,14 +157,14 @@ func TestConfigSources(t *testing.T) {
 			`LDS "m": fcds_config: config_source is unchanged: Envoy cannot read it from a file`,
 			`LDS "n": filter_chains[0].filters[0].typed_config.rds: config_source is unchanged: Envoy cannot read it from a file`,
 		}
-		if r := s.export(world{odcds, fcds, unnamed}); !slices.Equal(r.Warnings, want) {
+		if r := s.export(resourceList{odcds, fcds, unnamed}); !slices.Equal(r.Warnings, want) {
 			t.Errorf("%q", r.Warnings)
 		}
 	})
 }
 
-// What Envoy cannot have from files is part of what refers to it.
-func TestFold(t *testing.T) {
+// Resources that Envoy cannot read from files become part of the resource that refers to them.
+func TestFoldedResources(t *testing.T) {
 	vhds := func(name string) *routev3.RouteConfiguration {
 		r := routes(name)
 		r.Vhds = &routev3.Vhds{ConfigSource: ads()}
@@ -173,7 +172,7 @@ func TestFold(t *testing.T) {
 	}
 	t.Run("FILE-4 virtual hosts", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		view := world{vhds("r"), named{host("b"), "r/b.example"}, named{host("a"), "r/a.example"}, named{host("c"), "other/c.example"}, named{host("d"), "r/x/d.example"}}.view(t)
+		view := resourceList{vhds("r"), named{host("b"), "r/b.example"}, named{host("a"), "r/a.example"}, named{host("c"), "other/c.example"}, named{host("d"), "r/x/d.example"}}.view(t)
 		if _, err := s.Export(t.Context(), view); err != nil {
 			t.Fatal(err)
 		}
@@ -181,8 +180,8 @@ func TestFold(t *testing.T) {
 		if want := []string{"all", "a", "b"}; !slices.Equal(after(got, "  - name: "), want) || strings.Contains(got, "vhds") {
 			t.Errorf("want virtual hosts %q:\n%s", want, got)
 		}
-		// The route configuration is the same resource as before.
-		view[xds.VirtualHost.URL] = world{named{host("e"), "r/e.example"}}.view(t).Table(xds.VirtualHost)
+		// The route configuration itself is unchanged.
+		view[xds.VirtualHost.URL] = resourceList{named{host("e"), "r/e.example"}}.view(t).Table(xds.VirtualHost)
 		if r, err := s.Export(t.Context(), view); r.Written != 1 || err != nil {
 			t.Errorf("virtual hosts have changed, and: %+v %v", r, err)
 		}
@@ -191,8 +190,8 @@ func TestFold(t *testing.T) {
 		}
 	})
 
-	t.Run("FILE-4 what is on demand, since nobody can be asked; what has a lifetime, with a warning", func(t *testing.T) {
-		view := world{vhds("r"), named{host("b"), "r/b.example"}, eds("c"), assignment("c", 1)}.view(t)
+	t.Run("FILE-4 resources on demand, and resources with a TTL", func(t *testing.T) {
+		view := resourceList{vhds("r"), named{host("b"), "r/b.example"}, eds("c"), assignment("c", 1)}.view(t)
 		for url, table := range view.All() {
 			for r := range table.All() {
 				lazy := xds.NewResource(r.Type, r.Name, r.Body)
@@ -216,7 +215,7 @@ func TestFold(t *testing.T) {
 
 	t.Run("FILE-4 routes of scopes, with their virtual hosts", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		r := s.export(world{
+		r := s.export(resourceList{
 			&routev3.ScopedRouteConfiguration{Name: "1", RouteConfigurationName: "r"},
 			&routev3.ScopedRouteConfiguration{Name: "2", RouteConfigurationName: "none"},
 			&routev3.ScopedRouteConfiguration{Name: "3", RouteConfiguration: routes("inside")},
@@ -238,7 +237,7 @@ func TestFold(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
 		a := &endpointv3.ClusterLoadAssignment{ClusterName: "c", Endpoints: []*endpointv3.LocalityLbEndpoints{{LbConfig: &endpointv3.LocalityLbEndpoints_LedsClusterLocalityConfig{
 			LedsClusterLocalityConfig: &endpointv3.LedsClusterLocalityConfig{LedsConfig: ads(), LedsCollectionName: "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/*"}}}}}
-		s.export(world{a, named{endpoint(2), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/2"}, named{endpoint(1), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/1"}})
+		s.export(resourceList{a, named{endpoint(2), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/2"}, named{endpoint(1), "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/c/1"}})
 		got := s.read()["eds/c.yaml"]
 		if want := []string{"1", "2"}; !slices.Equal(after(got, "            port_value: "), want) || strings.Contains(got, "leds") {
 			t.Errorf("want endpoints %q:\n%s", want, got)
@@ -246,7 +245,7 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// after returns what follows a prefix on the lines that begin with it.
+// after returns the rest of each line that begins with a prefix.
 func after(file, prefix string) (all []string) {
 	for line := range strings.Lines(file) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {

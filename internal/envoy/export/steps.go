@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// steps returns the exports to be put in place one after the other, so that
-// Envoy comes from one to the other without a gap. The last is next.
+// steps returns the exports to swap in one after the other, so that Envoy has no gap during the change.
+// The last one is next.
 //
-//   - Make: clusters, endpoints, secrets and whatever else waits for nothing are
-//     the next ones; clusters that are to go are still there.
-//   - Switch: listeners and routes are the next ones.
-//   - Break: clusters that are gone go.
-//   - Sweep: files that nothing leads to any more go. Earlier, Envoy would look
-//     for them once more, and complain.
+// - Make: clusters, endpoints, secrets and other types that depend on no other type get their new
+// versions. Old clusters stay.
+// - Switch: listeners and routes get their new versions.
+// - Break: old clusters are removed.
+// - Sweep: unreferenced files are removed. If they were removed earlier, Envoy would look for them once
+// more and log errors.
 //
-// A step that changes nothing is left out, and so is the first one if there is
-// no new cluster that a route might lead to too early.
-func (f *Format) steps(shown, next files) []files {
-	if len(shown) == 0 {
+// A step without a change is left out. The first step is also left out if there is no new cluster that
+// a route might reference too early.
+func (f *Format) steps(live, next files) []files {
+	if len(live) == 0 {
 		return []files{next}
 	}
-	made, broken := maps.Clone(shown), maps.Clone(next)
-	for path, was := range shown {
+	made, broken := maps.Clone(live), maps.Clone(next)
+	for path, was := range live {
 		if next[path] == nil {
 			broken[path] = was
 		}
@@ -34,7 +34,7 @@ func (f *Format) steps(shown, next files) []files {
 		if now.typ == nil || now.typ.After != nil {
 			continue
 		}
-		if was := shown[path]; collective(now.typ) && was != nil {
+		if was := live[path]; collective(now.typ) && was != nil {
 			now = f.union(was, now)
 			clusters = clusters || !bytes.Equal(now.data, was.data)
 			switched[path] = now
@@ -45,7 +45,7 @@ func (f *Format) steps(shown, next files) []files {
 	if !clusters {
 		all = all[1:]
 	}
-	last := shown
+	last := live
 	return slices.DeleteFunc(all, func(step files) bool {
 		same := step.equal(last)
 		last = step

@@ -14,11 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// stepsOf returns what an exporter does to come from one world to another:
-// what is there after each step, and all of it as files.
-func stepsOf(t *testing.T, s *site, from, to world) ([]string, []files) {
+// stepsOf exports two lists of resources and returns a description and the files after each step.
+func stepsOf(t *testing.T, s *site, from, to resourceList) ([]string, []files) {
 	t.Helper()
-	build := func(w world) files {
+	build := func(w resourceList) files {
 		f, _, err := s.build(w.view(t))
 		if err != nil {
 			t.Fatal(err)
@@ -33,8 +32,7 @@ func stepsOf(t *testing.T, s *site, from, to world) ([]string, []files) {
 	return told, all
 }
 
-// describe tells the clusters, the clusters that routes lead to, and the other
-// files.
+// describe lists the clusters, the clusters that routes refer to, and the other files.
 func describe(all files) string {
 	var names, other []string
 	for _, p := range all["cds.yaml"].pieces {
@@ -45,12 +43,12 @@ func describe(all files) string {
 			other = append(other, strings.TrimSuffix(path, ".yaml"))
 		}
 	}
-	return fmt.Sprintf("%s | %s | %s", strings.Join(names, " "), strings.Join(led(all, all), " "), strings.Join(other, " "))
+	return fmt.Sprintf("%s | %s | %s", strings.Join(names, " "), strings.Join(reachable(all, all), " "), strings.Join(other, " "))
 }
 
-// led returns the clusters that listeners lead to: those of one state, with the
-// routes of another where it has them.
-func led(listeners, routes files) []string {
+// reachable returns the clusters that the listeners of one state refer to, with the routes of another
+// state if it has them.
+func reachable(listeners, routes files) []string {
 	found := map[string]bool{}
 	for _, p := range listeners["lds.yaml"].pieces {
 		for _, n := range p.needs {
@@ -69,30 +67,30 @@ func TestSteps(t *testing.T) {
 		c.ConnectTimeout = durationpb.New(time.Hour)
 		return c
 	}
-	a, b := world{eds("a"), assignment("a", 1)}, world{eds("b"), assignment("b", 2)}
-	l := world{rds(t, "l", "r")}
-	join := func(all ...world) world { return slices.Concat(all...) }
+	a, b := resourceList{eds("a"), assignment("a", 1)}, resourceList{eds("b"), assignment("b", 2)}
+	l := resourceList{rds(t, "l", "r")}
+	join := func(all ...resourceList) resourceList { return slices.Concat(all...) }
 	for _, tt := range []struct {
 		name     string
-		from, to world
+		from, to resourceList
 		want     []string
 	}{
 		{"nothing", join(a, l), join(a, l), nil},
-		{"an endpoint has moved", join(a, l), join(world{eds("a"), assignment("a", 3)}, l), []string{"a |  | eds/a rds/r"}},
-		{"a route moves between clusters that stay", join(a, b, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "b")}), []string{"a b | b | eds/a eds/b rds/r"}},
-		{"a cluster comes, and nothing leads to it", join(a, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "a")}), []string{"a b | a | eds/a eds/b rds/r"}},
-		{"a cluster comes, and a route leads to it", join(a, l, world{routes("r", "a")}), join(a, b, l, world{routes("r", "a", "b")}),
+		{"an endpoint has moved", join(a, l), join(resourceList{eds("a"), assignment("a", 3)}, l), []string{"a |  | eds/a rds/r"}},
+		{"a route moves between clusters that stay", join(a, b, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "b")}), []string{"a b | b | eds/a eds/b rds/r"}},
+		{"a cluster comes, and nothing leads to it", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a")}), []string{"a b | a | eds/a eds/b rds/r"}},
+		{"a cluster comes, and a route leads to it", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a", "b")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a b | a b | eds/a eds/b rds/r"}},
-		{"a cluster goes, to which nothing led", join(a, b, l, world{routes("r", "a")}), join(a, l, world{routes("r", "a")}), []string{"a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
-		{"a cluster goes, and the route to it", join(a, b, l, world{routes("r", "a", "b")}), join(a, l, world{routes("r", "a")}),
+		{"a cluster goes, to which nothing led", join(a, b, l, resourceList{routes("r", "a")}), join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
+		{"a cluster goes, and the route to it", join(a, b, l, resourceList{routes("r", "a", "b")}), join(a, l, resourceList{routes("r", "a")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
-		{"one takes the place of the other", join(a, l, world{routes("r", "a")}), join(b, l, world{routes("r", "b")}),
+		{"one takes the place of the other", join(a, l, resourceList{routes("r", "a")}), join(b, l, resourceList{routes("r", "b")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a b | b | eds/a eds/b rds/r", "b | b | eds/a eds/b rds/r", "b | b | eds/b rds/r"}},
-		{"a cluster is another, and the route to it", join(a, l, world{routes("r", "a")}), join(world{slow("a"), assignment("a", 1)}, l, world{routes("r", "a", "a")}),
+		{"a cluster is another, and the route to it", join(a, l, resourceList{routes("r", "a")}), join(resourceList{slow("a"), assignment("a", 1)}, l, resourceList{routes("r", "a", "a")}),
 			[]string{"a | a | eds/a rds/r", "a | a | eds/a rds/r"}},
-		{"a listener and its routes go", join(a, l, world{routes("r", "a")}), a, []string{"a |  | eds/a rds/r", "a |  | eds/a"}},
-		{"a listener comes with its routes", a, join(a, l, world{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
-		{"certificates change", join(a, world{secret("s", "1"), secret("t", "1")}), join(a, world{secret("s", "2")}), []string{"a |  | eds/a sds/s sds/t", "a |  | eds/a sds/s"}},
+		{"a listener and its routes go", join(a, l, resourceList{routes("r", "a")}), a, []string{"a |  | eds/a rds/r", "a |  | eds/a"}},
+		{"a listener comes with its routes", a, join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
+		{"certificates change", join(a, resourceList{secret("s", "1"), secret("t", "1")}), join(a, resourceList{secret("s", "2")}), []string{"a |  | eds/a sds/s sds/t", "a |  | eds/a sds/s"}},
 	} {
 		t.Run("FILE-5 "+tt.name, func(t *testing.T) {
 			s := open(t, t.TempDir(), Options{})
@@ -102,11 +100,11 @@ func TestSteps(t *testing.T) {
 		})
 	}
 
-	t.Run("the pause is between the steps, and what comes of it is the last", func(t *testing.T) {
+	t.Run("the pause is between the steps", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{Settle: 30 * time.Millisecond})
-		s.export(join(a, l, world{routes("r", "a")}))
+		s.export(join(a, l, resourceList{routes("r", "a")}))
 		start := time.Now()
-		if r := s.export(join(b, l, world{routes("r", "b")})); r.Steps != 4 || time.Since(start) < 90*time.Millisecond {
+		if r := s.export(join(b, l, resourceList{routes("r", "b")})); r.Steps != 4 || time.Since(start) < 90*time.Millisecond {
 			t.Errorf("%+v in %v", r, time.Since(start))
 		}
 		if got := s.read(); got["eds/a.yaml"] != "" || strings.Contains(got["cds.yaml"], "name: a\n") {
@@ -116,21 +114,21 @@ func TestSteps(t *testing.T) {
 
 	t.Run("without a pause there is one step", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
-		s.export(join(a, l, world{routes("r", "a")}))
-		if r := s.export(join(b, l, world{routes("r", "b")})); r.Steps != 1 {
+		s.export(join(a, l, resourceList{routes("r", "a")}))
+		if r := s.export(join(b, l, resourceList{routes("r", "b")})); r.Steps != 1 {
 			t.Errorf("%+v", r)
 		}
 	})
 }
 
-// Envoy takes up the files of a swap in any order. So for each two states that
-// follow each other, any mixture of their files must do.
+// After a swap, Envoy reads the files in any order. So every mixture of two consecutive states must
+// work.
 func TestStepsInAnyOrder(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		from, to := randomWorld(t, r), randomWorld(t, r)
-		shown, _, err := s.build(from.view(t))
+		from, to := randomResources(t, r), randomResources(t, r)
+		live, _, err := s.build(from.view(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,11 +136,11 @@ func TestStepsInAnyOrder(t *testing.T) {
 		if len(all) > 4 {
 			t.Fatalf("seed %d: %d steps", seed, len(all))
 		}
-		was := shown
+		was := live
 		for i, step := range all {
 			for mixture := range 8 {
 				of := func(bit int) files { return []files{was, step}[mixture>>bit&1] }
-				for _, c := range led(of(0), of(1)) {
+				for _, c := range reachable(of(0), of(1)) {
 					if !hasCluster(of(2), c) {
 						t.Fatalf("seed %d: in step %d a route leads to %q, which is not there\nfrom %s\nto   %s", seed, i+1, c, describe(was), describe(step))
 					}
@@ -167,9 +165,9 @@ func hasCluster(all files, name string) bool {
 	return slices.ContainsFunc(all["cds.yaml"].pieces, func(p *piece) bool { return p.name == name })
 }
 
-// randomWorld has some of five clusters, and routes to some of these.
-func randomWorld(t *testing.T, r *rand.Rand) world {
-	var w world
+// randomResources has some of five clusters, and routes to some of these.
+func randomResources(t *testing.T, r *rand.Rand) resourceList {
+	var w resourceList
 	var have []string
 	for _, c := range []string{"a", "b", "c", "d", "e"} {
 		if r.IntN(2) == 0 {

@@ -10,14 +10,14 @@ import (
 	"unicode"
 )
 
-// A yamlWriter turns JSON into YAML that people read, and that every reader
-// reads alike: Envoy's takes an unquoted y for true and 0x10 for 16.
+// A yamlWriter converts JSON to readable YAML that all readers understand alike. Envoy's reader takes
+// an unquoted y for true and 0x10 for 16.
 type yamlWriter struct {
 	json *json.Decoder
 	out  bytes.Buffer
 }
 
-// value writes the next value after a key or a dash that stands at the indent.
+// value writes the next value, after a key or a dash at the indent.
 func (w *yamlWriter) value(indent int, dash bool) error {
 	token, err := w.json.Token()
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *yamlWriter) value(indent int, dash bool) error {
 		} else if err := w.block(pad, dash, entry); err != nil {
 			return err
 		}
-		_, err = w.json.Token() // the end
+		_, err = w.json.Token() // the closing delimiter
 	case string:
 		w.text(indent, v)
 	case nil:
@@ -48,8 +48,8 @@ func (w *yamlWriter) value(indent int, dash bool) error {
 	return err
 }
 
-// block writes the entries of an object or a list, a line or more each. After a
-// dash the first goes on in its line.
+// block writes the entries of an object or a list, each on its own lines. The first entry after a dash
+// continues the line.
 func (w *yamlWriter) block(indent int, dash bool, entry func(indent int) error) error {
 	for first := true; w.json.More(); first = false {
 		switch {
@@ -82,7 +82,8 @@ func (w *yamlWriter) item(indent int) error {
 	return w.value(indent, true)
 }
 
-// text writes a string, one of several lines as such: certificates, scripts.
+// text writes a string. Readable text of several lines, such as certificates and scripts, becomes a
+// block.
 func (w *yamlWriter) text(indent int, s string) {
 	if !strings.Contains(s, "\n") || !literal.MatchString(s) || strings.ContainsFunc(s, odd) {
 		w.out.WriteString(" " + quote(s) + "\n")
@@ -106,8 +107,8 @@ func (w *yamlWriter) text(indent int, s string) {
 func (w *yamlWriter) pad(n int) { w.out.WriteString(strings.Repeat(" ", n)) }
 
 var (
-	// A block's indent is that of its first line, and it ends in one line feed or
-	// none.
+	// literal matches text that a YAML block can hold: its first line sets the indent, and it ends in
+	// at most one line feed.
 	literal = regexp.MustCompile(`(?s)^[^ \n].*[^ \n]\n?$`)
 
 	plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
@@ -116,7 +117,7 @@ var (
 
 func odd(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
-// quote returns a string as a YAML scalar. What Go escapes, YAML does too.
+// quote returns a string as a YAML scalar. Go's escapes are valid in YAML.
 func quote(s string) string {
 	if plain.MatchString(s) && !words.MatchString(s) {
 		return s

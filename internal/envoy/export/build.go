@@ -14,22 +14,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A file is what is in a file.
+// A file is an exported file.
 type file struct {
 	data []byte
-	typ  *xds.Type // nil: none of a resource, or not known
+	typ  *xds.Type // nil: not a resource file, or unknown
 
-	pieces []*piece // of a collective type, by name
+	pieces []*piece // for a collective type, sorted by name
 }
 
-// files is an export: files by path below current.
+// files is an export: its files, by path relative to current.
 type files map[string]*file
 
 func (a files) equal(b files) bool {
 	return maps.EqualFunc(a, b, func(x, y *file) bool { return x == y || bytes.Equal(x.data, y.data) })
 }
 
-// build makes an export of what a view has.
+// build makes an export from a view.
 func (e *Exporter) build(view xds.Tables) (files, Report, error) {
 	b := builder{e: e, view: view, all: files{}, hosts: map[string][]*xds.Resource{}, kept: map[*xds.Resource]*piece{}}
 	if e.bootstrap != nil {
@@ -44,14 +44,14 @@ func (e *Exporter) build(view xds.Tables) (files, Report, error) {
 			return nil, Report{}, err
 		}
 	}
-	b.absent()
+	b.addMissing()
 	e.kept = b.kept
 	b.report.Files = len(b.all)
 	return b.all, b.report, nil
 }
 
-// typesOf returns the types that a view has, in push order, and the collective
-// ones, which have a file always.
+// typesOf returns the types of a view in push order. It always includes the collective types, because
+// Envoy needs their files.
 func typesOf(view xds.Tables) []*xds.Type {
 	types := slices.DeleteFunc(xds.Types(), func(t *xds.Type) bool { return !collective(t) })
 	for url := range view.All() {
@@ -73,17 +73,17 @@ func byName(all iter.Seq[*xds.Resource]) []*xds.Resource {
 type builder struct {
 	e      *Exporter
 	view   xds.Tables
-	hosts  map[string][]*xds.Resource // virtual hosts, by what they are under
+	hosts  map[string][]*xds.Resource // virtual hosts, by route configuration
 	kept   map[*xds.Resource]*piece
 	all    files
 	needs  []need
 	report Report
 }
 
-// A need is a resource that a ConfigSource leads to.
+// A need is a resource that a ConfigSource refers to.
 type need struct {
 	xds.Ref
-	of string // the resource that has the ConfigSource
+	of string // the resource with the ConfigSource
 }
 
 // add adds all resources of a type.
@@ -92,7 +92,7 @@ func (b *builder) add(t *xds.Type) error {
 	var pieces []*piece
 	for _, r := range byName(table.All()) {
 		if deltaOnly(t) {
-			continue // folded, if anything refers to it
+			continue // part of the resources that refer to it
 		}
 		p, err := b.piece(t, r)
 		if err != nil {
@@ -117,13 +117,13 @@ func (b *builder) add(t *xds.Type) error {
 	return nil
 }
 
-// piece returns the piece of a resource: the one there was, as long as nothing
-// else is in it.
+// piece returns the piece of a resource. It reuses the last one, unless that contains other resources.
 func (b *builder) piece(t *xds.Type, r *xds.Resource) (*piece, error) {
 	p := b.e.kept[r]
 	if p == nil {
 		var err error
-		if p, err = (rewriter{Exporter: b.e, view: b.view, hosts: b.hosts}).rewrite(t, r); err != nil {
+		p, err = rewriter{Exporter: b.e, view: b.view, hosts: b.hosts}.rewrite(t, r)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -133,10 +133,10 @@ func (b *builder) piece(t *xds.Type, r *xds.Resource) (*piece, error) {
 	return p, nil
 }
 
-// file returns the file of pieces. Its version is the one a server would tell,
-// unless that does not tell all that is in it, or is not known.
+// file returns a file with the given pieces. Its version is the server's, unless that is unknown or
+// does not cover folded resources.
 func (f *Format) file(t *xds.Type, version string, pieces ...*piece) *file {
-	data := datas(pieces)
+	data := dataOf(pieces)
 	if version == "" || slices.ContainsFunc(pieces, func(p *piece) bool { return p.folded }) {
 		sum := sha256.Sum256(bytes.Join(data, nil))
 		version = hex.EncodeToString(sum[:8])
@@ -148,7 +148,7 @@ func (f *Format) file(t *xds.Type, version string, pieces ...*piece) *file {
 	return all
 }
 
-func datas(pieces []*piece) [][]byte {
+func dataOf(pieces []*piece) [][]byte {
 	all := make([][]byte, len(pieces))
 	for i, p := range pieces {
 		all[i] = p.data
@@ -156,11 +156,10 @@ func datas(pieces []*piece) [][]byte {
 	return all
 }
 
-// absent adds an empty file for each resource that there is not and that a
-// ConfigSource leads to: "paths must refer to an existing path in the system",
-// says Envoy, and refuses what refers to another. In an empty file a resource
-// does not exist, as it does not for a server that has none.
-func (b *builder) absent() {
+// addMissing adds an empty file for each missing resource that a ConfigSource refers to. Envoy requires
+// that "paths must refer to an existing path in the system", and rejects the referring resource
+// otherwise. An empty file means that the resource does not exist, as in a response without it.
+func (b *builder) addMissing() {
 	paths := map[string]bool{}
 	for _, n := range b.needs {
 		path := b.e.Format.pathOf(n.Type, n.Name)
@@ -172,11 +171,11 @@ func (b *builder) absent() {
 		}
 		paths[path] = true
 	}
-	b.report.Watches = 2 + len(paths) // listeners and clusters, for the bootstrap
+	b.report.Watches = 2 + len(paths) // plus the listeners and clusters of the bootstrap
 }
 
-// union returns a collective file that has what next has, and what is gone from
-// it since. It is one of the two, if it says the same.
+// union returns a collective file with the resources of next and the removed ones of was. It returns
+// one of the two if that has the same content.
 func (f *Format) union(was, next *file) *file {
 	have := map[string]bool{}
 	for _, p := range next.pieces {

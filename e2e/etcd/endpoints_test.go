@@ -185,7 +185,7 @@ func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
 	r := &registry{st: store.New(store.WithOverlays())}
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	kept, err := endpoints.Keep(endpointsetcd.New(e.Client, e.Prefix(), log), dir, time.Second, log)
+	kept, err := endpoints.NewDiskShadow(endpointsetcd.New(e.Client, e.Prefix(), log), dir, time.Second, log)
 	if err != nil {
 		t.Fatal(err)
 	}

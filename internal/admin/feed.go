@@ -244,7 +244,7 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}
-	err := f.session.Beat(ctx) // before anything is waited for
+	err := f.session.KeepAlive(ctx) // before anything is waited for
 	parts := 0
 	for _, one := range all {
 		parts += one.parts

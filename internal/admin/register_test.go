@@ -201,14 +201,14 @@ func TestRegister(t *testing.T) {
 			put("x", "10.0.0.1", 80), put("x", "10.0.0.2", 0), put("x", "ten", 1), put("", "10.0.0.1", 80), &pb.Step{Cluster: "x"},
 			put("x", "10.0.0.3", 1<<31), &pb.Step{Cluster: "x", Group: "none", Change: &pb.Step_Put{Put: a}}, &pb.Step{Cluster: "x", Change: &pb.Step_Put{Put: &pb.Endpoint{Address: "10.0.0.4", Port: 1, Health: 9}}},
 			&pb.Step{Cluster: "x", Change: &pb.Step_Remove{}}, put("x", "10.0.0.5", 80),
-		), "1 port must be 1 to 65535", `2 address "ten" is no IP address`, "3 cluster is missing", "4  must have one of put, remove, replace and release",
+		), "1 port must be 1 to 65535", `2 address "ten" is not an IP address`, "3 cluster is missing", "4  must have one of put, remove, replace and release",
 			"5 port must be", "6 group ", `7 health "9" is none of`, "8 id is missing")
 		has("x 10.0.0.1:80,10.0.0.5:80")
 		c.says(&pb.RegisterRequest{})
 		c.says(steps1(&pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "10.0.0.1:80"}}, &pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "none"}}))
 		has("x 10.0.0.5:80")
 		c.says(steps1(replace("x", a, b), replace("y"), replace("x", &pb.Endpoint{Address: "10.0.0.1", Port: 80}, &pb.Endpoint{Address: "10.0.0.1"}),
-			replace("x", a, a), replace("x", a, b, a, b)), "2 endpoints[1].port must be", `3 endpoints[1].id "a" is that of`, "4  there may be 3 endpoints of a cluster")
+			replace("x", a, a), replace("x", a, b, a, b)), "2 endpoints[1].port must be", `3 endpoints[1].id "a" is also the ID of`, "4  too many endpoints of a cluster: at most 3")
 		has("x a,b; y ")
 		c.says(steps1(&pb.Step{Cluster: "y", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}, &pb.Step{Cluster: "z", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}))
 		has("x a,b")

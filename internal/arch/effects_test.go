@@ -226,10 +226,10 @@ var effects = map[string]string{
 	"internal/admin slowly.Write clock":  "when a write of a long answer has taken too long",
 	"internal/admin feed.answer clock":   "until when its answer must be taken",
 
-	"internal/endpoints Kept mutex":             "what the disk does not have yet; held for memory only",
-	"internal/endpoints Kept.Watch goroutine":   "writes what was told to the disk, and keeps its journal short; they end with Watch",
-	"internal/endpoints Kept.Watch mutex":       "what comes from the disk is told before anything else is, or never",
-	"internal/endpoints Kept.run timer":         "when the disk is told, and how often it is written",
+	"internal/endpoints DiskShadow mutex":             "what the disk does not have yet; held for memory only",
+	"internal/endpoints DiskShadow.Watch goroutine":   "writes what was told to the disk, and keeps its journal short; they end with Watch",
+	"internal/endpoints DiskShadow.Watch mutex":       "what comes from the disk is told before anything else is, or never",
+	"internal/endpoints DiskShadow.run timer":         "when the disk is told, and how often it is written",
 	"internal/endpoints Local mutex":            "what is registered, and who waits for the disk; one of them is held while that writes, by who commits for all",
 	"internal/endpoints Open clock":             "leases begin anew at a start",
 	"internal/endpoints Local.Grant clock":      "when a lease ends",
@@ -240,7 +240,7 @@ var effects = map[string]string{
 	"internal/endpoints Registry mutex":         "what is registered, for who asks; held for memory only, and while what has changed is put into the store",
 	"internal/endpoints Registry.Run goroutine": "puts what has changed into the store; ends with Run",
 	"internal/endpoints Registry.serve timer":   "what changes meanwhile is served together; and how often the log is told",
-	"internal/endpoints Session.Beat clock":     "when a lease is due",
+	"internal/endpoints Session.KeepAlive clock":     "when a lease is due",
 	"internal/endpoints Session.write clock":    "the same",
 
 	"internal/endpoints/etcd Engine mutex":            "what was told, for who has written; held for memory only",

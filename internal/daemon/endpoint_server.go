@@ -102,7 +102,7 @@ func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.K
 			if dir == "" {
 				return shared, func() {}, d.dir, nil
 			}
-			kept, err := endpoints.Keep(shared, dir, longestSilence, log)
+			kept, err := endpoints.NewDiskShadow(shared, dir, longestSilence, log)
 			if err != nil {
 				return nil, nil, "", cli.Fail(err, "--state-dir chooses another directory")
 			}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkTake is what a change of one endpoint of 100 costs until its assignment is ready to be served. Of many clusters few are
-// in the caches of the processor.
+// BenchmarkTake measures a change of one endpoint of 100, until its assignment is ready to be served.
+// With many clusters few of them are in the processor caches.
 func BenchmarkTake(b *testing.B) {
 	for _, clusters := range []int{1, 1000} {
 		for _, zones := range []int{1, 3} {

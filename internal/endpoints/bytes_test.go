@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// full is an endpoint with as many values of metadata as there may be.
+// full returns an endpoint with the maximum number of metadata values.
 func full(n int, text string) Registered {
 	r := at(n)
 	values := make([]any, MaxValues-3)
@@ -19,7 +19,7 @@ func full(n int, text string) Registered {
 	return r
 }
 
-// What is registered takes memory as its bytes do, and not as values that are unpacked; whoever asks has all of it.
+// Metadata takes memory by its bytes, not by its unpacked values, and List returns all of it.
 func TestMetadataIsPacked(t *testing.T) {
 	r := start(t, "", Options{})
 	x := Cluster{defaultGroup, "x"}
@@ -67,7 +67,8 @@ func TestMetadataIsPacked(t *testing.T) {
 	is()
 }
 
-// All endpoints together have bytes at most, by whatever way they come; who has a place may have less of it.
+// The total size of all endpoints is limited, on each way of registration. An existing endpoint may get
+// smaller.
 func TestBytesAreBounded(t *testing.T) {
 	ctx, x := t.Context(), Cluster{defaultGroup, "x"}
 	value, err := encode(full(0, "text").Endpoint, 0)
@@ -84,7 +85,7 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	limited := func(what string, err error) {
 		t.Helper()
-		if e, is := errors.AsType[*LimitError](err); !is || !strings.HasSuffix(e.Error(), fmt.Sprint(most, " bytes of endpoints at most")) {
+		if e, is := errors.AsType[*LimitError](err); !is || !strings.HasSuffix(e.Error(), fmt.Sprint("bytes of endpoints: at most ", most, " are allowed")) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

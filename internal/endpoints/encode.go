@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Messages are encoded by hand: the bytes are what makes versions, and the library of protobuf does
-// not promise that those of two of its releases are the same.
+// Messages are encoded by hand, because the bytes determine the versions. The protobuf library does not
+// promise equal bytes in two of its releases.
 
-// appendMessage appends a field that is a message.
+// appendMessage appends a message field.
 func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
 
-// appendText appends a field that is a string, unless it is empty.
+// appendText appends a string field, unless it is empty.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return b
@@ -24,7 +24,7 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// appendNumber appends a field that is a number, unless it is 0.
+// appendNumber appends a number field, unless it is 0.
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return b
@@ -32,7 +32,7 @@ func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// endpoint encodes an envoy.config.endpoint.v3.LbEndpoint.
+// encode encodes an envoy.config.endpoint.v3.LbEndpoint.
 func (e *Endpoint) encode() []byte {
 	socket := appendNumber(appendText(nil, 2, e.Address), 3, uint64(e.Port))
 	b := appendMessage(nil, 1, appendText(appendMessage(nil, 1, appendMessage(nil, 1, socket)), 3, e.Hostname))
@@ -58,7 +58,7 @@ func structure(fields map[string]any) (b []byte) {
 	return b
 }
 
-// value encodes a google.protobuf.Value of what JSON can say.
+// value encodes a JSON value as a google.protobuf.Value.
 func value(v any) (b []byte) {
 	switch v := v.(type) {
 	case float64:
@@ -80,10 +80,10 @@ func value(v any) (b []byte) {
 
 // assignment encodes the ClusterLoadAssignment of a cluster.
 //
-// Of two with the same address the first is there: gRPC refuses an assignment that has one twice.
-// Priorities are numbered without gaps, which gRPC and Envoy want, so that the second choice is there when the last
-// of the first choice goes. A locality has the weight of its endpoints, since gRPC
-// leaves out one without; Envoy reads it only where a cluster asks for it.
+// Of two endpoints with the same address only the first is included: gRPC refuses an assignment with a
+// duplicate. gRPC and Envoy require priorities without gaps. So the priorities are renumbered when the
+// last endpoint of one goes. A locality has the weight of its endpoints, since gRPC ignores one without a
+// weight. Envoy uses the weight only if a cluster asks for it.
 func assignment(name string, c *cluster) []byte {
 	parts := c.parts
 	if c.twice > 0 {
@@ -91,7 +91,7 @@ func assignment(name string, c *cluster) []byte {
 	}
 	size := len(name) + 16
 	for _, p := range parts {
-		size += len(p.lbs) + len(p.Region) + len(p.Zone) + len(p.SubZone) + 40 // of lengths and numbers
+		size += len(p.lbs) + len(p.Region) + len(p.Zone) + len(p.SubZone) + 40 // for lengths and numbers
 	}
 	b := appendText(make([]byte, 0, size), 1, name)
 	rank := uint64(0)
@@ -104,7 +104,7 @@ func assignment(name string, c *cluster) []byte {
 			head = appendMessage(nil, 1, appendText(appendText(appendText(nil, 1, l.Region), 2, l.Zone), 3, l.SubZone))
 		}
 		tail := appendNumber(appendMessage(nil, 3, appendNumber(nil, 1, p.weight)), 5, rank)
-		// Endpoints are many: they are written once, to where they stay.
+		// There are many endpoints: they are written once, to their final place.
 		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(len(head)+len(p.lbs)+len(tail)))
 		b = append(b, head...)
 		b = append(b, p.lbs...)

@@ -17,9 +17,9 @@ import (
 // maxQuoted limits a quoted value in an error, in bytes.
 const maxQuoted = 100
 
-// Limits of a registration. What is over one of them is a [FieldError].
+// The limits of a registration. A value beyond one of them is a [FieldError].
 const (
-	MaxWeight   = 100_000 // of an endpoint; what all of a cluster have fits into 32 bits
+	MaxWeight   = 100_000 // of an endpoint; the sum of a cluster fits into 32 bits
 	MaxPriority = 127     // "priorities … should range from 0 (highest) to N (lowest)": Envoy takes up to 128
 	MaxName     = 512     // bytes of a cluster's name, an ID, a host name, and each part of a locality
 	MaxMetadata = 4 << 10 // bytes of the metadata of an endpoint, as JSON
@@ -27,21 +27,21 @@ const (
 	MaxTTL      = 24 * time.Hour
 )
 
-// A Cluster names an assignment: what clusters with EDS ask for, by their service_name or, without
-// one, by their own name.
+// A Cluster identifies an assignment. EDS clusters subscribe to it by their service_name or, without one,
+// by their own name.
 type Cluster struct {
-	Group string // of resources, whose nodes get it; "": default
+	Group string // the group of resources whose nodes get it; "": default
 	Name  string
 }
 
-// A Key names a registration. One without an ID is that of the cluster itself: as long as it is there, the
-// assignment is served, be it without endpoints.
+// A Key identifies a registration. A key without an ID belongs to the cluster itself: while it exists,
+// the assignment is served, even without endpoints.
 type Key struct {
 	Cluster
 	ID string
 }
 
-// String is what errors and logs call it.
+// String returns the key for errors and logs.
 func (k Key) String() string {
 	s := k.Name
 	if k.ID != "" {
@@ -53,35 +53,35 @@ func (k Key) String() string {
 	return s
 }
 
-// A Locality says where an endpoint runs.
+// A Locality is the place where an endpoint runs.
 type Locality struct {
 	Region  string `json:"region,omitempty"`
 	Zone    string `json:"zone,omitempty"`
 	SubZone string `json:"sub_zone,omitempty"`
 }
 
-// An Endpoint is an instance of a cluster. Address and Port are needed; the zero value of all else means
-// that nothing is said.
+// An Endpoint is an instance of a cluster. Address and Port are required; the zero value of the other
+// fields means unset.
 type Endpoint struct {
-	Address  string   `json:"address"`            // of IP
-	Port     int      `json:"port"`               // of TCP, 1 to 65535
-	Hostname string   `json:"hostname,omitempty"` // for health checks and rewrites of the host, as Envoy uses it
+	Address  string   `json:"address"`            // an IP address
+	Port     int      `json:"port"`               // a TCP port, 1 to 65535
+	Hostname string   `json:"hostname,omitempty"` // for health checks and host rewrites, as Envoy uses it
 	Locality Locality `json:"locality,omitzero"`
 	Weight   int      `json:"weight,omitempty"`   // 1 to MaxWeight, among those of the cluster; 0: 1
-	Priority int      `json:"priority,omitempty"` // 0 is the first choice, up to MaxPriority; gaps are closed when served
-	Health   string   `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": not known, which counts as healthy
+	Priority int      `json:"priority,omitempty"` // 0 is the first choice, up to MaxPriority; the served priorities have no gaps
+	Health   string   `json:"health,omitempty"`   // HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED; "": unknown, which counts as healthy
 
-	// Metadata is passed on to clients by its names, such as "envoy.lb".
+	// Metadata is passed on to clients under its names, such as "envoy.lb".
 	Metadata map[string]map[string]any `json:"metadata,omitempty"`
 }
 
-// A Registered is an endpoint of a cluster with the name that it is registered by.
+// A Registered is an endpoint of a cluster with the ID of its registration.
 type Registered struct {
 	ID string // "": its address and port
 	Endpoint
 }
 
-// A FieldError says what is wrong with which field.
+// A FieldError reports an invalid field.
 type FieldError struct{ Field, Message string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
@@ -90,17 +90,17 @@ func wrong(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
 }
 
-// health are the states of health by their numbers in Envoy's API.
+// health are the health states, by their numbers in Envoy's API.
 var health = []string{"UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"}
 
-// normal returns an endpoint in the one way to write it, or what is wrong with it.
+// normal returns the canonical form of an endpoint, or the reason why it is invalid.
 func (e Endpoint) normal() (Endpoint, error) {
 	addr, err := netip.ParseAddr(e.Address)
 	switch {
 	case e.Address == "":
 		return e, wrong("address", "is missing")
 	case err != nil || addr.Zone() != "":
-		return e, wrong("address", "%q is no IP address", textutil.Head(e.Address, maxQuoted))
+		return e, wrong("address", "%q is not an IP address", textutil.Head(e.Address, maxQuoted))
 	case e.Port < 1 || e.Port > math.MaxUint16:
 		return e, wrong("port", "must be 1 to %d", math.MaxUint16)
 	case e.Weight < 0 || e.Weight > MaxWeight:
@@ -116,7 +116,7 @@ func (e Endpoint) normal() (Endpoint, error) {
 		e.Health = ""
 	}
 	if e.Health != "" && !slices.Contains(health, e.Health) {
-		return e, wrong("health", "%q is none of %s", textutil.Head(e.Health, maxQuoted), strings.Join(health, ", "))
+		return e, wrong("health", "%q is not one of %s", textutil.Head(e.Health, maxQuoted), strings.Join(health, ", "))
 	}
 	for _, f := range []struct{ field, text string }{{"hostname", e.Hostname}, {"locality.region", e.Locality.Region}, {"locality.zone", e.Locality.Zone}, {"locality.sub_zone", e.Locality.SubZone}} {
 		if err := word(f.field, f.text, true); err != nil {
@@ -132,7 +132,7 @@ func (e Endpoint) normal() (Endpoint, error) {
 		return e, wrong("metadata", "%v", err)
 	}
 	if len(b) > MaxMetadata {
-		return e, wrong("metadata", "%d bytes of JSON, and %d may be", len(b), MaxMetadata)
+		return e, wrong("metadata", "%d bytes of JSON: at most %d are allowed", len(b), MaxMetadata)
 	}
 	values := 0
 	for name := range e.Metadata {
@@ -140,17 +140,18 @@ func (e Endpoint) normal() (Endpoint, error) {
 			return e, wrong("metadata", "a name is empty")
 		}
 		if deeper(e.Metadata[name], maxDepth) {
-			return e, wrong("metadata", "more than %d objects and lists in each other", maxDepth)
+			return e, wrong("metadata", "more than %d nested objects and lists", maxDepth)
 		}
-		if values += 1 + Values(structure(e.Metadata[name])); values > MaxValues {
+		values += 1 + Values(structure(e.Metadata[name]))
+		if values > MaxValues {
 			return e, wrong("metadata", "more than %d values: fields, elements, objects and lists", MaxValues)
 		}
 	}
 	return e, nil
 }
 
-// maxDepth is how many objects and lists of metadata are in each other at most. Each is up to three messages, and a client
-// in C++ takes 100: it would refuse all of the cluster for one endpoint.
+// maxDepth limits the nesting of objects and lists in metadata. Each level is up to three messages. A
+// client in C++ accepts 100 levels of messages, and would refuse the whole cluster for one endpoint.
 const maxDepth = 16
 
 func deeper(v any, most int) bool {
@@ -177,14 +178,14 @@ func word(field, text string, mayBeEmpty bool) error {
 	case text == "" && !mayBeEmpty:
 		return wrong(field, "is missing")
 	case len(text) > MaxName:
-		return wrong(field, "%d bytes, and %d may be", len(text), MaxName)
+		return wrong(field, "%d bytes: at most %d are allowed", len(text), MaxName)
 	case !utf8.ValidString(text), strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return wrong(field, "must be UTF-8 without control characters")
 	}
 	return nil
 }
 
-// normal returns a cluster in the one way to write it, or what is wrong with it.
+// normal returns the canonical form of a cluster, or the reason why it is invalid.
 func (c Cluster) normal() (Cluster, error) {
 	if c.Group == "" {
 		c.Group = defaultGroup
@@ -196,7 +197,7 @@ func (c Cluster) normal() (Cluster, error) {
 		return c, err
 	}
 	if c.Name == xds.Wildcard {
-		return c, wrong("cluster", "%q is no name", c.Name)
+		return c, wrong("cluster", "%q is not a valid name", c.Name)
 	}
 	c.Name = xds.CanonicalName(c.Name)
 	return c, nil

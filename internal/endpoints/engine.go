@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// A LeaseID names a lease of an engine; 0 is none.
+// A LeaseID identifies a lease of an engine; 0 means no lease.
 type LeaseID int64
 
-// A Change is what becomes of a key.
+// A Change sets or removes the value of a key.
 type Change struct {
 	Key
-	Value []byte  // nil: it goes. Of a key without an ID it says nothing, and is not nil
-	Lease LeaseID // under which it is: it goes with that
+	Value []byte  // nil: the key is removed. For a key without an ID only nil or non-nil counts
+	Lease LeaseID // the lease of the value: when it ends, the key is removed
 }
 
-// An Engine keeps registrations: in memory or a directory, for one server ([Open]); in an etcd
-// (package endpoints/etcd), for several; or one of your own. Its methods may be called by several
-// goroutines at once.
+// An Engine stores registrations. [Open] makes one for a single server, in memory or in a directory.
+// Package endpoints/etcd has one for several servers. Several goroutines may call its methods at once.
 type Engine interface {
 	// Grant returns a lease that ends after a time unless it is renewed.
 	Grant(ctx context.Context, ttl time.Duration) (LeaseID, error)
-	// Renew has a lease last for its whole time from now on. [ErrNoLease] says that it has ended.
+	// Renew restarts the time of a lease. If the lease has ended, the error is [ErrNoLease].
 	Renew(ctx context.Context, id LeaseID) error
-	// Revoke ends those of some leases that have no key. What it cannot end now lasts its time.
+	// Revoke ends those of some leases that have no key. A lease that it cannot end expires later.
 	Revoke(ctx context.Context, ids []LeaseID)
 
-	// Write makes changes in their order: all, or some of them and an error. When it returns nil they
-	// outlast what the engine outlasts, and Watch has told of them, or soon does.
-	// [ErrNoLease] says that the lease of one has ended.
+	// Write makes changes in their order: all, or some of them and an error. When it returns nil, the
+	// changes are as durable as the engine is, and Watch has reported them or soon will. If the lease of
+	// a change has ended, the error is [ErrNoLease].
 	Write(ctx context.Context, changes []Change) error
 
-	// Watch tells of all there is, and then of each change in its order, until ctx is done; it returns then.
-	// reset says that what is told is all there is from now on: so it is at first, and whenever the engine cannot say what
-	// it has missed. tell must not call the engine, and may put changes in another order.
-	Watch(ctx context.Context, tell func(changes []Change, reset bool))
+	// Watch reports all registrations, and then each change in order, until ctx is done. Then it returns.
+	// reset means that the changes replace all registrations. So it is at first, and whenever the engine
+	// may have missed changes. report must not call the engine, and may reorder the slice.
+	Watch(ctx context.Context, report func(changes []Change, reset bool))
 }
 
-// ErrNoLease says that a lease has ended.
+// ErrNoLease means that a lease has ended.
 var ErrNoLease = errors.New("the lease has ended")

@@ -18,32 +18,32 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// A journal is a file with a line for each change: the checksum of what follows, a space, and a record as JSON.
-// The newest of a key counts. When it is long, it is replaced by one with what there is. A line that is cut
-// off at the end is of a write that nobody was told to be done.
+// A journal is a file with a line for each change: the checksum of the rest, a space, and a record as
+// JSON. The last record of a key counts. A long journal is replaced by one with the current values. An
+// incomplete last line is of a write that never returned.
 type journal struct {
 	path string
 	f    *os.File
-	size int64 // of what is known to be there
-	live int64 // what there was when it was replaced last
+	size int64 // the size of the known content
+	live int64 // the size when it was last replaced
 }
 
-// header is the first line. Another number is of a version that this one cannot read.
+// header is the first line. Another number belongs to a version that this one cannot read.
 const (
 	format = "chancery endpoints "
 	header = format + "1\n"
 )
 
-// A record is a line.
+// A record is a line of the journal.
 type record struct {
 	Group   string          `json:"group"`
 	Cluster string          `json:"cluster"`
 	ID      string          `json:"id,omitempty"`
-	Value   json.RawMessage `json:"value,omitempty"` // none: the key goes
+	Value   json.RawMessage `json:"value,omitempty"` // missing: the key is removed
 	Lease   LeaseID         `json:"lease,omitempty"`
 }
 
-// ttl is that of the lease.
+// ttl is the duration of the lease.
 func (r record) ttl() time.Duration {
 	var v Value
 	if json.Unmarshal(r.Value, &v) != nil || v.TTL <= 0 {
@@ -69,10 +69,11 @@ func openJournal(dir string, log *slog.Logger) (*journal, *disk.Held, map[Key]re
 	return j, lock, all, nil
 }
 
-// maxLine is how long a line is that is read. The longest value that an engine tells is one of an etcd, of 1.5 MiB.
+// maxLine limits the length of a line. The longest value of an engine is one of an etcd, of 1.5 MiB.
 const maxLine = 4 << 20
 
-// read returns what the file says. What is damaged is left out, told, and kept beside it.
+// read returns the content of the file. It skips damaged lines, logs their number, and keeps a copy of
+// the file.
 func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 	all := map[Key]record{}
 	f, err := os.Open(j.path)
@@ -88,18 +89,20 @@ func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if string(first) != header { // a journal is never there without it
+	if string(first) != header { // an incomplete journal never gets this name
 		return all, j.aside(log, first)
 	}
 	bad, badAt := 0, 0
 	var line []byte
 	for n := 2; err == nil; n++ {
-		if line, err = nextLine(in, line); err != nil && len(line) <= maxLine {
-			break // the end; what is cut off was never done
+		line, err = nextLine(in, line)
+		if err != nil && len(line) <= maxLine {
+			break // the end; an incomplete line was never acknowledged
 		}
 		r, ok := parse(line)
 		if !ok {
-			if bad++; badAt == 0 {
+			bad++
+			if badAt == 0 {
 				badAt = n
 			}
 			continue
@@ -115,12 +118,12 @@ func (j *journal) read(log *slog.Logger) (map[Key]record, error) {
 		return nil, err
 	}
 	if bad > 0 {
-		log.Error("lines of the journal of endpoints are damaged: what they said is lost", "file", j.path, "lines", bad, "first", badAt, "kept", j.keep())
+		log.Error("damaged lines in the endpoint journal: their registrations are lost", "file", j.path, "lines", bad, "first", badAt, "kept", j.keep())
 	}
 	return all, nil
 }
 
-// nextLine reads a line into b, and of one that is too long as much as says so.
+// nextLine reads a line into b. Of a line longer than maxLine it keeps just enough to exceed the limit.
 func nextLine(in *bufio.Reader, b []byte) ([]byte, error) {
 	for b = b[:0]; ; {
 		part, err := in.ReadSlice('\n')
@@ -133,8 +136,8 @@ func nextLine(in *bufio.Reader, b []byte) ([]byte, error) {
 	}
 }
 
-// aside gives a file that cannot be read another name, so that nothing is written over it, and tells. What is served besides
-// endpoints is not to wait for that.
+// aside renames an unreadable file, so that it is not overwritten, and logs it. The start goes on: the
+// rest of the configuration is to be served.
 func (j *journal) aside(log *slog.Logger, first []byte) error {
 	newer := bytes.HasPrefix(first, []byte(format))
 	to := j.damaged()
@@ -145,17 +148,17 @@ func (j *journal) aside(log *slog.Logger, first []byte) error {
 		return err
 	}
 	if newer {
-		log.Error("the journal of endpoints is of a newer version of Chancery, or damaged: what it says is not served", "file", j.path, "kept", to)
+		log.Error("unreadable endpoint journal, of a newer version or damaged: its registrations are not served", "file", j.path, "kept", to)
 	} else {
-		log.Error("the journal of endpoints is damaged: what it said is lost", "file", j.path, "kept", to)
+		log.Error("damaged endpoint journal: its registrations are lost", "file", j.path, "kept", to)
 	}
 	return nil
 }
 
 func (j *journal) damaged() string { return j.path + ".damaged" }
 
-// keep has a file with damaged lines have another name, too, before it is replaced by one without them, and returns it; or
-// why it has not. One that was kept before goes.
+// keep links a file with damaged lines to another name, before a clean journal replaces it. It returns
+// that name, or the reason why it failed. It removes an earlier copy.
 func (j *journal) keep() string {
 	err := os.Remove(j.damaged())
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -185,32 +188,34 @@ func appendLine(b []byte, c Change) ([]byte, error) {
 	return append(append(b, text...), '\n'), nil
 }
 
-// append writes changes, and returns when they would outlast a loss of power.
+// append writes changes, and returns when they would survive a loss of power.
 func (j *journal) append(changes []Change) error {
-	b := make([]byte, 0, 256*len(changes)) // more or less
+	b := make([]byte, 0, 256*len(changes)) // approximately
 	var err error
 	for _, c := range changes {
-		if b, err = appendLine(b, c); err != nil {
+		b, err = appendLine(b, c)
+		if err != nil {
 			return err
 		}
 	}
-	if _, err = j.f.WriteAt(b, j.size); err == nil {
+	_, err = j.f.WriteAt(b, j.size)
+	if err == nil {
 		err = j.f.Sync()
 	}
 	if err != nil {
-		_ = j.f.Truncate(j.size) // else the next one is written over it
+		_ = j.f.Truncate(j.size) // otherwise the next write overwrites it
 		return err
 	}
 	j.size += int64(len(b))
 	return nil
 }
 
-// long reports whether it is time to replace it.
+// long reports whether the journal should be replaced.
 func (j *journal) long() bool { return j.size > 4<<20+3*j.live }
 
-// begin writes a file that has these changes, and returns its size. It is beside the journal, which stays.
+// begin writes a new file with these changes beside the journal, and returns its size.
 func (j *journal) begin(all []Change) (size int64, err error) {
-	if err := os.Remove(j.next()); err != nil && !errors.Is(err, fs.ErrNotExist) { // one that a killed program left
+	if err := os.Remove(j.next()); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a killed program
 		return 0, err
 	}
 	return size, disk.Write(j.next(), 0o600, func(w io.Writer) error {
@@ -231,8 +236,7 @@ func (j *journal) begin(all []Change) (size int64, err error) {
 	})
 }
 
-// adopt puts the file that was begun in the place of the journal, with changes that came meanwhile: as a whole or
-// not at all.
+// adopt replaces the journal by the new file, with the changes made meanwhile, in one atomic step.
 func (j *journal) adopt(size int64, since []Change) error {
 	f, err := os.OpenFile(j.next(), os.O_WRONLY, 0)
 	if err != nil {
@@ -252,7 +256,7 @@ func (j *journal) adopt(size int64, since []Change) error {
 	if j.f != nil {
 		_ = j.f.Close()
 	}
-	*j = *n // whatever comes now: the other one has no name any more
+	*j = *n // even if SyncDir fails: the old file has lost its name
 	return disk.SyncDir(filepath.Dir(j.path))
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// leases are those of one process. They have no clock: who asks says what time it is. The zero value has
+// leases are the leases of one process, without a clock: the caller passes the time. The zero value has
 // none.
 type leases struct {
 	last LeaseID
@@ -17,7 +17,7 @@ type lease struct {
 	id    LeaseID
 	ttl   time.Duration
 	until time.Time
-	at    int // in due
+	at    int // index in due
 	keys  map[Key]bool
 }
 
@@ -32,7 +32,7 @@ func (l *leases) grant(now time.Time, ttl time.Duration) LeaseID {
 	return one.id
 }
 
-// renew reports whether there is such a lease.
+// renew restarts a lease. It reports whether the lease exists.
 func (l *leases) renew(now time.Time, id LeaseID) bool {
 	one := l.by[id]
 	if one == nil {
@@ -43,7 +43,7 @@ func (l *leases) renew(now time.Time, id LeaseID) bool {
 	return true
 }
 
-// attach reports whether there is such a lease, which from now on takes the key with it.
+// attach adds a key to a lease. It reports whether the lease exists.
 func (l *leases) attach(id LeaseID, k Key) bool {
 	if one := l.by[id]; one != nil {
 		one.keys[k] = true
@@ -58,7 +58,7 @@ func (l *leases) detach(id LeaseID, k Key) {
 	}
 }
 
-// revoke ends a lease that has no keys.
+// revoke ends a lease without keys.
 func (l *leases) revoke(id LeaseID) {
 	if one := l.by[id]; one != nil && len(one.keys) == 0 {
 		delete(l.by, id)
@@ -66,7 +66,7 @@ func (l *leases) revoke(id LeaseID) {
 	}
 }
 
-// deadline returns when the next one ends; false: there is none.
+// deadline returns the end of the next lease; false: there is none.
 func (l *leases) deadline() (time.Time, bool) {
 	if len(l.due) == 0 {
 		return time.Time{}, false
@@ -74,10 +74,10 @@ func (l *leases) deadline() (time.Time, bool) {
 	return l.due[0].until, true
 }
 
-// expire ends those whose time is over, and returns the keys that go with them.
+// expire ends the leases whose time has passed, and returns their keys.
 func (l *leases) expire(now time.Time) (keys []Key) {
 	for len(l.due) > 0 && !l.due[0].until.After(now) {
-		one := heap.Pop(&l.due).(*lease) //nolint:forcetypeassert // there is nothing else in it
+		one := heap.Pop(&l.due).(*lease) //nolint:forcetypeassert // the only type in it
 		delete(l.by, one.id)
 		for k := range one.keys {
 			keys = append(keys, k)
@@ -86,7 +86,7 @@ func (l *leases) expire(now time.Time) (keys []Key) {
 	return keys
 }
 
-// dueFirst is a heap: the first ends first.
+// dueFirst is a heap: the lease that ends first is on top.
 type dueFirst []*lease
 
 func (d dueFirst) Len() int           { return len(d) }
@@ -95,7 +95,7 @@ func (d dueFirst) Swap(i, j int)      { d[i], d[j] = d[j], d[i]; d[i].at, d[j].a
 
 // Push implements [heap.Interface].
 func (d *dueFirst) Push(x any) {
-	one := x.(*lease) //nolint:forcetypeassert // there is nothing else in it
+	one := x.(*lease) //nolint:forcetypeassert // the only type in it
 	one.at = len(*d)
 	*d = append(*d, one)
 }

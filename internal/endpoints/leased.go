@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// fresh is the lease of a change that is put under one that is still to be granted: none is before there is something to
-// put and room for it, so that who asks for many leases has none.
-const fresh LeaseID = -1
+// newLease marks a change that needs a lease not yet granted. A lease is granted only when there is
+// something to put and room for it. So a client cannot accumulate leases.
+const newLease LeaseID = -1
 
-// grant returns a lease for those of some changes that need a fresh one, and has them have it; 0: none does.
+// grant grants one lease for the changes marked newLease, and sets it in them; 0: there are none.
 func (r *Registry) grant(ctx context.Context, changes []Change, ttl time.Duration) (id LeaseID, err error) {
 	for i := range changes {
-		if changes[i].Lease != fresh {
+		if changes[i].Lease != newLease {
 			continue
 		}
 		if id == 0 {
-			if id, err = r.engine.Grant(ctx, ttl); err != nil {
+			id, err = r.engine.Grant(ctx, ttl)
+			if err != nil {
 				return 0, err
 			}
 		}
@@ -25,8 +26,8 @@ func (r *Registry) grant(ctx context.Context, changes []Change, ttl time.Duratio
 	return id, nil
 }
 
-// commit writes changes, and ends those leases that have nothing any more, so that there are not many more of them than
-// endpoints. granted is one that nobody else puts under; 0: there is none. A session keeps its own.
+// commit writes changes, and revokes leases that have become empty. So there are not many more leases
+// than endpoints. granted is a lease that no other writer uses; 0: none. The lease of a session is kept.
 func (r *Registry) commit(ctx context.Context, changes []Change, granted LeaseID) error {
 	r.mu.Lock()
 	for _, c := range changes {
@@ -36,12 +37,13 @@ func (r *Registry) commit(ctx context.Context, changes []Change, granted LeaseID
 	err := r.engine.Write(ctx, changes)
 	r.mu.Lock()
 	for _, c := range changes {
-		if r.writing[c.Key]--; r.writing[c.Key] == 0 {
+		r.writing[c.Key]--
+		if r.writing[c.Key] == 0 {
 			delete(r.writing, c.Key)
 		}
 	}
 	var free []LeaseID
-	for _, id := range append(r.left, granted) { // a granted one if it was not written, or somebody has put all of it meanwhile
+	for _, id := range append(r.left, granted) { // granted may be empty: it was not written, or other writers have replaced all its keys
 		if id != 0 && !r.held[id] && r.set.leases[id] == 0 {
 			free = append(free, id)
 		}
@@ -54,8 +56,8 @@ func (r *Registry) commit(ctx context.Context, changes []Change, granted LeaseID
 	return err
 }
 
-// leaves notes that a key has left a lease that may have nothing any more, for who writes that key just now. Who writes
-// elsewhere knows himself whether he puts more under it. The registry is locked.
+// leaves records that a key under write has left a lease that may now be empty. For a key that another
+// server writes, that server decides. The registry is locked.
 func (r *Registry) leaves(k Key, id LeaseID) {
 	if id != 0 && r.set.leases[id] == 0 && r.writing[k] > 0 {
 		r.left = append(r.left, id)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// granted is how many leases there are.
-func (r *rig) granted() int {
+// granted returns the number of leases.
+func (r *testRegistry) granted() int {
 	r.engine.mu.Lock()
 	defer r.engine.mu.Unlock()
 	if len(r.engine.leases.by) != len(r.engine.leases.due) {
@@ -18,9 +18,9 @@ func (r *rig) granted() int {
 	return len(r.engine.leases.by)
 }
 
-// There is no lease that nothing has: not before there is something to put, and not when all of it is under another one, or
-// has gone.
-func TestLeasesThatHaveNothing(t *testing.T) {
+// No lease stays empty: none is granted before there is something to put, and one whose keys are gone or
+// under another lease ends.
+func TestEmptyLeasesAreRevoked(t *testing.T) {
 	r := start(t, "", Options{PerCluster: 2})
 	ctx, x := t.Context(), Cluster{Name: "x"}
 	is := func(what string, want int) {
@@ -78,9 +78,9 @@ func TestLeasesThatHaveNothing(t *testing.T) {
 	is("it has none any more", 0)
 }
 
-// A session has a lease from when it puts something, keeps it while it goes on, also with nothing, and ends it with
-// nothing. What it has put stays for its time.
-func TestLeaseOfASession(t *testing.T) {
+// A session gets a lease at its first put, and keeps it while it runs, even when empty. At its end an
+// empty lease ends; other registrations stay for their time.
+func TestSessionKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{})
 		ctx, x := t.Context(), Cluster{Name: "x"}
@@ -102,7 +102,7 @@ func TestLeaseOfASession(t *testing.T) {
 		}
 		apply := func(s *Session, ops ...Op) {
 			t.Helper()
-			if err := s.Beat(ctx); err != nil {
+			if err := s.KeepAlive(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if errs, err := s.Apply(ctx, ops); err != nil || len(errs) != 0 {
@@ -145,7 +145,7 @@ func TestLeaseOfASession(t *testing.T) {
 		apply(lost, Op{Cluster: Cluster{Name: "y"}, Endpoint: &e})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if err := lost.Beat(ctx); !errors.Is(err, ErrNoLease) {
+		if err := lost.KeepAlive(ctx); !errors.Is(err, ErrNoLease) {
 			t.Error(err)
 		}
 		apply(lost, Op{Cluster: Cluster{Name: "y"}, Endpoint: &e})
@@ -157,14 +157,14 @@ func TestLeaseOfASession(t *testing.T) {
 	})
 }
 
-// Who puts under a lease that somebody has ended meanwhile puts under another one.
+// A put under a lease that was revoked meanwhile gets another lease.
 func TestPutWhenTheLeaseIsRevoked(t *testing.T) {
 	r := start(t, "", Options{})
 	ctx, x := t.Context(), Cluster{Name: "x"}
 	if _, err := r.Put(ctx, x, []Registered{at(0)}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	r.engine.Revoke(ctx, []LeaseID{1, 2}) // it has a key, or is none
+	r.engine.Revoke(ctx, []LeaseID{1, 2}) // one has a key, the other does not exist
 	if n := r.granted(); n != 1 {
 		t.Fatal(n)
 	}

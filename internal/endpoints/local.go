@@ -14,38 +14,38 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// A Local is an engine of one server: in memory, with a journal of its changes in a directory if it has
-// one. It is made by [Open].
+// A Local is an engine of one server: in memory, with an optional journal in a directory. It is made by
+// [Open].
 type Local struct {
 	log     *slog.Logger
 	journal *journal // nil: memory only
 	lock    *disk.Held
 
-	commit     sync.Mutex // who holds it commits for all that wait; guards what follows, and writes to the disk
-	tell       func([]Change, bool)
-	shortening bool     // another journal is being written
-	since      []Change // what it does not have yet
+	commit     sync.Mutex // its holder writes to the disk, for all waiting writes; guards the fields below
+	report     func([]Change, bool)
+	shortening bool     // a shorter journal is being written
+	since      []Change // the changes that it does not have yet
 
-	mu     sync.Mutex // guards what follows; held for memory only
+	mu     sync.Mutex // guards the fields below; held for memory only
 	queue  []*write
 	values map[Key]Change
 	leases leases
 
-	bell chan struct{} // another lease may be the next that ends
+	bell chan struct{} // another lease may be the next to end
 }
 
-// A write is what somebody wants written.
+// A write is a pending call of Write.
 type write struct {
 	changes []Change
-	ended   bool // of a lease that has ended: it is no error if that is there again
+	ended   bool // it removes the keys of an ended lease: keys that were put again stay, without an error
 	done    bool
 	err     error
 }
 
-// Open returns an engine that keeps what is registered in a directory, which is made if it is not there; or, if dir is "",
-// in memory only. What was written outlasts a loss of power then, and at a start each lease begins
-// anew: who renews it has its whole time for that. One program at a time has the directory. The log is told of what of the journal
-// cannot be read; nil: slog.Default().
+// Open returns an engine that stores registrations in a directory, which it creates if necessary; if dir
+// is "", in memory only. With a directory, writes survive a loss of power. At a start each lease begins
+// anew, so its owner has the whole time to renew it. One program at a time can use the directory.
+// Unreadable parts of the journal are logged; a nil log is slog.Default().
 func Open(dir string, log *slog.Logger) (*Local, error) {
 	if log == nil {
 		log = slog.Default()
@@ -71,7 +71,7 @@ func Open(dir string, log *slog.Logger) (*Local, error) {
 		}
 		l.values[k] = c
 	}
-	if err := l.shorten(); err != nil { // leases have other IDs now
+	if err := l.shorten(); err != nil { // the journal gets the new lease IDs
 		lock.Unlock()
 		return nil, fmt.Errorf("endpoints in %s: %w", dir, err)
 	}
@@ -107,7 +107,8 @@ func (l *Local) Renew(_ context.Context, id LeaseID) error {
 	return nil
 }
 
-// Revoke implements [Engine]. A write under such a lease is over, or finds that it has ended.
+// Revoke implements [Engine]. A write under such a lease has finished, or will find that the lease has
+// ended.
 func (l *Local) Revoke(_ context.Context, ids []LeaseID) {
 	l.commit.Lock()
 	defer l.commit.Unlock()
@@ -125,7 +126,7 @@ func (l *Local) ring() {
 	}
 }
 
-// Write implements [Engine]. Writes that wait at once go to the disk together.
+// Write implements [Engine]. Concurrent writes go to the disk together.
 func (l *Local) Write(_ context.Context, changes []Change) error {
 	w := &write{changes: changes}
 	l.mu.Lock()
@@ -139,7 +140,7 @@ func (l *Local) Write(_ context.Context, changes []Change) error {
 	return w.err
 }
 
-// flush commits all writes that wait. The commit is locked.
+// flush commits all waiting writes. The caller holds commit.
 func (l *Local) flush() {
 	l.mu.Lock()
 	all := l.queue
@@ -150,8 +151,9 @@ func (l *Local) flush() {
 	}
 	changes := make([]Change, 0, room)
 	for _, w := range all {
-		if w.done = true; w.ended {
-			w.changes = l.still(w.changes)
+		w.done = true
+		if w.ended {
+			w.changes = l.stillLeased(w.changes)
 		} else {
 			w.err = l.leased(w.changes)
 		}
@@ -163,7 +165,8 @@ func (l *Local) flush() {
 	if err := l.keep(changes); err != nil {
 		changes = nil
 		for _, w := range all {
-			if w.err = errors.Join(w.err, err); w.ended { // what has ended is not served, whatever the disk says
+			w.err = errors.Join(w.err, err)
+			if w.ended { // an ended lease is not served, even if the disk fails
 				changes = append(changes, w.changes...)
 			}
 		}
@@ -186,8 +189,8 @@ func (l *Local) flush() {
 		l.values[c.Key] = c
 	}
 	l.mu.Unlock()
-	if l.tell != nil && len(changes) > 0 {
-		l.tell(changes, false)
+	if l.report != nil && len(changes) > 0 {
+		l.report(changes, false)
 	}
 	if l.shortening {
 		l.since = append(l.since, changes...)
@@ -206,8 +209,8 @@ func (l *Local) leased(changes []Change) error {
 	return nil
 }
 
-// still returns those changes whose keys are still those of the leases that have ended. The engine is locked.
-func (l *Local) still(changes []Change) (all []Change) {
+// stillLeased returns the changes whose keys still have their ended lease. The engine is locked.
+func (l *Local) stillLeased(changes []Change) (all []Change) {
 	for _, c := range changes {
 		if l.values[c.Key].Lease == c.Lease {
 			all = append(all, Change{Key: c.Key})
@@ -224,14 +227,14 @@ func (l *Local) keep(changes []Change) error {
 	return l.journal.append(changes)
 }
 
-// all returns what there is, in no order.
+// all returns all registrations, in no order.
 func (l *Local) all() []Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Values(l.values))
 }
 
-// differing returns those of some changes that would change something.
+// differing returns those changes that would change something.
 func (l *Local) differing(some map[Key]Change) (changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +247,7 @@ func (l *Local) differing(some map[Key]Change) (changes []Change) {
 	return changes
 }
 
-// shorten has the journal have what there is, and nothing else. Others write meanwhile.
+// shorten replaces the journal by one with the current values only. Writes go on meanwhile.
 func (l *Local) shorten() error {
 	l.commit.Lock()
 	all := l.all()
@@ -259,34 +262,34 @@ func (l *Local) shorten() error {
 		err = l.journal.adopt(size, since)
 	}
 	if err != nil {
-		l.journal.live = l.journal.size // it is tried again, but not at each write
+		l.journal.live = l.journal.size // try again later, but not at each write
 	}
 	return err
 }
 
-// long reports whether it is time for that.
+// long reports whether the journal should be shortened.
 func (l *Local) long() bool {
 	l.commit.Lock()
 	defer l.commit.Unlock()
 	return l.journal != nil && l.journal.long()
 }
 
-// Watch implements [Engine]. Leases end while somebody watches. There may be one at a time.
-func (l *Local) Watch(ctx context.Context, tell func([]Change, bool)) {
+// Watch implements [Engine]. Leases end only during a Watch. There may be one Watch at a time.
+func (l *Local) Watch(ctx context.Context, report func([]Change, bool)) {
 	l.commit.Lock()
-	l.tell = tell
-	tell(l.all(), true)
+	l.report = report
+	report(l.all(), true)
 	l.commit.Unlock()
 	defer func() {
 		l.commit.Lock()
 		defer l.commit.Unlock()
-		l.tell = nil
+		l.report = nil
 	}()
 	for ctx.Err() == nil {
 		l.end()
 		if l.long() {
-			if err := l.shorten(); err != nil { // it is as good as it was
-				l.log.Warn("cannot shorten the journal of endpoints", "file", l.journal.path, "error", err)
+			if err := l.shorten(); err != nil { // the old journal is still valid
+				l.log.Warn("cannot shorten the endpoint journal", "file", l.journal.path, "error", err)
 			}
 		}
 		l.mu.Lock()
@@ -306,7 +309,7 @@ func (l *Local) Watch(ctx context.Context, tell func([]Change, bool)) {
 	}
 }
 
-// end ends the leases whose time is over.
+// end ends the leases whose time has passed.
 func (l *Local) end() {
 	l.mu.Lock()
 	keys := l.leases.expire(time.Now())
@@ -318,7 +321,7 @@ func (l *Local) end() {
 	for _, k := range keys {
 		w.changes = append(w.changes, Change{Key: k, Lease: l.values[k].Lease})
 	}
-	l.queue = slices.Insert(l.queue, 0, w) // who waits to put such a key again comes after that, and it is there
+	l.queue = slices.Insert(l.queue, 0, w) // before the waiting writes: a key that is put again must stay
 	l.mu.Unlock()
 	l.commit.Lock()
 	defer l.commit.Unlock()
@@ -326,7 +329,7 @@ func (l *Local) end() {
 		l.flush()
 	}
 	if w.err != nil {
-		l.log.Warn("cannot write the end of leases to the journal of endpoints: after a restart these leases begin again", "error", w.err)
+		l.log.Warn("cannot write expired leases to the endpoint journal: after a restart they begin again", "error", w.err)
 	}
 }
 

@@ -26,8 +26,8 @@ func at(n int) Registered {
 	return Registered{Endpoint: Endpoint{Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 80}}
 }
 
-// A rig is a registry with its store.
-type rig struct {
+// A testRegistry is a registry with its store.
+type testRegistry struct {
 	*Registry
 	engine *Local
 	st     *store.Store
@@ -35,9 +35,9 @@ type rig struct {
 	stop   func()
 }
 
-func start(t *testing.T, dir string, o Options) *rig {
+func start(t *testing.T, dir string, o Options) *testRegistry {
 	t.Helper()
-	r := &rig{st: store.New(store.WithOverlays())}
+	r := &testRegistry{st: store.New(store.WithOverlays())}
 	o.Log = slog.New(slog.NewTextHandler(&r.log, nil))
 	var err error
 	if r.engine, err = Open(dir, o.Log); err != nil {
@@ -59,8 +59,8 @@ func start(t *testing.T, dir string, o Options) *rig {
 	return r
 }
 
-// sees returns how many endpoints the assignment of a cluster has; -1: there is none.
-func (r *rig) sees(name string) int {
+// sees returns the number of endpoints in the assignment of a cluster; -1: there is none.
+func (r *testRegistry) sees(name string) int {
 	r.Flush()
 	a := r.st.Snapshot().View(store.OverlayOf(defaultGroup)).Table(xds.Endpoint).Lookup(name)
 	if a == nil {
@@ -69,8 +69,8 @@ func (r *rig) sees(name string) int {
 	return bytes.Count(a.Body, []byte("10.0."))
 }
 
-// A lease that is not renewed takes its endpoints with it, and the cluster stays, without any; one that is renewed by
-// the same Put does not, and that writes nothing.
+// An expired lease removes its endpoints, and the cluster stays, without any. A lease that is renewed by
+// the same Put stays, and nothing is written.
 func TestLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{})
@@ -136,7 +136,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// Who puts by a session keeps its lease by beats, and is told when it was lost.
+// A session keeps its lease by KeepAlive, which reports a lost lease.
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{PerCluster: 3})
@@ -157,7 +157,7 @@ func TestSession(t *testing.T) {
 		}
 		for range 5 {
 			time.Sleep(2 * time.Second)
-			if err := s.Beat(ctx); err != nil {
+			if err := s.KeepAlive(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -166,7 +166,7 @@ func TestSession(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if err := s.Beat(ctx); !errors.Is(err, ErrNoLease) {
+		if err := s.KeepAlive(ctx); !errors.Is(err, ErrNoLease) {
 			t.Error(err)
 		}
 		if n := r.sees("x"); n != 0 {
@@ -178,7 +178,7 @@ func TestSession(t *testing.T) {
 		if errs, err = s.Apply(ctx, []Op{op(3)}); err != nil || errs[0] == nil {
 			t.Fatal(errs, err)
 		}
-		// What is removed and put again at once is there, though it is as it was.
+		// An endpoint that is removed and put again in one call is there.
 		if errs, err = s.Apply(ctx, []Op{{Cluster: Cluster{Name: "x"}, ID: "10.0.0.1:80"}, op(0)}); err != nil || len(errs) != 0 || r.sees("x") != 3 {
 			t.Fatal(errs, err, r.sees("x"))
 		}
@@ -198,8 +198,9 @@ func TestSession(t *testing.T) {
 	})
 }
 
-// A Put renews the lease of what it puts, and of nothing else: neither of what was put with it once, nor one of another time.
-func TestLeaseOfSome(t *testing.T) {
+// A Put renews the lease of exactly the endpoints that it puts: not one with further endpoints, nor one
+// of another time.
+func TestPutRenewsExactlyItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{})
 		put := func(ttl time.Duration, all ...Registered) {
@@ -229,8 +230,9 @@ func TestLeaseOfSome(t *testing.T) {
 	})
 }
 
-// What the disk does not take is not served, and is an error; what has ended is served no more, whatever the disk says.
-func TestFullDisk(t *testing.T) {
+// A write that fails on the disk is not served, and is an error. An ended lease is not served, even if
+// the disk fails.
+func TestFailedWriteIsNotServed(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, dir, Options{})
@@ -241,7 +243,7 @@ func TestFullDisk(t *testing.T) {
 		if err := errors.Join(put(0, 0), put(1, 5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		null, err := os.Open(os.DevNull) // which nobody can write to
+		null, err := os.Open(os.DevNull) // writes to it fail
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +263,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// swap has a journal write to another file.
+// swap makes a journal write to another file.
 func (j *journal) swap(l *Local, f *os.File) (old *os.File) {
 	l.commit.Lock()
 	defer l.commit.Unlock()
@@ -269,8 +271,8 @@ func (j *journal) swap(l *Local, f *os.File) (old *os.File) {
 	return old
 }
 
-// What is written while the journal is made shorter is in the short one, too.
-func TestWrittenWhileShortened(t *testing.T) {
+// Changes that are written while the journal is shortened are in the short one, too.
+func TestWritesWhileJournalIsShortened(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Open(dir, nil)
 	if err != nil {
@@ -307,8 +309,8 @@ func TestWrittenWhileShortened(t *testing.T) {
 	}
 }
 
-// A restart loses nothing; a lease begins anew then.
-func TestRestart(t *testing.T) {
+// A restart loses nothing, and restarts the leases.
+func TestRestartKeepsRegistrations(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, dir, Options{})
@@ -347,8 +349,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// A line that is cut off, wherever, is lost; one that is damaged is told; all else stays.
-func TestDamage(t *testing.T) {
+// An incomplete last line is dropped, a damaged line is logged, and all others stay.
+func TestDamagedJournalLines(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, Options{})
 	for i := range 3 {
@@ -396,9 +398,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A journal that cannot be read at all does not keep a server from its start: it is put aside, and told. However large it is, little
-// of it is in memory.
-func TestUnreadable(t *testing.T) {
+// An unreadable journal does not prevent the start: it is renamed, and logged. Reading it takes little
+// memory, however large it is.
+func TestUnreadableJournalIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, Options{})
 	if _, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(0)}, 0); err != nil {
@@ -415,11 +417,11 @@ func TestUnreadable(t *testing.T) {
 		sees       int
 		kept, said string
 	}{
-		{"empty", "", 0, -1, ".damaged", "is damaged"},
-		{"cut off in the first line", string(whole[:12]), 0, -1, ".damaged", "is damaged"},
-		{"another first byte", "C" + string(whole[1:]), 0, -1, ".damaged", "is damaged"},
-		{"newer", "chancery endpoints 2\n" + string(whole[len(header):]), 0, -1, ".newer", "of a newer version of Chancery, or damaged"},
-		{"only NULs", "", 128 << 20, -1, ".damaged", "is damaged"},
+		{"empty", "", 0, -1, ".damaged", "damaged endpoint journal"},
+		{"cut off in the first line", string(whole[:12]), 0, -1, ".damaged", "damaged endpoint journal"},
+		{"another first byte", "C" + string(whole[1:]), 0, -1, ".damaged", "damaged endpoint journal"},
+		{"newer", "chancery endpoints 2\n" + string(whole[len(header):]), 0, -1, ".newer", "of a newer version or damaged"},
+		{"only NULs", "", 128 << 20, -1, ".damaged", "damaged endpoint journal"},
 		{"NULs after it", string(whole), 128 << 20, 1, ".damaged", "lines=1"},
 	} {
 		if err := os.WriteFile(file(dir), []byte(c.text), 0o600); err != nil {
@@ -457,7 +459,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// The journal is bounded, and many who write at once all find what they wrote.
+// The journal is bounded, and each of many concurrent writers finds what it wrote.
 func TestJournalIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, Options{})
@@ -490,7 +492,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// Replace leaves nothing else; limits and unknown groups are errors; nothing is written then.
+// Replace removes all other endpoints. Exceeded limits and unknown groups are errors, and write nothing.
 func TestReplaceAndLimits(t *testing.T) {
 	r := start(t, "", Options{PerCluster: 3, MaxEndpoints: 4, MaxClusters: 2, Known: func(g string) bool { return g == "default" }})
 	ctx := t.Context()
@@ -510,13 +512,13 @@ func TestReplaceAndLimits(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for name, f := range map[string]func() error{
-		"there is no such group": func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
-		"2 clusters":             func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },
-		"3 endpoints of a cluster": func() error {
+		"unknown group": func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
+		"too many clusters: at most 2":    func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },
+		"too many endpoints of a cluster: at most 3": func() error {
 			_, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), at(5)}, 0)
 			return err
 		},
-		"4 endpoints": func() error {
+		"too many endpoints: at most 4": func() error {
 			_, err := r.Put(ctx, Cluster{Name: "y"}, []Registered{at(4), at(5), at(6)}, 0)
 			return err
 		},
@@ -527,7 +529,7 @@ func TestReplaceAndLimits(t *testing.T) {
 		},
 		"ttl: must be":     func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, nil, time.Millisecond); return err },
 		"cluster: is miss": func() error { _, err := r.Put(ctx, Cluster{}, nil, 0); return err },
-		"is no name":       func() error { _, err := r.Put(ctx, Cluster{Name: "*"}, nil, 0); return err },
+		"is not a valid name":       func() error { _, err := r.Put(ctx, Cluster{Name: "*"}, nil, 0); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
@@ -536,7 +538,7 @@ func TestReplaceAndLimits(t *testing.T) {
 	if n := r.sees("x"); n != 2 {
 		t.Errorf("sees %d", n)
 	}
-	// What another server has written is bounded as well, and told.
+	// Registrations of other servers are limited, too, and logged.
 	var many []Change
 	for i := range 3 {
 		many = append(many, Change{Key: Key{Cluster: Cluster{"default", fmt.Sprint("z", i)}}, Value: []byte("{}")})
@@ -549,8 +551,8 @@ func TestReplaceAndLimits(t *testing.T) {
 	}
 }
 
-// Of what other servers have written there is room for twice as much as one of them takes, of a cluster and in all, and no more.
-func TestRoomForOthers(t *testing.T) {
+// For registrations of other servers the limits are twice as high, for a cluster and in total.
+func TestLimitsForOtherServers(t *testing.T) {
 	for _, o := range []Options{{PerCluster: 3}, {MaxEndpoints: 3}} {
 		r := start(t, "", o)
 		var many []Change
@@ -562,7 +564,7 @@ func TestRoomForOthers(t *testing.T) {
 			many = append(many, Change{Key: Key{Cluster{"default", "x"}, fmt.Sprint(i)}, Value: v})
 		}
 		r.hear(many, false)
-		r.hear(many[:6], false) // who is there has room
+		r.hear(many[:6], false) // existing endpoints have room
 		if n := r.sees("x"); n != 6 {
 			t.Errorf("%+v: sees %d", o, n)
 		}
@@ -573,9 +575,9 @@ func TestRoomForOthers(t *testing.T) {
 	}
 }
 
-// What changes alone is served at once, and what changes fast is served together: with so many commits a second that none costs
-// much, and never late.
-func TestServedTogether(t *testing.T) {
+// A single change is served at once. Frequent changes are served together, in few commits a second, and
+// never slowEngine.
+func TestFrequentChangesAreServedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{})
 		commits := func(n int, between time.Duration) int {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A place is what the endpoints of one LocalityLbEndpoints have in common.
+// A place is the common part of the endpoints of one LocalityLbEndpoints.
 type place struct {
 	priority int
 	Locality
@@ -16,17 +16,17 @@ func (p place) compare(o place) int {
 	return cmp.Or(cmp.Compare(p.priority, o.priority), strings.Compare(p.Region, o.Region), strings.Compare(p.Zone, o.Zone), strings.Compare(p.SubZone, o.SubZone))
 }
 
-// A part is those entries of a cluster that are at one place, in the order of their IDs. They are side by side as they are served, so that
-// one of them is changed, and all are copied, without a look at each.
+// A part has those entries of a cluster that are at one place, in the order of their IDs. Their encodings
+// are contiguous. So one entry can be changed, and all can be copied, without visiting each.
 type part struct {
 	place
 	entries []*entry
-	lbs     []byte // of the entries
-	ends    []int  // where that of each ends
+	lbs     []byte // the encodings of the entries
+	ends    []int  // the end of each in lbs
 	weight  uint64
 }
 
-// set has the part have an entry, or none of an ID.
+// set adds or replaces an entry; nil removes the entry of the ID.
 func (p *part) set(id string, e *entry) {
 	i, has := find(p.entries, id)
 	from := 0
@@ -59,25 +59,26 @@ func (p *part) set(id string, e *entry) {
 	}
 }
 
-// place is where an entry is.
+// place is the place of an entry.
 func (e *entry) place() place { return place{e.Priority, e.Locality} }
 
-// share is the weight that it adds to its locality.
+// share is the weight that the entry adds to its locality.
 func (e *entry) share() uint64 { return uint64(max(e.Weight, 1)) }
 
-// move has the entry of an ID be where it is now, and no more where it was; nil: there is none.
+// move updates the parts for an ID whose entry changed from old to e; nil: there is none.
 func (c *cluster) move(id string, old, e *entry) {
 	if old == nil || e == nil || old.addr != e.addr {
 		if old != nil {
-			c.has(old.addr, -1)
+			c.countAddr(old.addr, -1)
 		}
 		if e != nil {
-			c.has(e.addr, 1)
+			c.countAddr(e.addr, 1)
 		}
 	}
 	if old != nil && (e == nil || e.place() != old.place()) {
 		if i, has := c.part(old.place()); has {
-			if c.parts[i].set(id, nil); len(c.parts[i].entries) == 0 {
+			c.parts[i].set(id, nil)
+			if len(c.parts[i].entries) == 0 {
 				c.parts = slices.Delete(c.parts, i, i+1)
 			}
 		}
@@ -92,12 +93,13 @@ func (c *cluster) move(id string, old, e *entry) {
 	c.parts[i].set(id, e)
 }
 
-// part returns where the part of a place is, or would be.
+// part returns the index of the part of a place, or its insertion point.
 func (c *cluster) part(at place) (int, bool) {
 	return slices.BinarySearchFunc(c.parts, at, func(p *part, at place) int { return p.compare(at) })
 }
 
-// once returns the parts without entries whose address one with a smaller ID has.
+// once returns the parts without duplicates: of the entries with one address, only the one with the
+// smallest ID stays.
 func (c *cluster) once() []*part {
 	var first cluster
 	for _, e := range c.entries {
@@ -108,7 +110,7 @@ func (c *cluster) once() []*part {
 	return first.parts
 }
 
-// find returns where an ID is among entries, or would be.
+// find returns the index of an ID among entries, or its insertion point.
 func find(entries []*entry, id string) (int, bool) {
 	return slices.BinarySearchFunc(entries, id, func(e *entry, id string) int { return strings.Compare(e.id, id) })
 }

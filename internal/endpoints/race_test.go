@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Who puts an endpoint again just when its lease ends, and is told that it is done, has it served.
+// An endpoint that is put again just when its lease ends is served.
 func TestPutWhenTheLeaseEnds(t *testing.T) {
 	ctx := t.Context()
 	l, err := Open("", nil)
@@ -33,28 +33,28 @@ func TestPutWhenTheLeaseEnds(t *testing.T) {
 	}
 }
 
-// late is an engine that needs a while to read what there is.
-type late struct {
+// slowEngine is an engine that takes a while to read all registrations.
+type slowEngine struct {
 	*Local
 	after time.Duration
 	all   []Change
 }
 
-func (l late) Watch(ctx context.Context, tell func([]Change, bool)) {
+func (l slowEngine) Watch(ctx context.Context, report func([]Change, bool)) {
 	time.Sleep(l.after)
-	tell(l.all, true)
+	report(l.all, true)
 	<-ctx.Done()
 }
 
-// However long it takes to read what there is, then it is served, and the log says what of it cannot be.
-func TestLoadedLate(t *testing.T) {
+// However long the first read takes, its result is served, and the log reports invalid registrations.
+func TestSlowLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		local, err := Open("", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := New(late{local, 25 * time.Second, []Change{
+		r := New(slowEngine{local, 25 * time.Second, []Change{
 			put(t, Key{Cluster{Name: "x"}, "a"}, `{"address":"10.0.0.1","port":1}`),
 			put(t, Key{Cluster{Name: "x"}, "b"}, `{}`),
 		}}, store.New(store.WithOverlays()), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})

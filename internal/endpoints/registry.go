@@ -14,43 +14,44 @@ import (
 
 // Options of a registry. The zero value is ready to use.
 type Options struct {
-	// Every is how often assignments are served at most; 5 ms if zero. What changes meanwhile is
-	// served together: after many at once, what changes in up to five times that.
+	// Every is the minimum time between two updates of the served assignments; 5 ms if zero. Changes
+	// meanwhile are served together. After an update of many assignments the time is up to five times as
+	// long.
 	Every time.Duration
 
-	MaxEndpoints int // in all; 200,000 if zero
-	MaxClusters  int // in all; 20,000 if zero
-	PerCluster   int // endpoints of one; 10,000 if zero
+	MaxEndpoints int // in total; 200,000 if zero
+	MaxClusters  int // in total; 20,000 if zero
+	PerCluster   int // endpoints of one cluster; 10,000 if zero
 	MaxBytes     int // of all IDs and endpoints, as they are stored; 128 MiB if zero
 
-	// Known reports whether there is a group. Nil: each may be.
+	// Known reports whether a group exists. Nil: any group may be used.
 	Known func(group string) bool
-	// Log is told, every ten seconds at most, of what was registered, and of what cannot be read; slog.Default() if nil.
+	// Log gets changes and invalid registrations, every ten seconds at most; slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// A Registry has registrations kept by an engine and served by a store with [store.WithOverlays]. It is
-// made by [New], and may be used by several goroutines at once.
+// A Registry stores registrations in an engine and serves them from a store with [store.WithOverlays]. It
+// is made by [New]. Several goroutines may use it at once.
 type Registry struct {
 	engine Engine
 	store  *store.Store
 	opts   Options
-	loaded chan struct{} // closed when the engine has told what there is
+	loaded chan struct{} // closed when the engine has reported all registrations
 	bell   chan struct{}
 
-	flushing sync.Mutex // what is taken first is served first
+	flushing sync.Mutex // the order in which changes are taken is the order in which they are served
 
-	mu    sync.Mutex // guards what follows; held for memory only
+	mu    sync.Mutex // guards the fields below; held for memory only
 	set   Set
 	begun bool
 	told  tally
 
-	held    map[LeaseID]bool // by sessions
-	writing map[Key]int      // how many writes of a key are under way
-	left    []LeaseID        // that may have nothing any more since one of them
+	held    map[LeaseID]bool // the leases of sessions
+	writing map[Key]int      // the number of writes of a key in progress
+	left    []LeaseID        // leases that a write may have left empty
 }
 
-// New returns a registry. Nothing else may write to the groups that are laid over others in the store.
+// New returns a registry. No other code may write to the overlay groups of the store.
 func New(e Engine, st *store.Store, o Options) *Registry {
 	o.Every, o.Log = cmp.Or(o.Every, 5*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	o.MaxEndpoints, o.MaxClusters, o.PerCluster = cmp.Or(o.MaxEndpoints, 200_000), cmp.Or(o.MaxClusters, 20_000), cmp.Or(o.PerCluster, 10_000)
@@ -58,11 +59,11 @@ func New(e Engine, st *store.Store, o Options) *Registry {
 	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1), held: map[LeaseID]bool{}, writing: map[Key]int{}}
 }
 
-// Loaded is closed when what there is has been read and is served. What asks for endpoints is not to be
-// answered before.
+// Loaded is closed when all registrations have been read and are served. Before that, requests for
+// endpoints must not be answered.
 func (r *Registry) Loaded() <-chan struct{} { return r.loaded }
 
-// Run has what is registered served until ctx is done.
+// Run serves the registrations until ctx is done.
 func (r *Registry) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -70,30 +71,30 @@ func (r *Registry) Run(ctx context.Context) {
 	r.engine.Watch(ctx, r.hear)
 }
 
-// A Listed is a cluster as it is registered.
+// A Listed is a registered cluster.
 type Listed struct {
 	Cluster
-	Total     int              // endpoints
-	Endpoints []ListedEndpoint // in the order of their IDs; nil if only clusters were asked for
+	Total     int              // the number of endpoints
+	Endpoints []ListedEndpoint // in the order of their IDs; nil if List was called without a cluster
 }
 
-// A ListedEndpoint is an endpoint as it is registered.
+// A ListedEndpoint is a registered endpoint.
 type ListedEndpoint struct {
 	Registered
 	TTL time.Duration // of its lease; 0: it has none
 }
 
-// List returns what is registered, in order: of a group, and of a cluster, unless that is "". Without a
-// cluster endpoints are counted only.
+// List returns the registrations in order: those of a group and of a cluster; "" means all. Without a
+// cluster it only counts the endpoints.
 func (r *Registry) List(group, name string) []Listed {
 	if name != "" {
 		name = xds.CanonicalName(name)
 	}
 	r.mu.Lock()
 	var all []Listed
-	var entries [][]*entry // of each, in the same order
+	var entries [][]*entry // of each element of all
 	from := r.set.clusters
-	if one := (Cluster{group, name}); group != "" && name != "" { // who asks for each of many does not come by all others
+	if one := (Cluster{group, name}); group != "" && name != "" { // a caller that asks for many single clusters must not cost a full scan each
 		from = map[Cluster]*cluster{}
 		if at := r.set.clusters[one]; at != nil {
 			from[one] = at
@@ -118,8 +119,8 @@ func (r *Registry) List(group, name string) []Listed {
 	return all
 }
 
-// Counts returns how many endpoints of a cluster are registered, and how many of them have a lease; false: it is
-// not registered.
+// Counts returns the number of registered endpoints of a cluster, and how many of them have a lease;
+// false: the cluster is not registered.
 func (r *Registry) Counts(c Cluster) (all, leased int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// hear takes what the engine tells.
+// hear applies the changes that the engine reports.
 func (r *Registry) hear(changes []Change, reset bool) {
-	if reset { // one after the other they are at the end of their cluster each, and nothing has to make room
+	if reset { // sorted, each entry is appended to its cluster and moves no others
 		slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.ID, b.ID) })
 	}
 	r.mu.Lock()
@@ -34,7 +34,7 @@ func (r *Registry) hear(changes []Change, reset bool) {
 	}
 	if !r.begun {
 		r.begun = true
-		r.told.set, r.told.removed, r.told.clusters = 0, 0, nil // nobody has registered that now
+		r.told.set, r.told.removed, r.told.clusters = 0, 0, nil // loading is not a change
 	}
 	select {
 	case r.bell <- struct{}{}:
@@ -42,13 +42,14 @@ func (r *Registry) hear(changes []Change, reset bool) {
 	}
 }
 
-// apply makes a change, or says why not.
+// apply applies a change, or records the error for the log.
 func (r *Registry) apply(c Change) {
 	err := r.room(c)
 	changed := false
 	if err == nil {
 		old := r.set.get(c.Key)
-		if changed, err = r.set.Apply(c); old != nil {
+		changed, err = r.set.Apply(c)
+		if old != nil {
 			r.leaves(c.Key, old.lease)
 		}
 	}
@@ -59,8 +60,8 @@ func (r *Registry) apply(c Change) {
 	}
 }
 
-// room returns an error if there is none for a change: what several servers write at once, or is replaced, may be
-// more for a while than one of them takes, but not more than twice that.
+// room returns an error if there is no room for a change. Concurrent writes of several servers, and
+// replacements, may temporarily exceed the limits of one server, up to twice their value.
 func (r *Registry) room(c Change) error {
 	if c.Value == nil {
 		return nil
@@ -81,7 +82,7 @@ func (r *Registry) room(c Change) error {
 		full = &LimitError{"endpoints", 2 * r.opts.MaxEndpoints}
 	}
 	more := size(c.ID, c.Value)
-	if old != nil { // who has a place keeps it
+	if old != nil { // an existing entry keeps its place
 		full = nil
 		more -= old.bytes
 	}
@@ -91,7 +92,7 @@ func (r *Registry) room(c Change) error {
 	return full
 }
 
-// serve puts what has changed into the store.
+// serve puts changes into the store.
 func (r *Registry) serve(ctx context.Context) {
 	say := time.NewTicker(10 * time.Second)
 	defer say.Stop()
@@ -120,13 +121,13 @@ func (r *Registry) serve(ctx context.Context) {
 	}
 }
 
-// rest is how long nothing is served after so many assignments were: each time costs all streams, so where much
-// changes there are fewer.
+// rest is the time between two updates. Each update costs all streams, so there are fewer updates when
+// many assignments change.
 func (r *Registry) rest(assignments int) time.Duration {
 	return max(r.opts.Every, min(time.Duration(assignments)*time.Millisecond, 5*r.opts.Every))
 }
 
-// Flush puts what has changed into the store at once, and returns how many assignments have.
+// Flush puts all changes into the store at once, and returns the number of changed assignments.
 func (r *Registry) Flush() int {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -153,7 +154,7 @@ func (r *Registry) Flush() int {
 	return len(all)
 }
 
-// say tells the log what happened since it was called last.
+// say logs the changes since its last call.
 func (r *Registry) say() {
 	r.mu.Lock()
 	t := r.told

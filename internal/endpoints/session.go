@@ -12,13 +12,13 @@ import (
 // at is the address and the port of an endpoint.
 func (e *Endpoint) at() string { return net.JoinHostPort(e.Address, strconv.Itoa(e.Port)) }
 
-// encode returns what is stored.
+// encode encodes the stored value.
 func encode(e Endpoint, ttl time.Duration) ([]byte, error) {
 	return json.Marshal(Value{e, Duration(ttl)})
 }
 
-// A Session registers many endpoints of many clusters under one lease. It is made by [Registry.Session], and of
-// one goroutine.
+// A Session registers many endpoints of many clusters under one lease. [Registry.Session] makes it. One
+// goroutine may use it.
 type Session struct {
 	r       *Registry
 	ttl     time.Duration
@@ -26,7 +26,7 @@ type Session struct {
 	renewed time.Time
 }
 
-// Session returns a session. If ttl is 0 it has no lease.
+// Session returns a session. If ttl is 0, it has no lease.
 func (r *Registry) Session(ttl time.Duration) (*Session, error) {
 	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
 		return nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)
@@ -34,22 +34,22 @@ func (r *Registry) Session(ttl time.Duration) (*Session, error) {
 	return &Session{r: r, ttl: ttl}, nil
 }
 
-// An Op is a step of a session: an endpoint is put, or removed if Endpoint is nil; or one of the last two fields says what becomes of the
-// cluster as a whole.
+// An Op is one step of a session. It puts an endpoint, or removes it if Endpoint is nil. With Replace or
+// Release it changes the whole cluster.
 type Op struct {
 	Cluster
 	ID       string // "": the address and port of the endpoint
 	Endpoint *Endpoint
 
-	Replace []Registered // unless it is nil: all endpoints of the cluster, as [Registry.Replace] has it
-	Release bool         // as [Registry.Release] has it; a cluster that is not registered is no error
+	Replace []Registered // if not nil: all endpoints of the cluster, as in [Registry.Replace]
+	Release bool         // as in [Registry.Release]; a cluster that is not registered is not an error
 }
 
 func (o *Op) whole() bool { return o.Release || o.Replace != nil }
 
-// Beat renews the lease, if it is time for that. [ErrNoLease] says that it has ended, and all that was put under it has gone:
-// put it again.
-func (s *Session) Beat(ctx context.Context) error {
+// KeepAlive renews the lease when it is due. If the lease has ended, the error is [ErrNoLease]. Then all
+// registrations under it are gone: the caller must put them again.
+func (s *Session) KeepAlive(ctx context.Context) error {
 	if s.lease == 0 || time.Since(s.renewed) < s.ttl/4 {
 		return nil
 	}
@@ -57,13 +57,13 @@ func (s *Session) Beat(ctx context.Context) error {
 	if err == nil {
 		s.renewed = time.Now()
 	} else if errors.Is(err, ErrNoLease) {
-		s.hold(0)
+		s.setLease(0)
 	}
 	return err
 }
 
-// Apply takes steps in their order, those together that it can. errs has an error for each that was not taken; err is
-// that of the engine, which may have made some of them.
+// Apply applies steps in order, and joins adjacent ones into one write where possible. errs has an error
+// for each refused step. err is an error of the engine, which may have written some of them.
 func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err error) {
 	errs = map[int]error{}
 	for i := 0; i < len(ops) && err == nil; {
@@ -71,9 +71,11 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		for n < len(ops) && !ops[n].whole() {
 			n++
 		}
-		if err = s.apply(ctx, ops[i:n], func(at int, why error) { errs[i+at] = why }); err == nil && n < len(ops) {
+		err = s.apply(ctx, ops[i:n], func(at int, why error) { errs[i+at] = why })
+		if err == nil && n < len(ops) {
 			var why error
-			if why, err = s.applyWhole(ctx, ops[n]); why != nil {
+			why, err = s.applyWhole(ctx, ops[n])
+			if why != nil {
 				errs[n] = why
 			}
 			n++
@@ -81,12 +83,13 @@ func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err 
 		i = n
 	}
 	if errors.Is(err, ErrNoLease) {
-		s.hold(0)
+		s.setLease(0)
 	}
 	return errs, err
 }
 
-// applyWhole takes a step that is about a cluster as a whole. why says why it was not taken; err is that of the engine.
+// applyWhole applies a step about a whole cluster. why is the reason for a refusal; err is an error of
+// the engine.
 func (s *Session) applyWhole(ctx context.Context, op Op) (why, err error) {
 	if op.Release {
 		_, err = s.r.Release(ctx, op.Cluster)
@@ -109,25 +112,26 @@ func (s *Session) applyWhole(ctx context.Context, op Op) (why, err error) {
 	return nil, s.write(ctx, changes)
 }
 
-// under is the lease of what is put.
+// under is the lease for new registrations.
 func (s *Session) under() LeaseID {
 	if s.ttl > 0 && s.lease == 0 {
-		return fresh
+		return newLease
 	}
 	return s.lease
 }
 
-// hold has the session have another lease; 0: none.
-func (s *Session) hold(id LeaseID) {
+// setLease changes the lease of the session; 0: none.
+func (s *Session) setLease(id LeaseID) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	delete(s.r.held, s.lease)
-	if s.lease = id; id != 0 {
+	s.lease = id
+	if id != 0 {
 		s.r.held[id] = true
 	}
 }
 
-// write writes changes, those that are put under the lease.
+// write writes changes of the session.
 func (s *Session) write(ctx context.Context, changes []Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -138,16 +142,18 @@ func (s *Session) write(ctx context.Context, changes []Change) error {
 		return err
 	}
 	if id != 0 {
-		s.hold(id)
+		s.setLease(id)
 		s.renewed = now
 	}
 	return s.r.commit(ctx, changes, 0)
 }
 
-// End is to be called when no more comes. The lease of what was put lasts its time; one that has nothing ends.
+// End must be called when the session ends. Its registrations stay until the lease expires. A lease
+// without registrations ends at once.
 func (s *Session) End(ctx context.Context) {
 	id := s.lease
-	if s.hold(0); id == 0 {
+	s.setLease(0)
+	if id == 0 {
 		return
 	}
 	s.r.mu.Lock()
@@ -158,7 +164,7 @@ func (s *Session) End(ctx context.Context) {
 	}
 }
 
-// apply takes steps that are about one endpoint each, together.
+// apply applies steps about single endpoints in one write.
 func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why error)) error {
 	changes, lease := make([]Change, 0, len(ops)), s.under()
 	b := batch{there: map[Key]int{}, opened: map[Cluster]bool{}, more: map[Cluster]int{}}
@@ -203,18 +209,18 @@ func (s *Session) apply(ctx context.Context, ops []Op, refused func(at int, why 
 	return s.write(ctx, changes)
 }
 
-// A batch is what was taken of steps that are not written yet: what comes after them has as much room less.
+// A batch sums up the accepted steps that are not written yet, so that the limits hold for later steps.
 type batch struct {
-	there    map[Key]int      // bytes after the steps, of those keys that they are about; 0: it has gone
+	there    map[Key]int      // the size of each touched key after the steps, in bytes; 0: removed
 	opened   map[Cluster]bool // claimed by a step
-	clusters int              // how many are new
-	more     map[Cluster]int  // endpoints
-	all      int              // endpoints of all clusters more
-	bytes    int              // of them
+	clusters int              // the number of new clusters
+	more     map[Cluster]int  // additional endpoints
+	all      int              // additional endpoints of all clusters
+	bytes    int              // additional bytes
 }
 
-// put takes an endpoint of so many bytes; has is what the registry has. The error says that there is no room. The registry is
-// locked.
+// put accepts an endpoint of the given size, or returns an error if there is no room. has is the current
+// entry. The registry is locked.
 func (b *batch) put(r *Registry, at *cluster, k Key, has *entry, bytes int) error {
 	was := b.was(k, has)
 	clusters, more, all, grown := 0, 0, 0, 0
@@ -239,7 +245,7 @@ func (b *batch) put(r *Registry, at *cluster, k Key, has *entry, bytes int) erro
 	return nil
 }
 
-// remove takes that an endpoint goes.
+// remove accepts the removal of an endpoint.
 func (b *batch) remove(k Key, has *entry) {
 	was := b.was(k, has)
 	if was > 0 {
@@ -250,7 +256,7 @@ func (b *batch) remove(k Key, has *entry) {
 	b.there[k] = 0
 }
 
-// was is how many bytes there are of a key, before a step.
+// was returns the size of a key before a step, in bytes.
 func (b *batch) was(k Key, has *entry) int {
 	if bytes, touched := b.there[k]; touched || has == nil {
 		return bytes
@@ -258,7 +264,7 @@ func (b *batch) was(k Key, has *entry) int {
 	return has.bytes
 }
 
-// check returns what a step is about in the one way to write it.
+// check returns the target of a step in canonical form.
 func (s *Session) check(op Op) (Cluster, Registered, error) {
 	if op.Endpoint != nil {
 		c, all, err := s.r.checked(op.Cluster, []Registered{{op.ID, *op.Endpoint}}, 0)

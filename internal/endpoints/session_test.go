@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Steps that are taken together get no more room than those that come one by one: what was taken before counts, and what went, too.
-func TestRoomOfOneBatch(t *testing.T) {
+// Steps in one call are limited like steps in several calls: accepted puts and removals count.
+func TestLimitsWithinOneBatch(t *testing.T) {
 	put := func(cluster string, n int) Op {
 		one := at(n)
 		return Op{Cluster: Cluster{Name: cluster}, Endpoint: &one.Endpoint}
@@ -44,7 +44,8 @@ func TestRoomOfOneBatch(t *testing.T) {
 	}
 }
 
-// Steps about clusters as a whole are taken among others in their order, under the lease of the session, as a whole or not at all.
+// Steps about whole clusters are applied in order with the others, under the lease of the session,
+// completely or not at all.
 func TestWholeClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "", Options{PerCluster: 3})
@@ -81,7 +82,7 @@ func TestWholeClusters(t *testing.T) {
 		bad := at(3)
 		bad.Port = 0
 		apply(map[int]string{
-			0: "endpoints[1].port: must be 1 to 65535", 1: "there may be 3 endpoints of a cluster at most", 3: "cluster: is missing", 4: "cluster: is missing",
+			0: "endpoints[1].port: must be 1 to 65535", 1: "too many endpoints of a cluster: at most 3 are allowed", 3: "cluster: is missing", 4: "cluster: is missing",
 		}, Op{Cluster: x, Replace: []Registered{at(3), bad}}, Op{Cluster: x, Replace: []Registered{at(3), at(4), at(5), at(6)}},
 			Op{Cluster: Cluster{Name: "y"}, Release: true}, Op{Release: true}, Op{Replace: []Registered{}})
 		has(2)
@@ -94,7 +95,7 @@ func TestWholeClusters(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		has(0) // it had the lease
-		if err := s.Beat(t.Context()); !errors.Is(err, ErrNoLease) {
+		if err := s.KeepAlive(t.Context()); !errors.Is(err, ErrNoLease) {
 			t.Error(err)
 		}
 		apply(nil, Op{Cluster: x, Replace: []Registered{at(1)}})

@@ -12,13 +12,13 @@ import (
 
 const defaultGroup = "default"
 
-// A Value is what is stored of a registration, as JSON.
+// A Value is the stored form of a registration, as JSON.
 type Value struct {
 	Endpoint
 	TTL Duration `json:"ttl,omitzero"` // of its lease; 0: it has none
 }
 
-// A Duration is written as "30s".
+// A Duration is encoded as text, such as "30s".
 type Duration time.Duration
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -31,27 +31,27 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// A Set is what is registered: a value. It says which assignments that makes, and which of them have changed
-// since somebody last took them. It is not safe for concurrent use; the zero value is empty.
+// A Set holds registrations, computes the assignments of clusters, and remembers which of them have
+// changed since the last Take. It is not safe for concurrent use; the zero value is empty.
 type Set struct {
 	clusters map[Cluster]*cluster
 	dirty    map[Cluster]bool
-	leases   map[LeaseID]int // how many entries have one
-	len      int             // entries
-	bytes    int             // of them
+	leases   map[LeaseID]int // the number of entries of each lease
+	len      int             // the number of entries
+	bytes    int             // their total size
 }
 
-// A cluster has entries in the order of their IDs.
+// A cluster has its entries in the order of their IDs.
 type cluster struct {
-	claimed bool // its own key is there
+	claimed bool // the cluster's own key exists
 	entries []*entry
-	parts   []*part                // the same by place, in the order of places
-	addrs   map[netip.AddrPort]int // how many entries have an address
-	twice   int                    // entries whose address another one has, too
+	parts   []*part                // the same entries by place, in the order of places
+	addrs   map[netip.AddrPort]int // the number of entries with an address
+	twice   int                    // entries whose address another entry has, too
 }
 
-// has notes that there is one more entry with an address, or one less.
-func (c *cluster) has(addr netip.AddrPort, more int) {
+// countAddr adds more to the number of entries with an address.
+func (c *cluster) countAddr(addr netip.AddrPort, more int) {
 	if c.addrs == nil {
 		c.addrs = map[netip.AddrPort]int{}
 	}
@@ -63,7 +63,7 @@ func (c *cluster) has(addr netip.AddrPort, more int) {
 	c.twice += max(was+more-1, 0) - max(was-1, 0)
 }
 
-// An entry is a registered endpoint. It is not changed once made.
+// An entry is a registered endpoint. It is immutable.
 type entry struct {
 	id       string
 	value    []byte // as stored
@@ -71,14 +71,14 @@ type entry struct {
 	ttl      time.Duration
 	addr     netip.AddrPort
 	lb       []byte // as served: a field of its locality
-	bytes    int    // as size says
-	Endpoint        // without its metadata, which takes many times as much as what is stored of it
+	bytes    int    // the result of size
+	Endpoint        // without metadata, which unpacked takes many times its stored size
 }
 
-// size is how much is stored of an endpoint.
+// size is the stored size of an endpoint.
 func size(id string, value []byte) int { return len(id) + len(value) }
 
-// endpoint returns all of it.
+// endpoint returns the endpoint with its metadata.
 func (e *entry) endpoint() Endpoint {
 	all := e.Endpoint
 	var v Value
@@ -88,7 +88,7 @@ func (e *entry) endpoint() Endpoint {
 	return all
 }
 
-// newEntry reads what is stored. The error says what is wrong with it.
+// newEntry decodes a stored value, or returns the reason why it is invalid.
 func newEntry(id string, value []byte, lease LeaseID) (*entry, error) {
 	var v Value
 	if err := json.Unmarshal(value, &v); err != nil {
@@ -107,7 +107,7 @@ func newEntry(id string, value []byte, lease LeaseID) (*entry, error) {
 	return &entry{id: id, value: value, lease: lease, ttl: time.Duration(v.TTL), addr: addr, lb: lb, bytes: size(id, value), Endpoint: e}, nil
 }
 
-// find returns where an ID is, or would be.
+// find returns the index of an ID, or its insertion point.
 func (c *cluster) find(id string) (int, bool) {
 	if c == nil {
 		return 0, false
@@ -124,8 +124,8 @@ func (s *Set) get(k Key) *entry {
 	return nil
 }
 
-// Apply makes a change, and reports whether it is one. What is not what somebody can register is an
-// error, and nothing changes: of a key that is there, what it had stays.
+// Apply applies a change, and reports whether it changed an assignment. An invalid value is an error and
+// changes nothing: the earlier value of the key stays.
 func (s *Set) Apply(c Change) (bool, error) {
 	name, err := c.Key.Cluster.normal()
 	if err != nil {
@@ -133,8 +133,9 @@ func (s *Set) Apply(c Change) (bool, error) {
 	}
 	var e *entry
 	if c.ID != "" && c.Value != nil {
-		if e, err = newEntry(c.ID, c.Value, c.Lease); err != nil {
-			s.doubt(Key{name, c.ID})
+		e, err = newEntry(c.ID, c.Value, c.Lease)
+		if err != nil {
+			s.markStale(Key{name, c.ID})
 			return false, err
 		}
 	}
@@ -164,8 +165,9 @@ func (s *Set) Apply(c Change) (bool, error) {
 	return changed, nil
 }
 
-// doubt notes that what is stored of a key is not what is served, so that who puts that again writes it.
-func (s *Set) doubt(k Key) {
+// markStale records that the stored value of a key differs from the served one. So a put of the served
+// value is written.
+func (s *Set) markStale(k Key) {
 	at := s.clusters[k.Cluster]
 	if i, has := at.find(k.ID); has {
 		e := *at.entries[i]
@@ -174,15 +176,18 @@ func (s *Set) doubt(k Key) {
 	}
 }
 
-// set has a cluster have an entry, or none of an ID, and reports whether that changes what is served.
+// set adds or replaces an entry; nil removes the entry of the ID. It reports whether the assignment
+// changes.
 func (s *Set) set(at *cluster, id string, e *entry) bool {
 	i, has := at.find(id)
 	var old *entry
 	if has {
 		old = at.entries[i]
 		s.bytes -= old.bytes
-		if s.len--; old.lease != 0 {
-			if s.leases[old.lease]--; s.leases[old.lease] == 0 {
+		s.len--
+		if old.lease != 0 {
+			s.leases[old.lease]--
+			if s.leases[old.lease] == 0 {
 				delete(s.leases, old.lease)
 			}
 		}
@@ -200,7 +205,8 @@ func (s *Set) set(at *cluster, id string, e *entry) bool {
 		at.entries = slices.Insert(at.entries, i, e)
 	}
 	s.bytes += e.bytes
-	if s.len++; e.lease != 0 {
+	s.len++
+	if e.lease != 0 {
 		s.leases[e.lease]++
 	}
 	return !has || string(old.lb) != string(e.lb) || old.Priority != e.Priority || old.Locality != e.Locality
@@ -219,14 +225,14 @@ func (s *Set) Keys() (all []Key) {
 	return all
 }
 
-// An Assignment is what is to be served of a cluster from now on.
+// An Assignment is the new assignment of a cluster.
 type Assignment struct {
 	Cluster
-	Resource *xds.Resource // nil: nothing, and what is said elsewhere counts again
+	Resource *xds.Resource // nil: none, so the assignment of the configuration counts again
 }
 
-// Take returns the assignments that have changed since it was last called, in order. They depend on what is
-// registered alone.
+// Take returns the assignments that have changed since its last call, in order. They depend on the
+// registrations alone.
 func (s *Set) Take() []Assignment {
 	all := make([]Assignment, 0, len(s.dirty))
 	for name := range s.dirty {

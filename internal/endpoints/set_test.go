@@ -53,8 +53,8 @@ func lb(ip string, port uint32) *endpointv3.LbEndpoint {
 	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address(ip, port)}}}
 }
 
-// What is registered is served as the messages of Envoy's API have it. Priorities have no gaps, an address is
-// there once, and each locality has a weight.
+// The registrations are served as messages of Envoy's API. Priorities have no gaps, an address appears
+// once, and each locality has a weight.
 func TestAssignment(t *testing.T) {
 	var s Set
 	for id, text := range map[string]string{
@@ -88,7 +88,7 @@ func TestAssignment(t *testing.T) {
 	if err := want.ValidateAll(); err != nil {
 		t.Error(err)
 	}
-	// The last of the first choice goes: the second is the first now.
+	// The last endpoint of the first priority goes: the second becomes the first.
 	for _, id := range []string{"a", "b", "b2"} {
 		if _, err := s.Apply(Change{Key: Key{Cluster{"default", "backend"}, id}}); err != nil {
 			t.Fatal(err)
@@ -101,8 +101,9 @@ func TestAssignment(t *testing.T) {
 	}
 }
 
-// A cluster that was put is served without endpoints when the last one goes; one that was not is not served then.
-func TestClaim(t *testing.T) {
+// A cluster that was put is served without endpoints when the last one goes; another one is not served
+// then.
+func TestClaimedClusterStaysWhenEmpty(t *testing.T) {
 	var s Set
 	apply := func(c Change, want bool) {
 		t.Helper()
@@ -117,7 +118,7 @@ func TestClaim(t *testing.T) {
 		t.Error(m)
 	}
 	apply(put(t, Key{c, "a"}, `{"address":"10.0.0.1","port":80}`), true)
-	apply(put(t, Key{c, "a"}, `{"address":"10.0.0.1","port":80,"ttl":"5s"}`), false) // nothing that clients see
+	apply(put(t, Key{c, "a"}, `{"address":"10.0.0.1","port":80,"ttl":"5s"}`), false) // clients see no difference
 	if m := served(t, &s); len(m.GetEndpoints()) != 1 {
 		t.Error(m)
 	}
@@ -137,7 +138,8 @@ func TestClaim(t *testing.T) {
 	apply(Change{Key: Key{c, "a"}}, false)
 }
 
-// What is served depends on what is registered, and not on how it came about: so all servers have equal versions.
+// The assignment depends on the registrations, and not on their history: so all servers have equal
+// versions.
 func TestEqualVersions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	type state map[Key]string
@@ -149,7 +151,7 @@ func TestEqualVersions(t *testing.T) {
 		c := Change{Key: k}
 		if r.IntN(3) > 0 {
 			host := r.IntN(4) + 1
-			if cluster > 1 { // none has the address of another there
+			if cluster > 1 { // no other endpoint has its address there
 				host = 100 + id
 			}
 			c = put(t, k, fmt.Sprintf(`{"address":"10.0.0.%d","port":%d,"priority":%d,"weight":%d,"locality":{"region":"r%d","zone":"z%d","sub_zone":"s%d"}}`,
@@ -205,8 +207,8 @@ func TestEqualVersions(t *testing.T) {
 	}
 }
 
-// The version of what is served is the same in each release: replicas of two of them run side by side.
-func TestVersionStays(t *testing.T) {
+// The version is the same in each release: replicas of two releases run side by side.
+func TestVersionIsStableAcrossReleases(t *testing.T) {
 	var s Set
 	if _, err := s.Apply(put(t, Key{Cluster{Name: "backend"}, "a"}, `{"address":"10.0.0.1","port":80,"metadata":{"envoy.lb":{"b":1,"a":[true]}},"locality":{"zone":"z"},"weight":2}`)); err != nil {
 		t.Fatal(err)
@@ -217,7 +219,7 @@ func TestVersionStays(t *testing.T) {
 	}
 }
 
-// names are so many names of metadata with an object each.
+// names returns metadata with n names, each with an object.
 func names(n int, object string) string {
 	var all []string
 	for i := range n {
@@ -226,18 +228,18 @@ func names(n int, object string) string {
 	return strings.Join(all, ",")
 }
 
-// What nobody can register changes nothing, and the error says the field.
-func TestFields(t *testing.T) {
+// An invalid registration changes nothing, and the error names the field.
+func TestInvalidFields(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                                           "address: is missing",
-		`{"address":"x"}`:                                              `address: "x" is no IP address`,
+		`{"address":"x"}`:                                              `address: "x" is not an IP address`,
 		`{"address":"fe80::1%eth0","port":1}`:                          "address:",
 		`{"address":"10.0.0.1"}`:                                       "port: must be 1 to 65535",
 		`{"address":"10.0.0.1","port":65536}`:                          "port:",
 		`{"address":"10.0.0.1","port":1,"weight":-1}`:                  "weight: must be 1 to 100000",
 		`{"address":"10.0.0.1","port":1,"weight":100001}`:              "weight: must be 1 to 100000",
 		`{"address":"10.0.0.1","port":1,"priority":128}`:               "priority: must be 0 to 127",
-		`{"address":"10.0.0.1","port":1,"health":"SICK"}`:              `health: "SICK" is none of UNKNOWN, HEALTHY`,
+		`{"address":"10.0.0.1","port":1,"health":"SICK"}`:              `health: "SICK" is not one of UNKNOWN, HEALTHY`,
 		`{"address":"10.0.0.1","port":1,"hostname":"a\nb"}`:            "hostname:",
 		`{"address":"10.0.0.1","port":1,"locality":{"zone":"\u0001"}}`: "locality.zone:",
 		`{"address":"10.0.0.1","port":1,"metadata":{"":{}}}`:           "metadata: a name is empty",

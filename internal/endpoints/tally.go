@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A tally is what the log is told at once.
+// A tally collects changes and errors for one log line each.
 type tally struct {
 	set, removed int
 	clusters     []string
@@ -14,7 +14,7 @@ type tally struct {
 	badErr       error
 }
 
-const named = 3 // clusters in a line
+const named = 3 // clusters in a log line
 
 func (t *tally) change(c Change) {
 	if c.Value == nil {
@@ -28,7 +28,8 @@ func (t *tally) change(c Change) {
 }
 
 func (t *tally) wrong(k Key, err error) {
-	if t.bad++; t.bad == 1 {
+	t.bad++
+	if t.bad == 1 {
 		t.badKey, t.badErr = k, err
 	}
 }

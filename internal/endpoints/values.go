@@ -6,15 +6,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// MaxValues is how many values the metadata of an endpoint has: each field of an object, each element of a list, and each
-// object and list, that of a name included. Unpacked, a value takes up to 100 bytes for one or two that are sent.
+// MaxValues limits the number of values in the metadata of an endpoint. It counts each field of an
+// object, each element of a list, and each object and list, including the object of each name. Unpacked,
+// a value takes up to 100 bytes for one or two bytes sent.
 const MaxValues = 100
 
-// Values counts the values in an object of metadata, which is packed as a google.protobuf.Struct, without unpacking it; the
-// object itself is none of them. It counts what is not well-formed up to where that is, and never much further than to [MaxValues].
+// Values counts the values in an object of metadata, packed as a google.protobuf.Struct, without
+// unpacking it. The object itself does not count. Values stops at a malformed field, and soon after
+// [MaxValues].
 func Values(packed []byte) int { return count(object, packed, 0) }
 
-// A kind is a message of google/protobuf/struct.proto.
+// A kind is a message type of google/protobuf/struct.proto.
 type kind int
 
 const (
@@ -24,8 +26,8 @@ const (
 	list                // ListValue
 )
 
-// count returns n and how many values there are in a message. Each message in another one but one is a value: that bounds
-// how deep it calls itself.
+// count adds the number of values in a message to n. Every second nested message is a value. So the limit
+// also bounds the recursion.
 func count(in kind, b []byte, n int) int {
 	for f, err := range protoscan.Fields(b) {
 		if err != nil || n > MaxValues {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Values are counted in what is packed as they are in what it says, however it is packed.
+// Values counts the same in the packed form as in the unpacked one, in any encoding.
 func TestValues(t *testing.T) {
 	for text, want := range map[string]int{
 		`{}`:                          0,
@@ -48,8 +48,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Who packs lists in each other, or one kind of value in place of another one, does not make the count long.
-func TestValuesOfNonsense(t *testing.T) {
+// Nested lists, or values of a wrong kind, do not make counting slow.
+func TestValuesOfMalformedMetadata(t *testing.T) {
 	var deep []byte
 	for range 20_000 {
 		deep = appendMessage(nil, 6, appendMessage(nil, 1, deep))

@@ -9,24 +9,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A LimitError says that there is no room.
+// A LimitError means that a registration exceeds a limit of the registry.
 type LimitError struct {
 	What string
 	Most int
 }
 
-func (e *LimitError) Error() string { return fmt.Sprintf("there may be %d %s at most", e.Most, e.What) }
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("too many %s: at most %d are allowed", e.What, e.Most)
+}
 
-// ErrNoGroup says that there is no such group.
-var ErrNoGroup = errors.New("there is no such group")
+// ErrNoGroup means that a group does not exist.
+var ErrNoGroup = errors.New("unknown group")
 
-// ErrNone says that something is not registered.
+// ErrNone means that a cluster or an endpoint is not registered.
 var ErrNone = errors.New("not registered")
 
-// Result says what became of a registration.
+// Result counts the effects of a registration.
 type Result struct{ Set, Unchanged, Removed int }
 
-// checked returns what to register in the one way to write it, without those that are said twice.
+// checked returns the canonical form of a registration, or the reason why it is invalid.
 func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Cluster, []Registered, error) {
 	c, err := c.normal()
 	if err != nil {
@@ -50,32 +52,34 @@ func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Clus
 			}
 			return err
 		}
-		if one.Endpoint, err = one.Endpoint.normal(); err != nil {
+		one.Endpoint, err = one.Endpoint.normal()
+		if err != nil {
 			return c, nil, at(err)
 		}
 		if one.ID == "" {
 			one.ID = one.Endpoint.at()
 		}
-		if err = word("id", one.ID, false); err != nil {
+		err = word("id", one.ID, false)
+		if err != nil {
 			return c, nil, at(err)
 		}
 		if first, twice := seen[one.ID]; twice {
-			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is that of endpoints[%d]", text.Head(one.ID, maxQuoted), first)
+			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is also the ID of endpoints[%d]", text.Head(one.ID, maxQuoted), first)
 		}
 		seen[one.ID], out[i] = i, one
 	}
 	return c, out, nil
 }
 
-// Put registers endpoints of a cluster, in place of those with the same IDs. With a ttl they have a lease: they go
-// when that time is over, unless Put is called with the same again, which renews the lease and writes nothing. A
-// cluster without endpoints that is put is served without any. Errors are a [FieldError], a [LimitError],
+// Put registers endpoints of a cluster, and replaces those with the same IDs. With a ttl they have a
+// lease and end with it. A Put of the same endpoints renews the lease and writes nothing. A cluster that
+// is put without endpoints is served without any. Errors are a [FieldError], a [LimitError],
 // [ErrNoGroup], or of the engine.
 func (r *Registry) Put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
 	return r.put(ctx, c, all, ttl, false)
 }
 
-// Replace is Put of all endpoints of a cluster: others are removed, after those are there.
+// Replace is Put of all endpoints of a cluster. It removes the others, after the new ones are stored.
 func (r *Registry) Replace(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
 	return r.put(ctx, c, all, ttl, true)
 }
@@ -87,19 +91,21 @@ func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl tim
 	}
 	id := r.leaseOf(c, all, ttl)
 	if id != 0 {
-		if err = r.engine.Renew(ctx, id); err == nil {
+		err = r.engine.Renew(ctx, id)
+		if err == nil {
 			var res Result
-			if res, err = r.write(ctx, c, all, ttl, id, whole); !errors.Is(err, ErrNoLease) {
+			res, err = r.write(ctx, c, all, ttl, id, whole)
+			if !errors.Is(err, ErrNoLease) {
 				return res, err
 			}
 		} else if !errors.Is(err, ErrNoLease) {
 			return Result{}, err
 		}
 	}
-	return r.write(ctx, c, all, ttl, fresh, whole)
+	return r.write(ctx, c, all, ttl, newLease, whole)
 }
 
-// leaseOf returns the lease that these endpoints have together, and nothing else has; 0: there is none.
+// leaseOf returns the lease of exactly these endpoints; 0: there is none.
 func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id LeaseID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +122,7 @@ func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id L
 	return id
 }
 
-// write writes what differs from what is there.
+// write writes the differences to the registered values.
 func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
 	if ttl == 0 {
 		id = 0
@@ -132,11 +138,12 @@ func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl t
 	return res, r.commit(ctx, changes, granted)
 }
 
-// differ returns what is to be written.
+// differ returns the changes to write.
 func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (changes []Change, res Result, err error) {
 	values := make([][]byte, len(all))
 	for i, one := range all {
-		if values[i], err = encode(one.Endpoint, ttl); err != nil {
+		values[i], err = encode(one.Endpoint, ttl)
+		if err != nil {
 			return nil, res, err
 		}
 	}
@@ -183,8 +190,8 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 	return changes, res, r.fits(at, clusters, more, more, bytes)
 }
 
-// fits returns an error if there is no room for so many new clusters, so many endpoints more of one, so many in all, and so
-// many bytes of them. The registry is locked.
+// fits returns an error if a limit does not allow the given numbers of new clusters, of additional
+// endpoints of one cluster and of all, and of additional bytes. The registry is locked.
 func (r *Registry) fits(at *cluster, clusters, more, all, bytes int) error {
 	has := 0
 	if at != nil {
@@ -203,14 +210,14 @@ func (r *Registry) fits(at *cluster, clusters, more, all, bytes int) error {
 	return nil
 }
 
-// Remove removes endpoints of a cluster by their IDs; all if there are none. The cluster is still
-// served, without them. [ErrNone] says that none of them is registered.
+// Remove removes endpoints of a cluster by their IDs; without IDs, all. The cluster is still served,
+// without them. If none is registered, the error is [ErrNone].
 func (r *Registry) Remove(ctx context.Context, c Cluster, ids ...string) (Result, error) {
 	return r.remove(ctx, c, false, ids)
 }
 
-// Release removes all of a cluster, and what is said elsewhere of its endpoints, in a file or a revision, counts again. If
-// nothing is, clients keep the endpoints that they have: the protocol has no way to take an assignment back.
+// Release removes all registrations of a cluster. The assignment of a file or a revision counts again. If
+// there is none, clients keep their endpoints: the protocol cannot withdraw an assignment.
 func (r *Registry) Release(ctx context.Context, c Cluster) (Result, error) {
 	return r.remove(ctx, c, true, nil)
 }

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// drain has all that is due asked.
+// drain asks all due questions.
 func (s *story) drain() {
 	for due := true; due; {
 		_, due = s.next(s.now)
 	}
 }
 
-// A target that cannot be looked up keeps nothing of those that answer: what they no longer have goes.
+// An unresolved target does not keep removed addresses of resolved ones.
 func TestDeadTargetKeepsNothingOfOthers(t *testing.T) {
 	s := tell(t, "srv:s")
 	s.asks("SRV s")
@@ -35,9 +35,9 @@ func TestDeadTargetKeepsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// Who went stays for the targets that came when it went, and for no others; and if those go again before anything is known of
-// them, for those that come then.
-func TestWhatATargetReplaces(t *testing.T) {
+// A removed target stays until the targets that came with its removal are resolved. If those go before,
+// the next new targets take their place.
+func TestRemovedTargetStaysUntilReplaced(t *testing.T) {
 	s := tell(t, "srv:s")
 	srv := func(says, want string) {
 		t.Helper()
@@ -58,15 +58,15 @@ func TestWhatATargetReplaces(t *testing.T) {
 		t.Errorf("%d hosts that have gone are known", n)
 	}
 	srv("dead3 b", "")
-	s.hears("A b", time.Hour, "10.0.0.2", "srv:s: 10.0.0.1:80/0/1 10.0.0.2:80/0/1") // dead3 may be in the place of a, too
-	srv("dead4 b", "srv:s: 10.0.0.2:80/0/1")                                        // and has gone, and b is there
+	s.hears("A b", time.Hour, "10.0.0.2", "srv:s: 10.0.0.1:80/0/1 10.0.0.2:80/0/1") // dead3 may replace a, too
+	srv("dead4 b", "srv:s: 10.0.0.2:80/0/1")                                        // it has gone, and b is there
 	srv("dead4 c", "")
 	s.hears("A c", time.Hour, "10.0.0.3", "srv:s: 10.0.0.3:80/0/1") // dead4 was there when b went
 	srv("dead4", "srv:s:")
 }
 
-// A name of more addresses than a cluster may have is told of once, has what it had, and takes no more memory. Another name that asks
-// for one of its targets has the addresses of that.
+// A name with too many addresses is logged once, keeps its earlier ones, and takes no more memory.
+// Another name with one of its targets gets the addresses of that target.
 func TestTooManyAddresses(t *testing.T) {
 	s := tell(t, "srv:s", "dns:t50:80")
 	f := s.names[Name{"s", 0}]
@@ -86,7 +86,7 @@ func TestTooManyAddresses(t *testing.T) {
 		if !due {
 			break
 		}
-		is := became{}
+		is := outcome{}
 		switch q.typ {
 		case dnsmessage.TypeA:
 			is = s.answered(s.now, q, answer{records: addresses, ttl: time.Hour}, nil)
@@ -111,15 +111,15 @@ func TestTooManyAddresses(t *testing.T) {
 	}
 }
 
-// That there is nothing where there was something is said at once, and what becomes of it, too.
-func TestMissingIsTold(t *testing.T) {
+// Missing records are reported at once, and so is what follows.
+func TestMissingRecordsAreReported(t *testing.T) {
 	s := tell(t, "dns:b:80")
 	s.asks("A b, AAAA b")
 	s.hears("A b", 0, "10.0.0.1", "dns:b:80: 10.0.0.1:80")
 	if s.hears("AAAA b", time.Hour, "", "").missing {
 		t.Error("nothing is missing")
 	}
-	s.lookups[ofText("AAAA b")].settled = true // as it is after some minutes
+	s.lookups[ofText("AAAA b")].settled = true // as after some minutes
 	next := func() {
 		s.after(time.Minute)
 		s.drain()

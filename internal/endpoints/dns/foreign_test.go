@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/dnstest"
 )
 
-// Records of a name that nobody asked for are none of the answer, and those of use to nobody are no addresses.
-func TestForeignRecords(t *testing.T) {
+// Records of other names are ignored, and unusable records are not addresses.
+func TestRecordsOfOtherNamesAreIgnored(t *testing.T) {
 	at := func(owner string, body dnsmessage.ResourceBody) dnsmessage.Resource {
 		return dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: host(owner), Class: dnsmessage.ClassINET, TTL: 5}, Body: body}
 	}
@@ -44,7 +44,7 @@ func TestForeignRecords(t *testing.T) {
 	}
 }
 
-// Less than three answers confirm nothing, however far they are apart.
+// Less than three answers confirm nothing, however far apart they are.
 func TestTwoAnswersConfirmNothing(t *testing.T) {
 	s := tell(t, "dns:b.example:80")
 	s.asks("A b.example, AAAA b.example")

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// maxFound is how many addresses a name may have: as many as a cluster may have endpoints ([endpoints.Options]), if nobody says otherwise.
+// maxFound limits the addresses of a name, to the default number of endpoints of a cluster
+// ([endpoints.Options]).
 const maxFound = 10_000
 
-// room returns an error if an answer is of more addresses than any name has room for that asks for it. It is forgotten then, so that
-// a name of many targets has no more of them in memory.
-func (b *book) room(l *lookup, records []record) error {
+// room returns an error if the answer exceeds the limit of every name that asks the question. Then the
+// answer is dropped, so that a name with many targets does not use more memory.
+func (b *tracker) room(l *lookup, records []record) error {
 	if l.typ == dnsmessage.TypeSRV || len(records) <= len(l.has) {
 		return nil
 	}
@@ -27,8 +28,8 @@ func (b *book) room(l *lookup, records []record) error {
 	return fmt.Errorf("a name has more than %d addresses", maxFound)
 }
 
-// count returns how many addresses the records of a name have, if a question has so many.
-func (b *book) count(f *followed, of *lookup, n int) (all int) {
+// count returns the number of addresses of a name, if the question `of` had n records.
+func (b *tracker) count(f *trackedName, of *lookup, n int) (all int) {
 	for _, r := range b.records(f) {
 		for _, q := range questions(r.target) {
 			if l := b.lookups[q]; l == of {
@@ -41,10 +42,12 @@ func (b *book) count(f *followed, of *lookup, n int) (all int) {
 	return all
 }
 
-// tells reports whether a name has other addresses than were told, and notes those. A target of which nothing is known keeps
-// what it had, and what it replaces. If there are too many, what was told stays.
-func (b *book) tells(f *followed) bool {
-	if f.wide = b.count(f, nil, 0) > maxFound; f.wide {
+// update computes the addresses of a name, and reports whether they changed. An SRV target that is not
+// resolved yet keeps its earlier addresses, and those of the targets that it replaces. If there are too
+// many addresses, the earlier ones stay.
+func (b *tracker) update(f *trackedName) bool {
+	f.tooMany = b.count(f, nil, 0) > maxFound
+	if f.tooMany {
 		return false
 	}
 	found := b.find(f)
@@ -64,7 +67,8 @@ func (b *book) tells(f *followed) bool {
 			found = append(found, a)
 		}
 	}
-	if f.wide = len(found) > maxFound; f.wide {
+	f.tooMany = len(found) > maxFound
+	if f.tooMany {
 		return false
 	}
 	slices.SortFunc(found, compareAddress)
@@ -77,16 +81,16 @@ func (b *book) tells(f *followed) bool {
 
 func compareAddress(a, b Address) int { return a.AddrPort.Compare(b.AddrPort) }
 
-// records are those of SRV of a name, or one of its host.
-func (b *book) records(f *followed) []record {
+// records are the SRV records of a name, or one for its host.
+func (b *tracker) records(f *trackedName) []record {
 	if f.name.Port == 0 {
 		return b.lookups[question{f.name.Host, dnsmessage.TypeSRV}].has
 	}
 	return []record{{target: f.name.Host, port: f.name.Port}}
 }
 
-// find returns the addresses that a name has, in order.
-func (b *book) find(f *followed) []Address {
+// find returns the addresses of a name, in order.
+func (b *tracker) find(f *trackedName) []Address {
 	records := b.records(f)
 	var ranks []int
 	for _, r := range records {
@@ -112,9 +116,9 @@ func (b *book) find(f *followed) []Address {
 	return slices.SortedFunc(maps.Values(at), compareAddress)
 }
 
-// replace notes which targets are in the place of those that go. If what came went again before something was known of any of it,
-// what comes now is in its place.
-func (b *book) replace(f *followed, records []record) {
+// replace records which new targets replace the removed ones. If those are removed before any of them was
+// resolved, the next new targets take their place.
+func (b *tracker) replace(f *trackedName, records []record) {
 	is := map[string]bool{}
 	var came []string
 	for _, r := range records {
@@ -142,8 +146,8 @@ func (b *book) replace(f *followed, records []record) {
 	maps.DeleteFunc(f.gone, func(host string, by []string) bool { return is[host] || !has[host] || !b.awaits(by) })
 }
 
-// knows reports whether something is known of a host.
-func (b *book) knows(host string) bool {
+// knows reports whether a host is resolved: it has addresses, or their absence is confirmed.
+func (b *tracker) knows(host string) bool {
 	settled := true
 	for _, q := range questions(host) {
 		l := b.lookups[q]
@@ -155,7 +159,7 @@ func (b *book) knows(host string) bool {
 	return settled
 }
 
-// awaits reports whether nothing is known of one of the hosts.
-func (b *book) awaits(hosts []string) bool {
+// awaits reports whether one of the hosts is not resolved.
+func (b *tracker) awaits(hosts []string) bool {
 	return slices.ContainsFunc(hosts, func(host string) bool { return !b.knows(host) })
 }

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// sizeUDP is how large an answer over UDP may be, in bytes: it fits into a packet wherever that passes ("DNS flag day 2020").
+// sizeUDP is the largest answer over UDP, in bytes. It fits into one packet on all common networks ("DNS
+// flag day 2020").
 const sizeUDP = 1232
 
-// maxTargets is how many records of SRV a name may have: each is two questions more.
+// maxTargets limits the SRV records of a name: each adds two questions.
 const maxTargets = 1000
 
-// maxAddresses is how many records of A, and how many of AAAA, a host may have.
+// maxAddresses limits the A records, and the AAAA records, of a host.
 const maxAddresses = 1000
 
-// errTruncated says that an answer is to be asked for over TCP.
-var errTruncated = errors.New("the answer is cut off")
+// errTruncated means that the question must be asked again over TCP.
+var errTruncated = errors.New("truncated answer")
 
 // ask encodes a question.
 func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
@@ -30,7 +31,8 @@ func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
 	}
 	asked := dnsmessage.Question{Name: name, Type: q.typ, Class: dnsmessage.ClassINET}
 	b := dnsmessage.NewBuilder(make([]byte, 0, 512), dnsmessage.Header{ID: id, RecursionDesired: true})
-	if err = b.StartQuestions(); err == nil {
+	err = b.StartQuestions()
+	if err == nil {
 		err = b.Question(asked)
 	}
 	if err == nil {
@@ -50,12 +52,13 @@ func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
 	return packed, asked, err
 }
 
-// errOther says that a message is no answer to what was asked.
+// errOther means that a message does not answer the question.
 var errOther = errors.New("not an answer to the question")
 
-// answers begins to read an answer to a question.
+// answers begins to parse an answer to a question.
 func answers(message []byte, id uint16, asked dnsmessage.Question) (p dnsmessage.Parser, h dnsmessage.Header, err error) {
-	if h, err = p.Start(message); err != nil {
+	h, err = p.Start(message)
+	if err != nil {
 		return p, h, err
 	}
 	q, err := p.Question()
@@ -65,16 +68,16 @@ func answers(message []byte, id uint16, asked dnsmessage.Question) (p dnsmessage
 	return p, h, p.SkipAllQuestions()
 }
 
-// read reads what an answer says. That there are no records is an answer, but only of who can know it.
+// read parses an answer. Only a server that can know it may answer that there are no records.
 func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error) {
 	switch {
 	case h.Truncated:
 		return answer{}, errTruncated
 	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
-		return answer{}, fmt.Errorf("the server says %s", codeName(h.RCode))
+		return answer{}, fmt.Errorf("the server answers %s", codeName(h.RCode))
 	}
 	a := answer{ttl: -1}
-	names := map[string]bool{q.host: true} // which a chain of CNAME has led to, in its order
+	names := map[string]bool{q.host: true} // the names that a chain of CNAME records leads to, in its order
 	for {
 		r, err := p.Answer()
 		if errors.Is(err, dnsmessage.ErrSectionDone) {
@@ -93,7 +96,7 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 				a.records = append(a.records, one)
 			}
 			if most := q.most(); len(a.records) > most {
-				return answer{}, fmt.Errorf("there are more than %d records", most)
+				return answer{}, fmt.Errorf("more than %d records", most)
 			}
 		} else {
 			continue
@@ -104,13 +107,13 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 		return a, nil
 	}
 	if !h.Authoritative && !h.RecursionAvailable {
-		return answer{}, errors.New("the server knows nothing of the name, and asks nobody")
+		return answer{}, errors.New("the server has no data for the name and does not recurse")
 	}
 	a.unknown = h.RCode == dnsmessage.RCodeNameError
 	return a, a.negative(p)
 }
 
-// most is how many records there may be.
+// most is the limit of records.
 func (q question) most() int {
 	if q.typ == dnsmessage.TypeSRV {
 		return maxTargets
@@ -118,7 +121,7 @@ func (q question) most() int {
 	return maxAddresses
 }
 
-// wait notes that an answer is good for so many seconds at most.
+// wait limits the validity of an answer to some seconds.
 func (a *answer) wait(seconds uint32) {
 	// RFC 2181: "Implementations should treat TTL values received with the most significant bit set as if the entire value received was zero."
 	d := time.Duration(seconds) * time.Second
@@ -130,8 +133,8 @@ func (a *answer) wait(seconds uint32) {
 	}
 }
 
-// negative reads how long an answer without records is good. RFC 2308: "the minimum of the MINIMUM field of the SOA
-// record and the TTL of the SOA itself".
+// negative reads the validity of an answer without records. RFC 2308: "the minimum of the MINIMUM field
+// of the SOA record and the TTL of the SOA itself".
 func (a *answer) negative(p dnsmessage.Parser) error {
 	for {
 		r, err := p.Authority()
@@ -148,7 +151,7 @@ func (a *answer) negative(p dnsmessage.Parser) error {
 	}
 }
 
-// recordOf returns what a record says; the zero record: nothing of use.
+// recordOf returns the content of a record; the zero record: nothing usable.
 func recordOf(body dnsmessage.ResourceBody) (record, bool) {
 	var addr netip.Addr
 	switch r := body.(type) {
@@ -165,7 +168,7 @@ func recordOf(body dnsmessage.ResourceBody) (record, bool) {
 	default:
 		return record{}, false
 	}
-	if addr.IsUnspecified() || addr.IsMulticast() { // servers that block a name say 0.0.0.0
+	if addr.IsUnspecified() || addr.IsMulticast() { // servers that block a name answer 0.0.0.0
 		return record{}, true
 	}
 	return record{addr: addr}, true
@@ -175,7 +178,7 @@ func hostOf(n dnsmessage.Name) string {
 	return strings.ToLower(strings.TrimSuffix(n.String(), "."))
 }
 
-// codeName is what the RFCs call a code.
+// codeName is the RFC name of a response code.
 func codeName(c dnsmessage.RCode) string {
 	switch c {
 	case dnsmessage.RCodeFormatError:

@@ -16,18 +16,19 @@ import (
 	"time"
 )
 
-// resolvConf is where a system says which servers to ask.
+// resolvConf lists the DNS servers of the system.
 const resolvConf = "/etc/resolv.conf"
 
-// attempts are how often each server is asked.
+// attempts is how many times each server is asked.
 const attempts = 2
 
-// lookUp asks one server after the other, until one gives an answer.
+// lookUp asks one server after the other, until one answers.
 func (o *Options) lookUp(ctx context.Context, q question) (answer, error) {
 	servers := o.Servers
 	if len(servers) == 0 {
 		var err error
-		if servers, err = system(resolvConf); err != nil {
+		servers, err = system(resolvConf)
+		if err != nil {
 			return answer{}, err
 		}
 	}
@@ -47,7 +48,8 @@ func (o *Options) lookUp(ctx context.Context, q question) (answer, error) {
 	return answer{}, last
 }
 
-// system returns the servers of a file in the format of resolv.conf. It is read for each question, since it changes with the network.
+// system returns the servers of a file in the format of resolv.conf. It reads the file for each question,
+// because it changes with the network.
 func system(path string) (servers []string, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -63,12 +65,12 @@ func system(path string) (servers []string, err error) {
 		}
 	}
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("%s: there is no nameserver in it", path)
+		return nil, fmt.Errorf("%s: no nameserver line", path)
 	}
 	return servers, nil
 }
 
-// exchange asks a server over UDP, and over TCP if the answer is too long for that.
+// exchange asks a server over UDP, and over TCP if the answer is too long.
 func (o *Options) exchange(ctx context.Context, server string, q question) (answer, error) {
 	a, err := o.over(ctx, "udp", server, q)
 	if errors.Is(err, errTruncated) {
@@ -80,7 +82,7 @@ func (o *Options) exchange(ctx context.Context, server string, q question) (answ
 func (o *Options) over(ctx context.Context, network, server string, q question) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	// A socket of its own has a port of its own, which who forges an answer does not know.
+	// Each exchange uses its own socket, so a forger of answers must also guess the port.
 	c, err := (&net.Dialer{}).DialContext(ctx, network, server)
 	if err != nil {
 		return answer{}, err
@@ -98,7 +100,8 @@ func (o *Options) over(ctx context.Context, network, server string, q question) 
 	if network == "tcp" {
 		message = append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...)
 	}
-	if _, err = c.Write(message); err != nil {
+	_, err = c.Write(message)
+	if err != nil {
 		return answer{}, timedOut(ctx, err)
 	}
 	for b := make([]byte, 65535); ; {

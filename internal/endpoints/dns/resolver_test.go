@@ -34,7 +34,7 @@ func texts(a answer) string {
 
 func host(name string) dnsmessage.Name { return dnsmessage.MustNewName(name + ".") }
 
-// What servers say over UDP and TCP is read: addresses, targets, chains of names, how long it is good, and what is no answer.
+// Answers over UDP and TCP are parsed: addresses, targets, CNAME chains, TTLs, and invalid answers.
 func TestLookUp(t *testing.T) {
 	s := dnstest.Start(t)
 	const a, aaaa, srv = dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeSRV
@@ -59,9 +59,9 @@ func TestLookUp(t *testing.T) {
 		{"gone", a, dnstest.Answer{TTL: 9, RCode: dnsmessage.RCodeNameError}, "", 9 * time.Second},
 		{"services", srv, dnstest.Answer{TTL: 5, Records: []dnsmessage.ResourceBody{&dnsmessage.SRVResource{Target: host("T1"), Port: 80}, &dnsmessage.SRVResource{Target: dnsmessage.MustNewName("."), Port: 80}}}, "t1", 5 * time.Second},
 		{"long", a, dnstest.Answer{TTL: 5, Long: true, Records: dnstest.Addresses(many[1:]...)}, strings.Join(many[1:], " "), 5 * time.Second},
-		{"broken", a, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure}, "the server says SERVFAIL", 0},
-		{"refused", a, dnstest.Answer{RCode: dnsmessage.RCodeRefused}, "the server says REFUSED", 0},
-		{"lame", a, dnstest.Answer{Lame: true}, "knows nothing of the name", 0},
+		{"broken", a, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure}, "the server answers SERVFAIL", 0},
+		{"refused", a, dnstest.Answer{RCode: dnsmessage.RCodeRefused}, "the server answers REFUSED", 0},
+		{"lame", a, dnstest.Answer{Lame: true}, "has no data for the name", 0},
 		{"too-many", srv, dnstest.Answer{Long: true, Records: tooMany}, "more than 1000 records", 0},
 		{"too-many-addresses", a, dnstest.Answer{Long: true, Records: dnstest.Addresses(many...)}, "more than 1000 records", 0},
 		{"forged", a, dnstest.Answer{TTL: 5, Records: dnstest.Addresses("10.0.0.4"), Before: func(b []byte) [][]byte {
@@ -86,7 +86,7 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// A server that says nothing is not waited for.
+// A server that does not answer is given up after the timeout.
 func TestSilentServer(t *testing.T) {
 	s := dnstest.Start(t)
 	s.Says("silent", dnsmessage.TypeA, dnstest.Answer{Silent: true})
@@ -98,8 +98,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// An answer that is cut off is none if the whole of it cannot be had.
-func TestCutOffIsNoAnswer(t *testing.T) {
+// A truncated answer is a failure if TCP fails.
+func TestTruncatedAnswerWithoutTCP(t *testing.T) {
 	s := dnstest.Start(t)
 	s.Says("long", dnsmessage.TypeA, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
 	if _, err := options().over(t.Context(), "udp", s.Addr, question{"long", dnsmessage.TypeA}); !errors.Is(err, errTruncated) {
@@ -107,7 +107,7 @@ func TestCutOffIsNoAnswer(t *testing.T) {
 	}
 }
 
-// The second server answers when the first does not; nobody is asked when the time is over.
+// The second server answers when the first does not; no server is asked after the deadline.
 func TestSecondServer(t *testing.T) {
 	bad, good := dnstest.Start(t), dnstest.Start(t)
 	bad.Says("b", dnsmessage.TypeA, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})

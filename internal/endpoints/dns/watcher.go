@@ -15,34 +15,34 @@ import (
 
 // Options of a watcher. The zero value is ready to use.
 type Options struct {
-	// Servers are asked in this order, as IP:PORT; those of /etc/resolv.conf if there are none.
+	// Servers are asked in this order, as IP:PORT; without any, those of /etc/resolv.conf.
 	Servers []string
-	// Timeout is how long one server may take for an answer; 2 s if zero. Each is asked twice.
+	// Timeout is the time that one server has for an answer; 2 s if zero. Each server is asked twice.
 	Timeout time.Duration
 
-	// MinTTL and MaxTTL bound how long an answer is good, whatever it says: 5 s and 5 min if zero.
+	// MinTTL and MaxTTL bound the validity of an answer: 5 s and 5 min if zero.
 	MinTTL, MaxTTL time.Duration
-	// EmptyAfter is how long answers must say that there is nothing where something was, three at least with nothing else
-	// between them, until that is taken for true; 1 min if zero. Negative: it never is.
+	// EmptyAfter is how long answers without records must continue before known addresses are removed; 1
+	// min if zero. It takes at least three such answers in a row. Negative: never.
 	EmptyAfter time.Duration
 
 	// Most is how many questions are asked at once; 16 if zero.
 	Most int
-	// Log is told of names that cannot be looked up, and of those that have no address any more; slog.Default() if nil.
+	// Log gets failed look-ups, and names that lost all addresses; slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// A Watcher follows names. It is made by [New].
+// A Watcher resolves names. It is made by [New].
 type Watcher struct {
-	opts Options
-	book *book // of Run's goroutine, once it runs
-	tell func(Name, []Address)
-	ask  func(context.Context, question) (answer, error)
+	opts    Options
+	tracker *tracker // owned by Run's goroutine, once it runs
+	report  func(Name, []Address)
+	ask     func(context.Context, question) (answer, error)
 }
 
-// New returns a watcher of names. It tells all addresses of a name, in order, when they are found and
-// whenever they are others; nothing of a name that has none from the start.
-func New(names []Name, tell func(Name, []Address), o Options) (*Watcher, error) {
+// New returns a watcher of names. It reports all addresses of a name, in order, when they are found and
+// whenever they change. It does not report a name that never had any.
+func New(names []Name, report func(Name, []Address), o Options) (*Watcher, error) {
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
 	o.MinTTL, o.MaxTTL = cmp.Or(o.MinTTL, 5*time.Second), cmp.Or(o.MaxTTL, 5*time.Minute)
 	o.EmptyAfter, o.Most, o.Log = cmp.Or(o.EmptyAfter, time.Minute), cmp.Or(o.Most, 16), cmp.Or(o.Log, slog.Default())
@@ -57,28 +57,28 @@ func New(names []Name, tell func(Name, []Address), o Options) (*Watcher, error) 
 			return nil, fmt.Errorf("server %q: write IP:PORT", s)
 		}
 	}
-	w := &Watcher{opts: o, tell: tell}
+	w := &Watcher{opts: o, report: report}
 	w.ask = w.opts.lookUp
-	w.book = newBook(&w.opts, rand.Float64)
+	w.tracker = newTracker(&w.opts, rand.Float64)
 	for _, n := range names {
 		n, err := n.normal()
 		if err != nil {
 			return nil, err
 		}
-		w.book.follow(time.Time{}, n)
+		w.tracker.follow(time.Time{}, n)
 	}
 	return w, nil
 }
 
-// Known says, before Run, which addresses a name had when it was followed last. They count until an answer says otherwise, so that
-// a start without an answer removes nothing.
+// Known sets, before Run, the addresses that a name had earlier. They count until an answer changes them,
+// so that a start without an answer removes nothing.
 func (w *Watcher) Known(n Name, all []Address) {
-	if f := w.book.names[n]; f != nil {
-		w.book.known(time.Time{}, f, all)
+	if f := w.tracker.names[n]; f != nil {
+		w.tracker.addKnown(time.Time{}, f, all)
 	}
 }
 
-// Run follows the names until ctx is done.
+// Run resolves the names until ctx is done.
 func (w *Watcher) Run(ctx context.Context) {
 	type asked struct {
 		question
@@ -92,7 +92,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer timer.Stop()
 	for at := 0; ; {
 		for ; at < w.opts.Most; at++ {
-			q, due := w.book.next(time.Now())
+			q, due := w.tracker.next(time.Now())
 			if !due {
 				break
 			}
@@ -105,13 +105,13 @@ func (w *Watcher) Run(ctx context.Context) {
 			})
 		}
 		timer.Stop()
-		if when, is := w.book.deadline(); is && at < w.opts.Most {
+		if when, is := w.tracker.deadline(); is && at < w.opts.Most {
 			timer.Reset(time.Until(when))
 		}
 		select {
 		case a := <-answers:
 			at--
-			w.take(w.book.answered(time.Now(), a.question, a.answer, a.err), a.question, a.answer)
+			w.take(w.tracker.answered(time.Now(), a.question, a.answer, a.err), a.question, a.answer)
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -119,8 +119,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// take tells what an answer has changed.
-func (w *Watcher) take(is became, q question, a answer) {
+// take logs and reports the outcome of an answer.
+func (w *Watcher) take(is outcome, q question, a answer) {
 	switch {
 	case is.failing:
 		w.opts.Log.Warn("DNS look-up failed: the last addresses stay", "question", q.String(), "error", is.err)
@@ -142,11 +142,11 @@ func (w *Watcher) take(is became, q question, a answer) {
 	if is.emptied {
 		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "after", w.opts.EmptyAfter.String())
 	}
-	for _, f := range is.wide {
+	for _, f := range is.tooMany {
 		w.opts.Log.Warn("DNS name has too many addresses: the last addresses stay", "name", f.name.String(), "most", maxFound)
 	}
 	for _, f := range is.changed {
 		w.opts.Log.Info("addresses of a DNS name changed", "name", f.name.String(), "addresses", len(f.found))
-		w.tell(f.name, slices.Clone(f.found))
+		w.report(f.name, slices.Clone(f.found))
 	}
 }

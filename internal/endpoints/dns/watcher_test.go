@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Many names are asked for, no more than some at once, and not all at the same time for ever; what is found is told once.
+// Many names are asked with limited concurrency, and spread out over time; each result is reported once.
 func TestManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := make([]Name, 200)
@@ -77,7 +77,7 @@ func TestManyNames(t *testing.T) {
 	})
 }
 
-// A watcher that ends in the middle of questions leaves nothing behind, and what fails is told to nobody but the log.
+// A watcher that ends while questions are open leaves nothing behind. Failures are only logged.
 func TestEndsWhileItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := Name{"b.example", 80}
@@ -99,8 +99,8 @@ func TestEndsWhileItAsks(t *testing.T) {
 	})
 }
 
-// That a name does not exist is said once, with what the DNS said, and again only when it had addresses meanwhile.
-func TestAbsentIsSaid(t *testing.T) {
+// A name that does not exist is logged once with the answer, and again only after it had addresses.
+func TestMissingNameIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		w, err := New([]Name{{"nosuch.example", 80}, {"four.example", 80}}, func(Name, []Address) {}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -114,7 +114,7 @@ func TestAbsentIsSaid(t *testing.T) {
 			case q.typ == dnsmessage.TypeA:
 				return answer{records: []record{{addr: netip.MustParseAddr("10.0.0.1")}}}, nil
 			}
-			return answer{}, nil // it has no address of IPv6
+			return answer{}, nil // it has no IPv6 address
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -136,7 +136,7 @@ func TestOptions(t *testing.T) {
 		t.Error("a name without a host is taken")
 	}
 	w, err := New([]Name{{"B.", 80}, {"b", 80}}, nil, Options{})
-	if err != nil || len(w.book.names) != 1 || !slices.Equal(w.book.names[Name{"b", 80}].found, nil) {
+	if err != nil || len(w.tracker.names) != 1 || !slices.Equal(w.tracker.names[Name{"b", 80}].found, nil) {
 		t.Error(err)
 	}
 }

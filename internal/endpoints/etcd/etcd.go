@@ -276,12 +276,12 @@ func (e *Engine) tells(rev int64) {
 // least and longest are how long a watch waits before it begins anew.
 const least, longest = 100 * time.Millisecond, 5 * time.Second
 
-// Watch implements [endpoints.Engine]. A watch that ends, since what it had to tell was compacted or its member has no leader,
+// Watch implements [endpoints.Engine]. A watch that ends, since what it had to report was compacted or its member has no leader,
 // begins anew with all there is. While the etcd is away, what it has told last stays.
-func (e *Engine) Watch(ctx context.Context, tell func([]endpoints.Change, bool)) {
+func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool)) {
 	defer e.tells(0)
 	for wait := least; ctx.Err() == nil; {
-		began, err := e.watch(ctx, tell)
+		began, err := e.watch(ctx, report)
 		if ctx.Err() != nil {
 			return
 		}
@@ -300,7 +300,7 @@ func (e *Engine) Watch(ctx context.Context, tell func([]endpoints.Change, bool))
 }
 
 // watch tells of all there is, and then of changes, until it cannot. It reports whether it has told of anything.
-func (e *Engine) watch(ctx context.Context, tell func([]endpoints.Change, bool)) (began bool, err error) {
+func (e *Engine) watch(ctx context.Context, report func([]endpoints.Change, bool)) (began bool, err error) {
 	client, err := e.connect(ctx)
 	if err != nil {
 		return false, err
@@ -309,7 +309,7 @@ func (e *Engine) watch(ctx context.Context, tell func([]endpoints.Change, bool))
 	if err != nil {
 		return false, e.failed(err)
 	}
-	tell(all, true)
+	report(all, true)
 	e.tells(rev)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -324,7 +324,7 @@ func (e *Engine) watch(ctx context.Context, tell func([]endpoints.Change, bool))
 			}
 		}
 		if len(changes) > 0 {
-			tell(changes, false)
+			report(changes, false)
 		}
 		e.tells(r.Header.Revision)
 	}
@@ -358,7 +358,8 @@ func (e *Engine) all(ctx context.Context, client *clientv3.Client) (all []endpoi
 
 // change is what became of a key; false: it is no registration.
 func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok bool) {
-	if c.Key, ok = e.parse(string(kv.Key)); !ok {
+	c.Key, ok = e.parse(string(kv.Key))
+	if !ok {
 		e.strange(string(kv.Key))
 		return c, false
 	}

@@ -1,8 +1,9 @@
-// Package register keeps what a server has registered of an owner as that owner wants it, for as long as it runs: over a stream of
-// the admin API, which is opened again whenever it ends.
+// Package register keeps endpoints registered at a server, over a stream of the admin API that it opens
+// again whenever it ends. It is the client of package endpoints.
 //
-// An owner has the registrations whose IDs begin with its name and a slash. Others are left alone, and
-// so is what the owner has registered of clusters that are not told with [Registrar.Set].
+// An owner is identified by a name. It owns the registrations whose IDs begin with that name and a slash.
+// Registrations of changed owners stay untouched, as do those of clusters that were not passed to
+// [Registrar.Set].
 package register
 
 import (
@@ -23,40 +24,41 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// A Part is what an owner has of a cluster.
+// A Part identifies the registrations of an owner in a cluster.
 type Part struct {
-	Group   string // of resources; "": default
+	Group   string // the group of resources; "": default
 	Cluster string
 	Owner   string
 }
 
 // Options of a registrar. The zero value is ready to use.
 type Options struct {
-	// TTL is the time of the lease under which all is registered; none if zero: what is registered outlives the program.
+	// TTL is the time of the lease of all registrations. Zero means no lease: the registrations outlive
+	// the program.
 	TTL time.Duration
-	// Log is told whether the server is there, and of what it does not take; slog.Default() if nil.
+	// Log gets the state of the connection, and refused endpoints; slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// A Registrar registers. It is made by [New], and may be used by several goroutines at once.
+// A Registrar keeps endpoints registered. It is made by [New]. Several goroutines may use it at once.
 type Registrar struct {
 	server *adminclient.Client
 	opts   Options
 	bell   chan struct{}
 
-	mu    sync.Mutex                       // guards what follows; held for memory only
-	want  map[Part]map[string]api.Endpoint // by ID
-	other map[Part]bool                    // of which something else is wanted than before
+	mu      sync.Mutex                       // guards the fields below; held for memory only
+	want    map[Part]map[string]api.Endpoint // by ID
+	changed map[Part]bool                    // parts whose wanted endpoints have changed
 }
 
 // New returns a registrar at a server.
 func New(server *adminclient.Client, o Options) *Registrar {
 	o.Log = cmp.Or(o.Log, slog.Default())
-	return &Registrar{server: server, opts: o, bell: make(chan struct{}, 1), want: map[Part]map[string]api.Endpoint{}, other: map[Part]bool{}}
+	return &Registrar{server: server, opts: o, bell: make(chan struct{}, 1), want: map[Part]map[string]api.Endpoint{}, changed: map[Part]bool{}}
 }
 
-// Set says which endpoints an owner wants a cluster to have from now on: those, and no others. They get IDs by
-// their addresses.
+// Set sets the endpoints that an owner wants in a cluster, and replaces earlier ones. Their IDs are
+// derived from their addresses.
 func (r *Registrar) Set(p Part, all []api.Endpoint) {
 	by := make(map[string]api.Endpoint, len(all))
 	for _, e := range all {
@@ -64,7 +66,7 @@ func (r *Registrar) Set(p Part, all []api.Endpoint) {
 		by[e.ID] = e
 	}
 	r.mu.Lock()
-	r.want[p], r.other[p] = by, true
+	r.want[p], r.changed[p] = by, true
 	r.mu.Unlock()
 	select {
 	case r.bell <- struct{}{}:
@@ -72,7 +74,7 @@ func (r *Registrar) Set(p Part, all []api.Endpoint) {
 	}
 }
 
-// Registered asks the server what it has of an owner in a cluster.
+// Registered returns the registrations of an owner in a cluster, from the server.
 func (r *Registrar) Registered(ctx context.Context, p Part) ([]api.Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -94,7 +96,8 @@ func (r *Registrar) Registered(ctx context.Context, p Part) ([]api.Endpoint, err
 	return all, nil
 }
 
-// Await is Registered that waits for a server that is away. The error is one of [Refusing], or that ctx is done.
+// Await is like Registered, but waits for a server that does not answer. An error is one of [Refusing],
+// or ctx is done.
 func (r *Registrar) Await(ctx context.Context, p Part) (all []api.Endpoint, err error) {
 	err = r.await(ctx, func() (err error) {
 		all, err = r.Registered(ctx, p)
@@ -103,7 +106,8 @@ func (r *Registrar) Await(ctx context.Context, p Part) (all []api.Endpoint, err 
 	return all, err
 }
 
-// Clusters returns those of a group in which an owner has endpoints. It waits as [Registrar.Await] does.
+// Clusters returns the clusters of a group in which an owner has endpoints. It waits like
+// [Registrar.Await].
 func (r *Registrar) Clusters(ctx context.Context, group, owner string) (all []string, err error) {
 	err = r.await(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -127,7 +131,7 @@ func (r *Registrar) Clusters(ctx context.Context, group, owner string) (all []st
 	return all, err
 }
 
-// await asks until there is an answer.
+// await calls ask until it succeeds.
 func (r *Registrar) await(ctx context.Context, ask func() error) error {
 	for pause, away := firstPause, false; ; pause = min(2*pause, lastPause) {
 		err := ask()
@@ -138,14 +142,14 @@ func (r *Registrar) await(ctx context.Context, ask func() error) error {
 			return ctx.Err()
 		}
 		if !away {
-			r.opts.Log.Warn("server of endpoints does not answer yet", "server", r.server.URL(), "error", err)
+			r.opts.Log.Warn("endpoint server does not answer yet", "server", r.server.URL(), "error", err)
 		}
 		away = true
 		rest(ctx, pause)
 	}
 }
 
-// rest waits for a time, more or less.
+// rest waits for about the given time.
 func rest(ctx context.Context, pause time.Duration) {
 	select {
 	case <-time.After(pause/2 + rand.N(pause)):
@@ -155,20 +159,21 @@ func rest(ctx context.Context, pause time.Duration) {
 
 const (
 	answerTime = 30 * time.Second // for an answer
-	beatTime   = 10 * time.Second // between lines when there is nothing to say
+	beatTime   = 10 * time.Second // between lines when nothing changes
 	batch      = 500              // lines that are sent before an answer
 	firstPause = 200 * time.Millisecond
 	lastPause  = 10 * time.Second
 )
 
-// Refusing reports whether an error says that the server lets nobody in, or takes no endpoints: who asks again gets the same.
+// Refusing reports whether the server denies access, or does not accept endpoints. A retry would get the
+// same error.
 func Refusing(err error) bool {
 	refused, is := errors.AsType[*adminclient.Refused](err)
 	return is && slices.Contains([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, refused.Code)
 }
 
-// Run registers until ctx is done, and returns nil then; or until the server says at the first try that it lets nobody
-// in or takes no endpoints, which is the error.
+// Run keeps the endpoints registered until ctx is done; then it returns nil. It returns an error if the
+// first attempt fails with one of [Refusing].
 func (r *Registrar) Run(ctx context.Context) error {
 	pause, ever, away := firstPause, false, false
 	for {
@@ -186,7 +191,8 @@ func (r *Registrar) Run(ctx context.Context) error {
 		if !away {
 			r.opts.Log.Warn("cannot register endpoints at the server: it keeps the earlier ones", "server", r.server.URL(), "error", err)
 		}
-		if away = true; began {
+		away = true
+		if began {
 			pause = firstPause
 		}
 		rest(ctx, pause)

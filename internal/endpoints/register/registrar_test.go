@@ -27,25 +27,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A place is where a server can be.
-type place struct {
+// A testServer is a server at a fixed address that can be stopped and started.
+type testServer struct {
 	*testing.T
 	path string
 	*adminclient.Client
 }
 
-func at(t *testing.T) *place {
+func at(t *testing.T) *testServer {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	d, err := adminclient.Dial(adminclient.Target{URL: "unix://" + path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{t, path, d}
+	return &testServer{t, path, d}
 }
 
-// serve starts a server that has nothing registered.
-func (p *place) serve() (stop func()) {
+// serve starts a server without registrations.
+func (p *testServer) serve() (stop func()) {
 	p.Helper()
 	return p.keeping(memory(p.T))
 }
@@ -59,13 +59,13 @@ func memory(t *testing.T) endpoints.Engine {
 	return engine
 }
 
-func (p *place) keeping(engine endpoints.Engine) (stop func()) {
+func (p *testServer) keeping(engine endpoints.Engine) (stop func()) {
 	p.Helper()
 	reg := endpoints.New(engine, store.New(store.WithOverlays()), endpoints.Options{Log: quiet, PerCluster: 3})
 	return p.with(&admin.Server{Log: quiet, Endpoints: reg})
 }
 
-func (p *place) with(s *admin.Server) (stop func()) {
+func (p *testServer) with(s *admin.Server) (stop func()) {
 	p.Helper()
 	l, err := net.Listen("unix", p.path)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *place) with(s *admin.Server) (stop func()) {
 }
 
 // has waits until a cluster has endpoints with these IDs.
-func (p *place) has(cluster, want string) {
+func (p *testServer) has(cluster, want string) {
 	p.Helper()
 	got := "?"
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
@@ -105,7 +105,7 @@ func (p *place) has(cluster, want string) {
 	p.Fatalf("%s has %q, want %q", cluster, got, want)
 }
 
-func (p *place) put(cluster, id, address string) {
+func (p *testServer) put(cluster, id, address string) {
 	p.Helper()
 	if _, err := p.PutEndpoint(p.Context(), "", cluster, id, api.Endpoint{Address: address, Port: 80}); err != nil {
 		p.Fatal(err)
@@ -134,8 +134,8 @@ func of(addresses ...string) (all []api.Endpoint) {
 	return all
 }
 
-// What an owner wants is registered and what it no longer wants goes: at once, after a start of the owner's, and after one of
-// the server's. What others have registered is theirs.
+// Wanted endpoints are registered, and others of the owner are removed: at once, after a restart of the
+// owner, and after one of the server. Registrations of others stay.
 func TestRegistrar(t *testing.T) {
 	t.Parallel()
 	p := at(t)
@@ -177,7 +177,7 @@ func TestRegistrar(t *testing.T) {
 	stopServer()
 }
 
-// A leases is an engine whose leases last for a time at least, and that counts how often they are renewed, or forgets to.
+// A leases is an engine with a minimum duration of leases, which counts renewals, or ignores them.
 type leases struct {
 	endpoints.Engine
 	least   atomic.Int64
@@ -199,7 +199,8 @@ func (e *leases) Renew(ctx context.Context, id endpoints.LeaseID) error {
 	return e.Engine.Renew(ctx, id)
 }
 
-// When the lease has ended though it was renewed in time, as that of an etcd that was away, all is registered again under another one.
+// If a lease is lost although it was renewed in time, as with an etcd that was away, all endpoints are
+// registered again under another one.
 func TestRegistrarLosesItsLease(t *testing.T) {
 	t.Parallel()
 	p := at(t)
@@ -219,7 +220,7 @@ func TestRegistrarLosesItsLease(t *testing.T) {
 	p.has("c", "x/10.0.0.2:80")
 }
 
-// With a lease, what is registered is renewed again and again, and goes when nobody does that any more.
+// A lease is renewed while the registrar runs, and expires afterwards.
 func TestRegistrarWithLease(t *testing.T) {
 	t.Parallel()
 	p := at(t)
@@ -248,7 +249,7 @@ func TestRegistrarWithLease(t *testing.T) {
 	p.has("c", "")
 }
 
-// What the server does not take is sent again until it does, and keeps nothing else waiting.
+// Refused endpoints are sent again until they are accepted, and do not delay others.
 func TestRegistrarIsRefused(t *testing.T) {
 	t.Parallel()
 	p := at(t)
@@ -260,7 +261,7 @@ func TestRegistrarIsRefused(t *testing.T) {
 	}
 	r.Set(Part{Cluster: "a", Owner: "z"}, of("10.0.0.3"))
 	run(t, r)
-	p.has("a", "z/10.0.0.3:80") // what is refused is not the first line
+	p.has("a", "z/10.0.0.3:80") // the refused endpoint is not the first line
 	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
 	r.Set(Part{Cluster: "c", Owner: "z"}, of("10.0.0.2"))
 	p.has("c", "z/10.0.0.2:80")
@@ -271,8 +272,8 @@ func TestRegistrarIsRefused(t *testing.T) {
 	p.has("b", "y/10.0.0.7 y/10.0.0.9 z/10.0.0.1:80")
 }
 
-// What is sent at once gets no more room than what is sent line by line, while the cluster is new, too.
-func TestRoomOfOneBatch(t *testing.T) {
+// Lines in one batch are limited like single lines, also while the cluster is new.
+func TestLimitsWithinOneBatch(t *testing.T) {
 	t.Parallel()
 	p := at(t)
 	p.serve() // 3 endpoints of a cluster
@@ -282,10 +283,10 @@ func TestRoomOfOneBatch(t *testing.T) {
 	p.has("b", "z/10.0.0.1:80 z/10.0.0.2:80 z/10.0.0.3:80")
 }
 
-// A told is a log that says that there is a line.
-type told chan struct{}
+// A logSignal is a log that signals a line.
+type logSignal chan struct{}
 
-func (c told) Write(b []byte) (int, error) {
+func (c logSignal) Write(b []byte) (int, error) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -293,20 +294,20 @@ func (c told) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A server that is away is waited for.
+// The registrar waits for a server that does not answer.
 func TestRegistrarWaits(t *testing.T) {
 	t.Parallel()
 	p := at(t)
-	line := make(told, 1)
+	line := make(logSignal, 1)
 	r := New(p.Client, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
 	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
 	run(t, r)
-	<-line // it has asked, and nobody was there
+	<-line // it has asked without success
 	p.serve()
 	p.has("b", "z/10.0.0.1:80")
 }
 
-// A server that takes no endpoints says so, and nobody asks it for ever.
+// A server that does not accept endpoints is an error, and is not asked again.
 func TestRegistrarAtTheWrongServer(t *testing.T) {
 	t.Parallel()
 	p := at(t)
@@ -331,8 +332,8 @@ type silent struct{}
 
 func (silent) Send([]api.EndpointLine) (int, error) { return 1, nil }
 
-// A server that takes what it is told and says nothing loses its stream after 30 s: another one may be in its place.
-func TestAnswerIsLate(t *testing.T) {
+// A server that does not answer loses its stream after 30 s: another one may be in its place.
+func TestServerWithoutAnswerLosesStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{stream: silent{}, answers: make(chan api.EndpointLines)}
 		s.cancel = func(err error) { s.end = err; close(s.answers) }
@@ -343,8 +344,8 @@ func TestAnswerIsLate(t *testing.T) {
 	})
 }
 
-// What goes, goes when what comes is there.
-func TestWhatGoesIsLast(t *testing.T) {
+// Removals come after additions.
+func TestRemovalsComeLast(t *testing.T) {
 	p := Part{Cluster: "b", Owner: "x"}
 	s := &session{has: map[Part]map[string]string{p: {"x/a": "", "x/b": ""}}}
 	all := s.steps(p, map[string]api.Endpoint{"x/b": {}, "x/c": {}})

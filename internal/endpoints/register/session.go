@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A session is a stream to the server, and what it has been told by that.
+// A session is one stream to the server, with the state of the server.
 type session struct {
 	*Registrar
 	stream interface { // of the admin API
@@ -21,10 +21,10 @@ type session struct {
 	}
 	cancel  context.CancelCauseFunc // ends the stream
 	answers chan api.EndpointLines  // closed when the stream has ended
-	end     error                   // why, once it is closed
+	end     error                   // the reason, once it is closed
 
-	has     map[Part]map[string]string // by ID, the endpoint as JSON; "": to be told again, whatever it is
-	refused map[Part]bool              // parts of which the server has not taken all
+	has     map[Part]map[string]string // by ID, the endpoint as JSON; "": unknown, it must be sent again
+	refused map[Part]bool              // parts with refused endpoints
 	pause   time.Duration              // until those are sent again
 }
 
@@ -33,14 +33,15 @@ var (
 	errLate = errors.New("no answer in time")
 )
 
-// session registers for as long as a stream lasts, and returns why it ended. begun is called when all that
-// is wanted has been sent once.
+// session keeps endpoints registered until the stream ends, and returns the reason. It calls begun when
+// all endpoints have been sent once.
 func (r *Registrar) session(ctx context.Context, begun func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(answerTime, func() { cancel(errLate) })
 	stream, err := r.server.EndpointStream(ctx, r.opts.TTL)
-	if late.Stop(); err != nil {
+	late.Stop()
+	if err != nil {
 		return err
 	}
 	s := &session{Registrar: r, stream: stream, cancel: cancel, answers: make(chan api.EndpointLines), has: map[Part]map[string]string{}, refused: map[Part]bool{}}
@@ -52,7 +53,8 @@ func (r *Registrar) session(ctx context.Context, begun func()) error {
 		defer close(s.answers)
 		for {
 			a, err := stream.Receive()
-			if s.end = err; errors.Is(err, io.EOF) {
+			s.end = err
+			if errors.Is(err, io.EOF) {
 				s.end = errors.New("the server has ended the stream")
 			} else if ctx.Err() != nil {
 				s.end = context.Cause(ctx)
@@ -68,13 +70,13 @@ func (r *Registrar) session(ctx context.Context, begun func()) error {
 	})
 	r.mu.Lock()
 	for p := range r.want {
-		r.other[p] = true
+		r.changed[p] = true
 	}
 	r.mu.Unlock()
 	return s.run(ctx, begun)
 }
 
-// run sends what is wanted, whenever that is something else, and renews the lease.
+// run sends changes as they come, and renews the lease.
 func (s *session) run(ctx context.Context, begun func()) error {
 	every := beatTime
 	if s.opts.TTL > 0 {
@@ -85,7 +87,7 @@ func (s *session) run(ctx context.Context, begun func()) error {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
 	for ; ; begun = func() {} {
-		if err := s.tell(ctx); err != nil {
+		if err := s.sync(ctx); err != nil {
 			return err
 		}
 		begun()
@@ -96,7 +98,7 @@ func (s *session) run(ctx context.Context, begun func()) error {
 		case <-s.bell:
 		case <-again.C:
 			s.mu.Lock()
-			maps.Copy(s.other, s.refused)
+			maps.Copy(s.changed, s.refused)
 			s.mu.Unlock()
 			clear(s.refused)
 		case <-beat.C:
@@ -113,22 +115,22 @@ func (s *session) run(ctx context.Context, begun func()) error {
 	}
 }
 
-// A step is a line, and what it is about.
+// A step is a line with its target.
 type step struct {
 	line api.EndpointLine
 	part Part
 	id   string
-	text string // of the endpoint; "": it goes
+	text string // of the endpoint; "": it is removed
 }
 
-// tell tells the server what is wanted, where that is something else.
-func (s *session) tell(ctx context.Context) error {
+// sync sends the differences to the wanted endpoints to the server.
+func (s *session) sync(ctx context.Context) error {
 	s.mu.Lock()
-	want := make(map[Part]map[string]api.Endpoint, len(s.other))
-	for p := range s.other {
-		want[p] = s.want[p] // which is replaced, and never changed
+	want := make(map[Part]map[string]api.Endpoint, len(s.changed))
+	for p := range s.changed {
+		want[p] = s.want[p] // it is replaced, never changed
 	}
-	clear(s.other)
+	clear(s.changed)
 	s.mu.Unlock()
 	var steps []step
 	for p, all := range want {
@@ -161,7 +163,7 @@ func (s *session) tell(ctx context.Context) error {
 	return nil
 }
 
-// steps are those of a part: what goes, goes after the rest is there.
+// steps returns the lines of a part: additions first, then removals.
 func (s *session) steps(p Part, want map[string]api.Endpoint) (all []step) {
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		e := want[id]
@@ -178,7 +180,7 @@ func (s *session) steps(p Part, want map[string]api.Endpoint) (all []step) {
 	return all
 }
 
-// take sends steps, notes what became of them, and returns why some were not taken.
+// take sends steps, records their results, and returns the errors of refused ones.
 func (s *session) take(steps []step) ([]api.LineError, error) {
 	lines := make([]api.EndpointLine, len(steps))
 	for i, one := range steps {
@@ -204,7 +206,8 @@ func (s *session) take(steps []step) ([]api.LineError, error) {
 	return wrong, nil
 }
 
-// send sends lines, or an empty one, and waits until they are done. It returns the number of the first, and what was not taken.
+// send sends lines, or an empty one, and waits until they are done. It returns the number of the first
+// line, and the refused lines.
 func (s *session) send(lines []api.EndpointLine) (first int, wrong []api.LineError, err error) {
 	late := time.AfterFunc(answerTime, func() { s.cancel(errLate) })
 	defer late.Stop()

@@ -9,56 +9,56 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A book has what is known of names, and says what to ask next. It has no I/O, no clock and no goroutine: the time
-// is told, and so are answers.
-type book struct {
+// A tracker keeps the known addresses of names, and decides what to ask next. It has no I/O, clock or
+// goroutine: the caller passes the time and the answers.
+type tracker struct {
 	opts    *Options
 	random  func() float64 // of [0,1)
-	names   map[Name]*followed
+	names   map[Name]*trackedName
 	lookups map[question]*lookup
 	due     soonest
 }
 
-// A followed is a name.
-type followed struct {
-	name  Name
-	asks  map[question]bool
-	found []Address           // as told last
-	gone  map[string][]string // hosts that are no target any more: the targets that came when they went
-	wide  bool                // it has more addresses than are told
+// A trackedName is a name that is resolved.
+type trackedName struct {
+	name    Name
+	asks    map[question]bool
+	found   []Address           // as reported last
+	gone    map[string][]string // removed SRV targets whose addresses are still in use: the targets that replace each
+	tooMany bool                // it has more addresses than are reported
 }
 
-// A lookup is a question that is asked again and again.
+// A lookup is a question that is asked repeatedly.
 type lookup struct {
 	question
-	users map[*followed]bool
-	at    int // in the heap; -1: it is being asked
+	users map[*trackedName]bool
+	at    int // index in the heap; -1: it is being asked
 	when  time.Time
 
 	has      []record // of the last good answer
-	settled  bool     // there was one, or it is confirmed that there is nothing
+	settled  bool     // there was a good answer, or the absence of records is confirmed
 	failures int      // since the last answer
-	none     int      // answers without a record since the last with one
+	none     int      // consecutive answers without records
 	since    time.Time
 }
 
-// An answer is what a server says. One without records says that there are none.
+// An answer is the answer of a server. Without records, it means that there are none.
 type answer struct {
 	records []record
 	ttl     time.Duration
 	unknown bool // NXDOMAIN: the name does not exist
 }
 
-func newBook(opts *Options, random func() float64) *book {
-	return &book{opts: opts, random: random, names: map[Name]*followed{}, lookups: map[question]*lookup{}}
+func newTracker(opts *Options, random func() float64) *tracker {
+	return &tracker{opts: opts, random: random, names: map[Name]*trackedName{}, lookups: map[question]*lookup{}}
 }
 
 // follow adds a name.
-func (b *book) follow(now time.Time, n Name) {
+func (b *tracker) follow(now time.Time, n Name) {
 	if b.names[n] != nil {
 		return
 	}
-	f := &followed{name: n, asks: map[question]bool{}, gone: map[string][]string{}}
+	f := &trackedName{name: n, asks: map[question]bool{}, gone: map[string][]string{}}
 	b.names[n] = f
 	if n.Port == 0 {
 		b.ask(now, f, question{n.Host, dnsmessage.TypeSRV})
@@ -69,8 +69,8 @@ func (b *book) follow(now time.Time, n Name) {
 	}
 }
 
-// known adds what was known of a name, which counts until an answer says otherwise.
-func (b *book) known(now time.Time, f *followed, all []Address) {
+// addKnown adds the known addresses of a name, which count until an answer changes them.
+func (b *tracker) addKnown(now time.Time, f *trackedName, all []Address) {
 	if f.name.Port == 0 {
 		l := b.lookups[question{f.name.Host, dnsmessage.TypeSRV}]
 		for _, a := range all {
@@ -98,10 +98,10 @@ func (b *book) known(now time.Time, f *followed, all []Address) {
 }
 
 // ask adds a question of a name.
-func (b *book) ask(now time.Time, f *followed, q question) *lookup {
+func (b *tracker) ask(now time.Time, f *trackedName, q question) *lookup {
 	l := b.lookups[q]
 	if l == nil {
-		l = &lookup{question: q, users: map[*followed]bool{}, when: now}
+		l = &lookup{question: q, users: map[*trackedName]bool{}, when: now}
 		b.lookups[q] = l
 		heap.Push(&b.due, l)
 	}
@@ -109,8 +109,8 @@ func (b *book) ask(now time.Time, f *followed, q question) *lookup {
 	return l
 }
 
-// targets has a name of SRV ask for the targets of its records, and for no others.
-func (b *book) targets(now time.Time, f *followed) {
+// targets makes an SRV name ask for the targets of its records, and for no others.
+func (b *tracker) targets(now time.Time, f *trackedName) {
 	srv := question{f.name.Host, dnsmessage.TypeSRV}
 	b.replace(f, b.lookups[srv].has)
 	stays := map[question]bool{srv: true}
@@ -126,7 +126,8 @@ func (b *book) targets(now time.Time, f *followed) {
 		}
 		l := b.lookups[q]
 		delete(f.asks, q)
-		if delete(l.users, f); len(l.users) == 0 {
+		delete(l.users, f)
+		if len(l.users) == 0 {
 			delete(b.lookups, q)
 			if l.at >= 0 {
 				heap.Remove(&b.due, l.at)
@@ -135,39 +136,39 @@ func (b *book) targets(now time.Time, f *followed) {
 	}
 }
 
-// next returns a question that is due, which is being asked from now on.
-func (b *book) next(now time.Time) (question, bool) {
+// next returns a question that is due, and marks it as being asked.
+func (b *tracker) next(now time.Time) (question, bool) {
 	if len(b.due) == 0 || b.due[0].when.After(now) {
 		return question{}, false
 	}
-	return heap.Pop(&b.due).(*lookup).question, true //nolint:forcetypeassert // there is nothing else in it
+	return heap.Pop(&b.due).(*lookup).question, true //nolint:forcetypeassert // the only type in it
 }
 
 // deadline returns when the next question is due; false: all are being asked.
-func (b *book) deadline() (time.Time, bool) {
+func (b *tracker) deadline() (time.Time, bool) {
 	if len(b.due) == 0 {
 		return time.Time{}, false
 	}
 	return b.due[0].when, true
 }
 
-// A became is what an answer makes of a question.
-type became struct {
-	changed   []*followed // whose addresses are others now
-	failing   bool        // this is the first that failed
-	err       error       // why
-	recovered bool        // the first that did not, since; or that has records again
-	missing   bool        // this is the first that says that there is nothing where there is something, which stays until that is confirmed
-	wide      []*followed // that have too many addresses now: what they had stays
-	emptied   bool        // there was something, and it is confirmed that there is nothing
-	absent    bool        // this is the first that says, with those of the other types, that there is nothing, and nothing was there before
+// An outcome is the effect of an answer.
+type outcome struct {
+	changed   []*trackedName // names whose addresses changed
+	failing   bool           // the first failure
+	err       error          // its error
+	recovered bool           // the first success after failures, or records again after an empty answer
+	missing   bool           // the first answer without records for a name with addresses, which stay until it is confirmed
+	tooMany   []*trackedName // names that now have too many addresses: their earlier ones stay
+	emptied   bool           // the removal of all records is confirmed
+	absent    bool           // the first answer after which no question of the name has records, and none had any before
 }
 
-// answered takes what became of a question: an answer, or an error.
-func (b *book) answered(now time.Time, q question, a answer, err error) (is became) {
+// answered takes the answer to a question, or its error.
+func (b *tracker) answered(now time.Time, q question, a answer, err error) (is outcome) {
 	l := b.lookups[q]
 	if l == nil || l.at >= 0 {
-		return is // nobody asks that any more
+		return is // no name needs it any more
 	}
 	if err == nil {
 		err = b.room(l, a.records)
@@ -194,7 +195,7 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 		}
 		is.missing = len(l.has) > 0 && (l.none == 1 || l.failures > 0)
 		is.absent = l.none == 1 && b.absent(q)
-		// A resolver answers from its cache, so what confirms is asked when that is over.
+		// A resolver may answer from its cache, so ask again after the cached answer has expired.
 		b.again(now, l, max(b.bounded(a.ttl), b.opts.EmptyAfter/(confirmations-1)))
 	}
 	is.recovered = is.recovered || l.failures > 0
@@ -206,24 +207,24 @@ func (b *book) answered(now time.Time, q question, a answer, err error) (is beca
 		if q.typ == dnsmessage.TypeSRV {
 			b.targets(now, f)
 		}
-		wide := f.wide
-		if b.tells(f) {
+		tooMany := f.tooMany
+		if b.update(f) {
 			is.changed = append(is.changed, f)
 		}
-		if f.wide && !wide {
-			is.wide = append(is.wide, f)
+		if f.tooMany && !tooMany {
+			is.tooMany = append(is.tooMany, f)
 		}
 	}
-	for _, all := range [][]*followed{is.changed, is.wide} {
-		slices.SortFunc(all, func(a, b *followed) int {
+	for _, all := range [][]*trackedName{is.changed, is.tooMany} {
+		slices.SortFunc(all, func(a, b *trackedName) int {
 			return cmp.Or(cmp.Compare(a.name.Host, b.name.Host), cmp.Compare(a.name.Port, b.name.Port))
 		})
 	}
 	return is
 }
 
-// absent reports whether all that is asked of a name was answered, and none of it has anything.
-func (b *book) absent(q question) bool {
+// absent reports whether all questions of a name were answered, all without records.
+func (b *tracker) absent(q question) bool {
 	all := []question{q}
 	if q.typ != dnsmessage.TypeSRV {
 		types := questions(q.host)
@@ -235,21 +236,21 @@ func (b *book) absent(q question) bool {
 	})
 }
 
-// confirmations are how many answers without a record it takes until there is none.
+// confirmations is the number of answers without records that confirm the absence.
 const confirmations = 3
 
 // bounded is the time until a question is asked again.
-func (b *book) bounded(ttl time.Duration) time.Duration {
+func (b *tracker) bounded(ttl time.Duration) time.Duration {
 	return min(max(ttl, b.opts.MinTTL), b.opts.MaxTTL)
 }
 
-// again has a question asked after a time, and up to a tenth of it later, so that those that were asked together are not for ever.
-func (b *book) again(now time.Time, l *lookup, after time.Duration) {
+// again schedules a question after a time, plus up to a tenth of it, so that questions spread out.
+func (b *tracker) again(now time.Time, l *lookup, after time.Duration) {
 	l.when = now.Add(after + time.Duration(float64(after)/10*b.random()))
 	heap.Push(&b.due, l)
 }
 
-// soonest is a heap of questions: the first is due first.
+// soonest is a heap of questions: the one due first is on top.
 type soonest []*lookup
 
 func (s soonest) Len() int           { return len(s) }
@@ -258,7 +259,7 @@ func (s soonest) Swap(i, j int)      { s[i], s[j] = s[j], s[i]; s[i].at, s[j].at
 
 // Push implements [heap.Interface].
 func (s *soonest) Push(x any) {
-	l := x.(*lookup) //nolint:forcetypeassert // there is nothing else in it
+	l := x.(*lookup) //nolint:forcetypeassert // the only type in it
 	l.at = len(*s)
 	*s = append(*s, l)
 }

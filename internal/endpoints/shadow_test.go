@@ -14,28 +14,28 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// away is an engine that tells nothing until it is back.
+// away is an engine that reports nothing until it is back.
 type away struct {
 	*Local
 	back chan struct{}
 }
 
-func (a away) Watch(ctx context.Context, tell func([]Change, bool)) {
+func (a away) Watch(ctx context.Context, report func([]Change, bool)) {
 	select {
 	case <-a.back:
-		a.Local.Watch(ctx, tell)
+		a.Local.Watch(ctx, report)
 	case <-ctx.Done():
 	}
 }
 
-// A server that starts while its registrations cannot be read serves what was told last, for as long as that lasts, and
-// then what is told.
-func TestKept(t *testing.T) {
+// A server that starts while the engine cannot be read serves the copy on its disk, until the engine
+// reports.
+func TestDiskShadowServesLastRegistrations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, x := t.TempDir(), Cluster{Name: "x"}
-		begin := func(there bool) (*rig, *Kept, *logtest.Log, func()) {
+		begin := func(there bool) (*testRegistry, *DiskShadow, *logtest.Log, func()) {
 			t.Helper()
-			r := &rig{st: store.New(store.WithOverlays())}
+			r := &testRegistry{st: store.New(store.WithOverlays())}
 			r.engine, _ = Open("", nil)
 			e := away{r.engine, make(chan struct{})}
 			if there {
@@ -43,7 +43,7 @@ func TestKept(t *testing.T) {
 			}
 			said := &logtest.Log{}
 			log := slog.New(slog.NewTextHandler(said, nil))
-			k, err := Keep(e, dir, 3*time.Second, log)
+			k, err := NewDiskShadow(e, dir, 3*time.Second, log)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func TestKept(t *testing.T) {
 			}
 			return r, k, said, func() { close(e.back) }
 		}
-		put := func(r *rig, n int) {
+		put := func(r *testRegistry, n int) {
 			t.Helper()
 			all := make([]Registered, n)
 			for i := range all {
@@ -82,7 +82,7 @@ func TestKept(t *testing.T) {
 		<-r.Loaded()
 		put(r, 3)
 		put(r, 2)
-		r.stop() // what was told is on the disk when it ends
+		r.stop() // the end of Watch writes the rest
 
 		r, k, log, back := begin(false)
 		began := time.Now()
@@ -102,7 +102,7 @@ func TestKept(t *testing.T) {
 		}
 
 		file := func(f *os.File) (old *os.File) { return k.disk.journal.swap(k.disk, f) }
-		null, err := os.Open(os.DevNull) // which nobody can write to
+		null, err := os.Open(os.DevNull) // writes to it fail
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,15 +153,15 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// What somebody else has written where registrations are kept, and nobody can read, keeps nothing else from the disk.
-func TestKeptBesideNonsense(t *testing.T) {
+// An unreadable value of another program does not keep the others from the disk.
+func TestInvalidValueKeepsOthersOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := Open("", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		said := &logtest.Log{}
-		k, err := Keep(e, t.TempDir(), time.Second, slog.New(slog.NewTextHandler(said, nil)))
+		k, err := NewDiskShadow(e, t.TempDir(), time.Second, slog.New(slog.NewTextHandler(said, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,25 +8,28 @@ import (
 	"time"
 )
 
-// A Kept is an engine whose registrations are on the disk of this server, too, as they were told last: a server
-// that starts while they cannot be read serves those. It is made by [Keep].
-type Kept struct {
+// A DiskShadow is an engine with a copy of its registrations on the disk of this server. A server that
+// starts while the engine cannot be read serves the copy. It is made by [NewDiskShadow].
+type DiskShadow struct {
 	Engine
 	disk *Local
 	log  *slog.Logger
 	wait time.Duration
 
-	mu     sync.Mutex     // guards what follows; held for memory only
-	news   map[Key]Change // what the disk does not have yet
-	told   bool           // something was
-	failed bool           // the disk did, and nothing was written since
+	mu     sync.Mutex     // guards the fields below; held for memory only
+	news   map[Key]Change // changes that the disk does not have yet
+	told   bool           // the engine has reported something
+	failed bool           // the last write to the disk failed
 }
 
-// Keep returns an engine that keeps in a directory what another one tells. If that has told nothing wait after Watch began,
-// what the directory has is told, without leases: nobody could renew them. An empty one is not told. Changes are on the
-// disk a second after they were told, and then outlast a loss of power; those that it does not take are tried again.
-// One program at a time has the directory. The log is told when either of the two happens; nil: slog.Default().
-func Keep(e Engine, dir string, wait time.Duration, log *slog.Logger) (*Kept, error) {
+// NewDiskShadow returns an engine that copies the registrations of another engine to a directory. If that
+// engine reports nothing within wait after Watch began, the copy is reported, unless it is empty. Its
+// registrations have no leases, since no client could renew them.
+//
+// Changes are written to the disk within a second, and then survive a loss of power. Failed writes are
+// tried again. One program at a time can use the directory. Failures and the use of the copy are logged;
+// a nil log is slog.Default().
+func NewDiskShadow(e Engine, dir string, wait time.Duration, log *slog.Logger) (*DiskShadow, error) {
 	if log == nil {
 		log = slog.Default()
 	}
@@ -34,17 +37,17 @@ func Keep(e Engine, dir string, wait time.Duration, log *slog.Logger) (*Kept, er
 	if err != nil {
 		return nil, err
 	}
-	return &Kept{Engine: e, disk: disk, log: log, wait: wait, news: map[Key]Change{}}, nil
+	return &DiskShadow{Engine: e, disk: disk, log: log, wait: wait, news: map[Key]Change{}}, nil
 }
 
 // Close ends the use of the directory.
-func (k *Kept) Close() error { return k.disk.Close() }
+func (k *DiskShadow) Close() error { return k.disk.Close() }
 
 // Watch implements [Engine].
-func (k *Kept) Watch(ctx context.Context, tell func(changes []Change, reset bool)) {
+func (k *DiskShadow) Watch(ctx context.Context, report func(changes []Change, reset bool)) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	var telling sync.Mutex // what comes from the disk is told before the other tells, or never
+	var telling sync.Mutex // the copy is reported before the other engine reports, or never
 	ended, end := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() { k.disk.Watch(ended, func([]Change, bool) {}) }) // it keeps its journal short
 	running.Go(func() {
@@ -53,7 +56,7 @@ func (k *Kept) Watch(ctx context.Context, tell func(changes []Change, reset bool
 			telling.Lock()
 			defer telling.Unlock()
 			if k.silent() {
-				tell(last, true)
+				report(last, true)
 			}
 		})
 	})
@@ -61,18 +64,18 @@ func (k *Kept) Watch(ctx context.Context, tell func(changes []Change, reset bool
 		telling.Lock()
 		defer telling.Unlock()
 		k.hear(changes, reset)
-		tell(changes, reset)
+		report(changes, reset)
 	})
 }
 
-func (k *Kept) silent() bool {
+func (k *DiskShadow) silent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.told
 }
 
-// run tells what is on the disk if there is nothing else to tell, and writes what was told.
-func (k *Kept) run(ctx context.Context, tell func([]Change)) {
+// run reports the copy if the engine is silent, and writes changes to the disk.
+func (k *DiskShadow) run(ctx context.Context, report func([]Change)) {
 	defer k.write()
 	late := time.NewTimer(k.wait)
 	defer late.Stop()
@@ -83,7 +86,7 @@ func (k *Kept) run(ctx context.Context, tell func([]Change)) {
 		case <-late.C:
 			if last := k.disk.all(); len(last) > 0 && k.silent() {
 				k.log.Warn("endpoint store does not answer, serving the endpoints from disk", "registrations", len(last))
-				tell(last)
+				report(last)
 			}
 		case <-next.C:
 			k.write()
@@ -93,8 +96,8 @@ func (k *Kept) run(ctx context.Context, tell func([]Change)) {
 	}
 }
 
-// hear notes what is to be written.
-func (k *Kept) hear(changes []Change, reset bool) {
+// hear records the changes to write.
+func (k *DiskShadow) hear(changes []Change, reset bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if reset {
@@ -115,17 +118,17 @@ func (k *Kept) hear(changes []Change, reset bool) {
 	}
 	for _, c := range changes {
 		if c.Value != nil && c.ID == "" {
-			c.Value = []byte("{}") // whatever it was
+			c.Value = []byte("{}") // the content does not matter
 		} else if c.Value != nil && !json.Valid(c.Value) {
-			continue // what was there before stays, as it does where it is served
+			continue // an invalid value does not replace the earlier one, here and in the Set
 		}
 		k.news[c.Key] = Change{Key: c.Key, Value: c.Value}
 	}
 	k.told = true
 }
 
-// write has the disk have what was told.
-func (k *Kept) write() {
+// write writes the recorded changes to the disk.
+func (k *DiskShadow) write() {
 	k.mu.Lock()
 	news := k.news
 	k.news = map[Key]Change{}
@@ -137,7 +140,8 @@ func (k *Kept) write() {
 	err := k.disk.Write(context.Background(), changes)
 	k.mu.Lock()
 	first := err != nil && !k.failed
-	if k.failed = err != nil; err != nil {
+	k.failed = err != nil
+	if err != nil {
 		for _, c := range changes {
 			if _, newer := k.news[c.Key]; !newer {
 				k.news[c.Key] = c

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A story is a book, and the time of it.
+// A story is a tracker with a time.
 type story struct {
 	*testing.T
-	*book
+	*tracker
 	now time.Time
 }
 
 func tell(t *testing.T, names ...string) *story {
 	t.Helper()
 	o := &Options{MinTTL: 5 * time.Second, MaxTTL: 5 * time.Minute, EmptyAfter: time.Minute}
-	s := &story{t, newBook(o, func() float64 { return 0 }), time.Unix(1000, 0)}
+	s := &story{t, newTracker(o, func() float64 { return 0 }), time.Unix(1000, 0)}
 	for _, text := range names {
 		n, err := Parse(text)
 		if err != nil {
@@ -32,7 +32,7 @@ func tell(t *testing.T, names ...string) *story {
 	return s
 }
 
-// asks says which questions are asked now, all those that are due.
+// asks checks which questions are due now, and marks them as asked.
 func (s *story) asks(want string) {
 	s.Helper()
 	var all []string
@@ -76,9 +76,9 @@ func ofText(text string) question {
 	return question{host, kinds[kind]}
 }
 
-// hears has a question answered: with addresses, or targets as HOST:PORT/PRIORITY/WEIGHT; "" says that there are none.
-// It says what the names have then, of those that have changed.
-func (s *story) hears(q string, ttl time.Duration, says, want string) became {
+// hears answers a question with addresses, or with targets as HOST:PORT/PRIORITY/WEIGHT; "" means no
+// records. want are the new addresses of the names that changed.
+func (s *story) hears(q string, ttl time.Duration, says, want string) outcome {
 	s.Helper()
 	a := answer{ttl: ttl}
 	for f := range strings.FieldsSeq(says) {
@@ -94,15 +94,15 @@ func (s *story) hears(q string, ttl time.Duration, says, want string) became {
 		}
 		a.records = append(a.records, r)
 	}
-	return s.became(s.answered(s.now, ofText(q), a, nil), want)
+	return s.outcome(s.answered(s.now, ofText(q), a, nil), want)
 }
 
-func (s *story) fails(q string) became {
+func (s *story) fails(q string) outcome {
 	s.Helper()
-	return s.became(s.answered(s.now, ofText(q), answer{}, errors.New("SERVFAIL")), "")
+	return s.outcome(s.answered(s.now, ofText(q), answer{}, errors.New("SERVFAIL")), "")
 }
 
-func (s *story) became(is became, want string) became {
+func (s *story) outcome(is outcome, want string) outcome {
 	s.Helper()
 	got := ""
 	for _, f := range is.changed {
@@ -121,10 +121,10 @@ func (s *story) became(is became, want string) became {
 	return is
 }
 
-// after passes time.
+// after advances the time.
 func (s *story) after(d time.Duration) { s.now = s.now.Add(d) }
 
-// Addresses are told when they are found, and when they are others; in another order they are the same.
+// Addresses are reported when they are found and when they change; another order is not a change.
 func TestOtherOrderIsNoChange(t *testing.T) {
 	s := tell(t, "dns:b.example:80")
 	s.asks("A b.example, AAAA b.example")
@@ -140,7 +140,7 @@ func TestOtherOrderIsNoChange(t *testing.T) {
 	s.hears("A b.example", 10*time.Second, "10.0.0.2", "dns:b.example:80: 10.0.0.2:80")
 }
 
-// A time to live is obeyed within bounds.
+// A TTL is obeyed within bounds.
 func TestBoundsOfTTL(t *testing.T) {
 	s := tell(t, "dns:b.example:80")
 	for ttl, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Hour: 5 * time.Minute, time.Minute: time.Minute} {
@@ -160,7 +160,7 @@ func TestBoundsOfTTL(t *testing.T) {
 	}
 }
 
-// A question that fails changes nothing, is told of once, and is asked again later and later.
+// A failed question changes nothing, is logged once, and is asked again at growing intervals.
 func TestFailureChangesNothing(t *testing.T) {
 	s := tell(t, "dns:b.example:80")
 	s.asks("A b.example, AAAA b.example")
@@ -185,14 +185,14 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// That a name has nothing where it had something counts when it was said three times over a minute, with failures
-// between them but no addresses.
+// The absence of records is confirmed by three answers over a minute, with failures but no addresses
+// between them.
 func TestEmptyIsConfirmed(t *testing.T) {
 	s := tell(t, "dns:b.example:80")
 	s.asks("A b.example, AAAA b.example")
 	s.hears("A b.example", 5*time.Second, "10.0.0.1", "dns:b.example:80: 10.0.0.1:80")
 	s.hears("AAAA b.example", time.Hour, "", "")
-	s.lookups[ofText("AAAA b.example")].settled = true // as it is after some minutes
+	s.lookups[ofText("AAAA b.example")].settled = true // as after some minutes
 	s.after(5 * time.Second)
 	s.asks("A b.example")
 	s.hears("A b.example", 0, "", "")
@@ -201,7 +201,7 @@ func TestEmptyIsConfirmed(t *testing.T) {
 	s.hears("A b.example", 0, "", "")
 	s.after(30 * time.Second)
 	s.asks("A b.example")
-	s.hears("A b.example", 0, "10.0.0.1", "") // it was a slip
+	s.hears("A b.example", 0, "10.0.0.1", "") // it was a mistake
 	for range 2 {
 		s.after(30 * time.Second)
 		s.asks("A b.example")
@@ -215,17 +215,17 @@ func TestEmptyIsConfirmed(t *testing.T) {
 	if !s.hears("A b.example", 0, "", "dns:b.example:80:").emptied {
 		t.Error("nobody is told")
 	}
-	// What a resolver says from its cache confirms nothing: it is asked after that.
+	// A cached answer of a resolver confirms nothing: the next question comes after its TTL.
 	s = tell(t, "dns:b.example:80")
 	s.asks("A b.example, AAAA b.example")
 	s.hears("A b.example", 2*time.Minute, "", "")
 	if when := s.lookups[ofText("A b.example")].when; when != s.now.Add(2*time.Minute) {
 		t.Error(when.Sub(s.now))
 	}
-	// Who wants that never has it.
+	// A negative EmptyAfter never removes the addresses.
 	s = tell(t, "dns:b.example:80")
 	s.opts.EmptyAfter = -1
-	s.known(s.now, s.names[Name{"b.example", 80}], []Address{{netip.MustParseAddrPort("10.0.0.1:80"), "", 0, 0}})
+	s.addKnown(s.now, s.names[Name{"b.example", 80}], []Address{{netip.MustParseAddrPort("10.0.0.1:80"), "", 0, 0}})
 	s.asks("A b.example, AAAA b.example")
 	s.lookups[ofText("AAAA b.example")].settled = true
 	for range 10 {
@@ -235,7 +235,7 @@ func TestEmptyIsConfirmed(t *testing.T) {
 	}
 }
 
-// SRV gives targets with ports, priorities and weights; two names share the questions of a target.
+// SRV records give targets with ports, priorities and weights; two names share the questions of a target.
 func TestServiceRecords(t *testing.T) {
 	s := tell(t, "srv:_h._tcp.b.example", "dns:t1.example:9")
 	s.asks("SRV _h._tcp.b.example, A t1.example, AAAA t1.example")
@@ -256,7 +256,7 @@ func TestServiceRecords(t *testing.T) {
 	}
 }
 
-// A target that is new and cannot be looked up replaces nobody until something is known of it.
+// A new target that cannot be resolved replaces no other until it is resolved.
 func TestNewTargetThatFails(t *testing.T) {
 	s := tell(t, "srv:s")
 	s.asks("SRV s")
@@ -276,11 +276,12 @@ func TestNewTargetThatFails(t *testing.T) {
 	s.hears("A new", time.Hour, "10.0.0.2", "srv:s: 10.0.0.2:80/0/1")
 }
 
-// After a start, what was known before counts until an answer says otherwise: what went meanwhile goes, and no failure removes anything.
-func TestKnownFromBefore(t *testing.T) {
+// After a start, the earlier addresses count until an answer changes them: missing ones go, and failures
+// remove nothing.
+func TestKnownAddressesAfterStart(t *testing.T) {
 	s := tell(t, "dns:b.example:80", "srv:s")
-	s.known(s.now, s.names[Name{"b.example", 80}], []Address{{netip.MustParseAddrPort("10.0.0.1:80"), "b.example", 0, 0}, {netip.MustParseAddrPort("10.0.0.2:80"), "b.example", 0, 0}, {netip.MustParseAddrPort("[::1]:80"), "b.example", 0, 0}})
-	s.known(s.now, s.names[Name{"s", 0}], []Address{{netip.MustParseAddrPort("10.0.0.3:81"), "t", 1, 7}, {netip.MustParseAddrPort("10.0.0.4:81"), "t", 1, 7}})
+	s.addKnown(s.now, s.names[Name{"b.example", 80}], []Address{{netip.MustParseAddrPort("10.0.0.1:80"), "b.example", 0, 0}, {netip.MustParseAddrPort("10.0.0.2:80"), "b.example", 0, 0}, {netip.MustParseAddrPort("[::1]:80"), "b.example", 0, 0}})
+	s.addKnown(s.now, s.names[Name{"s", 0}], []Address{{netip.MustParseAddrPort("10.0.0.3:81"), "t", 1, 7}, {netip.MustParseAddrPort("10.0.0.4:81"), "t", 1, 7}})
 	s.asks("A b.example, AAAA b.example, SRV s, A t, AAAA t")
 	s.fails("AAAA b.example")
 	s.hears("A b.example", time.Minute, "10.0.0.2", "dns:b.example:80: 10.0.0.2:80 [::1]:80")

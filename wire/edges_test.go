@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,4 +154,63 @@ func TestEncodeSharesBetweenVersions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDecodeResponseOddities(t *testing.T) {
+	decode := func(t *testing.T, b []byte) *xds.Response {
+		t.Helper()
+		r, err := DecodeResponse(xds.Delta, b, ResponseOptions{Only: xds.Cluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	malformed := func(t *testing.T, r *xds.Response, want string) {
+		t.Helper()
+		if len(r.Malformed) != 1 || !strings.HasPrefix(r.Malformed[0].Error(), want) {
+			t.Errorf("%v, want %s", r.Malformed, want)
+		}
+	}
+	t.Run("CLI-8 nanoseconds below zero", func(t *testing.T) {
+		w := &discovery.Resource{Name: "a", Ttl: &durationpb.Duration{Nanos: -1}}
+		malformed(t, decode(t, marshal(t, &discovery.DeltaDiscoveryResponse{Resources: []*discovery.Resource{w}})), `resource "a": invalid TTL`)
+	})
+	t.Run("CLI-2 the second of two resources has no name", func(t *testing.T) {
+		all := []*discovery.Resource{{Name: "a", Ttl: durationpb.New(1)}, {Ttl: durationpb.New(1)}, {Name: "b", Ttl: durationpb.New(1)}}
+		r := decode(t, marshal(t, &discovery.DeltaDiscoveryResponse{Resources: all}))
+		malformed(t, r, "resources[1]: has no name")
+		if len(r.Beats) != 2 {
+			t.Errorf("%+v", r.Changes)
+		}
+	})
+	t.Run("CLI-11 a torn status", func(t *testing.T) {
+		name := bytesField(errorResource, bytesField(1, []byte("a")))
+		r := decode(t, bytesField(fieldErrors+2, slices.Concat(name, bytesField(errorDetail, []byte{1<<3 | 2}))))
+		malformed(t, r, "resource_errors[0]: ")
+		if len(r.Errors)+len(r.Missing) > 0 {
+			t.Errorf("%v %v", r.Errors, r.Missing)
+		}
+	})
+	t.Run("NAME-3 a number in the field of the name", func(t *testing.T) {
+		number := append(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+		r := decode(t, bytesField(removedNames, slices.Concat(bytesField(1, []byte("a")), number)))
+		if !slices.Equal(r.Removed, []string{"a"}) || len(r.Malformed) > 0 {
+			t.Errorf("%q %v", r.Removed, r.Malformed)
+		}
+	})
+}
+
+// A resource that only differs in its aliases is not taken from the memory of the last response.
+func TestMemoryComparesAliases(t *testing.T) {
+	t.Run("CLI-12", func(t *testing.T) {
+		memory := &Memory{}
+		for _, alias := range []string{"x", "y"} {
+			w := &discovery.Resource{Name: "a", Version: "1", Aliases: []string{alias}, Resource: anyOf(xds.Cluster.URL, bytesField(1, []byte("a")))}
+			b := marshal(t, &discovery.DiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*anypb.Any{anyOf(resourceURL, marshal(t, w))}})
+			r, err := DecodeResponse(xds.SotW, b, ResponseOptions{Memory: memory})
+			if err != nil || len(r.Upserts) != 1 || !slices.Equal(r.Upserts[0].Aliases, []string{alias}) {
+				t.Errorf("alias %s: %v, %v", alias, r, err)
+			}
+		}
+	})
 }

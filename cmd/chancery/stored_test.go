@@ -61,7 +61,7 @@ func TestServeStore(t *testing.T) {
 	s.gets("a", "b")
 	d.tells(port, "/readyz?verbose", "revision r2 of file:"+at)
 	chancery(t, 0, "STORE    file:"+at+": r2 by ana: why", "status", "--admin", admin)
-	chancery(t, 1, "a server of a store has no files", "reload", "--admin", admin)
+	chancery(t, 1, "a server of a store has no files to reload", "reload", "--admin", admin)
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
 	chancery(t, 4, "revision r9: not found: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
 	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)

@@ -22,39 +22,39 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// AskTimeout is how long a command waits for an answer that the server can give at once.
+// AskTimeout limits the wait for an answer that the server can give at once.
 const AskTimeout = 30 * time.Second
 
-// AdminFlags are the flags that choose the server a command asks.
+// AdminFlags are the flags that choose the server for a command's requests.
 type AdminFlags struct {
 	Target adminclient.Target
-	name   string // of the flag that names the server; "": admin
+	name   string // of the flag with the server's URL; "": admin
 }
 
-// Register adds those that say which server; they are the same for all commands that ask one.
+// Register adds the flags. They are the same for all commands that ask a server.
 func (a *AdminFlags) Register(f *pflag.FlagSet) { a.RegisterAs(f, "admin") }
 
-// RegisterAs is flags for a command whose --admin is something else.
+// RegisterAs adds the flags for a command whose --admin has another meaning.
 func (a *AdminFlags) RegisterAs(f *pflag.FlagSet, name string) {
 	a.name = name
 	TitledFlags(f, "Server", func(f *pflag.FlagSet) {
 		f.StringVar(&a.Target.URL, name, adminclient.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
-		f.StringVar(&a.Target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server wants")
+		f.StringVar(&a.Target.TokenFile, name+"-token-file", "", "`FILE` with the token that the server requires")
 		f.StringVar(&a.Target.CA, name+"-ca", "", "`FILE` with the CA of the server's certificate")
 		f.StringVar(&a.Target.Cert, name+"-cert", "", "`FILE` with a client certificate, in PEM")
 		f.StringVar(&a.Target.Key, name+"-key", "", "`FILE` with its private key")
 	})
 }
 
-// LocalFlag adds --local, of commands that ask for what all servers of a store know.
+// LocalFlag adds --local, for commands that ask for the state of all servers of a store.
 func LocalFlag(f *pflag.FlagSet, local *bool) {
-	f.BoolVar(local, "local", false, "of a server of a store: only what that server itself knows, not what the others do")
+	f.BoolVar(local, "local", false, "with servers of a store: only the state of the server that answers, without the others")
 }
 
-// ServerUsage has a command print its own flags first, and then those that say which server.
+// ServerUsage makes a command print its own flags first, and then the flags that choose the server.
 func ServerUsage(cmd *cobra.Command) { ServerUsageWith(cmd, "CHANCERY_ADMIN for --admin") }
 
-// ServerUsageWith is usage with examples of variables.
+// ServerUsageWith is ServerUsage with examples of environment variables.
 func ServerUsageWith(cmd *cobra.Command, variables string) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStdout()
@@ -67,10 +67,11 @@ func ServerUsageWith(cmd *cobra.Command, variables string) {
 	})
 }
 
-// SilenceHTTPLog keeps net/http from printing what it makes of a port that speaks HTTP/2 only. An error says so.
+// SilenceHTTPLog disables the log of net/http, which prints a line about a port that speaks only HTTP/2.
+// The error of the request covers that case.
 func SilenceHTTPLog() { log.SetOutput(io.Discard) }
 
-// Dial returns the server.
+// Dial returns a client of the chosen server.
 func (a *AdminFlags) Dial() (*adminclient.Client, error) {
 	SilenceHTTPLog()
 	d, err := adminclient.Dial(a.Target)
@@ -78,23 +79,24 @@ func (a *AdminFlags) Dial() (*adminclient.Client, error) {
 	case errors.Is(err, adminclient.ErrTarget):
 		return nil, fmt.Errorf("--%s: %w", cmp.Or(a.name, "admin"), err)
 	case (a.Target.Cert == "") != (a.Target.Key == ""):
-		return nil, errors.New(a.Called("--admin-cert and --admin-key: give both or none"))
+		return nil, errors.New(a.WithFlagNames("--admin-cert and --admin-key: give both or none"))
 	case err != nil:
 		return nil, FailWith(NoServer, err, "")
 	}
 	return d, nil
 }
 
-// Called is a text with the flags as a command has them whose --admin is something else.
-func (a *AdminFlags) Called(text string) string {
+// WithFlagNames returns a text with the flags renamed to those of a command whose --admin has another
+// meaning.
+func (a *AdminFlags) WithFlagNames(text string) string {
 	if a.name == "" || a.name == "admin" {
 		return text
 	}
-	// That flag is of the server, and stays.
+	// The server's flag --admin-listen is not renamed.
 	return strings.NewReplacer("--admin-listen", "--admin-listen", "CHANCERY_ADMIN", variable(a.name), "--admin", "--"+a.name).Replace(text)
 }
 
-// Ask asks a server that answers at once, over a connection that does not stay.
+// Ask requests an answer that the server can give at once, and closes the connection.
 func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -105,12 +107,12 @@ func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context
 	return AskOver(cmd, d, question)
 }
 
-// GetStatus is the question how a server is.
+// GetStatus requests the status of a server, for Ask.
 func GetStatus(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 	return d.Status(ctx, "")
 }
 
-// AskOver is ask over the connection that there is, for who asks again and again.
+// AskOver is Ask over an open connection, for repeated requests.
 func AskOver[T any](cmd *cobra.Command, d *adminclient.Client, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(Context(cmd), AskTimeout, fmt.Errorf("no answer for %v", AskTimeout))
 	defer cancel()
@@ -118,15 +120,15 @@ func AskOver[T any](cmd *cobra.Command, d *adminclient.Client, question func(con
 	return answer, AdminError(err)
 }
 
-// Identify says which server answers, so that who has two of them sees which one it was. If a
-// directory is given it must be the one that the server serves.
+// Identify returns the address of the server, its directory and its process, so that a user with two
+// servers sees which one answered. If a directory is given, the server must serve it.
 func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(Context(cmd), AskTimeout, fmt.Errorf("no answer for %v", AskTimeout))
 	defer cancel()
 	about, err := d.About(ctx)
 	if err != nil {
 		if refused, is := errors.AsType[*adminclient.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
-			return text.Line(d.URL()), nil // of another version: it does not say
+			return text.Line(d.URL()), nil // a server of another version without this request
 		}
 		return "", AdminError(err)
 	}
@@ -141,20 +143,20 @@ func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir str
 	return at, nil
 }
 
-// IsServing reports whether a server that nobody has named answers soon, and serves a directory.
+// IsServing reports whether the default server answers in time and serves a directory.
 func (a *AdminFlags) IsServing(cmd *cobra.Command, dir string) bool {
 	d, err := a.Dial()
 	if err != nil {
 		return false
 	}
 	defer d.Close()
-	ctx, cancel := context.WithTimeout(Context(cmd), GuessTimeout)
+	ctx, cancel := context.WithTimeout(Context(cmd), DefaultServerTimeout)
 	defer cancel()
 	about, err := d.About(ctx)
 	return err == nil && ServesDir(about.Server, dir)
 }
 
-// Context is that of a command; of one that completes there is none.
+// Context returns the context of a command. A command that completes arguments has none.
 func Context(cmd *cobra.Command) context.Context {
 	if ctx := cmd.Context(); ctx != nil {
 		return ctx
@@ -162,7 +164,7 @@ func Context(cmd *cobra.Command) context.Context {
 	return context.Background()
 }
 
-// AdminError returns an error of the API as one of a command.
+// AdminError returns an error of the admin API as an error of a command.
 func AdminError(err error) error {
 	if err == nil {
 		return nil
@@ -170,7 +172,7 @@ func AdminError(err error) error {
 	if u, is := errors.AsType[*adminclient.Unreachable](err); is {
 		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
 		if errors.Is(err, os.ErrPermission) {
-			hint = "the socket is for the user and the group of the server only"
+			hint = "only the user and the group of the server may use the socket"
 		}
 		return FailWith(NoServer, PrintableError(u), hint)
 	}
@@ -187,28 +189,29 @@ func AdminError(err error) error {
 		f.Code = NoServer
 		return f
 	case http.StatusNotFound:
-		f.Err = errors.New(text.Line(r.Answer.Message)) // which parameter it was says nothing here
+		f.Err = errors.New(text.Line(r.Answer.Message)) // the parameter's name does not help here
 		if strings.HasPrefix(f.Hint, "/api/v1/groups") {
-			f.Hint = "chancery get groups lists those that there are"
+			f.Hint = "chancery get groups lists the groups"
 		} else if strings.HasPrefix(f.Hint, "/api/") {
-			f.Hint = "chancery get clients lists those that are connected"
+			f.Hint = "chancery get clients lists the connected clients"
 		}
 		f.Code = NotFound
 		return f
-	case http.StatusBadRequest: // of a value that only the server knows to be wrong
+	case http.StatusBadRequest: // for a value that only the server can check
 		f.Code = Misuse
 		return f
 	}
 	return f
 }
 
-// PrintableError is an error that a server has worded, as it may be printed.
+// PrintableError returns an error worded by a server, without control characters.
 func PrintableError(err error) error { return errors.New(text.Lines(err.Error())) }
 
-// GuessTimeout is how long a server may take that nobody has named.
-const GuessTimeout = 2 * time.Second
+// DefaultServerTimeout limits the wait for the server at the default address, which the user has not named.
+const DefaultServerTimeout = 2 * time.Second
 
-// ServesDir reports whether a server of this machine serves a directory, or writes it to the store that it serves.
+// ServesDir reports whether a server on this machine serves a directory, or writes it to the store that it
+// serves.
 func ServesDir(s api.Server, dir string) bool {
 	host, _ := os.Hostname()
 	path, err := filepath.Abs(dir)
@@ -218,7 +221,7 @@ func ServesDir(s api.Server, dir string) bool {
 	return path == s.Path || resolved(path) != "" && resolved(path) == resolved(s.Path)
 }
 
-// resolved is a path without symbolic links; "" if there is nothing.
+// resolved returns a path without symbolic links, or "" if the path does not exist.
 func resolved(path string) string {
 	p, err := filepath.EvalSymlinks(path)
 	if err != nil {

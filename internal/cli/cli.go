@@ -1,3 +1,4 @@
-// Package cli has what the commands of chancery share: output, flags of the server that a command asks, help, environment variables,
-// completion, exit codes and errors with a hint. The commands are in the packages below.
+// Package cli contains the parts that chancery's commands share: output formats, the flags that choose a
+// server, help, environment variables, completion, exit codes, and errors with a hint. The commands are in
+// the packages below.
 package cli

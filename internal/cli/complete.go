@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// OfferValues has a shell complete the values of a flag.
+// OfferValues makes a shell complete the values of a flag.
 func OfferValues(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
 }
 
-// FlagValues are the values of flags that have few.
+// FlagValues are the values of flags that accept only a few.
 var FlagValues = map[string][]string{
 	"log-level":  {"debug", "info", "warn", "error"},
 	"log-format": {"auto", "text", "json"},
@@ -23,8 +23,8 @@ var FlagValues = map[string][]string{
 	"format":     {"yaml", "json", "pb_text", "pb"},
 }
 
-// RegisterCompletions tells the shells what may stand where, of a command and those below: the
-// values of flags, files, directories, or nothing.
+// RegisterCompletions registers the completions of a command and its subcommands: the values of
+// flags, files, directories, or nothing.
 func RegisterCompletions(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		RegisterCompletions(c)
@@ -42,9 +42,9 @@ func RegisterCompletions(cmd *cobra.Command) {
 		default:
 			complete = cobra.NoFileCompletions
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // errors are of flags that do not exist
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // it fails for unknown flags only
 	})
-	// "DIR" is what a command calls the directory that it loads.
+	// "DIR" is the word in a command's usage for the directory that it loads.
 	if slices.ContainsFunc(strings.Fields(cmd.Use), func(arg string) bool {
 		return arg == "DIR" || strings.HasPrefix(arg, "DIR|xds://") || arg == "DIR|rev:REV"
 	}) {
@@ -52,7 +52,7 @@ func RegisterCompletions(cmd *cobra.Command) {
 	}
 }
 
-// CompleteDirectory completes one directory, and after that nothing.
+// CompleteDirectory completes a single argument, which is a directory.
 func CompleteDirectory(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -15,16 +15,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A shell that completes waits this long for a server, and offers this much.
+// Limits of a completion: the time to wait for the server, and the number of values to offer.
 const (
-	completeTime = 500 * time.Millisecond
-	completeMost = 500
+	completionTimeout = 500 * time.Millisecond
+	maxCompletions    = 500
 )
 
-// A lookup asks a server what an argument may be, given what is typed of it.
+// A lookup asks a server for the possible values of an argument that begins with typed.
 type lookup func(ctx context.Context, d *adminclient.Client, typed string) ([]string, error)
 
-// CompleteArg completes arguments, each by its lookup. A shell is told of no error.
+// CompleteArg completes arguments, each by its lookup. Errors are not reported to the shell.
 func CompleteArg(a *AdminFlags, by ...lookup) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(by) {
@@ -43,39 +43,40 @@ func CompleteFlag(a *AdminFlags, by lookup) cobra.CompletionFunc {
 
 func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
-	for _, flag := range []string{"admin", "admin-token-file", "admin-ca", "admin-cert", "admin-key"} { // nothing has bound them yet
+	for _, flag := range []string{"admin", "admin-token-file", "admin-ca", "admin-cert", "admin-key"} { // cobra completes before BindEnvironment runs
 		if v := os.Getenv(variable(flag)); v != "" && !cmd.Flags().Changed(flag) {
-			_ = cmd.Flags().Set(flag, v) // is a text
+			_ = cmd.Flags().Set(flag, v) // cannot fail for a string
 		}
 	}
 	d, err := adminclient.Dial(a.Target)
 	if err != nil {
 		return nil, none
 	}
-	ctx, cancel := context.WithTimeout(Context(cmd), completeTime)
+	ctx, cancel := context.WithTimeout(Context(cmd), completionTimeout)
 	defer cancel()
 	found, err := by(ctx, d, typed)
 	if err != nil && len(found) == 0 {
 		return nil, none
 	}
-	// What a shell would have to be told in another way cannot be completed.
+	// A shell would need another encoding for control characters, so names with them are not offered.
 	found = slices.DeleteFunc(found, func(s string) bool {
 		return !strings.HasPrefix(s, typed) || text.Line(s) != s || s == ""
 	})
 	slices.Sort(found)
-	if found = slices.Compact(found); len(found) > 0 && !slices.ContainsFunc(found, func(s string) bool { return !strings.HasSuffix(s, "/") }) {
+	found = slices.Compact(found)
+	if len(found) > 0 && !slices.ContainsFunc(found, func(s string) bool { return !strings.HasSuffix(s, "/") }) {
 		none |= cobra.ShellCompDirectiveNoSpace
 	}
-	return found[:min(len(found), completeMost)], none
+	return found[:min(len(found), maxCompletions)], none
 }
 
-// CompleteNodes are the ids of nodes that are connected.
+// CompleteNodes returns the ids of connected nodes.
 func CompleteNodes(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	pattern := ""
 	if typed != "" && !strings.ContainsAny(typed, `*?[]{}\`) {
 		pattern = typed + "**"
 	}
-	list, err := d.Clients(ctx, adminclient.Filter{Node: pattern, All: true, Limit: completeMost})
+	list, err := d.Clients(ctx, adminclient.Filter{Node: pattern, All: true, Limit: maxCompletions})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func groupNames(ctx context.Context, d *adminclient.Client, _ string) (all []str
 	return all, nil
 }
 
-// TypeWords are the names of types that are offered: listener, cluster, …
+// TypeWords returns the type names to offer: lds, cds, …
 func TypeWords() (all []string) {
 	for _, t := range xds.Types() {
 		all = append(all, strings.ToLower(t.Short))
@@ -104,7 +105,7 @@ func TypeWords() (all []string) {
 	return all
 }
 
-// CompleteResources are TYPE/ and then TYPE/NAME.
+// CompleteResources returns the values TYPE/, and after the slash TYPE/NAME.
 func CompleteResources(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	word, _, named := strings.Cut(typed, "/")
 	if !named {
@@ -117,7 +118,7 @@ func CompleteResources(ctx context.Context, d *adminclient.Client, typed string)
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.Resources(ctx, adminclient.ResourceFilter{Type: TypeInPath(t), Limit: completeMost})
+	list, err := d.Resources(ctx, adminclient.ResourceFilter{Type: TypeInPath(t), Limit: maxCompletions})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func CompleteResources(ctx context.Context, d *adminclient.Client, typed string)
 	return all, nil
 }
 
-// CompleteKindsAndResources is what get takes.
+// CompleteKindsAndResources returns the arguments of the command get.
 func CompleteKindsAndResources(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	if strings.Contains(typed, "/") {
 		return CompleteResources(ctx, d, typed)

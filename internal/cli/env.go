@@ -14,34 +14,34 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// VariablePrefix begins the name of each environment variable that replaces a flag.
+// VariablePrefix begins the name of each environment variable that sets a flag.
 const VariablePrefix = "CHANCERY_"
 
-// variable is the environment variable that stands for a flag.
+// variable returns the environment variable of a flag, derived from its name.
 func variable(flag string) string {
 	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// OwnVariable is the annotation of a flag whose variable is not that of its name, since a flag of
-// other commands has the same name and means something else.
+// OwnVariable is the annotation of a flag with a variable that does not follow from its name. It is for a
+// flag whose name has another meaning in other commands.
 const OwnVariable = "variable"
 
-// byEnvironment is the annotation of a flag whose value came by its variable.
+// byEnvironment is the annotation of a flag that its environment variable has set.
 const byEnvironment = "by environment"
 
-// OnCommandLine reports whether a flag was given, and not by its variable.
+// OnCommandLine reports whether the command line set a flag; a flag set by its variable does not count.
 func OnCommandLine(cmd *cobra.Command, flag string) bool {
 	return cmd.Flags().Changed(flag) && annotation(cmd.Flags().Lookup(flag), byEnvironment) == ""
 }
 
-// variableOf is the environment variable of a flag.
+// variableOf returns the environment variable of a flag.
 func variableOf(f *pflag.Flag) string {
 	return cmp.Or(annotation(f, OwnVariable), variable(f.Name))
 }
 
-// BindEnvironment gives each flag that is not on the command line the value of its
-// variable. An empty variable is none. Variables of no flag are passed over, since
-// there may be others of that name, but a slip of the pen is told.
+// BindEnvironment sets each flag that is not on the command line from its environment variable. An empty
+// variable counts as unset. Variables without a flag are ignored, since other programs may use the prefix;
+// a probable misspelling gets a warning.
 func BindEnvironment(cmd *cobra.Command, _ []string) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -54,30 +54,30 @@ func BindEnvironment(cmd *cobra.Command, _ []string) error {
 		}
 		Annotate(f, byEnvironment, variableOf(f))
 	})
-	for _, slip := range slips(cmd, os.Environ()) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", slip)
+	for _, warning := range misspelled(cmd, os.Environ()) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", warning)
 	}
 	return first
 }
 
-// ofKubernetes matches what Kubernetes sets for a service of that name: CHANCERY_SERVICE_HOST,
-// CHANCERY_PORT_18000_TCP_ADDR and more.
-var ofKubernetes = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)`)
+// kubernetesVariable matches the variables that Kubernetes sets for a service named "chancery":
+// CHANCERY_SERVICE_HOST, CHANCERY_PORT_18000_TCP_ADDR and more.
+var kubernetesVariable = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)`)
 
-// slips returns a warning for each variable that is of no flag, of whatever command, and nearly
-// of one of this command.
-func slips(cmd *cobra.Command, environ []string) (warnings []string) {
+// misspelled returns a warning for each variable that belongs to no flag of any command, and whose name is
+// close to a variable of this command.
+func misspelled(cmd *cobra.Command, environ []string) (warnings []string) {
 	all := map[string]bool{}
 	for _, c := range append(cmd.Root().Commands(), cmd) {
 		for _, below := range append(c.Commands(), c) {
 			below.Flags().VisitAll(func(f *pflag.Flag) { all[variableOf(f)] = true })
 		}
 	}
-	var own []string // without the prefix, in which nobody errs
+	var own []string // without the prefix, so that only the rest of the name is compared
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variableOf(f), VariablePrefix)) })
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, VariablePrefix) || value == "" || all[name] || ofKubernetes.MatchString(name) {
+		if !strings.HasPrefix(name, VariablePrefix) || value == "" || all[name] || kubernetesVariable.MatchString(name) {
 			continue
 		}
 		if near := protoyaml.Nearest(strings.TrimPrefix(name, VariablePrefix), slices.Values(own)); near != "" {

@@ -15,12 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// MarkEnvoyAdmin says that a flag --admin is of an Envoy: that of other commands is of the server.
+// MarkEnvoyAdmin gives the flag --admin of an Envoy its own variable: CHANCERY_ADMIN sets the --admin of
+// other commands, which is the Chancery server.
 func MarkEnvoyAdmin(f *pflag.FlagSet) {
 	Annotate(f.Lookup("admin"), OwnVariable, VariablePrefix+"ENVOY_ADMIN")
 }
 
-// EnvoyConfigDump asks the admin interface of an Envoy for its config_dump, with endpoints.
+// EnvoyConfigDump requests the config_dump of an Envoy from its admin interface, endpoints included.
 func EnvoyConfigDump(ctx context.Context, a listen.Address, most int64) (importer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -41,8 +42,8 @@ func EnvoyConfigDump(ctx context.Context, a listen.Address, most int64) (importe
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		if adminclient.NoHTTP1(err) { // with bytes of HTTP/2
-			return importer.File{}, Fail(fmt.Errorf("ask Envoy at %s: what answers there speaks no HTTP/1.1", a), "is it a port of gRPC, and not that of Envoy's admin interface?")
+		if adminclient.NoHTTP1(err) { // the peer sent HTTP/2 frames
+			return importer.File{}, Fail(fmt.Errorf("ask Envoy at %s: the server there does not speak HTTP/1.1", a), "is it a gRPC port, and not the port of Envoy's admin interface?")
 		}
 		return importer.File{}, Fail(fmt.Errorf("ask Envoy at %s: %w", a, errors.Unwrap(err)), "is that the address of its admin interface?")
 	}

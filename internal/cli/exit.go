@@ -13,19 +13,18 @@ import (
 // Exit codes.
 const (
 	OK         = 0
-	Failed     = 1   // it was asked for rightly and could not be done, or the answer is no
+	Failed     = 1   // the command failed, or its answer is no
 	Misuse     = 2   // unknown flags, missing arguments
-	NoServer   = 3   // of commands that ask a server: none answers, or it lets nobody in
-	NotFound   = 4   // the same: what was asked for does not exist
-	Conflicted = 5   // of commands that commit: somebody else has changed the same
-	TimedOut   = 124 // what was waited for has not come; as timeout(1) says it
+	NoServer   = 3   // for commands that ask a server: it does not answer, or it denies access
+	NotFound   = 4   // for the same commands: the requested object does not exist
+	Conflicted = 5   // for commands that commit: another writer has changed the same resource
+	TimedOut   = 124 // the awaited state was not reached in time; timeout(1) has the same code
 )
 
-// A Failure is an error of doing what was asked, as opposed to an error in how
-// it was asked.
+// A Failure is an error of a command that was used correctly. Any other error is one of usage.
 type Failure struct {
 	Err  error
-	Hint string // what to do about it; "": nothing is known
+	Hint string // how to solve it; "": unknown
 	Code int    // the exit code
 }
 
@@ -35,22 +34,22 @@ func (f Failure) Error() string { return f.Err.Error() }
 // Unwrap returns the error without its hint.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Fail is a failure with the exit code of most.
+// Fail returns a failure with the most common exit code, 1.
 func Fail(err error, hint string) Failure { return FailWith(Failed, err, hint) }
 
-// FailWith is a failure with an exit code of its own.
+// FailWith returns a failure with its own exit code.
 func FailWith(code int, err error, hint string) Failure {
 	return Failure{Err: err, Hint: hint, Code: code}
 }
 
-// ErrNo ends a command whose answer is no, and is printed already.
+// ErrNo ends a command that has printed its answer, which is no.
 var ErrNo = errors.New("the answer is no")
 
-// ErrFindings ends a command whose findings are printed already.
+// ErrFindings ends a command that has printed its findings.
 var ErrFindings = errors.New("there are findings")
 
-// Run runs a command line with the commands of root, prints the error and its hint, and returns
-// the exit code.
+// Run runs a command line with the commands of root. It prints the error and its hint, and returns the exit
+// code.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.PersistentPreRunE, root.SilenceErrors, root.SilenceUsage = BindEnvironment, true, true
 	root.SetFlagErrorFunc(ExplainFlagError)
@@ -67,7 +66,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, ErrFindings) || errors.Is(err, ErrNo) {
 		return Failed
 	}
-	last := async.New(stderr, MaxQueuedLog, nil) // of the program, which waits for no reader either
+	last := async.New(stderr, MaxQueuedLog, nil) // the program does not wait for a slow reader of its last lines
 	defer last.Close(LastLinesTimeout)
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[Failure](err)

@@ -18,35 +18,35 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// What is watched is asked for again when something has happened, but not sooner than `often`
-// after the last answer, and four times as long as that took: a large fleet has events all the
-// time, and its server has more to do. Without events it is asked for after `seldom`, since a
-// client that does not answer becomes STALE by the clock alone.
+// A followed answer is requested again after an event, but no sooner than minRefresh after the last answer,
+// and no sooner than four times as long as that answer took: a large fleet has events all the time, and its
+// server has more to do. Without events it is requested again after maxRefresh, since a client that does not
+// answer becomes STALE without an event.
 const (
-	often  = 500 * time.Millisecond
-	seldom = 10 * time.Second
-	retry  = time.Second // after the server was lost
+	minRefresh     = 500 * time.Millisecond
+	maxRefresh     = 10 * time.Second
+	reconnectDelay = time.Second // after the connection to the server was lost
 )
 
-// A following shows an answer, and shows it again when it has changed.
+// A following prints an answer, and prints it again when it has changed.
 type following struct {
 	cmd  *cobra.Command
 	ask  *AdminFlags
-	show func(*Repaint) error // asks, and prints
-	on   *Repaint             // nil: what changes is appended
+	show func(*Repaint) error // requests and prints
+	on   *Repaint             // nil: a changed answer is appended
 
-	shown  bool   // at least once
-	broken string // what is wrong since the last answer, and is said; "": nothing
+	shown  bool   // printed at least once
+	broken string // the error since the last answer that the user has seen; "": none
 }
 
-// Follow shows an answer until the command is interrupted. A server that is lost is looked for; one
-// that gives not even the first answer is an error.
+// Follow prints an answer until the command is interrupted. After a lost connection it connects again. It
+// is an error if the server does not give a first answer.
 func Follow(cmd *cobra.Command, a *AdminFlags, o *Output, show func(*Repaint) error) error {
 	ctx, stop := signal.NotifyContext(Context(cmd), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd.SetContext(ctx)
 	f := &following{cmd: cmd, ask: a, show: show}
-	if o.People() {
+	if o.ForPeople() {
 		f.on = repaintOf(cmd.OutOrStdout())
 	}
 	for {
@@ -59,17 +59,17 @@ func Follow(cmd *cobra.Command, a *AdminFlags, o *Output, show func(*Repaint) er
 		}
 		if f.broken != err.Error() {
 			f.broken = err.Error()
-			f.say(f.broken + ": trying again")
+			f.notify(f.broken + ": trying again")
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(retry):
+		case <-time.After(reconnectDelay):
 		}
 	}
 }
 
-// listen shows the answer whenever there are events, until there is an error.
+// listen prints the answer after each event, until there is an error.
 func (f *following) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,16 +78,16 @@ func (f *following) listen(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	bell, ended := make(chan struct{}, 1), make(chan error, 1)
-	bell <- struct{}{} // of what happens before the server knows that this is a reader
+	changed, ended := make(chan struct{}, 1), make(chan error, 1)
+	changed <- struct{}{} // for events before the server knows this reader
 	go func() {
 		for _, err := range d.Events(ctx, adminclient.EventFilter{New: true}) {
 			if err != nil {
-				ended <- err // comes last
+				ended <- err // the last value
 				return
 			}
 			select {
-			case bell <- struct{}{}:
+			case changed <- struct{}{}:
 			default:
 			}
 		}
@@ -98,32 +98,33 @@ func (f *following) listen(ctx context.Context) error {
 			return err
 		}
 		if f.broken != "" {
-			f.say("the server answers again")
+			f.notify("the server answers again")
 		}
 		f.shown, f.broken = true, ""
 		for _, wait := range []struct {
-			bell chan struct{}
-			most time.Duration
-		}{{nil, max(often, 4*time.Since(began))}, {bell, seldom}} {
+			changed chan struct{}
+			most    time.Duration
+		}{{nil, max(minRefresh, 4*time.Since(began))}, {changed, maxRefresh}} {
 			select {
 			case err := <-ended:
 				return AdminError(err)
-			case <-wait.bell:
+			case <-wait.changed:
 			case <-time.After(wait.most):
 			}
 		}
 	}
 }
 
-// say says what is not the answer, beneath what is drawn. What is drawn next is beneath that.
-func (f *following) say(text string) {
+// notify prints a message beneath the drawn answer. The next answer is drawn beneath the message.
+func (f *following) notify(text string) {
 	fmt.Fprintln(f.cmd.ErrOrStderr(), "chancery:", text)
 	if f.on != nil {
 		f.on.lines = 0
 	}
 }
 
-// FollowWhole is follow of answers that are printed whole. What is appended has changed.
+// FollowWhole is Follow for answers that are printed whole. If they are appended, only a changed answer is
+// printed.
 func FollowWhole(cmd *cobra.Command, a *AdminFlags, o *Output, get func() (answer any, print func(io.Writer), _ error)) error {
 	var before []byte
 	return Follow(cmd, a, o, func(on *Repaint) error {
@@ -134,7 +135,7 @@ func FollowWhole(cmd *cobra.Command, a *AdminFlags, o *Output, get func() (answe
 		if on != nil {
 			return on.Draw(print)
 		}
-		now, _ := json.Marshal(answer) // has no value that JSON lacks
+		now, _ := json.Marshal(answer) // cannot fail: the answer came from JSON
 		if bytes.Equal(now, before) {
 			return nil
 		}
@@ -147,14 +148,14 @@ func FollowWhole(cmd *cobra.Command, a *AdminFlags, o *Output, get func() (answe
 	})
 }
 
-// A Repaint is a part of a terminal that is drawn again in its place.
+// A Repaint is a part of a terminal that is redrawn in its place.
 type Repaint struct {
 	w     io.Writer
-	lines int // drawn, above the cursor
+	lines int // lines drawn above the cursor
 	size  [2]int
 }
 
-// repaintOf returns nil if nobody looks at what is written.
+// repaintOf returns nil if w is not a terminal on which text can be redrawn.
 func repaintOf(w io.Writer) *Repaint {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
@@ -166,7 +167,7 @@ func repaintOf(w io.Writer) *Repaint {
 	return &Repaint{w: w}
 }
 
-// Draw prints in the place of what was drawn before, as much as the terminal has room for.
+// Draw prints in the place of the text drawn before, and cuts the text to the size of the terminal.
 func (r *Repaint) Draw(print func(io.Writer)) error {
 	columns, lines := TerminalSize(r.w.(*os.File))
 	var b bytes.Buffer
@@ -176,14 +177,14 @@ func (r *Repaint) Draw(print func(io.Writer)) error {
 
 func (r *Repaint) paint(text string, columns, lines int) error {
 	rows := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if most := max(lines-1, 1); len(rows) > most { // the cursor is beneath them
+	if most := max(lines-1, 1); len(rows) > most { // the cursor takes the line beneath
 		more := len(rows) - most + 1
 		rows = append(rows[:most-1], fmt.Sprintf("(%s more: without -w all are shown)", Amount(more, "line")))
 	}
 	var out strings.Builder
 	size := [2]int{columns, lines}
 	switch {
-	case r.lines > 0 && size != r.size: // the terminal has broken its lines anew
+	case r.lines > 0 && size != r.size: // the terminal has wrapped the lines again
 		out.WriteString("\x1b[H\x1b[2J")
 	case r.lines > 0:
 		fmt.Fprintf(&out, "\x1b[%dA\x1b[J", r.lines)

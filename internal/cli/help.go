@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Annotations of flags: under which title the help shows them, and whether that is the help
-// of a topic and not that of the command.
+// Annotations of flags: the title under which the help shows them, and the help topic that shows them
+// instead of the help of the command.
 const (
 	titleOf = "title"
 	TopicOf = "topic"
 )
 
-// columns is how wide the flags of the help are. Terminals of 80 have them wrapped once more.
+// columns is the width of the flags in the help. A terminal of 80 columns wraps them again.
 const columns = 100
 
 // TitledFlags adds flags under a title of the help.
@@ -28,7 +28,7 @@ func TitledFlags(f *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
 	f.AddFlagSet(own)
 }
 
-// Annotate says of a flag what it is, unless that is said already.
+// Annotate sets an annotation of a flag, unless it is set.
 func Annotate(flag *pflag.Flag, key, value string) {
 	if flag.Annotations == nil {
 		flag.Annotations = map[string][]string{}
@@ -38,10 +38,10 @@ func Annotate(flag *pflag.Flag, key, value string) {
 	}
 }
 
-// annotation is what is said of a flag, or "".
+// annotation returns an annotation of a flag, or "".
 func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], "") }
 
-// GivenFlag returns a flag with a title that was given on the command line, or "".
+// GivenFlag returns the first flag under a title that the command line set, or "".
 func GivenFlag(f *pflag.FlagSet, title string) (name string) {
 	f.Visit(func(flag *pflag.Flag) {
 		if name == "" && annotation(flag, titleOf) == title && annotation(flag, byEnvironment) == "" {
@@ -51,8 +51,8 @@ func GivenFlag(f *pflag.FlagSet, title string) (name string) {
 	return name
 }
 
-// FlagsByTitle returns the flags of a command by their titles, in the order in which they were
-// added: those of a topic, or with "" those of none. Flags without a title come last.
+// FlagsByTitle groups the flags of a command by title, in the order in which they were added. It returns
+// the flags of a topic, or with "" those without a topic. Flags without a title come last.
 func FlagsByTitle(f *pflag.FlagSet, topic string) []*pflag.FlagSet {
 	var sets []*pflag.FlagSet
 	by := map[string]*pflag.FlagSet{}
@@ -86,7 +86,7 @@ func printTitles(w io.Writer, sets []*pflag.FlagSet) {
 	}
 }
 
-// TitledUsage has a command print its flags under their titles.
+// TitledUsage makes a command print its flags under their titles.
 func TitledUsage(cmd *cobra.Command, more string) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStdout()
@@ -97,7 +97,7 @@ func TitledUsage(cmd *cobra.Command, more string) {
 	})
 }
 
-// PlainUsage has a command print its flags in lines that fit a terminal.
+// PlainUsage makes a command print its flags in lines that fit a terminal.
 func PlainUsage(cmd *cobra.Command) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStdout()
@@ -107,10 +107,11 @@ func PlainUsage(cmd *cobra.Command) {
 	})
 }
 
-// LimitsTopic is the topic of what serve bounds.
+// LimitsTopic is the help topic about the limits of serve.
 const LimitsTopic = "limits"
 
-// LimitsHelp is what "chancery help limits" prints: the flags of serve for limits.
+// LimitsHelp returns the command for "chancery help limits", which prints the flags of serve that set
+// limits.
 func LimitsHelp(serve *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   LimitsTopic,
@@ -134,8 +135,8 @@ cgroup or GOMEMLIMIT.`,
 	return cmd
 }
 
-// RejectUnknownTopics has the commands that cobra adds refuse what they do not know, as all others do:
-// it prints the help of something else, and ends with 0.
+// RejectUnknownTopics makes the commands that cobra adds reject an unknown topic, as other commands reject
+// an unknown argument. Cobra itself prints another help text and ends with code 0.
 func RejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

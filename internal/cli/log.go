@@ -15,17 +15,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/async"
 )
 
-// LogFlags are the flags of the log, and the log that they open.
+// LogFlags are the flags of the log. They also keep the state of the log that Open opened.
 type LogFlags struct {
 	Level, Format string
 
-	Lines *async.Writer // that wait for their reader
-	Now   slog.LevelVar // level, or what an operator has chosen since
+	Lines *async.Writer // lines waiting for their reader
+	Now   slog.LevelVar // level of the log: --log-level, or the level that an operator has set since
 }
 
 const (
-	MaxQueuedLog     = 4 << 20         // bytes of lines that wait
-	LastLinesTimeout = 2 * time.Second // for the last lines to be read when the program ends
+	MaxQueuedLog     = 4 << 20         // bytes of lines waiting for their reader
+	LastLinesTimeout = 2 * time.Second // how long the program waits at its end until the last lines are read
 )
 
 // Register adds the flags of the log.
@@ -34,8 +34,9 @@ func (l *LogFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")
 }
 
-// Open returns a log to w; an error is one of usage. From then on the program outlives
-// who reads the log, and waits for nobody who does: a line that cannot be told is lost.
+// Open returns a log that writes to w. An error is a wrong flag. From then on the program survives when the
+// reader of the log exits, and never waits for the reader: a line that does not fit into the queue is
+// dropped.
 func (l *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
 	o := slog.HandlerOptions{Level: &l.Now}
 	switch l.Level {
@@ -66,7 +67,7 @@ func (l *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
 	return slog.New(byLevel{to(l.Lines), to(l.Lines.Urgent())}), nil
 }
 
-// byLevel handles errors apart: they find room where others are lost.
+// byLevel queues errors apart from other lines: an error still has room when other lines are dropped.
 type byLevel struct {
 	slog.Handler
 	errors slog.Handler
@@ -87,7 +88,7 @@ func (h byLevel) WithGroup(name string) slog.Handler {
 	return byLevel{h.Handler.WithGroup(name), h.errors.WithGroup(name)}
 }
 
-// Close waits until the log is read, for some time.
+// Close waits at most LastLinesTimeout until the queued lines are read.
 func (l *LogFlags) Close() { l.Lines.Close(LastLinesTimeout) }
 
 func terminal(w io.Writer) bool {

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manualPage is the manual page of a command, in the language of man(7). It says what --help
-// does: cobra's own pages know neither titles of flags nor paragraphs that are laid out.
+// manualPage returns the manual page of a command, in the language of man(7). It has the same text as
+// --help. Cobra's generator supports neither titles of flags nor preformatted paragraphs.
 func manualPage(cmd *cobra.Command) []byte {
 	b := new(bytes.Buffer)
 	page := pageOf(cmd)
 	fmt.Fprintf(b, ".TH %s 1 \"\" \"chancery %s\" \"Chancery\"\n", argument(strings.ToUpper(page)), Version())
-	fmt.Fprint(b, ".nh\n.ad l\n") // no flag is broken over two lines
+	fmt.Fprint(b, ".nh\n.ad l\n") // does not break a flag over two lines
 	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n", roff(page), roff(cmd.Short))
 	synopsis := cmd.CommandPath() + " [command]"
 	switch {
@@ -27,7 +27,7 @@ func manualPage(cmd *cobra.Command) []byte {
 	fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n", roff(synopsis))
 	fmt.Fprintf(b, ".SH DESCRIPTION\n")
 	for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
-		if strings.HasPrefix(paragraph, "  ") { // a list, or what is typed
+		if strings.HasPrefix(paragraph, "  ") { // a list, or input to type
 			fmt.Fprintf(b, ".PP\n.nf\n%s\n.fi\n", roff(paragraph))
 			continue
 		}
@@ -67,7 +67,7 @@ func manualFlag(b *bytes.Buffer, f *pflag.Flag) {
 	fmt.Fprintf(b, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(name), roff(placeholder), roff(usage))
 }
 
-// sibling is another command of the same command.
+// sibling returns the command with a name that has the same parent.
 func sibling(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Parent().Commands() {
 		if c.Name() == name {
@@ -77,7 +77,7 @@ func sibling(cmd *cobra.Command, name string) *cobra.Command {
 	return cmd
 }
 
-// roff writes text so that man shows it as it is.
+// roff escapes text so that man shows it unchanged.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(text)
 	lines := strings.Split(text, "\n")
@@ -89,5 +89,5 @@ func roff(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// argument is text as one argument.
+// argument quotes text as one argument of a roff macro.
 func argument(text string) string { return `"` + strings.ReplaceAll(roff(text), `"`, `\(dq`) + `"` }

@@ -16,10 +16,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// formats are those of -o, and what they are.
+// formats are the values of -o for a command that prints tables.
 var formats = []string{"table", "wide", "json", "yaml", "jsonl", "name"}
 
-// An Output is how a command prints an answer.
+// An Output holds the flags for the format of a command's answer.
 type Output struct {
 	Format    string
 	NoHeaders bool
@@ -28,7 +28,8 @@ type Output struct {
 
 // Register adds -o and --no-headers.
 func (o *Output) Register(cmd *cobra.Command, of ...string) {
-	if o.formats = of; len(of) == 0 {
+	o.formats = of
+	if len(of) == 0 {
 		o.formats = formats
 	}
 	last := len(o.formats) - 1
@@ -39,7 +40,7 @@ func (o *Output) Register(cmd *cobra.Command, of ...string) {
 	}
 }
 
-// Check returns an error of usage if the format is unknown.
+// Check returns an error of usage for an unknown format.
 func (o *Output) Check() error {
 	if !slices.Contains(o.formats, o.Format) {
 		last := len(o.formats) - 1
@@ -48,15 +49,15 @@ func (o *Output) Check() error {
 	return nil
 }
 
-// Wide reports whether tables have all columns.
+// Wide reports whether tables show all columns.
 func (o *Output) Wide() bool { return o.Format == "wide" }
 
-// People reports whether a person reads the output.
-func (o *Output) People() bool {
+// ForPeople reports whether a person reads the output.
+func (o *Output) ForPeople() bool {
 	return o.Format == "table" || o.Format == "wide" || o.Format == "text"
 }
 
-// PrintData prints an answer for programs: whole, or its items one by one.
+// PrintData prints an answer for programs: whole, or one item per line.
 func PrintData[T any](o *Output, w io.Writer, answer any, items []T, name func(T) string) error {
 	var err error
 	switch o.Format {
@@ -64,13 +65,15 @@ func PrintData[T any](o *Output, w io.Writer, answer any, items []T, name func(T
 		err = WriteYAML(w, answer)
 	case "jsonl":
 		for _, item := range items {
-			if err = text.WriteJSON(w, item, ""); err != nil {
+			err = text.WriteJSON(w, item, "")
+			if err != nil {
 				break
 			}
 		}
 	case "name":
 		for _, item := range items {
-			if _, err = fmt.Fprintln(w, text.Line(name(item))); err != nil {
+			_, err = fmt.Fprintln(w, text.Line(name(item)))
+			if err != nil {
 				break
 			}
 		}
@@ -83,14 +86,14 @@ func PrintData[T any](o *Output, w io.Writer, answer any, items []T, name func(T
 	return nil
 }
 
-// An List is an answer that is made here, of several of the admin API's.
+// A List is an answer that a command composes from several answers of the admin API.
 type List[T any] struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Items      []T    `json:"items"`
 }
 
-// WriteYAML writes what JSON would say, fields in the same order.
+// WriteYAML writes the JSON of an answer as YAML, with fields in the same order.
 func WriteYAML(w io.Writer, answer any) error {
 	var b, out bytes.Buffer
 	if err := text.WriteJSON(&b, answer, ""); err != nil {
@@ -109,23 +112,23 @@ func WriteYAML(w io.Writer, answer any) error {
 	if err := y.Close(); err != nil {
 		return err
 	}
-	_, err := w.Write(text.JSON(out.Bytes())) // what is escaped stands in double quotes
+	_, err := w.Write(text.JSON(out.Bytes())) // escapes are valid here: the strings are in double quotes
 	return err
 }
 
-// unquoted has a node written as people write YAML, and not as JSON.
+// unquoted changes a node from the style of JSON to the usual style of YAML.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
 	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // escapes are longer
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (odd || n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
-		n.Style = yaml.DoubleQuotedStyle // escapes stand in these only; so everybody writes @type, and the others some read as true and false
+		n.Style = yaml.DoubleQuotedStyle // only double quotes allow escapes; @type is usually quoted; some readers take the others as booleans
 	}
 	for _, c := range n.Content {
 		unquoted(c)
 	}
 }
 
-// A Table is printed in columns. Its cells may be what clients say.
+// A Table is printed in columns. Its cells may contain any text from clients.
 type Table struct {
 	Headers []string
 	Rows    [][]string
@@ -134,7 +137,7 @@ type Table struct {
 // Row adds a row.
 func (t *Table) Row(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Print prints the table, if it has rows.
+// Print prints the table if it has rows.
 func (t *Table) Print(w io.Writer, o *Output) {
 	if len(t.Rows) == 0 {
 		return
@@ -146,7 +149,8 @@ func (t *Table) Print(w io.Writer, o *Output) {
 	for _, row := range t.Rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			if cells[i] = text.Line(c); c == "" {
+			cells[i] = text.Line(c)
+			if c == "" {
 				cells[i] = "-"
 			}
 		}
@@ -163,12 +167,12 @@ func (t *Table) Print(w io.Writer, o *Output) {
 	tw.Flush()
 }
 
-// Since is how long ago something was, in one or two units: 4s, 18m, 3d2h.
+// Since returns the time since t in one or two units: 4s, 18m, 3d2h.
 func Since(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	d := max(time.Since(t), 0) // clocks differ
+	d := max(time.Since(t), 0) // the clocks of two machines differ
 	day := 24 * time.Hour
 	two := func(of, unit time.Duration, a, b string) string {
 		s := strconv.Itoa(int(d/of)) + a
@@ -188,7 +192,7 @@ func Since(t time.Time) string {
 	return two(day, time.Hour, "d", "h")
 }
 
-// Number is 1,204 for 1204.
+// Number formats 1204 as 1,204.
 func Number(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -197,7 +201,7 @@ func Number(n int) string {
 	return s
 }
 
-// Amount is "1 client", "1,204 clients".
+// Amount returns a number with its noun: "1 client", "1,204 clients".
 func Amount(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -205,7 +209,7 @@ func Amount(n int, what string) string {
 	return Number(n) + " " + what + "s"
 }
 
-// BytesText is a size as people read it: 1.2 KiB.
+// BytesText returns a size with a rounded unit: 1.2 KiB.
 func BytesText(n int) string {
 	switch {
 	case n < 1<<10:
@@ -216,7 +220,7 @@ func BytesText(n int) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// ShortVersion is a version as it is told apart by eye.
+// ShortVersion returns the first 12 characters of a version, enough to distinguish versions by eye.
 func ShortVersion(version string) string {
 	if len(version) > 12 {
 		return version[:12]

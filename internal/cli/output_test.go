@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestTypeNamed(t *testing.T) {
+func TestParseTypeTakesShortNamesMessagesPluralsAndURLs(t *testing.T) {
 	for name, want := range map[string]*xds.Type{
 		"cds": xds.Cluster, "CDS": xds.Cluster, "cluster": xds.Cluster, "Clusters": xds.Cluster,
 		"type.googleapis.com/envoy.config.cluster.v3.Cluster": xds.Cluster, "envoy.config.cluster.v3.Cluster": xds.Cluster,
@@ -25,14 +25,14 @@ func TestTypeNamed(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	// Nobody can mean two types by one name.
+	// No name means two types.
 	by := map[string]*xds.Type{}
 	for _, typ := range xds.Types() {
 		for _, n := range typeNames(typ) {
-			if other := by[word(n)]; other != nil && other != typ {
+			if other := by[normalize(n)]; other != nil && other != typ {
 				t.Errorf("%q is %v and %v", n, typ, other)
 			}
-			by[word(n)] = typ
+			by[normalize(n)] = typ
 		}
 	}
 	for arg, want := range map[string]string{
@@ -50,7 +50,7 @@ func TestTypeNamed(t *testing.T) {
 	}
 }
 
-func TestTexts(t *testing.T) {
+func TestDurationsAndNumbersForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 90 * time.Minute: "1h30m", 2 * time.Hour: "2h", 24 * time.Hour: "1d", 75 * time.Hour: "3d3h",
 	} {
@@ -59,7 +59,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	if Since(time.Time{}) != "" {
-		t.Error("never was not so long ago")
+		t.Error("Since of the zero time is not empty")
 	}
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
 		if got := Number(n); got != want {
@@ -68,8 +68,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// YAML has what JSON has, for readers of old and new YAML.
-func TestYAML(t *testing.T) {
+// The YAML has the content of the JSON, for readers of YAML 1.1 and 1.2.
+func TestWriteYAMLKeepsContentOfJSON(t *testing.T) {
 	in := map[string]any{"a": "yes", "b": "1", "c": 1, "d": true, "e": "true", "f": nil, "g": []string{}, "h": "x: y\n#z", "i": 0.5, "j": "2026-01-01", "k": "on", "l": "~"}
 	var out bytes.Buffer
 	if err := WriteYAML(&out, in); err != nil {
@@ -81,8 +81,9 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// What clients and files say moves no cursor and turns no text, whatever the format, and programs read it as it was.
-func TestDataIsPrintable(t *testing.T) {
+// Text from clients and files cannot move the cursor or reverse the text of a terminal, in any format. Programs
+// read it unchanged.
+func TestPrintDataEscapesControlCharacters(t *testing.T) {
 	const said = "a\u009b2Jb\u202ec\x7f\u2028\u0085 d\ne\U0001f600"
 	items := []map[string]string{{said: said}}
 	for _, format := range []string{"json", "jsonl", "yaml", "name"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PackagingCommand writes what packages have besides the program. It is for who makes
-// packages, and is in no help.
+// PackagingCommand writes the files that a package contains in addition to the program. It is for
+// maintainers of packages, and hidden in the help.
 func PackagingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "packaging OUT",
@@ -57,7 +57,7 @@ func writePackaging(root *cobra.Command, out string) error {
 	return nil
 }
 
-// documented returns a command and those below that users are told of.
+// documented returns a command and its documented subcommands.
 func documented(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {
@@ -68,5 +68,5 @@ func documented(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// pageOf is the name of a command's manual page: chancery-bootstrap-envoy.
+// pageOf returns the name of a command's manual page: chancery-bootstrap-envoy.
 func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }

@@ -1,10 +1,11 @@
 package cli
 
-// RelayReload is what a relay says that is asked to reload.
-const RelayReload = "a relay has no files: it serves what its upstream gives"
+// RelayReload is the answer of a relay to a reload.
+const RelayReload = "a relay has no files to reload: it serves the resources of its upstream"
 
-// StoreReload is what a server of a store says that is asked to reload.
-const StoreReload = "a server of a store has no files: it serves each revision when it is committed"
+// StoreReload is the answer of a server with --store to a reload.
+const StoreReload = "a server of a store has no files to reload: it serves each revision when it is committed"
 
-// StandbyReload is how it begins what a server says that is asked to reload while another one writes.
-const StandbyReload = "another server writes what the directory says"
+// StandbyReload begins the answer of a server to a reload while another server writes the directory to the
+// store.
+const StandbyReload = "another server writes the directory to the store"

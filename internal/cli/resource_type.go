@@ -8,11 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// APITypes begins the URLs of all types.
+// APITypes is the prefix of all type URLs.
 const APITypes = "type.googleapis.com/"
 
-// typeNames are what people call a type: cds, Cluster, clusters. The words are those of its
-// message and of its path in REST.
+// typeNames returns the names that a user may write for a type: CDS, Cluster, clusters. They come from the
+// name of its message and from its REST path.
 func typeNames(t *xds.Type) []string {
 	_, rest, _ := strings.Cut(t.REST, ":")
 	names := []string{t.Short, t.URL[strings.LastIndexByte(t.URL, '.')+1:]}
@@ -22,13 +22,12 @@ func typeNames(t *xds.Type) []string {
 	return names
 }
 
-// word is a name as names are compared: without case, plural and separators.
-func word(name string) string {
+// normalize returns a name in the form in which names are compared: without case, plural and separators.
+func normalize(name string) string {
 	return strings.TrimSuffix(strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)), "s")
 }
 
-// ParseType returns the type that is called so: by its short name, its message's name, the
-// plural, or its URL.
+// ParseType returns the type with a name: its short name, the name of its message, the plural, or its URL.
 func ParseType(name string) (*xds.Type, error) {
 	if url := strings.TrimPrefix(name, APITypes); strings.Contains(url, ".") {
 		return xds.TypeOf(APITypes + url), nil
@@ -36,7 +35,7 @@ func ParseType(name string) (*xds.Type, error) {
 	var all []string
 	for _, t := range xds.Types() {
 		for _, n := range typeNames(t) {
-			if word(n) == word(name) {
+			if normalize(n) == normalize(name) {
 				return t, nil
 			}
 			all = append(all, strings.ToLower(n))
@@ -56,7 +55,7 @@ func ParseType(name string) (*xds.Type, error) {
 	return nil, err
 }
 
-// ParseTypeAndName returns what TYPE/NAME says; without a name, it is "".
+// ParseTypeAndName parses TYPE/NAME or TYPE. Without a name it returns "".
 func ParseTypeAndName(arg string) (*xds.Type, string, error) {
 	rest, of := strings.CutPrefix(arg, APITypes)
 	typ, name, _ := strings.Cut(rest, "/")
@@ -67,16 +66,17 @@ func ParseTypeAndName(arg string) (*xds.Type, string, error) {
 	return t, name, err
 }
 
-// ParseResource is typeAndName of an argument that names one resource.
+// ParseResource is ParseTypeAndName for an argument that must name a resource.
 func ParseResource(arg string) (*xds.Type, string, error) {
 	t, name, err := ParseTypeAndName(arg)
 	if err == nil && name == "" {
-		err = fmt.Errorf("%q names no resource: want TYPE/NAME", arg)
+		err = fmt.Errorf("%q does not name a resource: want TYPE/NAME", arg)
 	}
 	return t, name, err
 }
 
-// TypeInPath is a type in a path of the admin API: its short name, or its URL if it has none.
+// TypeInPath returns a type as it is written in a path of the admin API: its short name, or its URL if it
+// has no short name.
 func TypeInPath(t *xds.Type) string {
 	switch {
 	case t == nil:

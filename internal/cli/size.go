@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A size is the value of a flag that is a number of bytes: 67108864, 64MiB, 64MB.
+// A size is the value of a flag that takes a number of bytes: 67108864, 64MiB, 64MB.
 type size[T int | int64] struct{ bytes *T }
 
-// SizeFlag adds a flag that is a number of bytes.
+// SizeFlag adds a flag that takes a number of bytes.
 func SizeFlag[T int | int64](f *pflag.FlagSet, to *T, name string, value T, usage string) {
 	*to = value
 	f.Var(size[T]{to}, name, usage)
 }
 
-// units are those of [SizeText], and others that people write.
+// units begin with the four units that SizeText uses; a flag also accepts the others.
 var units = []struct {
 	name  string
 	bytes int64
@@ -50,7 +50,7 @@ func (s size[T]) Set(text string) error {
 
 // String implements [pflag.Value].
 func (s size[T]) String() string {
-	if s.bytes == nil { // how pflag finds out what is zero
+	if s.bytes == nil { // pflag asks the zero value for its text, to find out whether a default is zero
 		return "0"
 	}
 	return SizeText(int64(*s.bytes))
@@ -59,7 +59,7 @@ func (s size[T]) String() string {
 // Type implements [pflag.Value].
 func (size[T]) Type() string { return "size" }
 
-// SizeText returns a number of bytes with the largest binary unit of which it is a multiple.
+// SizeText returns a number of bytes with the largest binary unit that divides it.
 func SizeText(bytes int64) string {
 	for _, u := range units[:4] {
 		if bytes != 0 && bytes%u.bytes == 0 {

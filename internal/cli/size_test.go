@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A size is bytes, with a unit or without, and is told as it would be written.
-func TestSize(t *testing.T) {
+// A size is a number of bytes, with a unit or without. Its text can be written as the flag's value.
+func TestSizeFlagTakesUnits(t *testing.T) {
 	for text, want := range map[string]struct {
 		bytes int64
 		told  string
@@ -35,7 +35,7 @@ func TestSize(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	// What is zero has no default in the help.
+	// The help shows no default for a flag whose default is zero.
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	var none, some int
 	SizeFlag(f, &none, "none", 0, "`SIZE`")

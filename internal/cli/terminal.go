@@ -12,26 +12,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// MinColumns is how narrow a terminal may be for which lines are folded.
+// MinColumns is the width of the narrowest terminal for which lines are folded.
 const MinColumns = 30
 
-// A Page folds lines that are longer than its terminal is wide, between words if it can, and goes
-// on beneath the text where they began. What is no terminal gets lines whole.
+// A Page writes to a terminal and folds lines that are longer than the terminal is wide. It folds between
+// words if it can, and aligns the rest of the line with the start of the text. For another writer it does
+// not fold lines.
 type Page struct {
 	Out     io.Writer
-	Columns int    // 0: no terminal
-	begun   []byte // of a line that has no end yet
+	Columns int    // 0: not a terminal
+	begun   []byte // start of a line without its newline
 }
 
-// Page is where a command prints an answer: folded if a person reads it.
+// Page returns the writer for a command's answer: one that folds lines for a person.
 func (o *Output) Page(cmd *cobra.Command) io.Writer {
-	if !o.People() {
+	if !o.ForPeople() {
 		return cmd.OutOrStdout()
 	}
 	return NewPage(cmd.OutOrStdout())
 }
 
-// NewPage returns a page as wide as the terminal behind w; a page of other writers folds nothing.
+// NewPage returns a page as wide as the terminal that w is. A page for other writers does not fold lines.
 func NewPage(w io.Writer) *Page {
 	p := &Page{Out: w}
 	if f, ok := w.(*os.File); ok {
@@ -68,8 +69,8 @@ func (p *Page) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// hanging is at which column a line goes on that is folded: beneath its text, if that follows a
-// title, and else a little to the right of where it begins.
+// hanging returns the column for the continuation of a folded line. If the text follows a title, it is the
+// column of the text. Otherwise it is slightly to the right of the line's start.
 func hanging(line string, columns int) int {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	if at := strings.Index(line[indent:], "  "); at > 0 {
@@ -81,13 +82,14 @@ func hanging(line string, columns int) int {
 	return min(indent+2, columns/3)
 }
 
-// fold returns a text in parts that are no wider than they may be: the first, and the others.
+// fold divides a text into parts: the first has at most the width `first`, the others at most `others`.
 func fold(text string, first, others int) (parts []string) {
 	for width := first; Cells(text) > width; width = others {
 		cut, space := len(text), -1
 		at := 0
 		for i, r := range text {
-			if at += cellsOf(r); at > width {
+			at += cellsOf(r)
+			if at > width {
 				cut = max(i, utf8.RuneLen(r)) // at least one character
 				if r == ' ' {
 					space = i
@@ -98,7 +100,7 @@ func fold(text string, first, others int) (parts []string) {
 				space = i
 			}
 		}
-		if space > 0 && Cells(text[:space]) >= width/3 { // a long word begins on this line, lest it is nearly empty
+		if space > 0 && Cells(text[:space]) >= width/3 { // the first part of a long word stays on this line, which would otherwise be nearly empty
 			cut = space
 		}
 		parts, text = append(parts, strings.TrimRight(text[:cut], " ")), strings.TrimLeft(text[cut:], " ")
@@ -106,7 +108,7 @@ func fold(text string, first, others int) (parts []string) {
 	return append(parts, text)
 }
 
-// Cells is how many columns a text takes.
+// Cells returns the number of terminal columns that a text takes.
 func Cells(text string) (n int) {
 	for _, r := range text {
 		n += cellsOf(r)
@@ -114,7 +116,7 @@ func Cells(text string) (n int) {
 	return n
 }
 
-// cellsOf is how many columns a character takes.
+// cellsOf returns the number of terminal columns that a character takes.
 func cellsOf(r rune) int {
 	switch {
 	case r < 0x300:
@@ -127,12 +129,12 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// Of the columns of a table: what is between them, how narrow one may become, and how narrow
-// its last, which is text, before this goes on lines of its own.
+// gap is the space between two columns of a table, and minCell the smallest width of a column. A last
+// column (text) narrower than minText moves to lines of its own.
 const gap, minCell, minText = 2, 8, 24
 
-// fit writes a table no wider than the page. Cells that are too wide go on in the next line; a
-// last column for which there is no room is beneath the others.
+// fit writes a table that is no wider than the page. The text of a wide cell continues in the next line. A
+// last column without enough room goes beneath the others.
 func (p *Page) fit(rows [][]string) {
 	n := len(rows[0])
 	widths := make([]int, n)
@@ -156,7 +158,7 @@ func (p *Page) fit(rows [][]string) {
 		sum -= widths[n-1] + gap
 		n--
 	}
-	for ; sum > p.Columns; sum-- { // of the widest
+	for ; sum > p.Columns; sum-- { // each step narrows the widest column
 		widest := 0
 		for i, w := range widths[:n] {
 			if w > widths[widest] {
@@ -193,5 +195,5 @@ func (p *Page) fit(rows [][]string) {
 			}
 		}
 	}
-	_, _ = io.WriteString(p.Out, b.String()) // as tabwriter, whose errors nobody reads
+	_, _ = io.WriteString(p.Out, b.String()) // like tabwriter, whose errors are not read either
 }

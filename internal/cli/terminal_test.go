@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPage(t *testing.T) {
+func TestPageFoldsLines(t *testing.T) {
 	var b bytes.Buffer
 	p := &Page{Out: &b, Columns: 30}
 	for _, part := range []string{"SERVER   one two three", " four five six seven\n  indented text that goes on and on\n", "short\n"} {
@@ -23,7 +23,7 @@ short
 		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
 
-	// The last column goes beneath the others if there is no room for it.
+	// A last column without enough room goes beneath the others.
 	b.Reset()
 	table := Table{Headers: []string{"KIND", "NODE", "WHY"}}
 	table.Row("denied", "edge-1", "the identity may not be this node")
@@ -39,7 +39,7 @@ denied  edge-1
 	}
 }
 
-func TestRepaint(t *testing.T) {
+func TestRepaintDrawsInPlace(t *testing.T) {
 	var b bytes.Buffer
 	r := &Repaint{w: &b}
 	for _, step := range []struct {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalSize is how many columns and lines a terminal has; 0 if it does not say.
+// TerminalSize returns the number of columns and lines of a terminal, or 0, 0 if unknown.
 func TerminalSize(f *os.File) (columns, lines int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Count is "1 error", "2 errors".
+// Count returns a number with its noun: "1 error", "2 errors".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -12,7 +12,7 @@ func Count(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-// Prefixed is a text with what leads to it, or "" if there is none.
+// Prefixed returns lead and text, or "" if text is empty.
 func Prefixed(lead, text string) string {
 	if text == "" {
 		return ""
@@ -20,5 +20,5 @@ func Prefixed(lead, text string) string {
 	return lead + text
 }
 
-// OrDash is text, or "-" if it is empty.
+// OrDash returns text, or "-" if it is empty.
 func OrDash(text string) string { return Prefixed("", text) + map[bool]string{true: "-"}[text == ""] }

@@ -11,7 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// ExplainFlagError tells on behalf of cobra what is wrong with a flag.
+// ExplainFlagError rewords cobra's error about a flag: it suggests a flag for a misspelled name, and
+// explains an invalid value.
 func ExplainFlagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is {
 		near := protoyaml.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
@@ -28,8 +29,8 @@ func ExplainFlagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// ExplainValueError says what a flag takes that does not take its value. Its own error
-// names the function of Go that could not read it.
+// ExplainValueError describes the values that a flag takes after an invalid one. The error of pflag names
+// the Go function that failed to parse the value.
 func ExplainValueError(err error) error {
 	e, is := errors.AsType[*pflag.InvalidValueError](err)
 	if !is {

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// release and commit are set by the linker where a release is built. Other builds know both
-// from what Go writes into the program.
+// release and commit are set by the linker in a release build. Other builds take both from the build
+// information of Go.
 var release, commit string
 
 // VersionCommand returns the command version.
@@ -24,7 +24,7 @@ func VersionCommand() *cobra.Command {
 	}
 }
 
-// versionFlag gives the program the flag that people try first.
+// versionFlag adds the flag --version, which many users try before the command.
 func versionFlag(root *cobra.Command) {
 	root.Version = VersionLine()
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -37,7 +37,7 @@ func Version() string { return versionOf(release, buildInfo()) }
 // Revision returns the commit that the program was built from, "" if not known.
 func Revision() string { return revisionOf(commit, buildInfo()) }
 
-// buildInfo is what Go has written into the program; never nil.
+// buildInfo returns the build information that Go has written into the program; never nil.
 func buildInfo() *debug.BuildInfo {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info
@@ -52,7 +52,7 @@ func versionOf(release string, info *debug.BuildInfo) string {
 	case info.Main.Version != "":
 		return info.Main.Version
 	}
-	return "(devel)" // as Go says where it does not know
+	return "(devel)" // Go writes the same for an unknown version
 }
 
 func revisionOf(commit string, info *debug.BuildInfo) string {
@@ -67,7 +67,7 @@ func revisionOf(commit string, info *debug.BuildInfo) string {
 	return ""
 }
 
-// VersionLine is what the program says of itself.
+// VersionLine returns the output of the command version.
 func VersionLine() string {
 	var of string
 	if r := Revision(); r != "" {

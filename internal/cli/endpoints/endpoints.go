@@ -244,7 +244,7 @@ func listEndpoints(cmd *cobra.Command, o *cli.Output, list *api.EndpointList, on
 		}
 		return cli.PrintData(o, out, list, all, func(e api.Endpoint) string { return e.ID })
 	}
-	if !o.People() {
+	if !o.ForPeople() {
 		return cli.PrintData(o, out, list, list.Items, func(c api.RegisteredCluster) string { return c.Cluster })
 	}
 	if len(list.Items) == 0 {

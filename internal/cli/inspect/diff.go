@@ -408,7 +408,7 @@ func (d *diffFlags) print(cmd *cobra.Command, r *diffResult) error {
 	}
 	w := d.Page(cmd)
 	var err error
-	if d.People() {
+	if d.ForPeople() {
 		err = printDiff(w, r)
 	} else {
 		err = cli.PrintData(&d.Output, w, r, r.Items, func(x diff.Difference) string { return x.Type + "/" + x.Name })

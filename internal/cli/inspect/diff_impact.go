@@ -48,7 +48,7 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, count
 	}
 	limit := cli.AskTimeout
 	if !patient {
-		limit = cli.GuessTimeout
+		limit = cli.DefaultServerTimeout
 	}
 	ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), limit, fmt.Errorf("no answer for %v", limit))
 	defer cancel()

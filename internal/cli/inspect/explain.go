@@ -70,7 +70,7 @@ answers, or it lets nobody in; 4 the server knows nothing of that name.`,
 			if err != nil {
 				return err
 			}
-			if o.People() {
+			if o.ForPeople() {
 				w := o.Page(cmd)
 				if len(e.Replicas) > 1 {
 					fmt.Fprintf(w, "SERVER %s\n", textutil.Line(e.Replica))

@@ -162,7 +162,7 @@ func (g *getFlags) oneOf(cmd *cobra.Command) {
 		return
 	}
 	defer d.Close()
-	ctx, cancel := context.WithTimeout(cli.Context(cmd), cli.GuessTimeout)
+	ctx, cancel := context.WithTimeout(cli.Context(cmd), cli.DefaultServerTimeout)
 	defer cancel()
 	about, err := d.About(ctx)
 	if err != nil || about.Server.ID == "" {
@@ -361,7 +361,7 @@ func refNames(all []api.Resource) string {
 
 // print prints a listing.
 func (g *getFlags) print(out, stderr io.Writer, l *listing) error {
-	if g.People() {
+	if g.ForPeople() {
 		if len(l.items) == 0 {
 			fmt.Fprintln(stderr, l.none)
 		}
@@ -399,7 +399,7 @@ func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminc
 			return err
 		}
 		for _, name := range gone(before, now) {
-			if g.People() {
+			if g.ForPeople() {
 				fmt.Fprintf(out, "(gone: %s)\n", text.Line(name))
 			}
 		}

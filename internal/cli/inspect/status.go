@@ -79,7 +79,7 @@ such node or group.`,
 			if err := o.Check(); err != nil {
 				return err
 			}
-			if watch && !o.People() {
+			if watch && !o.ForPeople() {
 				return fmt.Errorf("--watch prints one answer after the other: -o must be table or wide, not %s", o.Format)
 			}
 			f.Replicas = !local
@@ -131,7 +131,7 @@ func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	if err != nil {
 		return err
 	}
-	if !o.People() {
+	if !o.ForPeople() {
 		err = cli.PrintData[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
 	} else {
 		seen.print(o.Page(cmd), o, f)
@@ -160,7 +160,7 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 			status = d.StatusOfAll
 		}
 		s, err := status(ctx, f.Group)
-		if err != nil || !o.People() {
+		if err != nil || !o.ForPeople() {
 			return overview{Status: s}, err
 		}
 		list, err := d.Clients(ctx, f)

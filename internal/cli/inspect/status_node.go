@@ -24,12 +24,12 @@ func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string,
 		return err
 	}
 	if err := elsewhere(list, node); err != nil {
-		if !o.People() {
+		if !o.ForPeople() {
 			return errors.Join(cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, nil), err)
 		}
 		return err
 	}
-	if !o.People() {
+	if !o.ForPeople() {
 		err = cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, func(c api.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
 		cards(o.Page(cmd), o, list)

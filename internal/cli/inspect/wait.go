@@ -156,7 +156,7 @@ type waitAnswer struct {
 // unsynced prints for programs why the answer is no. Of who has wrong usage, or nobody to ask, there is no answer.
 func unsynced(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) error {
 	no, is := errors.AsType[cli.Failure](err)
-	if !is || o.People() || !slices.Contains([]int{cli.Failed, cli.NotFound, cli.TimedOut}, no.Code) {
+	if !is || o.ForPeople() || !slices.Contains([]int{cli.Failed, cli.NotFound, cli.TimedOut}, no.Code) {
 		return err
 	}
 	if r == nil {
@@ -283,7 +283,7 @@ func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 // waited prints what came of it.
 func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.Filter, revision uint64, timeout time.Duration) error {
 	w := o.Page(cmd)
-	if !o.People() {
+	if !o.ForPeople() {
 		if err := cli.PrintData(o, w, r, r.Pending, nil); err != nil {
 			return err
 		}
@@ -291,12 +291,12 @@ func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.
 	synced := r.Clients.By[api.Synced]
 	switch {
 	case r.Done:
-		if o.People() {
+		if o.ForPeople() {
 			fmt.Fprintf(w, "ok: %s\n", counts(r.Clients))
 		}
 		return nil
 	case r.Rejected != nil:
-		if !o.People() {
+		if !o.ForPeople() {
 			return cli.ErrNo
 		}
 		text := "its errors are not known"
@@ -312,7 +312,7 @@ func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.
 		}
 		return cli.FailWith(cli.Failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, cli.Since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile")
 	case len(r.Refusals) > 0:
-		if o.People() {
+		if o.ForPeople() {
 			printRefusals(w, o, r.Refusals)
 			return cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more")
 		}

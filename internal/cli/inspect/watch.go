@@ -135,7 +135,7 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 		switch {
 		case w.Format == "json" || w.Format == "yaml":
 			all = append(all, e)
-		case w.People():
+		case w.ForPeople():
 			printEvent(out, e)
 		case w.Format == "name":
 			fmt.Fprintln(cmd.OutOrStdout(), e.ID)

@@ -88,20 +88,20 @@ func (v *conversation) print(step fetch.Step) {
 	switch {
 	case step.Response != nil && !v.connected:
 		v.connected, v.last = true, ""
-		(&xdsclient.Message{At: step.At, Kind: "connected", Server: v.server.Text}).Print(v.out, !v.People())
+		(&xdsclient.Message{At: step.At, Kind: "connected", Server: v.server.Text}).Print(v.out, !v.ForPeople())
 		if v.nack == "" && !m.Malformed(step.Response, v.broken) {
 			return
 		}
 	case (step.Request != nil || step.Response != nil) && v.nack == "" && !m.Malformed(step.Response, v.broken):
 		return
-	case m.Error != "" && m.Error == v.last && v.People():
+	case m.Error != "" && m.Error == v.last && v.ForPeople():
 		return // said again with each attempt, and of each resource
 	case step.End != nil:
 		v.connected, v.last = false, m.Error
 	case step.Event != nil && step.Event.Kind == client.Stale:
 		v.last = m.Error
-	case step.Event != nil && step.Event.Kind == client.Updated && !v.People():
+	case step.Event != nil && step.Event.Kind == client.Updated && !v.ForPeople():
 		m.Body, _, _ = v.Body(step.Event.Resource) // what cannot be shown has none
 	}
-	m.Print(v.out, !v.People())
+	m.Print(v.out, !v.ForPeople())
 }

@@ -192,7 +192,7 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
-	if err := printCommit(&a.Output, cmd, done); err != nil || !a.People() || done.Kept == 0 {
+	if err := printCommit(&a.Output, cmd, done); err != nil || !a.ForPeople() || done.Kept == 0 {
 		return err
 	}
 	are, them := "are", "them"
@@ -219,7 +219,7 @@ func printCommit(o *cli.Output, cmd *cobra.Command, c *api.Commit) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), textutil.Line(text))
 	}
 	w := cmd.OutOrStdout()
-	if !o.People() {
+	if !o.ForPeople() {
 		return cli.PrintData(o, w, c, []*api.Commit{c}, func(c *api.Commit) string { return c.Revision })
 	}
 	signs := map[string]string{"added": "+", "changed": "~", "removed": "-"}

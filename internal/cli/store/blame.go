@@ -74,7 +74,7 @@ func (p *historyFlags) blame(cmd *cobra.Command, of string) error {
 
 func (p *historyFlags) printBlame(cmd *cobra.Command, all *api.Blame) error {
 	w := p.Page(cmd)
-	if !p.People() {
+	if !p.ForPeople() {
 		return cli.PrintData(&p.Output, w, all, all.Items, func(b api.Blamed) string { return b.Revision })
 	}
 	t := cli.Table{Headers: []string{"GROUP", "REVISION", "TIME", "AUTHOR", "PLACE", "MESSAGE"}}

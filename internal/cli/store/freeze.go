@@ -119,7 +119,7 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 
 // printFreeze says what is served of a group now: a text to people.
 func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text string) error {
-	if !o.People() {
+	if !o.ForPeople() {
 		return cli.PrintData(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), textutil.Line(text))

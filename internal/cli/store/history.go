@@ -89,7 +89,7 @@ const maxLimit = 100_000
 
 func (p *historyFlags) print(cmd *cobra.Command, h *api.History) error {
 	w := p.Page(cmd)
-	if !p.People() {
+	if !p.ForPeople() {
 		return cli.PrintData(&p.Output, w, h, h.Items, func(r api.Revision) string { return r.Revision })
 	}
 	if len(h.Items) == 0 {

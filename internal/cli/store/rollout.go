@@ -188,7 +188,7 @@ func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error)
 // printRollout says where rollouts are.
 func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) error {
 	w := cmd.OutOrStdout()
-	if !o.People() {
+	if !o.ForPeople() {
 		return cli.PrintData(o, w, list, list.Items, func(s api.Rollout) string { return s.ID })
 	}
 	for _, s := range list.Items {
@@ -314,7 +314,7 @@ server has no store.`,
 
 func (p *historyFlags) rollouts(cmd *cobra.Command, list *api.RolloutList) error {
 	w := p.Page(cmd)
-	if !p.People() {
+	if !p.ForPeople() {
 		return cli.PrintData(&p.Output, w, list, list.Items, func(s api.Rollout) string { return s.ID })
 	}
 	if len(list.Items) == 0 {

@@ -126,7 +126,7 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 	}
 	err = cli.AdminError(err)
 	if o, is := errors.AsType[cli.Failure](err); is {
-		if o.Hint = s.Server.Called(o.Hint); o.Code == cli.NoServer && !cmd.Flags().Changed(s.name()) {
+		if o.Hint = s.Server.WithFlagNames(o.Hint); o.Code == cli.NoServer && !cmd.Flags().Changed(s.name()) {
 			o.Hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
 		}
 		return o

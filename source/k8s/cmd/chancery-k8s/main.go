@@ -75,7 +75,7 @@ func (f *flags) set(w io.Writer) *pflag.FlagSet {
 	s.SortFlags = false
 	s.SetOutput(w)
 	s.StringVar(&f.target.URL, "admin", adminclient.DefaultURL, "`URL` of the server's --admin-listen: http://HOST:PORT, https://HOST:PORT or unix:///PATH")
-	s.StringVar(&f.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server wants")
+	s.StringVar(&f.target.TokenFile, "admin-token-file", "", "`FILE` with the token that the server requires")
 	s.StringVar(&f.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
 	s.StringVar(&f.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
 	s.StringVar(&f.target.Key, "admin-key", "", "`FILE` with its private key")

@@ -78,7 +78,7 @@ func TestAgent(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(out, "current")); err != nil {
 		t.Fatal(err)
 	}
-	// The server speaks no TLS, and so this one gets nothing of it.
+	// The server does not speak TLS, so this agent gets no resources from it.
 	d = agentOf(t, url, out, state, "--tls")
 	d.logged("exported")
 	if now := tree(t, out); !maps.Equal(was, now) {

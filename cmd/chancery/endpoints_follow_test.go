@@ -174,10 +174,10 @@ func TestFollowIsAskedForWrongly(t *testing.T) {
 	}{
 		{2, "follow needs CLUSTER", []string{"backend"}},
 		{2, "write dns:HOST:PORT", []string{"backend", "dns:b"}},
-		{2, "a cluster has a name", []string{"", "dns:b:80"}},
+		{2, "the name of a cluster has", []string{"", "dns:b:80"}},
 		{2, "needs no other arguments", []string{"backend", "--file", "x"}},
 		{1, "names.txt:4: ", []string{"--file", filepath.Join(dir, "names.txt")}},
-		{1, "there is no name in it", []string{"--file", filepath.Join(dir, "none.txt")}},
+		{1, "the file contains no names", []string{"--file", filepath.Join(dir, "none.txt")}},
 		{1, "no such file", []string{"--file", filepath.Join(dir, "x")}},
 		{2, "--ttl", []string{"backend", "dns:b:80", "--ttl", "1ms"}},
 		{2, "write IP:PORT", []string{"backend", "dns:b:80", "--dns-server", "x"}},

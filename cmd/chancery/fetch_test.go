@@ -34,7 +34,7 @@ func TestFetchHints(t *testing.T) {
 		g.Stop()
 		<-ended
 	})
-	const denied = "the server lets this client have nothing: is --node right, and does it want --tls-cert, --tls-key?\n"
+	const denied = "the server denies access: is --node right, and does it require --tls-cert and --tls-key?\n"
 	for _, x := range []struct {
 		says       codes.Code
 		flag, hint string
@@ -42,12 +42,12 @@ func TestFetchHints(t *testing.T) {
 	}{
 		{codes.PermissionDenied, "--node=edge-1", denied, cli.NoServer},
 		{codes.PermissionDenied, "--node-json={\"id\": \"edge-1\"}", denied, cli.NoServer},
-		{codes.PermissionDenied, "--delta", "the node that asks is named after this machine, for want of --node: which nodes does the server let in, and does it want --tls-cert, --tls-key?\n", cli.NoServer},
+		{codes.PermissionDenied, "--delta", "without --node the node id is the name of this machine: which nodes does the server accept, and does it require --tls-cert and --tls-key?\n", cli.NoServer},
 		{codes.Unauthenticated, "--node=edge-1", denied, cli.NoServer},
 		{codes.ResourceExhausted, "--delta", "the server, or this client, has a limit that was exceeded\n", cli.NoServer},
-		{codes.Unimplemented, "--delta", "the server may have no delta: try without --delta\n", cli.Failed},
-		{codes.Unimplemented, "--per-type", "the server may have no stream of this type: try without --per-type\n", cli.Failed},
-		{codes.Unimplemented, "--ads", "the server may have no ADS, or delta alone: try --per-type, or --delta; or is it the port of an admin API?\n", cli.Failed},
+		{codes.Unimplemented, "--delta", "the server may not support delta: try without --delta\n", cli.Failed},
+		{codes.Unimplemented, "--per-type", "the server may not have a stream for this type: try without --per-type\n", cli.Failed},
+		{codes.Unimplemented, "--ads", "the server may not support ADS, or only delta: try --per-type, or --delta; or is it the port of an admin API?\n", cli.Failed},
 		{codes.Internal, "--delta", "", cli.Failed},
 	} {
 		var out, errs bytes.Buffer

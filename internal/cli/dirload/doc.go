@@ -1,2 +1,3 @@
-// Package dirload has what commands share that load a directory of resources: flags, checks and warnings.
+// Package dirload contains the flags, checks and warnings that are common to commands that load a
+// directory.
 package dirload

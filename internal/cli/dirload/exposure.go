@@ -10,11 +10,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Exposure is a way on which secrets would reach who may not have them. The zero
-// value is none.
+// An Exposure is a way by which secrets would reach clients without authorization, and how to prevent it.
+// The zero value means that there is none.
 type Exposure struct{ Way, Mend string }
 
-// RefuseAny is refuse of a resource that is in no file and would be exposed.
+// RefuseAny returns an error if a resource that comes from no file has a secret that would be exposed.
 func (e Exposure) RefuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
 	if found := secrets.Find(m); len(found.Values) > 0 {
 		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",
@@ -23,7 +23,7 @@ func (e Exposure) RefuseAny(secrets *internalsecret.Finder, r *xds.Resource, m p
 	return nil
 }
 
-// Refuse returns an error if a resource that would be exposed has a secret.
+// Refuse returns an error if one of the loaded resources has a secret that would be exposed.
 func (e Exposure) Refuse(all []dir.Loaded) error {
 	if e == (Exposure{}) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// CheckMaxFile returns an error of usage.
+// CheckMaxFile checks the value of --max-file; an error is one of usage.
 func CheckMaxFile(bytes int64) error {
 	if bytes < 1 {
 		return errors.New("--max-file: must be more than 0")
@@ -23,10 +23,10 @@ func CheckMaxFile(bytes int64) error {
 
 // ProtoSetFlag adds --proto-set.
 func ProtoSetFlag(f *pflag.FlagSet, to *[]string) {
-	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages that Envoy's API does not have, made by protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; may be repeated")
+	f.StringArrayVar(to, "proto-set", nil, "`FILE` with the descriptors of messages that Envoy's API does not contain, made by protoc --include_imports --descriptor_set_out=FILE or buf build -o FILE; may be repeated")
 }
 
-// ReadProtoSets returns the messages that files may have.
+// ReadProtoSets returns the message types of Envoy's API and of the files of --proto-set.
 func ReadProtoSets(paths []string) (*envoy.Types, error) {
 	types, err := envoy.Load(paths...)
 	switch {
@@ -38,7 +38,7 @@ func ReadProtoSets(paths []string) (*envoy.Types, error) {
 	return types, nil
 }
 
-// FlagOfOption returns the flag of an option of a directory, for errors.
+// FlagOfOption returns the flag that sets an option of a directory source, for errors.
 func FlagOfOption(option string) string {
 	return map[string]string{"MaxFile": "--max-file", "FollowLinksOutside": "--follow-links-outside", "V2": "--legacy-v2"}[option]
 }

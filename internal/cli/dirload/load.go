@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Warnings says what is doubtful in what a source has.
+// Warnings returns the warnings about the configuration that a source has loaded.
 func Warnings(src *dir.Source) (all []string) {
 	for _, p := range src.Summary().Warnings {
 		all = append(all, p.Error())
@@ -20,7 +20,7 @@ func Warnings(src *dir.Source) (all []string) {
 	return all
 }
 
-// SortedTables returns the tables that have something, in push order.
+// SortedTables returns the non-empty tables of a view in push order.
 func SortedTables(v xds.Tables) (all []*xds.Table) {
 	for _, t := range v {
 		if t.Type() != nil {
@@ -33,7 +33,8 @@ func SortedTables(v xds.Tables) (all []*xds.Table) {
 	return all
 }
 
-// LoadError tells the mistakes that keep a directory from being loaded.
+// LoadError prints the errors that prevent a directory from being loaded, and returns an error that counts
+// them.
 func LoadError(stderr io.Writer, root, done string, err error) error {
 	errs, ok := errors.AsType[dir.Errors](err)
 	if !ok || len(errs) == 1 {

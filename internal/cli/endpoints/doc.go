@@ -1,2 +1,2 @@
-// Package endpoints has the commands that register endpoints at a server.
+// Package endpoints contains the commands that register endpoints of clusters at a running server.
 package endpoints

@@ -24,17 +24,17 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoints put|rm|ls|follow",
-		Short: "Register endpoints at a running server, or have it follow names of the DNS",
-		Long: `A server that runs with --endpoints takes endpoints of clusters by its admin API while
+		Short: "Register endpoints at a running server, or make it follow DNS names",
+		Long: `A server that runs with --endpoints accepts endpoints of clusters over its admin API while
 it serves, with a lease or without (docs/endpoints.md). As long as a cluster is registered,
-its registered endpoints are served, and not those that files or revisions have.`,
+the server serves its registered endpoints instead of those in files or revisions.`,
 		Example: "  chancery endpoints put backend 10.0.0.1:8080 --ttl 30s\n  chancery endpoints ls",
 	}
 	cmd.AddCommand(endpointsPut(), endpointsRemove(), endpointsList(), endpointsFollow())
 	return cmd
 }
 
-// changeFlags are the flags of the subcommands.
+// changeFlags are the flags that all subcommands have.
 type changeFlags struct {
 	cli.AdminFlags
 	group string
@@ -54,21 +54,21 @@ func endpointsPut() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "put CLUSTER ADDRESS:PORT",
-		Short: "Register an endpoint, or renew its lease; or all of a cluster, of a file",
-		Long: `Put registers an endpoint in place of the one with the same id. With --ttl it goes when
-that time is over, unless the same is put again before. With --file it registers all
-endpoints of the cluster, and removes others: the file (- is stdin) has what PUT
-/api/v1/endpoints/CLUSTER takes.
+		Short: "Register an endpoint or renew its lease, or register all endpoints of a cluster from a file",
+		Long: `Put registers an endpoint in place of the one with the same id. With --ttl the server removes
+it after that time, unless the same endpoint is put again before. With --file it registers all
+endpoints of the cluster, and removes the others: the file (- is stdin) has the body of PUT
+/api/v1/endpoints/CLUSTER.
 
-Exit codes: 0 registered; 1 the server does not take it; 2 wrong usage; 3 no server
-answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
+Exit codes: 0 registered; 1 the server rejects it; 2 wrong usage; 3 no server answers, or
+it denies access or does not accept endpoints; 4 the group does not exist.`,
 		Example: `  chancery endpoints put backend 10.0.0.1:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints put backend 10.0.0.1:8080 --id pod-1 --ttl 30s --weight 3 --zone eu-1a
   chancery endpoints put backend --file endpoints.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case one.Weight == 0 && cmd.Flags().Changed("weight"):
-				return errors.New("--weight must be 1 to 100000: have an endpoint get nothing with --health DRAINING, or remove it")
+				return errors.New("--weight must be 1 to 100000: to send no traffic to an endpoint, give --health DRAINING or remove it")
 			case file != "" && len(args) != 1:
 				return errors.New("put --file needs one CLUSTER")
 			case file == "" && len(args) != 2:
@@ -114,20 +114,20 @@ answers, it lets nobody in, or takes no endpoints; 4 there is no such group.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&one.ID, "id", "", "`NAME` of the endpoint in its cluster; ADDRESS:PORT if it is not given")
+	f.StringVar(&one.ID, "id", "", "`NAME` of the endpoint in its cluster; default: ADDRESS:PORT")
 	f.DurationVar(&ttl, "ttl", 0, "`time` of the lease, 1s to 24h; 0: none")
 	f.StringVar(&one.Health, "health", "", "HEALTHY, UNHEALTHY, DRAINING, TIMEOUT or DEGRADED")
-	f.IntVar(&one.Weight, "weight", 0, "`number` of 1 to 100000, among those of the cluster")
-	f.IntVar(&one.Priority, "priority", 0, "`number` of 0, the first choice, to 127")
+	f.IntVar(&one.Weight, "weight", 0, "`number` from 1 to 100000: share of the cluster's traffic")
+	f.IntVar(&one.Priority, "priority", 0, "`number` from 0, the first choice, to 127")
 	f.StringVar(&locality.Region, "region", "", "`NAME` of the region")
 	f.StringVar(&locality.Zone, "zone", "", "`NAME` of the zone")
 	f.StringVar(&one.Hostname, "hostname", "", "`NAME` for health checks and rewrites of the host")
 	f.StringVarP(&file, "file", "f", "", "`FILE` with all endpoints of the cluster, in JSON")
-	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources whose nodes get the endpoint; default if it is not given")
+	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources whose nodes get the endpoint; default: the default group")
 	return e.command(cmd)
 }
 
-// readEndpoints reads what a PUT of a cluster takes.
+// readEndpoints reads the body of a PUT of a cluster from a file.
 func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err error) {
 	var b []byte
 	if file == "-" {
@@ -146,7 +146,7 @@ func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err 
 	return all, nil
 }
 
-// change asks for a change of endpoints, and prints what became of it.
+// change requests a change of endpoints and prints its result.
 func (e *changeFlags) change(cmd *cobra.Command, question func(context.Context, *adminclient.Client) (*api.EndpointsResult, error)) error {
 	r, err := cli.Ask(cmd, &e.AdminFlags, question)
 	if err == nil {
@@ -162,12 +162,12 @@ func endpointsRemove() *cobra.Command {
 		Use:   "rm CLUSTER ID|--all|--release",
 		Short: "Remove a registered endpoint, or all of a cluster",
 		Long: `Rm removes an endpoint by its id, which is ADDRESS:PORT unless another one was given. With
---all it removes all of the cluster, and clients have none then. With --release what files
-or revisions say of the cluster's endpoints counts again, too; if they say nothing, clients
+--all it removes all endpoints of the cluster, and clients have none then. With --release the
+server serves the cluster's endpoints in files or revisions again. If they contain none, clients
 keep the endpoints that they have.
 
-Exit codes: 0 removed; 1 not, with the reason; 2 wrong usage; 3 no server answers, it
-lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
+Exit codes: 0 removed; 1 not removed, with the reason; 2 wrong usage; 3 no server answers, or
+it denies access or does not accept endpoints; 4 the endpoint is not registered.`,
 		Example: "  chancery endpoints rm backend 10.0.0.1:8080\n  chancery endpoints rm backend --release",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 || (len(args) == 2) == (all || release) {
@@ -184,7 +184,7 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 				return d.RemoveEndpoints(ctx, e.group, args[0], id, release)
 			})
 			if err == nil && release {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: what files or revisions say of its endpoints counts\n", text.Line(args[0]))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is not registered any more: its endpoints in files or revisions are served\n", text.Line(args[0]))
 			}
 			return err
 		},
@@ -192,8 +192,8 @@ lets nobody in, or takes no endpoints; 4 no such endpoint is registered.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&all, "all", false, "remove all endpoints of the cluster")
-	f.BoolVar(&release, "release", false, "the same, and let files or revisions say what its endpoints are")
-	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources that they were registered for; default if it is not given")
+	f.BoolVar(&release, "release", false, "the same, and serve the cluster's endpoints in files or revisions again")
+	f.StringVarP(&e.group, "group", "g", "", "`GROUP` of resources that they were registered for; default: the default group")
 	return e.command(cmd)
 }
 
@@ -203,11 +203,11 @@ func endpointsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [CLUSTER]",
 		Short: "List clusters with registered endpoints, or the endpoints of one",
-		Long: `Ls lists what is registered. With -o name it prints the names of clusters, or the ids of
-the endpoints of one.
+		Long: `Ls lists the registered clusters, or the endpoints of one cluster. With -o name it prints the
+names of clusters, or the ids of the endpoints.
 
-Exit codes: 0 listed; 2 wrong usage; 3 no server answers, it lets nobody in, or takes no
-endpoints; 4 the cluster is not registered.`,
+Exit codes: 0 listed; 2 wrong usage; 3 no server answers, or it denies access or does not
+accept endpoints; 4 the cluster is not registered.`,
 		Example: "  chancery endpoints ls\n  chancery endpoints ls backend -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

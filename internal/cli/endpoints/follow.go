@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints/register"
 )
 
-// A nameFollower keeps endpoints of clusters at a server as the DNS has them.
+// A nameFollower registers the addresses of DNS names as endpoints of clusters at a server.
 type nameFollower struct {
 	changeFlags
 	cli.LogFlags
@@ -39,19 +39,21 @@ func endpointsFollow() *cobra.Command {
 	var w nameFollower
 	cmd := &cobra.Command{
 		Use:   "follow CLUSTER dns:HOST:PORT|srv:NAME",
-		Short: "Keep the endpoints of clusters as the DNS has them",
-		Long: `Follow looks a name up again and again, and registers its addresses as endpoints of a
-cluster, until a signal ends it. dns:HOST:PORT has the addresses of HOST (A and AAAA).
-srv:_SERVICE._PROTOCOL.NAME has those of the targets of SRV records, with their ports,
-priorities and weights. With --file it follows many: each line has a CLUSTER and a name.
+		Short: "Register the addresses of DNS names as endpoints, and keep them up to date",
+		Long: `Follow looks up a name repeatedly, and registers its addresses as endpoints of a cluster,
+until a signal ends it. dns:HOST:PORT has the addresses of HOST (A and AAAA).
+srv:_SERVICE._PROTOCOL.NAME has the addresses of the targets of SRV records, with their
+ports, priorities and weights. With --file it follows several names: each line has a CLUSTER
+and a name.
 
-Names are in full: no list of domains is searched. What a name had stays when it cannot be
-looked up. That it has no address any more counts when it was said three times, in --empty-after
-at least. When follow ends, what it has registered stays, or goes with its lease if --ttl is
-given; when it starts again, it removes what went meanwhile, and nothing that others have registered.
+Names are fully qualified: no search domains are tried. When a look-up fails, the endpoints
+stay. They are removed only after three empty answers in a row, over at least --empty-after.
+When follow ends, its endpoints stay, or expire with their lease if --ttl is given. When it
+starts again, it removes addresses that have disappeared meanwhile, and no endpoints that
+others have registered.
 
-Exit codes: 0 ended by a signal; 1 a file cannot be read; 2 wrong usage; 3 the server lets
-nobody in, or takes no endpoints.`,
+Exit codes: 0 ended by a signal; 1 a file cannot be read; 2 wrong usage; 3 the server denies
+access, or does not accept endpoints.`,
 		Example: `  chancery endpoints follow backend dns:backend.example.com:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints follow backend srv:_http._tcp.backend.example.com --ttl 30s
   chancery endpoints follow --file names.txt --dns-server 10.0.0.2:53`,
@@ -81,26 +83,26 @@ nobody in, or takes no endpoints.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&w.file, "file", "f", "", "`FILE` with a CLUSTER and a name in each line; - is stdin")
-	f.StringVarP(&w.group, "group", "g", "", "`GROUP` of resources whose nodes get the endpoints; default if it is not given")
-	f.DurationVar(&w.ttl, "ttl", 0, "`time` of the lease, 1s to 24h, after which all goes when follow has died; 0: none")
-	f.StringSliceVar(&w.servers, "dns-server", nil, "`IP:PORT` of a server of the DNS, several times or with commas; those of /etc/resolv.conf if it is not given")
-	f.DurationVar(&w.options.Timeout, "dns-timeout", 2*time.Second, "`time` for an answer; each server is asked twice")
-	f.DurationVar(&w.options.MinTTL, "min-ttl", 5*time.Second, "least `time` until a name is looked up again")
-	f.DurationVar(&w.options.MaxTTL, "max-ttl", 5*time.Minute, "most `time` until then")
-	f.DurationVar(&w.empty, "empty-after", time.Minute, "least `time` in which it is said three times that a name has no address, before it has none; 0: it keeps the last ones")
-	f.IntVar(&w.options.Most, "dns-concurrency", 16, "`number` of questions that are asked at once")
+	f.StringVarP(&w.group, "group", "g", "", "`GROUP` of resources whose nodes get the endpoints; default: the default group")
+	f.DurationVar(&w.ttl, "ttl", 0, "`time` of the lease, 1s to 24h, after which the endpoints expire if follow has ended; 0: no lease")
+	f.StringSliceVar(&w.servers, "dns-server", nil, "`IP:PORT` of a DNS server; may be repeated; default: those in /etc/resolv.conf")
+	f.DurationVar(&w.options.Timeout, "dns-timeout", 2*time.Second, "maximum `time` to wait for an answer; each server is asked twice")
+	f.DurationVar(&w.options.MinTTL, "min-ttl", 5*time.Second, "minimum `time` between two look-ups of a name")
+	f.DurationVar(&w.options.MaxTTL, "max-ttl", 5*time.Minute, "maximum `time` between two look-ups of a name")
+	f.DurationVar(&w.empty, "empty-after", time.Minute, "minimum `time` with three empty answers in a row before the endpoints of a name are removed; 0: keep the last ones")
+	f.IntVar(&w.options.Most, "dns-concurrency", 16, "maximum `number` of look-ups at a time")
 	w.LogFlags.Register(f)
 	return w.command(cmd)
 }
 
-// nameFollowed adds a name that a cluster follows.
+// nameFollowed adds a cluster that follows a name.
 func nameFollowed(names map[dns.Name][]string, cluster, text string) error {
 	n, err := dns.Parse(text)
 	if err != nil {
 		return err
 	}
 	if cluster == "" || len(cluster) > endpoints.MaxName {
-		return fmt.Errorf("%q: a cluster has a name of 1 to %d bytes", cluster, endpoints.MaxName)
+		return fmt.Errorf("%q: the name of a cluster has 1 to %d bytes", cluster, endpoints.MaxName)
 	}
 	if !slices.Contains(names[n], cluster) {
 		names[n] = append(names[n], cluster)
@@ -108,7 +110,7 @@ func nameFollowed(names map[dns.Name][]string, cluster, text string) error {
 	return nil
 }
 
-// readFollowed reads a file of lines with a cluster and a name each.
+// readFollowed reads a file whose lines have a cluster and a name each.
 func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) error {
 	in := stdin
 	if file != "-" {
@@ -138,7 +140,7 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 		return cli.Fail(fmt.Errorf("%s: %w", file, err), "")
 	}
 	if len(names) == 0 {
-		return cli.Fail(fmt.Errorf("%s: there is no name in it", file), "")
+		return cli.Fail(fmt.Errorf("%s: the file contains no names", file), "")
 	}
 	return nil
 }
@@ -166,13 +168,13 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 		all = append(all, n)
 	}
 	reg := register.New(daemon, register.Options{TTL: w.ttl, Log: log})
-	tell := func(n dns.Name, found []dns.Address) {
+	registerFound := func(n dns.Name, found []dns.Address) {
 		for _, cluster := range names[n] {
 			reg.Set(w.part(n, cluster), endpointsAt(found))
 		}
 	}
 	w.options.Log, w.options.Servers = log, w.servers
-	watcher, err := dns.New(all, tell, w.options)
+	watcher, err := dns.New(all, registerFound, w.options)
 	if err != nil {
 		return err
 	}
@@ -188,10 +190,10 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 		}
 		if len(known) > 0 {
 			watcher.Known(n, known)
-			tell(n, known)
+			registerFound(n, known)
 		}
 	}
-	log.Info("following names of the DNS", "names", len(all), "server", daemon.URL())
+	log.Info("following DNS names", "names", len(all), "server", daemon.URL())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -202,13 +204,14 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 	return nil
 }
 
-// part is what follows a name in a cluster: whoever follows another one there has endpoints of its own.
+// part returns the owner of a name's endpoints in a cluster. Each name has its own, so that two names of a
+// cluster do not remove each other's endpoints.
 func (w *nameFollower) part(n dns.Name, cluster string) register.Part {
 	return register.Part{Group: w.group, Cluster: cluster, Owner: n.String()}
 }
 
-// known asks the server which addresses of a name are registered by somebody who followed it before, and waits until the
-// server can say that: without it, the first look-up that fails would remove them.
+// known returns the addresses of a name that an earlier follower registered. It waits until the server
+// answers: without these addresses, the first look-up that fails would remove them.
 func (w *nameFollower) known(ctx context.Context, reg *register.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
 	for _, cluster := range clusters {
 		there, err := reg.Await(ctx, w.part(n, cluster))
@@ -224,7 +227,7 @@ func (w *nameFollower) known(ctx context.Context, reg *register.Registrar, n dns
 	return all, nil
 }
 
-// endpointsAt is what addresses are as endpoints.
+// endpointsAt returns addresses as endpoints.
 func endpointsAt(found []dns.Address) []api.Endpoint {
 	all := make([]api.Endpoint, len(found))
 	for i, a := range found {

@@ -157,7 +157,7 @@ func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, er
 	if err != nil {
 		return nil, err
 	}
-	return xdsclient.NewKeptClient(cfg, a.state, a.given, "/"+s.Text+"/"+out, func(err error) {
+	return xdsclient.NewClientWithLastGood(cfg, a.state, a.given, "/"+s.Text+"/"+out, func(err error) {
 		a.log.Warn(unkept, "error", err, "hint", "--state-dir")
 	})
 }

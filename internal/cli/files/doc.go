@@ -1,2 +1,3 @@
-// Package files has the commands that read, check and write directories of resources.
+// Package files contains the commands that read or write configuration files: check, preview, import, export, agent,
+// bootstrap and reload.
 package files

@@ -105,7 +105,7 @@ func TestFetchLacksType(t *testing.T) {
 	gone := fetch.End{Type: xds.Listener, Err: errors.New("http://127.0.0.1:1: 404 Not Found: there is no such path")}
 	r := cds("pay")
 	stdout, stderr, code := fetchedText(t, "name", &fetch.Answer{Resources: []fetch.Found{{Resource: r, Type: r.Type, Name: r.Name}}, Ends: []fetch.End{gone}})
-	if stdout != "CDS/pay\n" || code != cli.NotFound || !strings.Contains(stderr, "gives others, and no LDS: http://127.0.0.1:1: 404 Not Found") {
+	if stdout != "CDS/pay\n" || code != cli.NotFound || !strings.Contains(stderr, "sends other types, but not LDS: http://127.0.0.1:1: 404 Not Found") {
 		t.Errorf("%d %s%s", code, stdout, stderr)
 	}
 }

@@ -1,2 +1,3 @@
-// Package xdsclient gives commands access to an xDS server: its URL, flags, TLS, the node, and the errors that a user can act on.
+// Package xdsclient gives commands access to an xDS server: URL, flags, TLS, node, and errors with a hint
+// for the user.
 package xdsclient

@@ -15,15 +15,15 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A cause says why a server gives nothing, and what to do about it.
+// A cause explains why a server sends no resources, with a hint.
 type cause struct {
 	text, hint string
 	code       int
 }
 
-// ended is the error of a stream that has ended before anything came.
-func (s *Server) ended(e fetch.End) error {
-	c := s.why(e.Err)
+// endError returns the error for a stream that ended before the first response.
+func (s *Server) endError(e fetch.End) error {
+	c := s.explain(e.Err)
 	of := ""
 	if e.Type != nil {
 		of = " for " + e.Type.String()
@@ -31,53 +31,53 @@ func (s *Server) ended(e fetch.End) error {
 	return cli.FailWith(c.code, fmt.Errorf("%s%s: %s", s.Text, of, c.text), c.hint)
 }
 
-// lacking is the error of streams that have ended before anything came, while others gave
-// something.
-func (s *Server) lacking(ends []fetch.End) error {
+// partialError returns the error for streams that ended before the first response, while other streams got
+// resources.
+func (s *Server) partialError(ends []fetch.End) error {
 	var all []string
 	for _, e := range ends {
 		of := "some types"
 		if e.Type != nil {
 			of = e.Type.String()
 		}
-		all = append(all, of+": "+s.why(e.Err).text)
+		all = append(all, of+": "+s.explain(e.Err).text)
 	}
-	return cli.FailWith(cli.NotFound, fmt.Errorf("%s gives others, and no %s", s.Text, someOf(all)), "")
+	return cli.FailWith(cli.NotFound, fmt.Errorf("%s sends other types, but not %s", s.Text, someOf(all)), "")
 }
 
-// A symptom is how a mistake in how a server is asked shows: in the text of an error, since
-// nothing else tells.
+// A symptom recognizes a wrong flag or address by the text of the error that it causes. The errors have no
+// code that distinguishes these causes.
 type symptom struct {
-	texts      []string // one of them
-	noHTTP1    bool     // or what answers does not speak HTTP/1.1
-	tls        string   // "yes", "no": whether the connection was encrypted; "": either
-	rest       bool     // only of polls over REST
-	says, hint string   // says replaces the text; "": it stays
+	texts      []string // one of them must be in the error's text
+	noHTTP1    bool     // or the peer does not speak HTTP/1.1
+	tls        string   // "yes", "no": whether the connection used TLS; "": either
+	rest       bool     // only for polls over REST
+	says, hint string   // says replaces the error's text; "": the text stays
 }
 
 var symptoms = []symptom{
 	{noHTTP1: true, rest: true,
-		says: "what answers there does not speak REST", hint: "is it the port of gRPC? leave out --rest, or give that of the server's REST, such as --rest-listen"},
+		says: "the server there does not speak REST", hint: "is it a gRPC port? leave out --rest, or give the server's REST address, such as its --rest-listen"},
 	{texts: []string{": 404 Not Found: "}, rest: true,
-		hint: "is it the port of the server's REST, such as --rest-listen, and not that of an admin interface?"},
+		hint: "is it the server's REST port, such as --rest-listen, and not the port of an admin interface?"},
 	{texts: []string{"looked like an HTTP/1.1 header", "unexpected HTTP status code received from server"}, noHTTP1: true,
-		says: "what answers there does not speak gRPC", hint: "is it the port of an admin interface, or of REST? with --rest fetch polls over REST"},
+		says: "the server there does not speak gRPC", hint: "is it the port of an admin interface, or of REST? with --rest fetch polls over REST"},
 	{texts: []string{"first record does not look like a TLS handshake", "server gave HTTP response to HTTPS client"}, tls: "yes",
-		says: "the server speaks no TLS", hint: "leave out the --tls flags"},
+		says: "the server does not speak TLS", hint: "leave out the --tls flags"},
 	{texts: []string{"error reading server preface: EOF", "error reading server preface: read", "connection reset by peer", "connection closed before server preface received", "Client sent an HTTP request to an HTTPS server"}, tls: "no",
-		says: "the server has closed the connection without a word", hint: "it may want TLS: --tls-ca FILE, or --tls"},
+		says: "the server has closed the connection without an error", hint: "it may require TLS: --tls-ca FILE, or --tls"},
 	{texts: []string{"certificate signed by unknown authority", "certificate is not trusted", "x509: certificate is not standards compliant"}, tls: "yes",
 		hint: "--tls-ca FILE names the CA of the server's certificate"},
 	{texts: []string{"certificate is valid for", "cannot validate certificate for", "doesn't contain any IP SANs", "not valid for any names"}, tls: "yes",
-		hint: "--tls-server-name NAME says which name the server's certificate has"},
+		hint: "--tls-server-name NAME is the name in the server's certificate"},
 	{texts: []string{"certificate required", "bad certificate", "tls: unknown certificate authority", "tls: handshake failure"}, tls: "yes",
-		hint: "the server wants a client certificate that it trusts: --tls-cert, --tls-key"},
-	{texts: []string{"connection refused", "no such file or directory"}, says: "no server listens there", hint: "is the server running, and is that its address?"},
-	{texts: []string{"no such host", "produced zero addresses", "server misbehaving"}, says: "there is no such host", hint: "is its name right?"},
+		hint: "the server requires a client certificate that it trusts: --tls-cert, --tls-key"},
+	{texts: []string{"connection refused", "no such file or directory"}, says: "no server listens there", hint: "is the server running, and is the address right?"},
+	{texts: []string{"no such host", "produced zero addresses", "server misbehaving"}, says: "the host does not exist", hint: "is the host name right?"},
 }
 
-// why says why a stream has ended.
-func (s *Server) why(err error) cause {
+// explain returns the cause of the end of a stream.
+func (s *Server) explain(err error) cause {
 	c := cause{text: text.Lines(err.Error()), code: cli.NoServer}
 	if errors.Is(err, io.EOF) {
 		c.text, c.hint, c.code = "the server has ended the stream", "it may not know the type, or the node", cli.Failed
@@ -107,9 +107,9 @@ func (s *Server) why(err error) cause {
 	case codes.Unimplemented:
 		c.code, c.hint = cli.Failed, s.unimplemented()
 	case codes.Unauthenticated, codes.PermissionDenied:
-		c.hint = "the server lets this client have nothing: is --node right, and does it want --tls-cert, --tls-key?"
+		c.hint = "the server denies access: is --node right, and does it require --tls-cert and --tls-key?"
 		if !s.NodeFlags.Given() {
-			c.hint = "the node that asks is named after this machine, for want of --node: which nodes does the server let in, and does it want --tls-cert, --tls-key?"
+			c.hint = "without --node the node id is the name of this machine: which nodes does the server accept, and does it require --tls-cert and --tls-key?"
 		}
 	case codes.ResourceExhausted:
 		c.hint = "the server, or this client, has a limit that was exceeded"
@@ -120,17 +120,17 @@ func (s *Server) why(err error) cause {
 	return c
 }
 
-// unimplemented says what else a server may have.
+// unimplemented suggests a variant of the protocol that the server may support.
 func (s *Server) unimplemented() string {
 	switch {
 	case s.Delta:
-		return "the server may have no delta: try without --delta"
+		return "the server may not support delta: try without --delta"
 	case s.perType:
-		return "the server may have no stream of this type: try without --per-type"
+		return "the server may not have a stream for this type: try without --per-type"
 	case s.rest:
-		return "the server may have no REST"
+		return "the server may not support REST"
 	}
-	return "the server may have no ADS, or delta alone: try --per-type, or --delta; or is it the port of an admin API?"
+	return "the server may not support ADS, or only delta: try --per-type, or --delta; or is it the port of an admin API?"
 }
 
 func containsOne(text string, of []string) bool {

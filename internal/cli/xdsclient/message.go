@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Message is a line of what goes on between a client and an xDS server: what they say to each
-// other, or what becomes of a resource by it.
+// A Message is a line about the exchange between a client and an xDS server: a request, a response, or the
+// change of a resource.
 type Message struct {
 	At      time.Time       `json:"at"`
 	Kind    string          `json:"kind"`
@@ -31,7 +31,7 @@ type Message struct {
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-// MessageOf returns what is said of a step.
+// MessageOf returns the message for a step.
 func MessageOf(step fetch.Step, s *Server) *Message {
 	m := &Message{At: step.At}
 	if step.Type != nil {
@@ -39,7 +39,7 @@ func MessageOf(step fetch.Step, s *Server) *Message {
 	}
 	switch {
 	case step.End != nil:
-		m.Kind, m.Error = "lost", s.why(step.End).text
+		m.Kind, m.Error = "lost", s.explain(step.End).text
 	case step.Response != nil:
 		m.response(step.Response)
 	case step.Request != nil:
@@ -68,8 +68,8 @@ func (m *Message) response(r *xds.Response) {
 	m.Removed = append(append(append(m.Removed, r.Removed...), r.Absent...), r.Missing...)
 }
 
-// Malformed makes the message one of the resources of a response that cannot be read, and reports whether
-// there are any that it did not tell last of the type.
+// Malformed turns m into a message about the resources of a response that cannot be decoded. It reports
+// whether there are any, and whether their errors differ from the last ones printed for the type.
 func (m *Message) Malformed(r *xds.Response, told map[string]string) bool {
 	if r == nil {
 		return false
@@ -95,7 +95,7 @@ func (m *Message) request(r *xds.Request) {
 	m.Names, m.Removed = append(m.Names, r.Names...), r.Unsubscribe
 	m.Names = append(m.Names, r.Subscribe...)
 	if m.Kind == "request" && len(m.Names) == 0 && len(m.Removed) == 0 {
-		m.Names = []string{xds.Wildcard} // as the first request of a type may spell it
+		m.Names = []string{xds.Wildcard} // the first request of a type may subscribe to all with an empty list
 	}
 }
 
@@ -112,10 +112,10 @@ func (m *Message) event(e *client.Event) {
 	}
 }
 
-// Print prints the message: when, what, of what.
+// Print prints the message: time, kind, resources.
 func (m *Message) Print(w io.Writer, jsonl bool) {
 	if jsonl {
-		_ = textutil.WriteJSON(w, m, "") // a body is JSON, and all else texts; or nobody reads it any more
+		_ = textutil.WriteJSON(w, m, "") // cannot fail but for the writer, whose reader has gone
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}
@@ -139,7 +139,7 @@ func (m *Message) Print(w io.Writer, jsonl bool) {
 	fmt.Fprintln(w, textutil.Line(strings.Join(words, " ")))
 }
 
-// namesText has the first of some names.
+// namesText returns the first names of a list, and the number of the others.
 func namesText(names []string) string {
 	const most = 3
 	text := strings.Join(names[:min(most, len(names))], ",")

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What cannot be read of a response is told once, not with each poll of it.
-func TestWatchMalformed(t *testing.T) {
+// The errors of a malformed response are printed once, and not after each poll.
+func TestMalformedIsReportedOnce(t *testing.T) {
 	told := map[string]string{}
 	tell := func(bad ...error) bool {
 		m := &Message{Kind: "response", Type: "CDS", Names: []string{"a"}}

@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A NodeFlags says which node somebody asks about.
+// NodeFlags are the flags that describe a node.
 type NodeFlags struct{ ID, Cluster, JSON string }
 
 // Register adds the flags of the node.
@@ -27,18 +27,18 @@ func (n *NodeFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&n.JSON, "node-json", "", "the node as `JSON` or YAML: id, cluster, locality, metadata, user_agent_name, …; @FILE reads it from a file, - from stdin")
 }
 
-// Given reports whether they say anything.
+// Given reports whether at least one of the flags is set.
 func (n *NodeFlags) Given() bool { return n.ID != "" || n.Cluster != "" || n.JSON != "" }
 
-// Check returns an error of usage if flags of the node contradict each other.
+// Check returns an error of usage if the flags of the node contradict each other.
 func (n *NodeFlags) Check() error {
 	if n.JSON != "" && (n.ID != "" || n.Cluster != "") {
-		return errors.New("--node-json is the whole node: give id and cluster in it, not by --node and --cluster")
+		return errors.New("--node-json is the whole node: put id and cluster into it, instead of --node and --cluster")
 	}
 	return nil
 }
 
-// Node returns the node. An error in it is one of usage.
+// Node returns the node that the flags describe. An invalid node is an error of usage.
 func (n *NodeFlags) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	if n.JSON == "" {
 		return &xds.Node{ID: n.ID, Cluster: n.Cluster}, nil
@@ -60,7 +60,7 @@ func (n *NodeFlags) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error)
 	return node, nil
 }
 
-// ReadNode returns the node that JSON or YAML says, as an Envoy's bootstrap has it.
+// ReadNode parses a node from JSON or YAML, in the form of an Envoy's bootstrap.
 func ReadNode(src []byte, types *envoy.Types) (*xds.Node, error) {
 	typ, err := types.FindMessageByName("envoy.service.discovery.v3.DiscoveryRequest")
 	if err != nil {

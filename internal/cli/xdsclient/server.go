@@ -29,24 +29,24 @@ import (
 // Scheme begins the URL of an xDS server.
 const Scheme = "xds://"
 
-// xdsPort is that of a server whose URL has none.
+// xdsPort is the port of a server whose URL has none.
 const xdsPort = "18000"
 
-// FlagsTitle is the title of the flags for one.
+// FlagsTitle is the help's title for the flags of an xDS server.
 const FlagsTitle = "xDS server"
 
-// An Flags says how a client of an xDS server asks it.
+// Flags are the flags of a command that is a client of an xDS server.
 type Flags struct {
 	NodeFlags
 	Delta, ads, perType, rest bool
 	secure                    bool
 	files                     certs.ClientFiles
 	serverName                string
-	Timeout, settle           time.Duration // zero: of a command that does not wait
+	Timeout, settle           time.Duration // zero: the command does not wait
 }
 
-// Register adds them, without the node's, which commands have for other reasons, too, and without
-// how long to wait, which not all do.
+// Register adds the flags of the connection. It leaves out the flags of the node, which some commands have
+// anyway, and those of RegisterTimes, which only some commands need.
 func (x *Flags) Register(f *pflag.FlagSet) {
 	cli.TitledFlags(f, FlagsTitle, func(f *pflag.FlagSet) {
 		f.BoolVar(&x.Delta, "delta", false, "speak delta (incremental) xDS, not SotW (state of the world)")
@@ -59,38 +59,39 @@ func (x *Flags) Register(f *pflag.FlagSet) {
 		f.StringVar(&x.files.Key, "tls-key", "", "`FILE` with its private key")
 		f.StringVar(&x.serverName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from the host")
 	})
-	for _, flag := range []string{"tls-cert", "tls-key"} { // those of serve are the server's
+	for _, flag := range []string{"tls-cert", "tls-key"} { // those of serve are for the server's certificate
 		cli.Annotate(f.Lookup(flag), cli.OwnVariable, cli.VariablePrefix+"CLIENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
 }
 
-// RegisterTimes adds the flags of how long to wait for an answer.
+// RegisterTimes adds the flags that say how long to wait for an answer.
 func (x *Flags) RegisterTimes(f *pflag.FlagSet) {
 	f.DurationVar(&x.Timeout, "timeout", 5*time.Second, "`time` to wait for an xDS server's next answer")
-	f.DurationVar(&x.settle, "settle", 500*time.Millisecond, "`time` without news after which an answer that may have more parts is whole")
+	f.DurationVar(&x.settle, "settle", 500*time.Millisecond, "`time` without new resources after which an answer in several parts counts as complete")
 }
 
-// FollowRefsFlag adds --follow-refs.
+// FollowRefsFlag adds --follow.
 func FollowRefsFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "follow", false, "get what the resources refer to, too: routes of a listener, clusters of routes, endpoints, secrets")
+	f.BoolVar(to, "follow", false, "also get the resources that these refer to: routes of a listener, clusters of routes, endpoints, secrets")
 }
 
 // NackFlag adds --nack.
 func NackFlag(f *pflag.FlagSet, to *string) {
-	f.StringVar(to, "nack", "", "refuse all that comes, with this `MESSAGE`, and print what client and server say to each other")
+	f.StringVar(to, "nack", "", "reject each response with this `MESSAGE`, and print the requests and responses")
 }
 
-// inURL are the flags that a URL may have in its query: they are of that server, and win.
+// inURL are the flags that the query of a URL may contain. They apply to the URL's server, and override the
+// command line.
 var inURL = []string{"node", "cluster", "node-json", "delta", "per-type", "rest", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name"}
 
-// An Server is one that is asked.
+// A Server is an xDS server with the flags for a connection to it.
 type Server struct {
 	Flags
 	at   listen.Address
 	Text string // its URL, without the query
 }
 
-// Server returns the server of a URL. Its errors are of usage.
+// Server returns the server of a URL. All errors are errors of usage.
 func (x *Flags) Server(arg string) (*Server, error) {
 	rest, is := strings.CutPrefix(arg, Scheme)
 	if !is {
@@ -99,17 +100,18 @@ func (x *Flags) Server(arg string) (*Server, error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	s := &Server{Flags: *x}
 	var err error
-	if s.at, err = xdsAddress(rest); err != nil {
+	s.at, err = xdsAddress(rest)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
 	s.Text = Scheme + s.at.String()
-	if err := s.take(query); err != nil {
+	if err := s.setQuery(query); err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}
 	return s, s.check()
 }
 
-// xdsAddress reads an address to dial: without a host it is this machine.
+// xdsAddress parses an address to dial. A wildcard address means this machine.
 func xdsAddress(s string) (listen.Address, error) {
 	if s == "" {
 		return listen.Address{}, errors.New("the host is missing")
@@ -135,8 +137,8 @@ func xdsAddress(s string) (listen.Address, error) {
 	return a, nil
 }
 
-// take takes what a URL says of the server.
-func (s *Server) take(query string) error {
+// setQuery sets the flags in the query of a URL.
+func (s *Server) setQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return err
@@ -145,7 +147,7 @@ func (s *Server) take(query string) error {
 	asGiven := s.Flags
 	s.NodeFlags.Register(own)
 	s.Flags.Register(own)
-	s.Flags = asGiven // the defaults of own are not those
+	s.Flags = asGiven // own.Register has set the defaults
 	if values.Has("node") || values.Has("cluster") || values.Has("node-json") {
 		s.NodeFlags = NodeFlags{}
 	}
@@ -188,7 +190,7 @@ func (s *Server) check() error {
 	return s.NodeFlags.Check()
 }
 
-// tls returns how the connection is encrypted; nil: it is not.
+// tls returns the configuration of TLS, or nil for a connection in plain text.
 func (s *Server) tls() (*tls.Config, error) {
 	if !s.secure && s.files == (certs.ClientFiles{}) && s.serverName == "" {
 		return nil, nil
@@ -199,12 +201,13 @@ func (s *Server) tls() (*tls.Config, error) {
 	}
 	c.ServerName = s.serverName
 	if s.rest {
-		c.NextProtos = nil // net/http has its own
+		c.NextProtos = nil // net/http sets its own
 	}
 	return c, nil
 }
 
-// Node returns who asks. A server may give nothing to who has no name.
+// Node returns the node of the client. The default ID is the host name, since some servers reject a node
+// without an ID.
 func (s *Server) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	n, err := s.NodeFlags.Node(stdin, types)
 	if err != nil {
@@ -219,18 +222,20 @@ func (s *Server) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	return n, nil
 }
 
-// Options returns how to ask it.
+// Options returns the options of a fetch from the server.
 func (s *Server) Options(cmd *cobra.Command, types *envoy.Types) (fetch.Options, error) {
 	o := fetch.Options{Timeout: s.Timeout, Settle: s.settle}
 	var err error
-	if o.Node, err = s.Node(cmd.InOrStdin(), types); err != nil {
+	o.Node, err = s.Node(cmd.InOrStdin(), types)
+	if err != nil {
 		return o, err
 	}
 	o.Transport, err = s.Transport(types)
 	return o, err
 }
 
-// References returns what a resource refers to, as far as its messages are known.
+// References returns a function that lists the references of a resource, if the type of its message is
+// known.
 func References(types *envoy.Types) func(*xds.Resource) []xds.Ref {
 	return func(r *xds.Resource) []xds.Ref {
 		m, err := Unmarshal(types, r)
@@ -241,13 +246,13 @@ func References(types *envoy.Types) func(*xds.Resource) []xds.Ref {
 	}
 }
 
-// AllTypes is what a proxy asks for: all listeners and clusters, and what they refer to.
+// AllTypes returns the wildcard subscriptions of a proxy: all listeners and all clusters.
 func AllTypes() []fetch.Asked {
 	return []fetch.Asked{{Type: xds.Cluster, Names: []string{xds.Wildcard}}, {Type: xds.Listener, Names: []string{xds.Wildcard}}}
 }
 
-// ParseQuestions reads arguments that say what is asked for: TYPE, TYPE/NAME, and names of the type
-// before them. What has a slash and no type before it is a name.
+// ParseQuestions parses the arguments that select resources: TYPE, TYPE/NAME, and names of the type before
+// them. An argument with a slash whose first part is not a type is a name.
 func ParseQuestions(args []string) (all []fetch.Asked, err error) {
 	for _, arg := range args {
 		t, name, err := question(arg, len(all) == 0)
@@ -271,7 +276,7 @@ func ParseQuestions(args []string) (all []fetch.Asked, err error) {
 	return all, nil
 }
 
-// question returns the type and the name in an argument; one of them may be missing.
+// question returns the type and the name of an argument; one of them may be missing.
 func question(arg string, first bool) (*xds.Type, string, error) {
 	if arg == "" {
 		return nil, "", errors.New(`"" is neither a type nor a name`)
@@ -289,10 +294,9 @@ func question(arg string, first bool) (*xds.Type, string, error) {
 	return nil, arg, nil
 }
 
-// Converse tells of what happens between a client and a server, until the command is interrupted
-// or the time is over; 0 is never. A server that cannot be reached is an error at first; later the
-// client tries again.
-func (s *Server) Converse(cmd *cobra.Command, o fetch.Options, during time.Duration, tell func(fetch.Step)) error {
+// Converse reports the steps between a client and a server until the command is interrupted or the time is
+// over (0: never). If the first connection fails, it returns an error. Later the client tries again.
+func (s *Server) Converse(cmd *cobra.Command, o fetch.Options, during time.Duration, report func(fetch.Step)) error {
 	ctx, cancel := context.WithCancel(cli.Context(cmd))
 	if during > 0 {
 		ctx, cancel = context.WithTimeout(cli.Context(cmd), during)
@@ -305,12 +309,12 @@ func (s *Server) Converse(cmd *cobra.Command, o fetch.Options, during time.Durat
 		case err != nil:
 			return cli.Fail(err, "")
 		case step.End != nil && !heard:
-			return s.ended(fetch.End{Type: step.Type, Err: step.End})
+			return s.endError(fetch.End{Type: step.Type, Err: step.End})
 		}
-		tell(step)
+		report(step)
 	}
 	if !heard && s.Timeout > 0 {
-		return s.silent("anything")
+		return s.noAnswer("anything")
 	}
 	return nil
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A ShowFlags says how the content of resources is shown.
+// ShowFlags are the flags that decide how the content of resources is shown.
 type ShowFlags struct {
 	secrets bool
 	Types   *envoy.Types
 }
 
-// Register adds the flags of how resources are shown.
+// Register adds the flags.
 func (s *ShowFlags) Register(f *pflag.FlagSet) {
-	f.BoolVar(&s.secrets, "show-secrets", false, "show secrets, such as private keys, as they are")
+	f.BoolVar(&s.secrets, "show-secrets", false, "show secrets, such as private keys, in clear text")
 }
 
-// Body returns the JSON of a resource as files have it, with its type first, and whether it is
-// whole.
+// Body returns the JSON of a resource in the form of files, with its type first. It reports whether the
+// JSON is whole, without redacted secrets.
 func (s *ShowFlags) Body(r *xds.Resource) (b json.RawMessage, whole bool, err error) {
 	m, err := Unmarshal(s.Types, r)
 	if err != nil {
@@ -39,16 +39,16 @@ func (s *ShowFlags) Body(r *xds.Resource) (b json.RawMessage, whole bool, err er
 	if err != nil {
 		return nil, false, err
 	}
-	var out bytes.Buffer // the writer adds spaces at random
+	var out bytes.Buffer // protojson adds spaces at random
 	if err := json.Compact(&out, b); err != nil {
 		return nil, false, err
 	}
 	return lead(r.Type.URL, out.Bytes()), whole, nil
 }
 
-// lead puts the type before the fields of a message.
+// lead puts the type URL before the fields of a message.
 func lead(url string, fields []byte) json.RawMessage {
-	head, _ := json.Marshal(url) // a text
+	head, _ := json.Marshal(url) // cannot fail for a string
 	b := append([]byte(`{"@type":`), head...)
 	if len(fields) > len("{}") {
 		b = append(b, ',')
@@ -56,11 +56,11 @@ func lead(url string, fields []byte) json.RawMessage {
 	return append(b, fields[1:]...)
 }
 
-// Unmarshal returns the message of a resource.
+// Unmarshal decodes the message of a resource.
 func Unmarshal(types *envoy.Types, r *xds.Resource) (proto.Message, error) {
 	t, err := types.FindMessageByURL(r.Type.URL)
 	if err != nil {
-		return nil, fmt.Errorf("nobody knows the type %s", r.Type.URL)
+		return nil, fmt.Errorf("type %s is unknown", r.Type.URL)
 	}
 	m := t.New().Interface()
 	if err := (proto.UnmarshalOptions{Resolver: types}).Unmarshal(r.Body, m); err != nil {
@@ -69,8 +69,8 @@ func Unmarshal(types *envoy.Types, r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// Wrapped returns a resource as files have it: in the protocol's Resource where it has what
-// its message has no place for.
+// Wrapped returns a resource in the form of files. It is wrapped in the protocol's Resource message if it
+// has aliases, a TTL, or a type whose messages have no name field.
 func Wrapped(r *xds.Resource, body json.RawMessage) json.RawMessage {
 	if len(r.Aliases) == 0 && r.TTL == 0 && r.Type.Name != "" {
 		return body
@@ -84,6 +84,6 @@ func Wrapped(r *xds.Resource, body json.RawMessage) json.RawMessage {
 	if r.TTL > 0 {
 		w.TTL = strconv.FormatFloat(r.TTL.Seconds(), 'f', -1, 64) + "s"
 	}
-	b, _ := json.Marshal(w) // has no value that JSON lacks
+	b, _ := json.Marshal(w) // cannot fail: all fields are strings or JSON
 	return lead(cli.APITypes+"envoy.service.discovery.v3.Resource", b)
 }

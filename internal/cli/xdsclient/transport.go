@@ -17,16 +17,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Transport returns how the server is reached.
+// Transport returns the transport to the server: gRPC, or polls over REST.
 func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
 	conf, err := s.tls()
 	if err != nil {
 		return nil, err
 	}
 	if s.rest {
-		return s.polls(conf, types)
+		return s.restTransport(conf, types)
 	}
-	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.Delta, PerType: s.perType, ResourceName: nameIn(types), DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.Delta, PerType: s.perType, ResourceName: nameReader(types), DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
 	if conf != nil {
 		o.Credentials = credentials.NewTLS(conf)
 	}
@@ -37,27 +37,27 @@ func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
 	return t, nil
 }
 
-// polls returns how the server is polled. Commands use no proxy.
-func (s *Server) polls(conf *tls.Config, types *envoy.Types) (client.Transport, error) {
+// restTransport returns the transport that polls the server over REST. Commands use no proxy.
+func (s *Server) restTransport(conf *tls.Config, types *envoy.Types) (client.Transport, error) {
 	scheme := "http://"
 	if conf != nil {
 		scheme = "https://"
 	}
 	cli.SilenceHTTPLog()
 	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
-	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, ResourceName: nameIn(types)})
+	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, ResourceName: nameReader(types)})
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
 	return t, nil
 }
 
-// refresh is how long watch waits between two polls.
+// refresh is the time that watch waits between two polls.
 const refresh = time.Second
 
-// nameIn returns the name in a message of a type that xDS does not know, such as of --proto-set:
-// nearly all that have one call it name.
-func nameIn(types *envoy.Types) func(*xds.Type, []byte) string {
+// nameReader returns a function that reads the name of a resource whose type the package xds does not know,
+// such as a type from --proto-set. It reads the field "name", which nearly all types with a name have.
+func nameReader(types *envoy.Types) func(*xds.Type, []byte) string {
 	return func(t *xds.Type, body []byte) string {
 		m, err := Unmarshal(types, &xds.Resource{Type: t, Body: body})
 		if err != nil {

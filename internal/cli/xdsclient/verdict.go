@@ -11,13 +11,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Verdict says what an answer lacks.
+// Verdict returns an error if an answer is incomplete or has unusable resources, and prints warnings.
 func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 	switch {
 	case len(a.Ends) > 0 && len(a.Resources) > 0:
-		return s.lacking(a.Ends)
+		return s.partialError(a.Ends)
 	case len(a.Ends) > 0:
-		return s.ended(a.Ends[0])
+		return s.endError(a.Ends[0])
 	}
 	for _, m := range a.Malformed {
 		fmt.Fprintf(stderr, "chancery: warning: %s: %s\n", m.Type, textutil.Line(m.Err.Error()))
@@ -40,7 +40,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 			text += ": " + textutil.Line(m.Err.Error())
 		}
 		switch {
-		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers say nothing where they have nothing
+		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers do not answer for a type without resources
 			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
 		case !m.Asked:
 			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, and the server has none\n", text)
@@ -63,13 +63,13 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 		}
 		return cli.FailWith(cli.NotFound, fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.Timeout), hint)
 	case len(silent) > 0:
-		return s.silent(someOf(silent))
+		return s.noAnswer(someOf(silent))
 	}
 	return nil
 }
 
-// silent is the error of a server that answers nothing.
-func (s *Server) silent(of string) error {
+// noAnswer returns the error for a server that answers nothing.
+func (s *Server) noAnswer(of string) error {
 	hint := "many servers give something only to a node that they know: --node"
 	if s.NodeFlags.Given() {
 		hint = "the server may have nothing of this for this node, or give it by name only"
@@ -77,7 +77,7 @@ func (s *Server) silent(of string) error {
 	return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.Text, of, s.Timeout), hint)
 }
 
-// someOf are some of many.
+// someOf lists the first of many texts.
 func someOf(all []string) string {
 	const most = 5
 	if len(all) > most {

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What to do about a name that a server is silent about depends on how it was asked.
-func TestFetchSilent(t *testing.T) {
+// The hint for a name without an answer depends on the variant of the protocol.
+func TestHintForMissingAnswerDependsOnVariant(t *testing.T) {
 	a := &fetch.Answer{Resources: []fetch.Found{{Type: xds.Cluster, Name: "a"}}, Missing: []fetch.Missing{{Type: xds.Cluster, Name: "b", Asked: true}}}
 	for want, x := range map[string]Flags{
 		"in SotW a server says nothing of what it does not have; in delta it does: --delta": {},

@@ -86,7 +86,7 @@ func (f *flags) set(w io.Writer) *pflag.FlagSet {
 	s.StringVar(&f.options.Names, "cluster-name", k8s.DefaultNames, "`NAME` of the clusters of --all")
 	s.StringVar(&f.options.Region, "region", "", "`NAME` of the region of all endpoints; their zones are those of their nodes")
 	s.StringVar(&f.family, "family", "", "ipv4 or ipv6: of a service with both, use that one; both if it is not given")
-	s.StringVar(&f.group, "group", "", "`GROUP` of resources whose nodes get the endpoints; default if it is not given")
+	s.StringVar(&f.group, "group", "", "`GROUP` of resources whose nodes get the endpoints; default: the default group")
 	s.StringVar(&f.owner, "owner", "k8s", "`NAME` that the ids of the endpoints begin with: one for each Kubernetes")
 	s.DurationVar(&f.ttl, "ttl", 0, "`time` of the lease, 1s to 24h, after which all goes when this program has died; 0: none")
 	s.Usage = func() { fmt.Fprint(w, help, s.FlagUsagesWrapped(100)) }

@@ -11,9 +11,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// BodyCheck returns what says that a resource of a type that xDS knows is no such message, or calls itself
-// otherwise than what is around it: a client that gets it without that would know it by the wrong name,
-// and could get two of one name. Others are passed on as they are.
+// BodyCheck returns a function that checks the body of a resource. It returns an error if the body is not a
+// message of the resource's type, or contains another name than the resource. A client that accepted the
+// wrong name could get two resources with one name. Types that the package xds does not know are not
+// checked.
 func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 	return func(r *xds.Resource) error {
 		if !r.Type.Known() {
@@ -32,17 +33,19 @@ func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 	}
 }
 
-// StateDirHint is what to do if the state directory cannot be used.
+// StateDirHint is the hint for a state directory that cannot be used.
 const StateDirHint = "--state-dir chooses another directory; an empty one stores nothing"
 
-// NewKeptClient is a client that keeps the last good of what is called so in a folder of root; "": nowhere. If it
-// cannot, and nobody has chosen root, it keeps none, and warns.
-func NewKeptClient(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
+// NewClientWithLastGood returns a client that stores the last good resources in a folder of root; the folder
+// belongs to the path `of`. With root "" nothing is stored. If root is only the default and cannot be used,
+// the client warns and stores nothing.
+func NewClientWithLastGood(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
 	if root == "" {
 		return client.New(cfg)
 	}
 	var err error
-	if cfg.Dir, err = lastgood.Folder(root, of); err != nil {
+	cfg.Dir, err = lastgood.Folder(root, of)
+	if err != nil {
 		return nil, err
 	}
 	c, err := client.New(cfg)

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A resource has one name: some clients read that in its body, and some around it.
-func TestRelayOneName(t *testing.T) {
+// Some clients read a resource's name in its body, and others in the message around it: both must be equal.
+func TestBodyCheckRejectsAnotherName(t *testing.T) {
 	check := BodyCheck(envoy.Envoy())
 	for _, tt := range []struct {
 		typ  *xds.Type

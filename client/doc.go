@@ -12,17 +12,19 @@
 //
 // One goroutine, the loop, owns the client's state:
 //
-//		Watch ──▶ mailbox ◀── table of a type, of an authority ◀── link to a server: protocol.Client ◀── receiver ◀── Stream.Recv
-//		                                                                                             ──▶ sender   ──▶ Stream.Send
+//	Watch ──▶ mailbox ◀── table of a type, of an authority ◀── link to a server: protocol.Client ◀── receiver ◀── Stream.Recv
+//	                                                                                             ──▶ sender   ──▶ Stream.Send
 //
-//	  - protocol.Client implements the rules of the protocol.
-//	  - A table (table.go, apply.go, entry.go) holds the resources in use, from all servers of its
-//	    authority. It puts changes into mailboxes (mailbox.go).
-//	  - An authority (authority.go) has the servers of its names. One of them is active (fallback.go).
-//	  - A link (upstream.go) has one stream at a time (stream.go) and schedules the next (reconnect.go).
-//	  - A disk (disk.go) stores the last good resources.
+// The parts are:
 //
-// The client does not look into resources. Two checks do: [Config.Check] and, for typed watches, the
-// decoding of the message. Package client/tree watches a listener with all resources that it refers
+//   - protocol.Client implements the rules of the protocol.
+//   - A table (table.go, apply.go, entry.go) holds the resources in use, from all servers of its
+//     authority. It puts changes into mailboxes (mailbox.go).
+//   - An authority (authority.go) has the servers of its names. One of them is active (fallback.go).
+//   - A link (upstream.go) has one stream at a time (stream.go) and schedules the next (reconnect.go).
+//   - A disk (disk.go) stores the last good resources.
+//
+// The client does not decode resources, except in two checks: Config.Check of the program, and the
+// decoding for typed watches. Package client/tree watches a listener with all resources that it refers
 // to.
 package client

@@ -122,7 +122,7 @@ func TestSlowWatchDelaysNoOther(t *testing.T) {
 	})
 }
 
-// deaf blocks whoever sends.
+// deaf blocks the sender.
 type deaf struct{ *fake }
 
 func (d *deaf) Open(ctx context.Context, only *xds.Type) (client.Stream, error) {

@@ -227,7 +227,7 @@ include: [b]
 	if got := fmt.Sprint(r.Decide(&xds.Node{}).Groups); got != "[b a c mid low]" {
 		t.Error(got)
 	}
-	// Who includes b changes its place only where it is seen.
+	// A group that includes b changes the place of b only for nodes that get the group.
 	if got := fmt.Sprint(r.Decide(&xds.Node{ID: "x"}).Groups); got != "[a apart c mid b low]" {
 		t.Error(got)
 	}

@@ -106,7 +106,7 @@ func TestResolve(t *testing.T) {
 			tx.Select(func(context.Context, *xds.Node) ([]string, error) { return []string{"other"}, nil })
 		})
 		b.be.set("r/a", res("r/a", "anew"))
-		s.is("r/a=A") // nothing is said of it until it is found
+		s.is("r/a=A") // there is no news until it is resolved
 		b.sleep(2 * time.Second)
 		s.is("r/a=anew")
 		b.asked("other/r/a")

@@ -31,7 +31,7 @@ func TestLimit(t *testing.T) {
 		s.is("r/c=r/c r/d=r/d")
 		b.has("r/a r/c r/d")
 		b.asked("default/r/a", "default/r/b", "default/r/c", "default/r/d")
-		s.subscribe("r/a") // is there still, and so is nobody's no more
+		s.subscribe("r/a") // is still remembered, and has a subscriber again
 		s.is("r/a=r/a r/c=r/c r/d=r/d")
 		s.subscribe("r/b")
 		b.sleep(time.Minute)
@@ -65,7 +65,7 @@ func TestLimit(t *testing.T) {
 		for _, name := range []string{"r/a", "r/b", "r/c"} {
 			s.subscribe(name)
 			s.unsubscribe(name)
-			s.look(s.next(), name) // whether its client is to be told that it is gone
+			s.look(s.next(), name) // whether its client must be informed of the removal
 		}
 		o := b.stream("")
 		defer o.w.Close()
@@ -127,7 +127,7 @@ func TestResourcesOfOtherWriters(t *testing.T) {
 		s.is("r/a=theirs r/alias=theirs")
 		b.asked()
 		b.update(func(tx *store.Tx) { tx.Delete(xds.VirtualHost, "r/a") })
-		s.is("r/a=theirs r/alias=theirs") // nothing is said of it yet
+		s.is("r/a=theirs r/alias=theirs") // there is no news yet
 		b.sleep(time.Second)
 		s.is("r/a=ours r/alias=absent")
 		b.asked("default/r/a", "default/r/alias")
@@ -164,7 +164,7 @@ func TestResourcesOfOtherWriters(t *testing.T) {
 		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, theirs)...) })
 		s.unsubscribe("r/a")
 		s.w.Close()
-		for _, name := range []string{"r/x", "r/y"} { // what nobody asks for any more makes room
+		for _, name := range []string{"r/x", "r/y"} { // a name without subscribers makes room
 			s := b.stream("")
 			s.subscribe(name)
 			b.sleep(time.Second)

@@ -107,8 +107,8 @@ func TestServer(t *testing.T) {
 		other.Subscribe(xds.Cluster)
 		other.Expect(xds.Cluster)
 	})
-	// In a SotW response of clusters what is not there does not exist: so there
-	// is none before it is known.
+	// A cluster that is missing in a SotW response does not exist. So there is no response before the name
+	// is resolved.
 	serve(t, "SOTW-8 a world with a name that is being looked for", found, func(t *testing.T, conn *grpc.ClientConn, _ *store.Store) {
 		c := xdstest.SotW(t, conn)
 		c.Subscribe(xds.Cluster, "a")

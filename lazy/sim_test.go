@@ -142,7 +142,7 @@ func TestSimulation(t *testing.T) {
 				for _, s := range all {
 					s.hear() // may have something looked for
 				}
-				b.sleep(2 * time.Minute) // until all that failed was tried again, and what is absent looked for again
+				b.sleep(2 * time.Minute) // until failed names were retried and absent names resolved again
 				for _, s := range all {
 					s.hear()
 					for _, n := range slices.Sorted(maps.Keys(s.told)) {
@@ -160,7 +160,7 @@ func TestSimulation(t *testing.T) {
 						}
 					}
 				}
-				// Nothing is left that nobody accounts for.
+				// Each remembered name has a reason.
 				for _, g := range groups {
 					for r := range b.st.Snapshot().View(g).Table(xds.VirtualHost).All() {
 						if h := b.stored[key{g, xds.VirtualHost.URL, r.Name}]; r.OnDemand && (h == nil || len(h.names) == 0) {

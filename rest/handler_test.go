@@ -179,7 +179,7 @@ func TestErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused(t, r, tt.status, tt.code, tt.want)
-			time.Sleep(time.Second) // net/http gives clients time to read what they were told
+			time.Sleep(time.Second) // net/http gives clients time to read the response
 		})
 	}
 	within(t, "REST-5 a name that is too long", func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestIdentity(t *testing.T) {
 				t.Errorf("%v: a client has to connect anew, which its certificate may need", r.Header)
 			}
 		}
-		time.Sleep(time.Second) // net/http gives clients time to read what they were told
+		time.Sleep(time.Second) // net/http gives clients time to read the response
 	})
 	within(t, "SAFE-13 also when the connection was parked meanwhile", func(t *testing.T) {
 		w := start(t)

@@ -147,7 +147,7 @@ func agree(t *testing.T, b []byte) {
 	}
 	var m discovery.DiscoveryRequest
 	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, &m) != nil {
-		return // it refuses more: fields that are there twice, or wrong where nobody looks
+		return // it refuses more: duplicate fields, and errors in unused fields
 	}
 	if !json.Valid(b) {
 		return // and less: a number "1e+"

@@ -86,9 +86,9 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	return e, nil
 }
 
-// SourceText reads a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or JSON, with a file, or
-// with a server whose address it contains (google_grpc). Errors begin with file. For a source inside a
-// resource see [EnvoyConfig.Source].
+// SourceText returns the configuration for a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or
+// JSON. The ConfigSource must contain a path, or a server with its address (google_grpc). Errors begin
+// with file. For a source inside a resource see [EnvoyConfig.Source].
 func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.Config, err error) {
 	m := &maker{Options: o, file: file}
 	d, doc, err := open(m, data)

@@ -11,9 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Source makes a configuration of a ConfigSource (a message envoy.config.core.v3.ConfigSource,
-// generated or dynamic) with a file, or with a server whose address it contains. Errors begin with at.
-// node identifies the client.
+// Source returns the configuration for a ConfigSource (a message envoy.config.core.v3.ConfigSource,
+// generated or dynamic). The ConfigSource must contain a path, or a server with its address
+// (google_grpc). Errors begin with at. node identifies the client.
 func Source(at string, source proto.Message, node *xds.Node, o Options) (*client.Config, error) {
 	own := xds.Node{}
 	if node != nil {
@@ -23,10 +23,13 @@ func Source(at string, source proto.Message, node *xds.Node, o Options) (*client
 	return (&EnvoyConfig{Node: &own, m: &maker{Options: o, file: at}}).Source("", source, nil)
 }
 
-// Source makes the configuration for a ConfigSource inside a resource. "ads" is [EnvoyConfig.ADS].
-// "self" is around, the configuration of the resource that contains the source. A path is a new
-// configuration, and so is an api_config_source with a static cluster of the bootstrap. at is the path
-// of the source, for errors. Concurrent calls are allowed.
+// Source returns the configuration for a ConfigSource inside a resource:
+//
+//   - for "ads", [EnvoyConfig.ADS];
+//   - for "self", around, which is the configuration of the resource that contains the source;
+//   - for a path, and for an api_config_source with a static cluster of the bootstrap, a new one.
+//
+// at is the path of the source, for errors. Concurrent calls are allowed.
 //
 // The results for "ads" and "self" share the transports of the existing configuration. Since
 // [client.New] takes over its transports, use one client for all of them.

@@ -44,7 +44,7 @@ func begin(t *testing.T, dir, path string, o Options, deaf bool) *talk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deaf { // what is outside of a bubble would not let its time pass
+	if deaf { // a watch outside of the bubble would stop its time
 		made.(*transport).watcher = func(*slog.Logger, time.Duration) *watch.Watcher { return new(watch.Watcher) }
 	}
 	s, err := made.Open(context.Background(), xds.Cluster) // ends with Close
@@ -263,7 +263,7 @@ func TestHalfWrittenFileIsNotSent_FILE2(t *testing.T) {
 		k.write("x.yaml", all)
 		k.idle(settleTime - time.Millisecond)
 		k.want("a b")
-		k.write("x.yaml", all[:len(all)-10]) // which nobody can use
+		k.write("x.yaml", all[:len(all)-10]) // incomplete
 		k.idle(settleTimeInvalid - time.Millisecond)
 		k.write("x.yaml", all+"# the same")
 		k.want("a b")

@@ -59,31 +59,12 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 			}
 		}
 	}()
-	// When this ends, in whatever way, so do the programs it has started.
 	ctx, end := context.WithCancel(ctx)
-	var started []*exec.Cmd
+	programs := programs{dir: d.dir}
 	defer func() {
 		end()
-		for _, c := range started {
-			_ = c.Wait() // it was told to end
-		}
+		programs.wait()
 	}()
-	run := func(name string, stdin io.Reader, args ...string) error {
-		log, err := os.Create(filepath.Join(d.dir, name+".log"))
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		c := exec.CommandContext(ctx, args[0], args[1:]...)
-		c.Stdin, c.Stdout, c.Stderr = stdin, log, log
-		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-		c.WaitDelay = 10 * time.Second
-		if err := c.Start(); err != nil {
-			return err
-		}
-		started = append(started, c)
-		return nil
-	}
 
 	chancery, err := program(ctx, compileAlways)
 	if err != nil {
@@ -113,7 +94,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	}
 
 	server := fmt.Sprintf("127.0.0.1:%d", xds)
-	if err := run("chancery", nil, chancery, "serve", d.config(""), "--listen", server, "--admin-listen", "", "--log-format", "text", "--drain", "0s", "--state-dir", filepath.Join(d.dir, "state")); err != nil {
+	if err := programs.start(ctx, "chancery", nil, chancery, "serve", d.config(""), "--listen", server, "--admin-listen", "", "--log-format", "text", "--drain", "0s", "--state-dir", filepath.Join(d.dir, "state")); err != nil {
 		return err
 	}
 	say("Chancery serves it:\n    chancery serve %s --listen %s", d.config(""), server)
@@ -124,7 +105,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	}
 	envoy := []string{envoys[len(envoys)-1], "-c", "/dev/fd/0", "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"}
 	d.start = time.Now()
-	if err := run("envoy", bytes.NewReader(bootstrap), envoy...); err != nil {
+	if err := programs.start(ctx, "envoy", bytes.NewReader(bootstrap), envoy...); err != nil {
 		return err
 	}
 	say("Envoy starts. All it knows is where Chancery is:\n    chancery bootstrap envoy --node demo --server %s | envoy -c /dev/fd/0", server)
@@ -137,6 +118,49 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 		return err
 	}
 
+	if err := d.edit(ctx, chancery); err != nil {
+		return err
+	}
+	if once {
+		return nil
+	}
+	say("All of it keeps running. Edit the files in %s and ask again:\n    curl %s\nThe logs are in %s. Ctrl-C ends everything and removes the files.", d.config(""), d.proxy, d.dir)
+	<-ctx.Done()
+	fmt.Println()
+	return nil
+}
+
+// programs are the programs that the demo has started. They end with the context.
+type programs struct {
+	dir     string // of their logs
+	started []*exec.Cmd
+}
+
+func (p *programs) start(ctx context.Context, name string, stdin io.Reader, args ...string) error {
+	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = stdin, log, log
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 10 * time.Second
+	if err := c.Start(); err != nil {
+		return err
+	}
+	p.started = append(p.started, c)
+	return nil
+}
+
+func (p *programs) wait() {
+	for _, c := range p.started {
+		_ = c.Wait() // its error is the signal that ended it
+	}
+}
+
+// edit shows three edits of route.yaml: a change, a typo, and the first content again.
+func (d *demo) edit(ctx context.Context, chancery string) error {
 	route, err := os.ReadFile(d.config("route.yaml"))
 	if err != nil {
 		return err
@@ -184,12 +208,6 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	if err := d.show(ctx); err != nil {
 		return err
 	}
-	if once {
-		return nil
-	}
-	say("All of it keeps running. Edit the files in %s and ask again:\n    curl %s\nThe logs are in %s. Ctrl-C ends everything and removes the files.", d.config(""), d.proxy, d.dir)
-	<-ctx.Done()
-	fmt.Println()
 	return nil
 }
 

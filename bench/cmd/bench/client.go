@@ -270,28 +270,8 @@ func (c *client) loop(cc *grpc.ClientConn) error {
 	if err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
-	node := appendStr(appendStr(nil, 1, fmt.Sprintf("node-%06d", c.id)), 2, "bench")
-	var names []byte
-	for _, n := range o.names {
-		names = appendStr(names, 3, n)
-	}
-	var req []byte
-	if o.delta {
-		req = protowire.AppendTag(req, 1, protowire.BytesType)
-		req = protowire.AppendBytes(req, node)
-		req = appendStr(req, 2, o.typ)
-		req = append(req, names...)
-		for k, v := range o.initial {
-			e := appendStr(appendStr(nil, 1, k), 2, v)
-			req = protowire.AppendTag(req, 5, protowire.BytesType)
-			req = protowire.AppendBytes(req, e)
-		}
-	} else {
-		req = protowire.AppendTag(req, 2, protowire.BytesType)
-		req = protowire.AppendBytes(req, node)
-		req = append(req, names...)
-		req = appendStr(req, 4, o.typ)
-	}
+	names := c.names()
+	req := c.request(names)
 	if err := st.SendMsg(&rmsg{b: req}); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -318,49 +298,90 @@ func (c *client) loop(cc *grpc.ClientConn) error {
 		}
 		var ack []byte
 		if !o.noack {
-			if o.delta {
-				ack = make([]byte, 0, 128)
-				ack = appendStr(ack, 2, o.typ)
-				ack = protowire.AppendTag(ack, 6, protowire.BytesType)
-				ack = protowire.AppendBytes(ack, r.nonce)
-			} else {
-				ack = make([]byte, 0, len(names)+len(r.version)+128)
-				ack = protowire.AppendTag(ack, 1, protowire.BytesType)
-				ack = protowire.AppendBytes(ack, r.version)
-				ack = append(ack, names...)
-				ack = appendStr(ack, 4, o.typ)
-				ack = protowire.AppendTag(ack, 5, protowire.BytesType)
-				ack = protowire.AppendBytes(ack, r.nonce)
-			}
+			ack = c.ack(names, &r)
 		}
 		m.free()
-		if c.first == 0 {
-			c.resources += r.resources
-		}
-		if c.first == 0 && c.resources >= o.want {
-			c.first = now
-			if c.f.firstLeft.Add(-1) == 0 {
-				close(c.f.firstDone)
-			}
-		}
-		if r.seq > c.seq {
-			for s := c.seq + 1; s <= r.seq; s++ {
-				if k := s - o.seq0; k >= 0 && k < int64(len(c.recv)) {
-					c.recv[k] = now
-				}
-			}
-			t := c.f.target.Load()
-			hit := c.seq < t && r.seq >= t
-			c.seq = r.seq
-			if hit && c.f.left.Add(-1) == 0 {
-				close(*c.f.done.Load())
-			}
-		}
+		c.count(&r, now)
 		if ack != nil {
 			if err := st.SendMsg(&rmsg{b: ack}); err != nil {
 				return fmt.Errorf("ack: %w", err)
 			}
 		}
+	}
+}
+
+// names returns the encoded names to subscribe to.
+func (c *client) names() (names []byte) {
+	for _, n := range c.f.o.names {
+		names = appendStr(names, 3, n)
+	}
+	return names
+}
+
+// request returns the first request.
+func (c *client) request(names []byte) (req []byte) {
+	o := &c.f.o
+	node := appendStr(appendStr(nil, 1, fmt.Sprintf("node-%06d", c.id)), 2, "bench")
+	if !o.delta {
+		req = protowire.AppendTag(req, 2, protowire.BytesType)
+		req = protowire.AppendBytes(req, node)
+		req = append(req, names...)
+		return appendStr(req, 4, o.typ)
+	}
+	req = protowire.AppendTag(req, 1, protowire.BytesType)
+	req = protowire.AppendBytes(req, node)
+	req = appendStr(req, 2, o.typ)
+	req = append(req, names...)
+	for k, v := range o.initial {
+		e := appendStr(appendStr(nil, 1, k), 2, v)
+		req = protowire.AppendTag(req, 5, protowire.BytesType)
+		req = protowire.AppendBytes(req, e)
+	}
+	return req
+}
+
+// ack returns the request that acknowledges a response.
+func (c *client) ack(names []byte, r *response) []byte {
+	o := &c.f.o
+	if o.delta {
+		ack := appendStr(make([]byte, 0, 128), 2, o.typ)
+		ack = protowire.AppendTag(ack, 6, protowire.BytesType)
+		return protowire.AppendBytes(ack, r.nonce)
+	}
+	ack := make([]byte, 0, len(names)+len(r.version)+128)
+	ack = protowire.AppendTag(ack, 1, protowire.BytesType)
+	ack = protowire.AppendBytes(ack, r.version)
+	ack = append(ack, names...)
+	ack = appendStr(ack, 4, o.typ)
+	ack = protowire.AppendTag(ack, 5, protowire.BytesType)
+	return protowire.AppendBytes(ack, r.nonce)
+}
+
+// count records the time at which a response arrived: of the first full configuration, and of each change.
+func (c *client) count(r *response, now int64) {
+	o := &c.f.o
+	if c.first == 0 {
+		c.resources += r.resources
+	}
+	if c.first == 0 && c.resources >= o.want {
+		c.first = now
+		if c.f.firstLeft.Add(-1) == 0 {
+			close(c.f.firstDone)
+		}
+	}
+	if r.seq <= c.seq {
+		return
+	}
+	for s := c.seq + 1; s <= r.seq; s++ {
+		if k := s - o.seq0; k >= 0 && k < int64(len(c.recv)) {
+			c.recv[k] = now
+		}
+	}
+	t := c.f.target.Load()
+	hit := c.seq < t && r.seq >= t
+	c.seq = r.seq
+	if hit && c.f.left.Add(-1) == 0 {
+		close(*c.f.done.Load())
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A chain without a name is about all of a type, or, without a type, about the client: it names
-// the first resource of each link that is broken.
+// A chain without a name covers all resources of a type, or, without a type, the whole client. Each broken
+// link names the first resource with that problem.
 
-// askAll asks the streams of the node about all that is not in order.
+// askAll asks the streams of the node for all resources that are not synced.
 func (c *chain) askAll(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decision = c.e.d.Source.Decide(c.node)
-	return c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
+	return c.client.ask(ctx, c.e, func(l *inspection, s *protocol.Session) {
 		l.refused = map[string][]string{}
 		for _, is := range l.types {
 			if c.t != nil && !is.Type.Is(c.t) {
@@ -37,7 +37,8 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 					continue
 				}
 				l.names = append(l.names, named{is.Type, n})
-				if found++; found == maxOdd {
+				found++
+				if found == maxUnsettled {
 					break
 				}
 			}
@@ -46,10 +47,10 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 	})
 }
 
-// maxOdd is how many names of a type are told of that are not in order, besides those refused.
-const maxOdd = 100
+// maxUnsettled limits the names of a type that are collected, refused ones not counted.
+const maxUnsettled = 100
 
-// explainAll makes the links.
+// explainAll adds the links.
 func (c *chain) explainAll(ctx context.Context) {
 	c.loadedAll()
 	c.missing()
@@ -77,14 +78,15 @@ func first(names []string) string {
 }
 
 func (c *chain) loadedAll() {
-	if c.e.d.Store != nil || c.e.d.Upstream != nil { // there are no files
+	if c.e.d.Store != nil || c.e.d.Upstream != nil { // a server of a store or a relay loads no files
 		c.loaded()
 		return
 	}
 	since, err := c.e.d.Source.Unloaded()
 	if kept, ok := errors.AsType[dir.Kept](err); ok {
 		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.KeptGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })
-		if err = kept; len(kept) == 0 { // other nodes'
+		err = kept
+		if len(kept) == 0 { // only groups of other nodes
 			err = nil
 		}
 	}
@@ -98,32 +100,33 @@ func (c *chain) loadedAll() {
 	}
 	text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
 	advice := "mend " + place + "; a load follows by itself"
-	if place == "" { // no file is wrong: some are gone
-		advice = "bring back what is gone; or, if it is to go, chancery reload --allow-mass-delete"
+	if place == "" { // files are missing, none is wrong
+		advice = "restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"
 	}
 	c.breaks(loaded, place, advice,
-		"what is served is older than the files: the load was rejected %s: %s", c.e.since(since), text)
+		"the served configuration is older than the files: the load was rejected %s: %s", c.e.since(since), text)
 }
 
-// missing says which names the client asks for and nobody has.
+// missing adds the link about names that the client subscribes to, but that do not exist for the node.
 func (c *chain) missing() {
 	var all []string
 	var one *named
-	for n := range c.odd(protocol.StateAbsent, protocol.StateDue) { // its absence may be kept back
+	for n := range c.unsettled(protocol.StateAbsent, protocol.StateDue) { // StateDue: the absence may be held back
 		if n.Why == protocol.ByName && n.View == nil && n.Finds == 0 {
-			if all = append(all, called(n.t, n.Name)); one == nil {
+			all = append(all, title(n.t, n.Name))
+			if one == nil {
 				one = n
 			}
 		}
 	}
 	if one == nil {
-		c.ok(defined, "", "all that the client asks for by name is there")
+		c.ok(defined, "", "everything that the client asks for by name exists")
 		return
 	}
 	of := &chain{e: c.e, client: c.client, t: one.t, name: one.Name, before: c.before}
 	of.decide()
 	of.place()
-	advice := "define it, or mend what refers to it: explain " + called(one.t, one.Name)
+	advice := "define it, or mend what refers to it: explain " + title(one.t, one.Name)
 	if near := c.e.d.Source.Near(one.t, one.Name); near != "" {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
@@ -131,11 +134,11 @@ func (c *chain) missing() {
 	if p := of.mainParent(); p != nil {
 		place = p.place
 	}
-	c.breaks(defined, place, advice, "the client asks for what the node does not get: %s", list(all, 5))
+	c.breaks(defined, place, advice, "the client asks for resources that the node does not get: %s", list(all, 5))
 }
 
-// odd yields the names in one of some states.
-func (c *chain) odd(states ...protocol.NameStatus) func(func(*named) bool) {
+// unsettled yields the collected names in one of the states.
+func (c *chain) unsettled(states ...protocol.NameStatus) func(func(*named) bool) {
 	return func(yield func(*named) bool) {
 		for i := range c.streams {
 			for j := range c.streams[i].names {
@@ -152,11 +155,11 @@ func (c *chain) allowedAll() {
 		c.allowed()
 		return
 	}
-	c.ok(allowed, "", "no rule of access refuses the client")
+	c.ok(allowed, "", "no access rule refuses the client")
 }
 
-// each yields what the streams say of the types in question.
-func (c *chain) each(yield func(*look, *protocol.TypeState) bool) {
+// each yields the state of each type in question on each stream.
+func (c *chain) each(yield func(*inspection, *protocol.TypeState) bool) {
 	for i := range c.streams {
 		l := &c.streams[i]
 		for j := range l.types {
@@ -189,7 +192,7 @@ func (c *chain) subscribedAll() {
 	case c.t != nil:
 		c.breaks(subscribed, "", c.whyAsk(), "the client has not asked for any %s; it has asked for %s", c.t, orElse(c.opened(), "nothing"))
 	default:
-		c.breaks(subscribed, "", "look at the client's bootstrap: it must ask for something", "the client asks for nothing")
+		c.breaks(subscribed, "", "look at the client's bootstrap: it must subscribe to something", "the client asks for nothing")
 	}
 }
 
@@ -198,20 +201,20 @@ func (c *chain) sentAll() {
 		c.unknown(sent, "the client is not connected")
 		return
 	}
-	for n := range c.odd(protocol.StateWaiting) {
+	for n := range c.unsettled(protocol.StateWaiting) {
 		what, advice := c.waits(n.WaitsFor)
-		c.breaks(sent, "", advice, "%s waits, since %s, for %s", called(n.t, n.Name), c.e.ago(n.Since), orElse(what, "content"))
+		c.breaks(sent, "", advice, "%s waits, since %s, for %s", title(n.t, n.Name), c.e.ago(n.Since), orElse(what, "content"))
 		return
 	}
 	for l, is := range c.each {
 		if is.Due && len(is.Unanswered) > 0 {
 			m := is.Unanswered[0]
 			c.on, c.of = l, is
-			c.breaks(sent, "", c.stalled(), "there is news of %s that is not sent: the client has not answered the last response (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
+			c.breaks(sent, "", c.stalled(), "changes of %s are not sent: the client has not answered the last response (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
 			return
 		}
 	}
-	c.ok(sent, "", "the client was told all that it asks for")
+	c.ok(sent, "", "the client was sent everything it asks for")
 }
 
 func (c *chain) acceptedAll(ctx context.Context) {
@@ -221,20 +224,20 @@ func (c *chain) acceptedAll(ctx context.Context) {
 	}
 	var texts []string
 	for l, is := range c.each {
-		if len(l.refused[is.Type.URL]) == 0 { // the session has forgotten what is in quarantine
+		if len(l.refused[is.Type.URL]) == 0 { // the session does not know resources in quarantine
 			continue
 		}
-		text, at := "its text is not known any more", ""
+		text, at := "its text is no longer known", ""
 		if nack := c.nacked(is.Type, l.ID); nack != nil {
 			text, at = nack.Error, " "+c.e.since(nack.Since)
 		}
 		x := c.e.try(ctx, l.Stream, c.decision.Groups, is.Type, text, l.refused[is.Type.URL])
 		if len(x.refused) == 0 {
-			continue // it has accepted since what it refused
+			continue // it has accepted the resources since
 		}
 		guilty := x.guilty()
 		place, advice := "", "look at the client's log; chancery check --envoy finds what only Envoy knows"
-		why := fmt.Sprintf("; which of %s is at fault is not known", count(len(x.refused), "resource"))
+		why := fmt.Sprintf("; which of %s is faulty is unknown", count(len(x.refused), "resource"))
 		if len(guilty) > 0 {
 			place, why = guilty[0].Place, ", because of "+blamed(guilty)
 			advice = fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(place, "its file"))
@@ -255,5 +258,5 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		texts = append(texts, is.Type.String())
 	}
 	slices.Sort(texts)
-	c.ok(accepted, "", "the client has accepted what it was told: %s", orElse(strings.Join(slices.Compact(texts), ", "), "nothing"))
+	c.ok(accepted, "", "the client has accepted what it was sent: %s", orElse(strings.Join(slices.Compact(texts), ", "), "nothing"))
 }

@@ -21,36 +21,37 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Whose fault a refusal is. A client refuses a response, which may have thousands of resources,
-// and often names none: what it says is looked for in those that were refused, and these are
-// looked into for what Envoy is known to refuse.
+// Finding the faulty resource of a refusal. A client refuses a whole response, which may have thousands of
+// resources, and often names none. The text is searched for the names of the refused resources, and these
+// are examined for what Envoy is known to refuse.
 
 const (
-	// maxExamined is how many resources of one refusal are looked into.
+	// maxExamined limits the resources of one refusal that are examined.
 	maxExamined = 5000
 
-	// maxGuilty is how many are told.
+	// maxGuilty limits the resources that are returned.
 	maxGuilty = 5
 )
 
-// A trial is one refusal, before it is known whose fault it is.
+// A trial is the search for the faulty resources of one refusal.
 type trial struct {
 	e       *Explainer
-	ctx     context.Context //nolint:containedctx // it lasts as long as a call
+	ctx     context.Context // it lives for one call
 	groups  []string        // of the node
 	t       *xds.Type
-	text    string // what the client said
+	text    string // the client's error text
 	refused []string
-	sure    bool // each is at fault by itself: it is in quarantine
+	sure    bool // the refused resources are all faulty: they are in quarantine
 }
 
-// guilty returns the resources that are at fault, with the line of the field and the reason, as
-// far as they are known; none if nothing is.
+// guilty returns the faulty resources, with the place of the field and the reason as far as they are known.
+// It returns nil if it finds none.
 func (x *trial) guilty() (all []api.Resource) {
 	if len(x.refused) == 0 {
 		return nil
 	}
-	if all = x.twice(); all != nil {
+	all = x.duplicates()
+	if all != nil {
 		return all
 	}
 	if x.sure {
@@ -58,7 +59,7 @@ func (x *trial) guilty() (all []api.Resource) {
 			if one := x.faulty([]string{name}); one != nil {
 				all = append(all, one...)
 			} else {
-				all = append(all, x.meant(name))
+				all = append(all, x.suspect(name))
 			}
 		}
 		return all
@@ -72,27 +73,30 @@ func (x *trial) guilty() (all []api.Resource) {
 			others = append(others, name)
 		}
 	}
-	if all = x.faulty(named); all != nil {
+	all = x.faulty(named)
+	if all != nil {
 		return all
 	}
-	if !slices.ContainsFunc(named, func(name string) bool { return words[marked+name] }) { // else the text means it
-		if all = x.faulty(others); all != nil {
+	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // if the text quotes a name, it means that resource
+		all = x.faulty(others)
+		if all != nil {
 			return all
 		}
 	}
 	if len(named) == 0 && len(others) == 1 {
 		named = others
 	}
-	if marked := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return !words[marked+name] }); len(marked) > 0 {
-		named = marked // others are words, and names by chance
+	quoted := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return !words[quotedWord+name] })
+	if len(quoted) > 0 {
+		named = quoted // unquoted names may be ordinary words
 	}
 	for _, name := range named[:min(len(named), maxGuilty)] {
-		all = append(all, x.meant(name))
+		all = append(all, x.suspect(name))
 	}
 	return all
 }
 
-// standing returns where a resource of the node's stands.
+// standing finds the loaded resource that the node gets.
 func (x *trial) standing(name string) (dir.Standing, bool) {
 	for _, group := range x.groups {
 		if s, ok := x.e.d.Source.Within(group, x.t, name); ok {
@@ -102,7 +106,7 @@ func (x *trial) standing(name string) (dir.Standing, bool) {
 	return dir.Standing{}, false
 }
 
-// faulty returns those of which it is known that Envoy refuses them.
+// faulty returns the resources that Envoy is known to refuse.
 func (x *trial) faulty(names []string) (all []api.Resource) {
 	for _, name := range names[:min(len(names), maxExamined)] {
 		if x.ctx.Err() != nil || len(all) == maxGuilty {
@@ -112,24 +116,24 @@ func (x *trial) faulty(names []string) (all []api.Resource) {
 		if !ok {
 			continue
 		}
-		if x.e.sound.has(s.Resource) {
+		if x.e.faultless.has(s.Resource) {
 			continue
 		}
 		found := x.e.d.Source.Examine(s.Loaded)
 		if len(found) == 0 {
-			x.e.sound.add(s.Resource)
+			x.e.faultless.add(s.Resource)
 			continue
 		}
-		at := max(slices.IndexFunc(found, func(p findings.Problem) bool { return speaksOf(x.text, p.Path) }), 0)
+		at := max(slices.IndexFunc(found, func(p findings.Problem) bool { return mentionsField(x.text, p.Path) }), 0)
 		f := faultOf(found[at])
 		all = append(all, api.Resource{Type: x.t.String(), Name: s.Name, Place: f.place, Reason: f.text})
 	}
 	return all
 }
 
-// speaksOf reports whether a text has the name of the last field of a path, as Envoy writes it
-// in either of its ways: port_value, PortValue.
-func speaksOf(text, path string) bool {
+// mentionsField reports whether text contains the last field name of a path, in one of Envoy's forms:
+// port_value or PortValue.
+func mentionsField(text, path string) bool {
 	last := path[strings.LastIndexByte(path, '.')+1:]
 	last, _, _ = strings.Cut(last, "[")
 	if last == "" {
@@ -151,8 +155,8 @@ func speaksOf(text, path string) bool {
 	return strings.Contains(text, last) || strings.Contains(text, camel.String())
 }
 
-// meant returns a resource that the text means, with the field whose value it quotes, if it does.
-func (x *trial) meant(name string) api.Resource {
+// suspect returns the resource with the place of the field whose value the text quotes, if there is one.
+func (x *trial) suspect(name string) api.Resource {
 	r := api.Resource{Type: x.t.String(), Name: name}
 	s, ok := x.standing(name)
 	if !ok {
@@ -196,19 +200,19 @@ func (x *trial) meant(name string) api.Resource {
 	return r
 }
 
-// twice returns resources that are called the same, whatever the names around them, if the text
-// says that this is what is wrong.
-func (x *trial) twice() (all []api.Resource) {
+// duplicates returns resources with an equal own name, in different groups or under different aliases, if
+// the text complains about duplicates.
+func (x *trial) duplicates() (all []api.Resource) {
 	if !strings.Contains(x.text, "duplicate") || x.t.Name == "" {
 		return nil
 	}
 	words := wordsOf(x.text)
-	by := map[string][]dir.Standing{} // their own name
+	by := map[string][]dir.Standing{} // by the name in the message
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
 			m := x.e.message(r)
 			s, ok := x.standing(r.Name)
-			if m == nil || !ok || s.Resource != r { // another group hides it
+			if m == nil || !ok || s.Resource != r { // hidden by another group
 				continue
 			}
 			f := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(x.t.Name))
@@ -235,11 +239,11 @@ func (x *trial) twice() (all []api.Resource) {
 	return nil
 }
 
-// marked stands before a word that has quotes around it, or a colon behind it.
-const marked = "\x00"
+// quotedWord is a prefix for words that have quotes around them or a colon after them.
+const quotedWord = "\x00"
 
-// wordsOf returns what may be a name in a text: what stands between spaces, as it is, and without
-// the marks around it. Those with marks are in it once more, behind marked.
+// wordsOf returns the words of a text that may be names, with and without surrounding punctuation. Quoted
+// words are also included with the prefix quotedWord.
 func wordsOf(text string) map[string]bool {
 	words := map[string]bool{}
 	for word := range strings.FieldsSeq(text) {
@@ -248,7 +252,7 @@ func wordsOf(text string) map[string]bool {
 			if bare := strings.Trim(word, marks); bare != word && bare != "" {
 				words[bare] = true
 				if strings.ContainsAny(word, "\"'`") || strings.HasSuffix(word, ":") {
-					words[marked+bare] = true
+					words[quotedWord+bare] = true
 				}
 			}
 		}
@@ -256,16 +260,17 @@ func wordsOf(text string) map[string]bool {
 	return words
 }
 
-// refusedOf returns the names of a type that a client refused, and of which it has accepted
-// nothing since; only those in quarantine, if there are any.
+// refusedOf returns the names of a type that a client refused and has not accepted since. If some are in
+// quarantine, it returns only those.
 func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) []string {
-	if names := e.faults(st, t); names != nil { // these are why
+	if names := e.faults(st, t); names != nil { // these caused the refusal
 		return names
 	}
 	return s.Refused(t)
 }
 
-// faults returns the names of a type that are in quarantine on a stream because they are at fault themselves.
+// faults returns the names of a type that are in quarantine for a stream because they are faulty
+// themselves.
 func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	for _, h := range e.held(st, t) {
 		if h.By != quarantine.Searching && h.Needs.Type == nil {
@@ -275,7 +280,7 @@ func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	return names
 }
 
-// try makes the trial of what a stream's client has refused.
+// try creates the trial of the resources that a stream's client refused.
 func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string, t *xds.Type, text string, refused []string) *trial {
 	x := &trial{e: e, ctx: ctx, groups: groups, t: t, text: text, refused: refused}
 	if names := e.faults(st, t); names != nil && len(refused) > 0 {
@@ -284,10 +289,9 @@ func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string,
 	return x
 }
 
-// Blame returns the refusals with the resources that are at fault, each with the line of the
-// field and what is wrong there, as far as that can be found. Where the client's text names no
-// resource, it looks into those of the refused response, on one of the streams that refuse it.
-// It takes the time that ctx has; what is not found by then stays as it is.
+// Blame returns the refusals with their faulty resources, each with the place of the field and the reason
+// as far as they can be found. If the text names no resource, it examines the refused ones on one of the
+// streams. It stops when ctx ends, and then leaves the rest as it was.
 func (e *Explainer) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {
 	out := slices.Clone(refusals)
 	for i := range out {
@@ -309,7 +313,7 @@ func (e *Explainer) Blame(ctx context.Context, refusals []api.Refusal) []api.Ref
 	return out
 }
 
-// blame looks for who is at fault for what one of the streams of a node refuses.
+// blame finds the faulty resources of a refusal on one stream of a node.
 func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text string) []api.Resource {
 	for _, st := range e.d.Tracker.Streams(node) {
 		if st.Type != nil && !st.Type.Is(t) {
@@ -324,7 +328,7 @@ func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text st
 	return nil
 }
 
-// blamed lists those that are at fault.
+// blamed lists faulty resources in a text.
 func blamed(guilty []api.Resource) string {
 	var all []string
 	for _, g := range guilty {
@@ -333,9 +337,9 @@ func blamed(guilty []api.Resource) string {
 	return list(all, 3)
 }
 
-// Guilty returns the names of a type that are at fault for what a stream's client has refused with a text:
-// those in which something is wrong, or which the text means. Of two that are at fault together it is each that
-// the client has refused. None if that is not known.
+// Guilty returns the names of a type that caused the refusal of a stream's client, or none if they are
+// unknown: resources with a known fault, or those that the text names. Of two resources that are wrong
+// together, it returns those that the client refused.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {

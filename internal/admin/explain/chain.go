@@ -13,51 +13,49 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Names of links, in the order of the chain.
+// The names of the links, in the order of the chain.
 const (
-	loaded     = "loaded"     // what the files say is served
+	loaded     = "loaded"     // the current files are served
 	defined    = "defined"    // a file has the resource
-	valid      = "valid"      // nothing is known to be wrong with it
+	valid      = "valid"      // it has no known fault
 	selected   = "selected"   // the node gets the group that has it
-	allowed    = "allowed"    // and may have it
-	connected  = "connected"  // the client is there
-	referenced = "referenced" // something that the client has leads to it
-	subscribed = "subscribed" // the client asks for it
-	sent       = "sent"       // the client was told
-	accepted   = "accepted"   // and has accepted that
+	allowed    = "allowed"    // access rules let the client have it
+	connected  = "connected"  // the client is connected
+	referenced = "referenced" // another resource of the client refers to it
+	subscribed = "subscribed" // the client subscribes to it
+	sent       = "sent"       // its current state was sent
+	accepted   = "accepted"   // the client has accepted it
 )
 
-// A chain is what is found out about one resource and one client, and the links that say so.
+// A chain collects the facts about one resource and one client, and makes links of them.
 type chain struct {
 	e *Explainer
 	*client
 	t    *xds.Type
 	name string
 
-	is       *protocol.NameState // how the client stands with it; nil: it has not opened the type
-	on       *look               // the stream that says so; nil: there is none
-	of       *protocol.TypeState // of the type on that
-	parents  []parent            // what the client's configuration has that refers to it
+	is       *protocol.NameState // state of the resource on the stream; nil: its type is not open
+	on       *inspection         // the stream with that state; nil: none
+	of       *protocol.TypeState // state of the type on that stream
+	parents  []parent            // resources of the node that refer to it
 	decision groups.Decision
-	before   *store.Snapshot // from before the client was asked
+	before   *store.Snapshot // taken before the streams were asked
 	all      []dir.Standing
-	at       *dir.Standing // where what the node gets stands; nil: it gets none
-	live     *live         // the endpoints that the node gets are registered; nil: they are not
+	at       *dir.Standing // the definition that the node gets; nil: none
+	live     *registration // registered endpoints that the node gets; nil: none
 	wrong    []fault
-	guilty   []api.Resource // of a refusal
+	guilty   []api.Resource // faulty resources of the refusal
 
 	links  []api.Link
 	broken string
 	advice string
 }
 
-// Explain follows the chain from the file to the client. Without a name it is about all of
-// the type, and without a type about the client. The type is a short name, such as "CDS" or
-// "cds", or a type URL.
+// Explain follows the chain from the file to the client. Without a name it covers the whole type, and
+// without a type the whole client. The type is a short name, such as "CDS" or "cds", or a type URL.
 //
-// A node that nobody knows, and a name that no file has, are broken links and no errors. The
-// error is a [*NotFound] if there is no such type, and that of the context if it ends before.
-// A client that leaves meanwhile is a broken link, too.
+// An unknown node or resource name is a broken link and not an error, and so is a client that disconnects
+// meanwhile. The error is a [*NotFound] if the type does not exist, or that of the context.
 func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
 	t, err := typeNamed(typ)
 	switch {
@@ -68,14 +66,17 @@ func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Ex
 	}
 	c := &chain{e: e, t: t, name: xds.CanonicalName(name), before: e.d.Snapshot()}
 	if t == nil || name == "" {
-		if err = c.askAll(ctx, node); err == nil {
-			c.explainAll(ctx)
-		}
-	} else if err = c.ask(ctx, node); err == nil {
-		c.explain()
+		err = c.askAll(ctx, node)
+	} else {
+		err = c.ask(ctx, node)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return api.Explanation{}, err
+	case t == nil || name == "":
+		c.explainAll(ctx)
+	default:
+		c.explain()
 	}
 	out := api.Explanation{APIVersion: api.Version, Kind: "Explanation", Node: node, Name: name, Links: c.links, Broken: c.broken, Advice: c.advice}
 	if t != nil {
@@ -89,15 +90,16 @@ func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Ex
 	return out, nil
 }
 
-// ask asks the streams of the node about the resource, and about what refers to it. Of several
-// that have opened its type the one counts that is worst off.
+// ask asks the streams of the node about the resource and about the resources that refer to it. If several
+// streams have opened the type, the one with the worst state counts.
 func (c *chain) ask(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decide()
-	err := c.client.ask(ctx, c.e, func(l *look, s *protocol.Session) {
+	err := c.client.ask(ctx, c.e, func(l *inspection, s *protocol.Session) {
 		if l.state(c.t) != nil {
 			n := c.e.state(l.Stream, s, c.t, c.name)
-			if l.is = &n; n.State == protocol.StateRefused {
+			l.is = &n
+			if n.State == protocol.StateRefused {
 				l.refused = map[string][]string{c.t.URL: c.e.refusedOf(l.Stream, s, c.t)}
 			}
 		}
@@ -125,7 +127,7 @@ func (c *chain) ask(ctx context.Context, node string) error {
 		if nack := c.nack(); nack != nil {
 			x.text = nack.Error
 		}
-		if x.sure && slices.Contains(x.refused, c.name) { // whatever else is
+		if x.sure && slices.Contains(x.refused, c.name) { // other resources may be faulty, too, but this one is certainly
 			x.refused = []string{c.name}
 		}
 		c.guilty = x.guilty()
@@ -133,13 +135,13 @@ func (c *chain) ask(ctx context.Context, node string) error {
 	return nil
 }
 
-// decide finds out what the node gets.
+// decide finds the groups of the node and the definition of the resource in them.
 func (c *chain) decide() {
 	c.decision = c.e.d.Source.Decide(c.node)
 	c.all = c.e.d.Source.Standings(c.t, c.name)
 	for _, group := range c.decision.Groups {
 		if text, n, ok := c.e.registered(group, c.t, c.name); ok && c.at == nil && c.live == nil {
-			c.live = &live{group, text, n}
+			c.live = &registration{group, text, n}
 		}
 		i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return s.Served && s.Group == group })
 		if i >= 0 && c.at == nil {
@@ -151,7 +153,7 @@ func (c *chain) decide() {
 	}
 }
 
-// badness orders the states of a name, the worst last.
+// badness orders states, worst last.
 func badness(n *protocol.NameState) int {
 	return slices.Index([]protocol.NameStatus{
 		protocol.StateUnwanted, protocol.StateSynced, protocol.StateLingering, protocol.StateUnknown, protocol.StateAbsent,
@@ -159,7 +161,7 @@ func badness(n *protocol.NameState) int {
 	}, n.State)
 }
 
-// explain makes the links of one resource.
+// explain adds the links for one resource.
 func (c *chain) explain() {
 	if c.live != nil {
 		c.registered()
@@ -180,19 +182,19 @@ func (c *chain) explain() {
 	c.accepted()
 }
 
-// A live is that endpoints are registered, of a group of the node.
-type live struct {
+// A registration describes registered endpoints in a group of the node.
+type registration struct {
 	group, text string
 	n           int
 }
 
-// registered says that endpoints are registered, and what that hides.
+// registered adds the links for registered endpoints, which replace those of files.
 func (c *chain) registered() {
 	hides := ""
 	if c.at != nil {
-		hides = fmt.Sprintf("; what %s says of them is not served", c.at.Pos)
+		hides = fmt.Sprintf("; the endpoints in %s are not served", c.at.Pos)
 	}
-	c.ok(loaded, "", "what is registered needs no load")
+	c.ok(loaded, "", "registered endpoints need no load")
 	if c.live.n > 0 {
 		c.ok(defined, "", "endpoints of %s are %s, in group %s%s", quote(c.name), c.live.text, quote(c.live.group), hides)
 	} else {
@@ -200,8 +202,8 @@ func (c *chain) registered() {
 		if group := groups.BaseOf(c.live.group); group != store.DefaultGroup {
 			of += " -g " + group
 		}
-		c.breaks(defined, "", fmt.Sprintf("register one (chancery endpoints put %s), or have what files or revisions say count again (chancery endpoints rm --release %s)", of, of),
-			"no endpoint of %s is left of those registered in group %s: they were removed, or their leases ended%s", quote(c.name), quote(c.live.group), hides)
+		c.breaks(defined, "", fmt.Sprintf("register one (chancery endpoints put %s), or serve those of files or revisions again (chancery endpoints rm --release %s)", of, of),
+			"all registered endpoints of %s in group %s are gone: removed, or their leases ended%s", quote(c.name), quote(c.live.group), hides)
 	}
 	c.ok(valid, "", "an endpoint is checked when it is registered")
 	text, place := c.reason(c.live.group)
@@ -213,8 +215,7 @@ func (c *chain) ok(name, place, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, OK: true, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
 }
 
-// breaks adds a link that does not, with what to do about it. The first of them is the one that
-// counts.
+// breaks adds a broken link and the advice for it. The first broken link is the result of the chain.
 func (c *chain) breaks(name, place, advice, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
 	if c.broken == "" {
@@ -222,24 +223,24 @@ func (c *chain) breaks(name, place, advice, format string, args ...any) {
 	}
 }
 
-// unknown adds a link of which nobody can say anything, because of one before it.
+// unknown adds a link whose state is unknown because an earlier one is broken.
 func (c *chain) unknown(name, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, Text: fmt.Sprintf(format, args...)})
 }
 
-// here is how the resource is called.
-func (c *chain) here() string { return called(c.t, c.name) }
+// title returns the resource in the form CDS "pay".
+func (c *chain) title() string { return title(c.t, c.name) }
 
-// has reports whether the groups of the node have it, by whatever name, in a snapshot.
+// has reports whether the node's groups have the resource in a snapshot, by its name or an alias.
 func (c *chain) has(s *store.Snapshot) bool {
 	return slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(s.Effective(g), c.t, c.name) })
 }
 
-// hasName reports whether a name finds something in a view.
+// hasName reports whether a name or alias exists in a view.
 func hasName(v xds.Tables, t *xds.Type, name string) bool {
 	table := v.Table(t)
 	return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
 }
 
-// refused reports whether the client refuses the resource, or what it came with.
+// refused reports whether the client refuses the resource or its response.
 func (c *chain) refused() bool { return c.is != nil && c.is.State == protocol.StateRefused }

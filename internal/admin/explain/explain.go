@@ -1,9 +1,9 @@
-// Package explain says how a resource gets from its file to a client, link by link, and which
-// link is broken; what a client has of each type by name; and which resource is at fault when a
-// client refuses a response and its text names none.
+// Package explain follows a resource from its file to a client, link by link, and names the broken link. It
+// also lists the resources that a client has, and finds the faulty resource if a client's NACK names none.
 //
-// It asks the tracker who is connected, each stream what it knows, the store what there is and
-// the source where that stands, for one client at a time. It remembers nothing but in which
+// It asks the tracker for clients, each stream for its state, the store for resources and the source for
+// their places, one client at a time. It starts no goroutine. It caches only which resources it has
+// examined without a finding.
 // resources it has found nothing wrong, and starts no goroutine.
 package explain
 
@@ -25,14 +25,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the clients: a [status.Tracker].
+// A Tracker knows the clients: a [clients.Tracker].
 type Tracker interface {
 	Client(node string) []api.Client
 	Streams(node string) []*server.Stream
 	Nodes(prefix string, most int) []string
 }
 
-// A Source knows where resources stand: a [dir.Source].
+// A Source knows the places of resources: a [dir.Source].
 type Source interface {
 	Decide(n *xds.Node) groups.Decision
 	Standings(t *xds.Type, name string) []dir.Standing
@@ -46,51 +46,52 @@ type Source interface {
 	Types() *envoy.Types
 }
 
-// Deps are what an Explainer asks. Tracker, Source and Snapshot are needed.
+// Deps are the sources of an Explainer's answers. Tracker, Source and Snapshot are required.
 type Deps struct {
 	Tracker  Tracker
 	Source   Source
 	Snapshot func() *store.Snapshot
 
-	// Allowed says whether a client may have a resource that its groups have, and the rule that
-	// says so. The stream is one of the client's, nil if it is not connected. Nil: whether a
-	// client may have something is seen by what it sees of its groups.
+	// Allowed reports whether a client may have a resource of its groups, and the rule that decides it. st
+	// is a stream of the client, or nil if it is not connected. Nil: compare the client's view with its
+	// groups.
 	Allowed func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (ok bool, why string)
 
-	// Denied returns the newest event of a client that was refused because it may not be the node,
-	// if it is remembered. Nil: nobody was.
+	// Denied returns the newest remembered event of a client that was refused because it may not use the
+	// node ID. Nil: no client was refused.
 	Denied func(node string) (api.Event, bool)
 
-	// Selected returns the streams of all clients, to count who has a resource. Nil: nobody is
-	// counted.
+	// Selected returns the streams of all clients, to count the subscribers of a resource. Nil: no counts.
 	Selected func() []*server.Stream
 
-	// Held returns what of a type is in quarantine on a stream: its client has refused it. It is
-	// called by the stream's goroutine. Nil: nothing is.
+	// Held returns the resources of a type that are in quarantine for a stream. The stream's goroutine
+	// calls it. Nil: none.
 	Held func(st *server.Stream, t *xds.Type) []quarantine.Held
 
-	// Upstream says what a relay's upstream is and how, and whether anything of it is known. Nil: it is
-	// no relay, and files are served.
+	// Upstream describes the upstream of a relay and its state, and reports whether the relay has anything
+	// from it. Nil: the server serves files.
 	Upstream func() (text string, known bool)
 
-	// Store says what a store's revision is that is served, and whether one is. Nil: files are served.
+	// Store describes the revision that a server of a store serves, and reports whether it has one. Nil:
+	// the server serves files.
 	Store func() (text string, known bool)
 
-	// Frozen says of a resource that is not served whether the newest revision of a store has it, in a group that is
-	// frozen at another one, and what to do; "": it has not. Nil: nothing is frozen.
+	// Frozen handles a resource that is not served, but that the newest revision has in a frozen group. It
+	// returns a text and what to do, or "" if that is not the case. Nil: no group is frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
-	// Registered says of a group which endpoints of a name are registered, and how many, if they are: these are served, and
-	// not what the group has itself, also when none is left. Nil: none are.
+	// Registered returns a text about the registered endpoints of a cluster in a group, and their number.
+	// ok reports that they replace the group's own endpoints, even if their number is 0. Nil: none are
+	// registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now
 }
 
-// An Explainer answers questions. It is safe for concurrent use.
+// An Explainer explains the state of clients and resources. It is safe for concurrent use.
 type Explainer struct {
-	d     Deps
-	sound sound
+	d         Deps
+	faultless faultlessCache
 }
 
 // New returns an explainer.
@@ -101,7 +102,7 @@ func New(d Deps) *Explainer {
 	return &Explainer{d: d}
 }
 
-// A NotFound is the error of a question about something that there is not.
+// A NotFound is the error for a question about something that does not exist.
 type NotFound struct {
 	Field   string // the parameter: "node", "type" or "name"
 	Message string
@@ -115,8 +116,8 @@ func (e *NotFound) Error() string {
 	return e.Message + " (" + e.Hint + ")"
 }
 
-// typeNamed returns the type with a short name, such as "CDS" or "cds", or a URL; nil if name is
-// empty.
+// typeNamed returns the type with a short name, such as "CDS" or "cds", or with a type URL; nil for an
+// empty name.
 func typeNamed(name string) (*xds.Type, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // all types
@@ -136,7 +137,7 @@ func typeNamed(name string) (*xds.Type, error) {
 
 const apis = "type.googleapis.com/"
 
-// unknownNode is the error of a question about a client that is not connected.
+// unknownNode returns the error for a client that is not connected.
 func (e *Explainer) unknownNode(node string) *NotFound {
 	err := &NotFound{Field: "node", Message: fmt.Sprintf("no client with node id %s is connected", quote(node))}
 	if near := e.nearNode(node); near != "" {
@@ -145,7 +146,7 @@ func (e *Explainer) unknownNode(node string) *NotFound {
 	return err
 }
 
-// maxNodes is how many ids of nodes are compared with one that nobody has.
+// maxNodes limits the node IDs that are compared with an unknown one, for a "did you mean".
 const maxNodes = 10_000
 
 func (e *Explainer) nearNode(node string) string {

@@ -46,7 +46,7 @@ func route(name, to string) string {
 	return fmt.Sprintf("- %s\n  name: %s\n  virtual_hosts:\n  - name: all\n    domains: ['*']\n    routes:\n    - match: {prefix: /}\n      route:\n        cluster: %s\n", ofRoute, name, to)
 }
 
-// listener leads to a cluster by TCP.
+// listener returns a listener that refers to a cluster by a TCP proxy.
 func listener(name, to string) string {
 	return fmt.Sprintf(`- %s
   name: %s
@@ -61,7 +61,7 @@ func listener(name, to string) string {
 `, ofListener, name, to)
 }
 
-// httpListener leads to routes.
+// httpListener returns a listener that refers to routes.
 func httpListener(name, to string) string {
 	return fmt.Sprintf(`- %s
   name: %s
@@ -77,43 +77,43 @@ func httpListener(name, to string) string {
 `, ofListener, name, to)
 }
 
-// takes has a client ask for something and accept it.
+// takes makes a client subscribe to resources and accept them.
 func takes(c *xdstest.Client, t *xds.Type, names ...string) {
 	c.Subscribe(t, names...)
 	c.ACK(c.Next(t))
 }
 
-// Each failure is one that an operator meets: what is broken is named, with the place if there
-// is one, and what to do.
+// Each failure is one that operators meet. The answer names the broken link, its place if known, and what
+// to do.
 var failures = []struct {
 	name   string
 	files  []string
-	act    func(r *rig)
+	act    func(r *fixture)
 	node   string // "edge-1" if empty
 	what   string
-	broken string // "": nothing is
+	broken string // "": none
 	says   []string
 }{
 	{
 		name: "nothing is wrong", files: []string{"c.yaml", resources(cluster("a"))}, what: "CDS a",
-		act:  func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		act:  func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says: []string{"defined: ok: CDS \"a\" is of group \"default\" [c.yaml:2:3]", "connected: ok: envoy 1.40.0", "subscribed: ok: the client asks for all CDS", "accepted: ok: the client has accepted version "},
 	},
 	{
 		name: "wrong node id", what: "CDS a", node: "egde-1", broken: selected,
 		files: []string{"edge/group.yaml", "match: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
-		act:   func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("egde-1")), xds.Cluster) },
+		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("egde-1")), xds.Cluster) },
 		says:  []string{`selected: BROKEN: CDS "a" is of group "edge", and the node (id "egde-1", cluster "") gets group default: otherwise [edge/group.yaml:1:`, `id is like "edge-*"`},
 	},
 	{
 		name: "wrong node id, looked for by the right one", what: "CDS a", broken: connected,
 		files: []string{"edge/group.yaml", "match: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a"))},
-		act:   func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("edge-01")), xds.Cluster) },
+		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-01")), xds.Cluster) },
 		says:  []string{`connected: BROKEN: no client with node id "edge-1" is connected, and none was lately`, `did you mean "edge-01"?`, "accepted: ?"},
 	},
 	{
 		name: "impersonation", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			r.deps.Denied = func(node string) (api.Event, bool) {
 				return api.Event{At: time.Now(), Peer: "192.0.2.1:5", Text: `mtls DNS "web": it may not be this node`}, node == "edge-1"
 			}
@@ -124,7 +124,7 @@ var failures = []struct {
 	{
 		name: "wrong group", what: "CDS a", broken: selected,
 		files: []string{"pay/group.yaml", "match: {cluster: pay}\n", "pay/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
-		act:   func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		act:   func(r *fixture) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says:  []string{`group "pay"`, `cluster is "pay"`, "pay/group.yaml:1:"},
 	},
 	{
@@ -134,7 +134,7 @@ var failures = []struct {
 	},
 	{
 		name: "not authorised", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			r.deps.Allowed = func(st *server.Stream, n *xds.Node, _ *xds.Type, _ string) (bool, string) {
 				return st == nil || n.ID != "edge-1", "access.yaml:3:5: it may see CDS \"edge-*\""
 			}
@@ -145,13 +145,13 @@ var failures = []struct {
 	},
 	{
 		name: "refused by the rules of access", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"))},
-		act:  func(r *rig) { r.seen.refuse("edge-1", "PermissionDenied", `the certificate is of "pay-1"`) },
+		act:  func(r *fixture) { r.seen.refuse("edge-1", "PermissionDenied", `the certificate is of "pay-1"`) },
 		says: []string{`the client was refused 0 s ago: the certificate is of "pay-1"`},
 	},
 	{
 		name: "unsubscribed", what: "EDS b", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a"), edsCluster("b")), "e.yaml", resources(endpoints("a"), endpoints("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
@@ -161,13 +161,13 @@ var failures = []struct {
 	{
 		name: "a type that was never asked for", what: "EDS a", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
-		act:   func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says:  []string{"the client has not asked for any EDS; it has asked for CDS"},
 	},
 	{
 		name: "nothing refers to it", what: "EDS b", broken: referenced,
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"), endpoints("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
@@ -177,7 +177,7 @@ var failures = []struct {
 	{
 		name: "missing reference", what: "RDS r", broken: valid,
 		files: []string{"c.yaml", resources(cluster("search")), "r.yaml", resources(route("r", "serch"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			takes(c, xds.Route, "r")
@@ -190,7 +190,7 @@ var failures = []struct {
 			"c.yaml", resources(edsCluster("a"), strings.Replace(edsCluster("x"), "eds_cluster_config: {", "eds_cluster_config: {service_name: b, ", 1)), "e.yaml", resources(endpoints("a"), endpoints("b")),
 			"edge/group.yaml", "match: {id: edge-1}\ninclude: [default]\n", "edge/c.yaml", resources(cluster("x")),
 		},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
@@ -200,7 +200,7 @@ var failures = []struct {
 	{
 		name: "what is referred to is missing", what: "RDS r", broken: defined,
 		files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Listener)
 			c.Subscribe(xds.Route, "r")
@@ -210,7 +210,7 @@ var failures = []struct {
 	{
 		name: "refused", what: "CDS bad", broken: valid,
 		files: []string{"c.yaml", resources(cluster("good"), strings.Replace(cluster("bad"), "1s", "-1s", 1))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
@@ -220,7 +220,7 @@ var failures = []struct {
 	{
 		name: "refused with another one", what: "CDS good", broken: accepted,
 		files: []string{"c.yaml", resources(cluster("good"), strings.Replace(cluster("bad"), "1s", "-1s", 1))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.Delta(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
@@ -229,7 +229,7 @@ var failures = []struct {
 	},
 	{
 		name: "a client that does not answer", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.Next(xds.Cluster)
@@ -239,7 +239,7 @@ var failures = []struct {
 	},
 	{
 		name: "a client that did not answer before", what: "CDS b", broken: sent, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.Next(xds.Cluster)
@@ -251,7 +251,7 @@ var failures = []struct {
 	},
 	{
 		name: "the file has a mistake", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("n.yaml", resources(cluster("new")+"  conect_timeout: 1s\n"))
 			r.load("conect_timeout")
@@ -260,7 +260,7 @@ var failures = []struct {
 	},
 	{
 		name: "another file has a mistake", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("n.yaml", resources(cluster("new")), "o.yaml", resources(cluster("other")+"  typo: 1\n"))
 			r.load("typo")
@@ -269,7 +269,7 @@ var failures = []struct {
 	},
 	{
 		name: "its own file has a mistake among others", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("b.yaml", resources(cluster("b")+"  typo: 1\n"), "n.yaml", resources(cluster("new"), cluster("a")))
 			r.load("typo")
@@ -278,7 +278,7 @@ var failures = []struct {
 	},
 	{
 		name: "seen by nobody, and no rule is known", what: "CDS a", broken: allowed, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			policy, problems := access.Parse("access.yaml", []byte(`rules: [{identity: {kind: none}, node: {id: "**"}, names: {CDS: [b]}}]`))
 			if policy == nil {
 				r.Fatal(problems)
@@ -290,12 +290,12 @@ var failures = []struct {
 	},
 	{
 		name: "a name in no file, of a client that asks for all", what: "CDS nope", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
-		act:  func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },
-		says: []string{`sent: ok: the client was told all CDS that there are for it, and "nope" is not among them`, "accepted: ?: there is nothing to accept"},
+		act:  func(r *fixture) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		says: []string{`sent: ok: the client was sent all CDS that it may have, and "nope" is not among them`, "accepted: ?: there is nothing to accept"},
 	},
 	{
 		name: "a name in no file, of which SotW cannot say so", what: "RDS other", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			c.Subscribe(xds.Route, "other")
@@ -306,7 +306,7 @@ var failures = []struct {
 	},
 	{
 		name: "gone from the files, of which SotW cannot say so", what: "RDS r", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "r.yaml", resources(route("r", "a"), route("s", "a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Route, "r")
 			r.write("r.yaml", resources(route("s", "a")))
@@ -318,7 +318,7 @@ var failures = []struct {
 	},
 	{
 		name: "a name in no file, of which delta can say so", what: "RDS other", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.Delta(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1"})), xds.Route, "other")
 			r.stands(xds.Route, "other", api.Absent)
 		},
@@ -326,7 +326,7 @@ var failures = []struct {
 	},
 	{
 		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 				if !t.Is(xds.Cluster) {
 					return nil
@@ -340,7 +340,7 @@ var failures = []struct {
 	},
 	{
 		name: "in quarantine with others", what: "CDS b", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"), cluster("c"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 				if !t.Is(xds.Cluster) {
 					return nil
@@ -358,7 +358,7 @@ var failures = []struct {
 	},
 	{
 		name: "another one is in quarantine", what: "CDS b", files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			r.deps.Held = func(*server.Stream, *xds.Type) []quarantine.Held {
 				return []quarantine.Held{{Name: "a", Refused: "v2"}}
 			}
@@ -369,16 +369,16 @@ var failures = []struct {
 	},
 	{
 		name: "the file is newer than what is served", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("c.yaml", resources(strings.Replace(cluster("a"), "1s", "2s", 1)), "o.yaml", resources(cluster("other")+"  typo: 1\n"))
 			r.load("typo")
 		},
-		says: []string{"loaded: BROKEN: what is served is older than its file", "[o.yaml:5:3", "accepted: ok"},
+		says: []string{"loaded: BROKEN: the served version is older than its file", "[o.yaml:5:3", "accepted: ok"},
 	},
 	{
 		name: "a mistake that changes nothing here", what: "CDS a", files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("o.yaml", resources(cluster("other")+"  typo: 1\n"))
 			r.load("typo")
@@ -387,64 +387,64 @@ var failures = []struct {
 	},
 	{
 		name: "a mistake in its own file", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("b.yaml", resources(cluster("b")+"  typo: 1\n"), "c.yaml", resources(cluster("a")+"  typo: 1\n"))
 			r.load("typo")
 		},
-		says: []string{"loaded: BROKEN: what is served is older than its file: the load was rejected 0 s ago", "[c.yaml:5:3", "advice: mend c.yaml:5:3"},
+		says: []string{"loaded: BROKEN: the served version is older than its file: the load was rejected 0 s ago", "[c.yaml:5:3", "advice: mend c.yaml:5:3"},
 	},
 	{
 		name: "its own file is no YAML any more", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("c.yaml", resources("- [\n"))
 			r.load("c.yaml")
 		},
-		says: []string{"loaded: BROKEN: what is served is older than its file", "[c.yaml:"},
+		says: []string{"loaded: BROKEN: the served version is older than its file", "[c.yaml:"},
 	},
 	{
 		name: "its own file has become empty", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("c.yaml", "")
 			r.load("has become empty")
 		},
-		says: []string{"loaded: BROKEN: what is served is older than its file", "has become empty", "[c.yaml"},
+		says: []string{"loaded: BROKEN: the served version is older than its file", "has become empty", "[c.yaml"},
 	},
 	{
 		name: "it is gone from its file, and another has a mistake", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.write("c.yaml", resources(cluster("b")), "o.yaml", resources(cluster("other")+"  typo: 1\n"))
 			r.load("typo")
 		},
-		says: []string{"loaded: BROKEN: what is served is older than its file", "[o.yaml:5:3"},
+		says: []string{"loaded: BROKEN: the served version is older than its file", "[o.yaml:5:3"},
 	},
 	{
 		name: "the file of its group is gone", what: "CDS a", broken: loaded,
 		files: []string{"edge/group.yaml", "match: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			r.remove("edge/group.yaml")
 			r.load("edge/group.yaml is gone")
 		},
-		says: []string{"loaded: BROKEN: the load was rejected 0 s ago, and what was before is served: group \"edge\": edge/group.yaml is gone", "advice: bring edge/group.yaml back; or, if its group is to go, chancery reload --allow-mass-delete"},
+		says: []string{"loaded: BROKEN: the load was rejected 0 s ago, and the previous configuration is served: group \"edge\": edge/group.yaml is gone", "advice: restore edge/group.yaml; or, to confirm the removal of its group, run chancery reload --allow-mass-delete"},
 	},
 	{
 		name: "the file of a group that is alone is gone, and the node is of another", what: "CDS a", node: "other", broken: loaded,
 		files: []string{"edge/group.yaml", "on_error: alone\nmatch: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("other")), xds.Cluster)
 			r.remove("edge/group.yaml")
 			r.load("")
 		},
-		says: []string{"loaded: BROKEN: the load was rejected 0 s ago", "selected: BROKEN: CDS \"a\" is of group \"edge\", and the node (id \"other\", cluster \"\") gets group default: otherwise\n", "advice: bring edge/group.yaml back; or"},
+		says: []string{"loaded: BROKEN: the load was rejected 0 s ago", "selected: BROKEN: CDS \"a\" is of group \"edge\", and the node (id \"other\", cluster \"\") gets group default: otherwise\n", "advice: restore edge/group.yaml; or"},
 	},
 	{
 		name: "a group of others is not loaded", what: "CDS b", node: "other",
 		files: []string{"edge/group.yaml", "on_error: alone\nmatch: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("other")), xds.Cluster)
 			r.remove("edge/group.yaml")
 			r.load("")
@@ -453,13 +453,13 @@ var failures = []struct {
 	},
 	{
 		name: "a name that is misspelled", what: "CDS pya", broken: defined, files: []string{"c.yaml", resources(cluster("pay"))},
-		act:  func(r *rig) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		act:  func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says: []string{`defined: BROKEN: no file has CDS "pya"`, `did you mean "pay"?`},
 	},
 	{
 		name: "too big", what: "CDS big", broken: sent,
 		files: []string{"c.yaml", resources(cluster("big") + "  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
 			c.Subscribe(xds.Cluster)
 			synctest.Wait()
@@ -472,7 +472,7 @@ var failures = []struct {
 	},
 	{
 		name: "not connected any more", what: "CDS a", broken: connected, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			takes(c, xds.Cluster)
 			c.Close()
@@ -483,7 +483,7 @@ var failures = []struct {
 	{
 		name: "waiting for a parent", what: "LDS l", broken: sent,
 		files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(listener("l", "a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.Next(xds.Cluster)
@@ -495,7 +495,7 @@ var failures = []struct {
 	{
 		name: "its parent is refused", what: "EDS a", broken: referenced,
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
 			c.NACK(c.Next(xds.Cluster), "no")
@@ -504,7 +504,7 @@ var failures = []struct {
 	},
 	{
 		name: "of several streams the worst counts", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 			c.Subscribe(xds.Cluster)
@@ -516,7 +516,7 @@ var failures = []struct {
 	{
 		name: "its parent is on another stream", what: "EDS a", broken: "",
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Endpoint, "a")
 			synctest.Wait()
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
@@ -526,8 +526,8 @@ var failures = []struct {
 	{
 		name: "its parent is on another stream, and neither leads to it", what: "EDS b", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a"), edsCluster("b")), "e.yaml", resources(endpoints("a"), endpoints("b"))},
-		act: func(r *rig) {
-			first := xdstest.SotW(r, r.conn, r.node("edge-1")) // it asks for another parent alone
+		act: func(r *fixture) {
+			first := xdstest.SotW(r, r.conn, r.node("edge-1")) // it subscribes only to another parent
 			takes(first, xds.Cluster, "a")
 			takes(first, xds.Endpoint, "a")
 			synctest.Wait()
@@ -538,7 +538,7 @@ var failures = []struct {
 	{
 		name: "on demand resources are in no response with all", what: "CDS a", broken: accepted,
 		files: []string{"c.yaml", resources(cluster("a"), cluster("big")+"  x-chancery: {on_demand: true}\n  metadata: {filter_metadata: {x: {y: "+strings.Repeat("z", 5<<20)+"}}}\n")},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
 			c.Subscribe(xds.Cluster)
 			c.Next(xds.Cluster)
@@ -548,7 +548,7 @@ var failures = []struct {
 	{
 		name: "all of a type is too big together", what: "CDS a", broken: sent,
 		files: []string{"c.yaml", resources(cluster("a"), cluster("big")+"  metadata: {filter_metadata: {x: {y: "+strings.Repeat("z", 5<<20)+"}}}\n")},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
 			c.Subscribe(xds.Cluster)
 			synctest.Wait()
@@ -558,19 +558,19 @@ var failures = []struct {
 	{
 		name: "by an alias", what: "CDS nick", broken: "",
 		files: []string{"c.yaml", resources("- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: a\n  aliases: [nick]\n  resource:\n    " + ofCluster + "\n    name: a\n")},
-		act:   func(r *rig) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "nick") },
+		act:   func(r *fixture) { takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "nick") },
 		says:  []string{`CDS "nick", which is an alias of "a", is of group "default"`},
 	},
 	{
 		name: "by a name of new style, with its parameters in another order", what: "CDS xdstp://x/envoy.config.cluster.v3.Cluster/a?b=1&a=2", broken: "",
 		files: []string{"c.yaml", resources(cluster("xdstp://x/envoy.config.cluster.v3.Cluster/a?b=1&a=2"))},
-		act: func(r *rig) {
+		act: func(r *fixture) {
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster, "xdstp://x/envoy.config.cluster.v3.Cluster/a?a=2&b=1")
 		},
 	},
 }
 
-// Of each seeded failure the broken link is named.
+// The broken link of each failure is named.
 func TestExplain(t *testing.T) {
 	for _, f := range failures {
 		within(t, f.name, func(t *testing.T) {
@@ -586,7 +586,7 @@ func TestExplain(t *testing.T) {
 }
 
 // stands looks at the state of one resource of edge-1's.
-func (r *rig) stands(t *xds.Type, name string, want api.State) {
+func (r *fixture) stands(t *xds.Type, name string, want api.State) {
 	r.Helper()
 	synctest.Wait()
 	all, err := r.ClientResources(context.Background(), "edge-1", t.String(), name, 0)
@@ -595,8 +595,8 @@ func (r *rig) stands(t *xds.Type, name string, want api.State) {
 	}
 }
 
-// Of several groups that are kept that of the resource counts, also if no mistake has a line.
-func TestMistakeOfItsGroup(t *testing.T) {
+// The error of the resource's own group is reported, even if no error has a line.
+func TestErrorOfOwnGroupIsReported(t *testing.T) {
 	kept := dir.Kept{{Group: "a", Err: errors.New("all is gone")}, {Group: "b", Err: errors.New("half is gone")}, {Group: "c", Err: errors.New("some is gone")}}
 	for group, want := range map[string]string{"a": `group "a": all is gone`, "b": `group "b": half is gone`, "c": `group "c": some is gone`, "other": `group "a": all is gone`} {
 		if text, place := mistake(kept, dir.Standing{Group: group}); text != want || place != "" {
@@ -605,8 +605,8 @@ func TestMistakeOfItsGroup(t *testing.T) {
 	}
 }
 
-// says compares what was explained with what is expected.
-func (r *rig) says(x api.Explanation, text, broken string, says ...string) {
+// says compares an explanation with the expected texts.
+func (r *fixture) says(x api.Explanation, text, broken string, says ...string) {
 	r.Helper()
 	if x.Broken != broken {
 		r.Errorf("not broken at %q:\n%s", broken, text)
@@ -626,8 +626,8 @@ func (r *rig) says(x api.Explanation, text, broken string, says ...string) {
 	}
 }
 
-// A question that has no answer is an error that says why.
-func TestExplainNothing(t *testing.T) { synctest.Test(t, explainsNothing) }
+// A question without an answer returns an error with the reason.
+func TestExplainErrors(t *testing.T) { synctest.Test(t, explainsNothing) }
 
 func explainsNothing(t *testing.T) {
 	r := start(t, "c.yaml", resources(cluster("a")))

@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// held returns what of a type is in quarantine on a stream.
+// held returns the resources of a type that are in quarantine for a stream.
 func (e *Explainer) held(st *server.Stream, t *xds.Type) []quarantine.Held {
 	if e.d.Held == nil {
 		return nil
@@ -17,23 +17,23 @@ func (e *Explainer) held(st *server.Stream, t *xds.Type) []quarantine.Held {
 	return e.d.Held(st, t)
 }
 
-// state returns how a stream's client stands with a name, also if that is in quarantine.
+// state returns the state of a name on a stream. It corrects the state of names in quarantine.
 func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, name string) protocol.NameState {
 	n := s.NameState(t, name)
 	for _, h := range e.held(st, t) {
-		says(h, &n)
+		markRefused(h, &n)
 	}
 	return n
 }
 
-// states yields the same of all names that a client wants or may have.
+// states does the same for all names that a client subscribes to or may have.
 func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) iter.Seq[protocol.NameState] {
 	return func(yield func(protocol.NameState) bool) {
 		held := e.held(st, t)
 		seen := map[string]bool{}
 		for n := range s.NameStates(t) {
 			for _, h := range held {
-				if says(h, &n) {
+				if markRefused(h, &n) {
 					seen[h.Name] = true
 				}
 			}
@@ -41,12 +41,12 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 				return
 			}
 		}
-		for _, h := range held { // of which the session sees nothing
+		for _, h := range held { // names that the session does not see
 			if seen[h.Name] {
 				continue
 			}
 			n := s.NameState(t, h.Name)
-			says(h, &n)
+			markRefused(h, &n)
 			if !yield(n) {
 				return
 			}
@@ -54,11 +54,11 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 	}
 }
 
-// inQuarantine is the nonce of a response of which the session has forgotten that it was refused.
+// inQuarantine replaces the nonce of a refused response that the session no longer knows.
 const inQuarantine = "quarantine"
 
-// says has a state say that its name is refused, if it is the one that is held.
-func says(h quarantine.Held, n *protocol.NameState) bool {
+// markRefused sets the state of n to refused or waiting if h is the same name, and reports whether it is.
+func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 	if n.Name != h.Name {
 		return false
 	}
@@ -68,11 +68,11 @@ func says(h quarantine.Held, n *protocol.NameState) bool {
 		return true
 	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
-	n.Told, n.View = is, is // what the session has instead, n.Held says
+	n.Told, n.View = is, is // n.Held still has the version that the session serves instead
 	return true
 }
 
-// kept says what the client has meanwhile of a resource in quarantine.
+// kept describes the version that the client keeps of a resource in quarantine.
 func (c *chain) kept() string {
 	switch {
 	case c.is.RefusedIn != inQuarantine:
@@ -83,7 +83,7 @@ func (c *chain) kept() string {
 	return "; it gets all others without it (" + c.why() + "), until the resource changes"
 }
 
-// why says how it came into quarantine.
+// why describes why the resource came into quarantine.
 func (c *chain) why() string {
 	if c.on != nil {
 		for _, h := range c.e.held(c.on.Stream, c.t) {

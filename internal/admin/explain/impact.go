@@ -18,9 +18,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Impact says who would see changes that are not made, and how much would be pushed to them: each
-// stream is asked what it subscribes to. A client that does not answer is counted as unknown. The
-// error is a [*NotFound] if there is no such type, or node, or that of the context.
+// Impact returns which clients planned changes would reach, and how much would be pushed to them. It asks
+// each stream for its subscriptions. A client that does not answer counts as unknown. The error is a
+// [*NotFound] if a type or the node does not exist, or that of the context.
 func (e *Explainer) Impact(ctx context.Context, q api.ImpactRequest) (api.Impact, error) {
 	out := api.Impact{APIVersion: api.Version, Kind: api.KindImpact, Groups: []api.GroupImpact{}, Types: []api.TypeImpact{}}
 	w := impact{e: e, now: e.d.Snapshot(), types: map[string]*xds.Type{}, pushed: map[string]*api.TypeImpact{}, groups: map[string]int{}, whole: map[string]int{}}
@@ -39,7 +39,8 @@ func (e *Explainer) Impact(ctx context.Context, q api.ImpactRequest) (api.Impact
 	var streams []*server.Stream
 	switch {
 	case q.Node != "":
-		if streams = e.d.Tracker.Streams(q.Node); len(streams) == 0 {
+		streams = e.d.Tracker.Streams(q.Node)
+		if len(streams) == 0 {
 			return out, e.unknownNode(q.Node)
 		}
 	case e.d.Selected != nil:
@@ -62,7 +63,7 @@ func (e *Explainer) Impact(ctx context.Context, q api.ImpactRequest) (api.Impact
 	return out, nil
 }
 
-// byClient puts the streams of a node at an address together: they are one client.
+// byClient groups streams by node and address: each group is one client.
 func byClient(streams []*server.Stream) (clients [][]*server.Stream) {
 	type key struct {
 		node, peer string
@@ -87,14 +88,14 @@ func byClient(streams []*server.Stream) (clients [][]*server.Stream) {
 	return clients
 }
 
-// A change is one that is asked about.
+// A change is a planned change.
 type change struct {
 	t           *xds.Type
 	name, group string
 	bytes       int
 }
 
-// An impact is being counted.
+// An impact is the result while it is being counted.
 type impact struct {
 	e       *Explainer
 	now     *store.Snapshot
@@ -103,7 +104,7 @@ type impact struct {
 	order   []*xds.Type
 	pushed  map[string]*api.TypeImpact
 	groups  map[string]int
-	whole   map[string]int // bytes of all of a type that groups see
+	whole   map[string]int // bytes of all resources of a type, by type and groups
 }
 
 // client counts one client.
@@ -112,7 +113,7 @@ func (w *impact) client(ctx context.Context, streams []*server.Stream, out *api.
 	sees, asked := map[string]bool{}, false
 	for _, st := range streams {
 		if st.Type != nil && w.types[st.Type.URL] == nil {
-			asked = true // what it has opened does not change
+			asked = true // none of its types changes
 			continue
 		}
 		groups := w.e.d.Source.Decide(st.Node).Groups
@@ -136,7 +137,7 @@ func (w *impact) client(ctx context.Context, streams []*server.Stream, out *api.
 	return nil
 }
 
-// stream counts what would be pushed on one stream. Its goroutine waits meanwhile.
+// stream counts the pushes on one stream, whose goroutine waits meanwhile.
 func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string, sees map[string]bool) {
 	for _, is := range s.States() {
 		if w.types[is.Type.URL] == nil {
@@ -156,8 +157,8 @@ func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string,
 			sees[c.group] = true
 			switch had := w.sizeOf(groups, c.t, c.name); {
 			case st.Variant == xds.SotW && is.Type.FullState:
-				n, size = n+1, size+c.bytes-had // the rest is counted below
-			case st.Variant == xds.SotW && c.bytes == 0: // such a removal cannot be told
+				n, size = n+1, size+c.bytes-had // the other resources are added below
+			case st.Variant == xds.SotW && c.bytes == 0: // SotW has no removals for this type
 			case c.bytes == 0:
 				n, size = n+1, size+len(c.name)
 			default:
@@ -179,8 +180,8 @@ func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string,
 	}
 }
 
-// seen reports whether who has the groups sees a resource of the group that changes: it does not
-// if a group before that has one of the same name.
+// seen reports whether a node with these groups gets the changed resource. It does not if an earlier group
+// has a resource with that name.
 func (w *impact) seen(c *change, groups []string) bool {
 	if c.group == "" {
 		return true
@@ -205,7 +206,7 @@ func (w *impact) sizeOf(groups []string, t *xds.Type, name string) int {
 	return 0
 }
 
-// all is about how many bytes a response has with all of a type that a client subscribes to.
+// all returns the approximate size of a response with all subscribed resources of a type.
 func (w *impact) all(s *protocol.Session, is protocol.TypeState, groups []string) (size int) {
 	if !is.Wildcard {
 		for n := range s.NameStates(is.Type) {
@@ -226,7 +227,7 @@ func (w *impact) all(s *protocol.Session, is protocol.TypeState, groups []string
 	return size
 }
 
-// Node returns what a client says of itself. The error is a [*NotFound] if it is not connected.
+// Node returns the node as the client describes itself. The error is a [*NotFound] if it is not connected.
 func (e *Explainer) Node(node string) (api.NodeInfo, error) {
 	streams := e.d.Tracker.Streams(node)
 	if len(streams) == 0 {
@@ -241,12 +242,12 @@ func (e *Explainer) Node(node string) (api.NodeInfo, error) {
 		out.Node.Locality = &api.Locality{Region: n.Region, Zone: n.Zone, SubZone: n.SubZone}
 	}
 	if m, err := nodemeta.Decode(n.Metadata); err == nil && len(m) > 0 {
-		out.Node.Metadata, _ = json.Marshal(finite(m)) // has no value that JSON lacks
+		out.Node.Metadata, _ = json.Marshal(finite(m)) // finite has removed the values that JSON cannot express
 	}
 	return out, nil
 }
 
-// finite has a value without numbers that JSON lacks: they are texts, as protobuf writes them.
+// finite replaces numbers that JSON cannot express by the strings that protobuf uses for them.
 func finite(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -14,8 +14,9 @@ import (
 
 const plainCluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
 
-// Who may not have a resource sees no change of it, and a client whose only stream is of another type is known to see none.
-func TestImpactOfWhoSeesNothing(t *testing.T) {
+// A client without access to a resource sees no change of it. A client whose only stream has another type
+// is known to see none.
+func TestImpactWithoutAccess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		allowed bool
 		only    *xds.Type
@@ -41,11 +42,12 @@ func TestImpactOfWhoSeesNothing(t *testing.T) {
 	}
 }
 
-// A removal of what SotW asks for by name cannot be told, and costs nothing; delta tells it.
+// SotW cannot express the removal of a resource that is subscribed to by name, so it costs nothing. Delta
+// can.
 func TestImpactOfRemovals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		client func(xdstest.T, grpc.ClientConnInterface, ...xdstest.Option) *xdstest.Client
-		want   int // pushes
+		want   int // number of pushes
 	}{
 		"SotW":  {xdstest.SotW, 0},
 		"delta": {xdstest.Delta, 1},

@@ -16,9 +16,9 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// The links from the file to the client: what the source and the store know.
+// The links from the file to the client, from the source and the store.
 
-// loaded says whether what is served is what the files say of the resource.
+// loaded adds the link about whether the current version of the resource's file is served.
 func (c *chain) loaded() {
 	if c.e.d.Upstream != nil {
 		if text, ok := c.e.d.Upstream(); ok {
@@ -49,7 +49,7 @@ func (c *chain) loaded() {
 		c.ok(loaded, "", "the files are loaded (revision %d)", c.before.Seq())
 	case at != nil && at.NoRule != "":
 		text, _ := mistake(err, *at)
-		c.breaks(loaded, "", back(at.NoRule), "the load was rejected %s, and what was before is served: %s", c.e.since(since), text)
+		c.breaks(loaded, "", restore(at.NoRule), "the load was rejected %s, and the previous configuration is served: %s", c.e.since(since), text)
 	case i >= 0 || at != nil && at.Older:
 		of := at
 		if i >= 0 {
@@ -58,13 +58,13 @@ func (c *chain) loaded() {
 		text, place := mistake(err, *of)
 		what := "its file was read, but that load was rejected"
 		if at != nil {
-			what = "what is served is older than its file: the load was rejected"
+			what = "the served version is older than its file: the load was rejected"
 		}
 		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself", "%s %s: %s", what, c.e.since(since), text)
 	case at == nil:
 		if all := c.e.d.Source.Suspects(c.name); len(all) > 0 {
 			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; a load follows by itself",
-				"a file that may have %s cannot be loaded, since %s: %s", c.here(), c.e.ago(since), wrongText(all[0]))
+				"a file that may have %s cannot be loaded, since %s: %s", c.title(), c.e.ago(since), wrongText(all[0]))
 			return
 		}
 		fallthrough
@@ -74,9 +74,9 @@ func (c *chain) loaded() {
 	}
 }
 
-// back says what to do about the file of a group that is gone.
-func back(file string) string {
-	return fmt.Sprintf("bring %s back; or, if its group is to go, chancery reload --allow-mass-delete", file)
+// restore returns the advice about the missing file of a group.
+func restore(file string) string {
+	return fmt.Sprintf("restore %s; or, to confirm the removal of its group, run chancery reload --allow-mass-delete", file)
 }
 
 func orElse(text, other string) string {
@@ -86,8 +86,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// mistake returns what a load was rejected for, and its place: that of the file or the group of
-// a resource, if there is one.
+// mistake returns why a load was rejected, and the place. It prefers an error in the file of a resource,
+// then one in its group.
 func mistake(err error, of dir.Standing) (text, place string) {
 	var all []findings.Problem
 	if errs, ok := errors.AsType[dir.Errors](err); ok {
@@ -119,12 +119,12 @@ func mistake(err error, of dir.Standing) (text, place string) {
 	return text, placeOf(p)
 }
 
-// placeOf is where a problem is.
+// placeOf returns the place of a finding.
 func placeOf(p findings.Problem) string {
 	return dir.Pos{File: p.File, Line: p.Pos.Line, Col: p.Pos.Column, Path: p.Path}.String()
 }
 
-// wrongText is what is wrong, without the place.
+// wrongText returns a finding without its place.
 func wrongText(p findings.Problem) string {
 	text := p.Message
 	if p.Path != "" {
@@ -136,7 +136,7 @@ func wrongText(p findings.Problem) string {
 	return textutil.Head(text, maxText)
 }
 
-// defined says which file has the resource.
+// defined adds the link about the file that has the resource.
 func (c *chain) defined() {
 	at := c.at
 	if at == nil && len(c.all) > 0 {
@@ -144,28 +144,28 @@ func (c *chain) defined() {
 	}
 	switch {
 	case at != nil:
-		what := c.here()
+		what := c.title()
 		if at.Name != c.name {
 			what = fmt.Sprintf("%s, which is an alias of %s,", what, quote(at.Name))
 		}
 		if !at.Served {
-			c.ok(defined, at.Pos.String(), "%s stands in a file that is not served", what)
+			c.ok(defined, at.Pos.String(), "%s is in a file that is not served", what)
 			return
 		}
 		c.ok(defined, at.Pos.String(), "%s is of group %s", what, quote(at.Group))
 	case c.has(c.before) && c.e.d.Upstream != nil:
-		c.ok(defined, "", "the relay has %s of its upstream", c.here())
+		c.ok(defined, "", "the relay has %s of its upstream", c.title())
 	case c.e.d.Upstream != nil:
-		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.here())
+		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.title())
 	case c.has(c.before):
-		c.ok(defined, "", "%s is served, and stands in no file", c.here())
+		c.ok(defined, "", "%s is served, but no file has it", c.title())
 	case c.broken == loaded:
-		c.unknown(defined, "nobody knows before the file can be loaded")
+		c.unknown(defined, "unknown until the file can be loaded")
 	default:
 		advice := "put it into a file of the directory"
-		text, place := "no file has "+c.here(), ""
+		text, place := "no file has "+c.title(), ""
 		if c.e.d.Store != nil {
-			text, advice = "no revision that is served has "+c.here(), "commit it by chancery apply"
+			text, advice = "no revision that is served has "+c.title(), "commit it by chancery apply"
 		}
 		if c.e.d.Frozen != nil {
 			if text, advice := c.e.d.Frozen(c.t, c.name); text != "" {
@@ -182,7 +182,7 @@ func (c *chain) defined() {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}
 		if p := c.mainParent(); p != nil {
-			text, place = fmt.Sprintf("%s, to which %s refers", text, called(p.Type, p.Name)), p.place
+			text, place = fmt.Sprintf("%s, to which %s refers", text, title(p.Type, p.Name)), p.place
 			if advice[:3] != "did" {
 				advice += ", or mend the reference"
 			}
@@ -191,8 +191,8 @@ func (c *chain) defined() {
 	}
 }
 
-// valid says whether anything is known to be wrong with it. What a client has accepted, or was
-// never told, is not broken by that.
+// valid adds the link about known faults of the resource. It is broken only if the client refuses the
+// resource or a reference is dangling.
 func (c *chain) valid() {
 	switch {
 	case c.at == nil && len(c.all) == 0:
@@ -209,7 +209,7 @@ func (c *chain) valid() {
 		}
 		switch {
 		case f.code == findings.Dangling:
-			c.breaks(valid, f.place, "define what is missing, or mend the reference at "+f.place, "%s", text)
+			c.breaks(valid, f.place, "define the missing resource, or mend the reference at "+f.place, "%s", text)
 		case c.refused():
 			c.breaks(valid, f.place, "mend "+f.place, "%s", text)
 		default:
@@ -218,7 +218,7 @@ func (c *chain) valid() {
 	}
 }
 
-// selected says whether the node gets a group that has the resource, and by which rule.
+// selected adds the link about the group through which the node gets the resource, and its rule.
 func (c *chain) selected() {
 	var in []string
 	for _, s := range c.all {
@@ -230,24 +230,24 @@ func (c *chain) selected() {
 	case c.e.d.Upstream != nil:
 		c.ok(selected, "", "a relay has no groups: all nodes get what its upstream gives")
 	case c.decision.Groups == nil:
-		c.breaks(selected, "", `give the node another id or cluster, or say what such nodes get by "otherwise" in the group.yaml of the root`,
-			"no group matches %s, and nodes that match none are refused%s", c.says(), notes(c.decision))
+		c.breaks(selected, "", `give the node another id or cluster, or define their groups with "otherwise" in the root group.yaml`,
+			"no group matches %s, and nodes that match none are refused%s", c.nodeText(), notes(c.decision))
 	case c.at != nil:
 		text, place := c.reason(c.at.Group)
 		if len(in) > 1 {
-			text += fmt.Sprintf("; the resource stands in groups %s, and the first that the node gets counts", list(quoted(in), 5))
+			text += fmt.Sprintf("; groups %s have the resource, and the first that the node gets wins", list(quoted(in), 5))
 		}
 		c.ok(selected, place, "%s", text)
 	case len(in) > 0:
 		rule, place := c.e.d.Source.Rule(in[0])
 		advice := fmt.Sprintf("put the resource into a group of the node's, or include group %s there", quote(in[0]))
 		if rule != "" {
-			advice = fmt.Sprintf("group %s is for nodes of which this holds: %s (%s). Mend the node's id, cluster or metadata, or the rule; or put the resource into a group of the node's", quote(in[0]), rule, place)
+			advice = fmt.Sprintf("group %s is for nodes that match %s (%s). Change the node's id, cluster or metadata, or the rule; or put the resource into a group of the node's", quote(in[0]), rule, place)
 		}
 		if gone := c.all[0].NoRule; gone != "" {
-			place, advice = "", back(gone)
+			place, advice = "", restore(gone)
 		}
-		c.breaks(selected, place, advice, "%s is of group %s, and %s gets %s%s", c.here(), list(quoted(in), 5), c.says(), c.reasons(), notes(c.decision))
+		c.breaks(selected, place, advice, "%s is of group %s, and %s gets %s%s", c.title(), list(quoted(in), 5), c.nodeText(), c.reasons(), notes(c.decision))
 	case c.has(c.before):
 		c.ok(selected, "", "the node gets it: %s", c.reasons())
 	default:
@@ -255,8 +255,8 @@ func (c *chain) selected() {
 	}
 }
 
-// says is what the node says of itself.
-func (c *chain) says() string {
+// nodeText describes the node by its ID and cluster.
+func (c *chain) nodeText() string {
 	text := fmt.Sprintf("the node (id %s, cluster %s)", quote(c.node.ID), quote(c.node.Cluster))
 	if !c.connected() {
 		text = fmt.Sprintf("a node with id %s", quote(c.id))
@@ -274,7 +274,7 @@ func notes(d groups.Decision) string {
 	return "; " + textutil.Head(strings.Join(d.Notes, "; "), maxText)
 }
 
-// reason says why the node gets a group, and where the rule is.
+// reason returns why the node gets a group, and the place of the rule.
 func (c *chain) reason(group string) (text, place string) {
 	for _, r := range c.decision.Reasons {
 		if r.Group == group {
@@ -305,12 +305,12 @@ func quoted(names []string) (all []string) {
 	return all
 }
 
-// denied is what a status says of a client that may not be what it says it is.
+// denied has the status codes of clients that were refused by access rules.
 var denied = map[string]bool{"PermissionDenied": true, "Unauthenticated": true, "PERMISSION_DENIED": true, "UNAUTHENTICATED": true}
 
-// allowed says whether rules of access keep it from the client.
+// allowed adds the link about access rules.
 func (c *chain) allowed() {
-	const advice = "look at the rules of access (--access), and at what the client's certificate or token says of it"
+	const advice = "look at the access rules (--access) and at the client's certificate or token"
 	if !c.connected() && len(c.clients) > 0 {
 		if left := c.clients[0].Left; left != nil && denied[left.Code] {
 			c.breaks(allowed, "", advice, "the client was refused %s: %s", c.e.since(left.At), textutil.Head(left.Why, maxText))
@@ -322,7 +322,7 @@ func (c *chain) allowed() {
 		return
 	}
 	if c.e.d.Allowed != nil {
-		name := c.name // rules are about a resource's own
+		name := c.name // access rules match the resource's own name
 		if c.at != nil {
 			name = c.at.Name
 		} else if len(c.all) > 0 {
@@ -343,14 +343,14 @@ func (c *chain) allowed() {
 		return
 	}
 	if c.is != nil && c.is.View == nil && c.is.Finds == 0 && c.has(c.before) && c.has(c.e.d.Snapshot()) {
-		c.breaks(allowed, "", advice, "the node's groups have %s, and the client does not see it", c.here())
+		c.breaks(allowed, "", advice, "the node's groups have %s, and the client does not see it", c.title())
 		return
 	}
-	c.ok(allowed, "", "no rule of access keeps it from the client")
+	c.ok(allowed, "", "no access rule hides it from the client")
 }
 
-// deniedBefore returns how a client was refused that never got as far as to be known. If one is
-// connected with this node id, another that was refused is not the one that is asked about.
+// deniedBefore returns the event of a client that was refused before it had a stream. If a client with this
+// node ID is connected, the refused one is another client and does not count.
 func (c *chain) deniedBefore() (api.Event, bool) {
 	if c.e.d.Denied == nil || c.connected() {
 		return api.Event{}, false
@@ -362,7 +362,7 @@ func (c *chain) deniedBefore() (api.Event, bool) {
 	return e, was
 }
 
-// connectedLink says who the client is, or why there is none.
+// connectedLink adds the link about the client's connection.
 func (c *chain) connectedLink() {
 	if c.connected() {
 		l := c.on
@@ -371,7 +371,7 @@ func (c *chain) connectedLink() {
 		}
 		text := fmt.Sprintf("%s, connected %s%s", orElse(c.agent(), "a client"), c.e.since(l.Since), from(l))
 		if others := c.peers(); others > 1 {
-			text += fmt.Sprintf("; clients at %d addresses call themselves so", others)
+			text += fmt.Sprintf("; clients at %d addresses use this node id", others)
 		}
 		if l.err != nil {
 			c.breaks(connected, "", "wait for the first load of what its groups have", "%s, but %v", text, l.err)
@@ -396,14 +396,14 @@ func (c *chain) connectedLink() {
 	c.breaks(connected, "", advice, "no client with node id %s is connected, and none was lately", quote(c.id))
 }
 
-func from(l *look) string {
+func from(l *inspection) string {
 	if l.Peer == nil {
 		return ""
 	}
 	return " from " + l.Peer.String()
 }
 
-// peers counts the addresses from which clients of this node id come.
+// peers counts the addresses with connected clients of this node ID.
 func (c *chain) peers() int {
 	n := 0
 	for i := range c.clients {
@@ -414,7 +414,7 @@ func (c *chain) peers() int {
 	return n
 }
 
-// last is when a client of the node id left, or was refused; nil: none did that is remembered.
+// last returns when a client with the node ID last left or was refused; nil if none is remembered.
 func (c *chain) last() *time.Time {
 	var at time.Time
 	for i := range c.clients {
@@ -431,7 +431,7 @@ func (c *chain) last() *time.Time {
 	return &at
 }
 
-// subscribed says whether the client asks for the resource.
+// subscribed adds the link about the client's subscription.
 func (c *chain) subscribed() {
 	switch {
 	case !c.connected():
@@ -457,13 +457,13 @@ func (c *chain) subscribed() {
 	}
 }
 
-// whyAsk says why a client might not ask.
+// whyAsk returns the advice for a client that does not subscribe to the resource.
 func (c *chain) whyAsk() string {
 	switch {
 	case c.t.Implicit:
 		return fmt.Sprintf("the client's bootstrap must ask for %s: look at its dynamic_resources or its xDS authorities", c.t)
 	case len(c.parents) > 0:
-		return fmt.Sprintf("the client has %s, and should ask: look at its log, and at the source (config_source) that is named there: it must be this server", called(c.parents[0].Type, c.parents[0].Name))
+		return fmt.Sprintf("the client has %s, and should ask: look at its log, and at the source (config_source) that is named there: it must be this server", title(c.parents[0].Type, c.parents[0].Name))
 	}
 	return "clients ask for what their configuration refers to: refer to it, or ask for it in the bootstrap"
 }
@@ -479,7 +479,7 @@ func (c *chain) opened() string {
 	return list(all, 12)
 }
 
-// nack is what the client says of the type it refuses.
+// nack returns the client's refusal of the type, or nil.
 func (c *chain) nack() *api.NackedStatus {
 	id := uint64(0)
 	if c.on != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The links from the server to the client: what the stream knows.
+// The links from the server to the client, from the stream.
 
-// tooLarge is how large a message clients of gRPC take unless they are told otherwise, less what
-// stands around a resource. Envoy takes any.
+// tooLarge is the default message limit of gRPC clients, less some room for the rest of a response. Envoy
+// has no such limit.
 const tooLarge = 4<<20 - 4<<10
 
-// large says why a client cannot receive the resource, "" if it can.
+// large returns why a client cannot receive the resource because of its size, or "".
 func (c *chain) large() string {
 	switch agent := strings.ToLower(c.node.UserAgentName); {
 	case c.at == nil, c.is != nil && c.is.State == protocol.StateSynced, strings.HasPrefix(agent, "envoy"):
@@ -41,14 +41,14 @@ func (c *chain) large() string {
 
 func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// sent says whether the client was told what there is, and what that waits for.
+// sent adds the link about whether the current state was sent, or what it waits for.
 func (c *chain) sent() {
 	if text := c.large(); text != "" && c.broken == "" {
 		c.breaks(sent, c.at.Pos.String(), "make it smaller, or raise the client's limit for messages (in gRPC: max receive message size)", "%s", text)
 		return
 	}
 	if c.is == nil || c.is.State == protocol.StateUnwanted {
-		c.unknown(sent, "what the client does not ask for it is not told")
+		c.unknown(sent, "not sent, because the client does not ask for it")
 		return
 	}
 	n := c.is
@@ -70,11 +70,11 @@ func (c *chain) sent() {
 	case protocol.StateSent:
 		c.ok(sent, "", "%s, %s", c.what(), c.e.since(n.Since))
 	case protocol.StateAbsent:
-		if n.Why == protocol.ByWildcard { // which gets what there is, and no word of what there is not
-			c.ok(sent, "", "the client was told all %s that there are for it, and %s is not among them", c.t, quote(c.name))
+		if n.Why == protocol.ByWildcard { // a wildcard subscription gets existing resources, without removals of others
+			c.ok(sent, "", "the client was sent all %s that it may have, and %s is not among them", c.t, quote(c.name))
 			return
 		}
-		if wordless(c.on.Stream, c.t, n) {
+		if cannotTellAbsence(c.on.Stream, c.t, n) {
 			if n.Held != nil {
 				c.unknown(sent, "nothing was sent: SotW cannot say that a resource does not exist any more; the client keeps version %s", n.Held.Version)
 				return
@@ -95,7 +95,7 @@ func (c *chain) sent() {
 	case protocol.StateUnknown:
 		c.ok(sent, "", "the client may have it from an earlier stream")
 	default:
-		text := "the client was told what there is"
+		text := "the client was sent the newest state"
 		if n.Told != nil {
 			text += ": version " + n.Told.Version
 		}
@@ -106,7 +106,7 @@ func (c *chain) sent() {
 	}
 }
 
-// what says what the client was told last, and in which response if that is known.
+// what describes the last message to the client about the resource, with its nonce if known.
 func (c *chain) what() string {
 	text := "that it is removed"
 	if c.is.Told != nil {
@@ -115,7 +115,7 @@ func (c *chain) what() string {
 	return text + after(", nonce ", c.is.Nonce)
 }
 
-// behind says what the client was told last, if there is something newer.
+// behind describes an update that was not sent yet.
 func (c *chain) behind() string {
 	if c.is.Told == nil {
 		return "not sent yet"
@@ -123,7 +123,7 @@ func (c *chain) behind() string {
 	return "the newest is not sent yet"
 }
 
-// oldest returns the oldest response of the type that is unanswered; nil if there is none.
+// oldest returns the oldest unanswered response of the type, or nil.
 func (c *chain) oldest() *protocol.Message {
 	if c.of == nil || len(c.of.Unanswered) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (c *chain) oldest() *protocol.Message {
 	return &c.of.Unanswered[0]
 }
 
-// stalled says what to do about a client that does not answer.
+// stalled returns the advice for a client that does not answer.
 func (c *chain) stalled() string {
 	if m := c.oldest(); m != nil && c.e.stale(m.Sent) {
 		return "the client does not answer: look at its log, and whether it is stuck or overloaded; restarting it makes it ask anew"
@@ -139,22 +139,22 @@ func (c *chain) stalled() string {
 	return "the client may be busy; ask again in a few seconds"
 }
 
-// waits lists what something waits for, and says whom to ask.
+// waits lists what the resource waits for, and returns the advice.
 func (c *chain) waits(refs []xds.Ref) (what, advice string) {
 	var all []string
 	for _, ref := range refs {
-		all = append(all, called(ref.Type, ref.Name))
+		all = append(all, title(ref.Type, ref.Name))
 		if advice == "" && ref.Name != xds.Wildcard {
-			advice = fmt.Sprintf("the client must accept %s first: explain that", called(ref.Type, ref.Name))
+			advice = fmt.Sprintf("the client must accept %s first: explain that", title(ref.Type, ref.Name))
 		}
 	}
 	return list(all, 3), orElse(advice, "the client must answer first")
 }
 
-// accepted says whether the client has taken what it was told.
+// accepted adds the link about whether the client has accepted the resource.
 func (c *chain) accepted() {
 	if c.is == nil || c.is.State == protocol.StateUnwanted {
-		c.unknown(accepted, "the client was not told")
+		c.unknown(accepted, "nothing was sent")
 		return
 	}
 	n := c.is
@@ -164,14 +164,14 @@ func (c *chain) accepted() {
 		case n.Held != nil:
 			c.ok(accepted, "", "the client has accepted version %s%s", n.Held.Version, c.acked())
 		default:
-			c.ok(accepted, "", "the client has accepted what it was told%s", c.acked())
+			c.ok(accepted, "", "the client has accepted what it was sent%s", c.acked())
 		}
 	case protocol.StateRefused:
 		c.refusal()
 	case protocol.StateSent:
 		c.breaks(accepted, "", c.stalled(), "not answered for %s%s", c.e.ago(n.Since), c.holds())
 	case protocol.StateAbsent:
-		if n.Why == protocol.ByWildcard || wordless(c.on.Stream, c.t, n) {
+		if n.Why == protocol.ByWildcard || cannotTellAbsence(c.on.Stream, c.t, n) {
 			c.unknown(accepted, "there is nothing to accept")
 			return
 		}
@@ -181,7 +181,7 @@ func (c *chain) accepted() {
 	}
 }
 
-// acked says when the client accepted something of the type last.
+// acked returns when the client last accepted something of the type.
 func (c *chain) acked() string {
 	id := uint64(0)
 	if c.on != nil {
@@ -193,7 +193,7 @@ func (c *chain) acked() string {
 	return ""
 }
 
-// holds says what the client has for certain meanwhile.
+// holds returns the version that the client certainly has.
 func (c *chain) holds() string {
 	if c.is.Held == nil {
 		return ""
@@ -201,11 +201,11 @@ func (c *chain) holds() string {
 	return "; it has version " + c.is.Held.Version + " for certain"
 }
 
-// refusal says why the client refuses the resource, or the response that it came with.
+// refusal adds the link for a refused resource, or for one in a refused response.
 func (c *chain) refusal() {
 	nack := c.nack()
 	var at time.Time
-	text := "its text is not known any more"
+	text := "its text is no longer known"
 	if nack != nil {
 		at, text = nack.Since, clipped(nack.Error)
 	}
@@ -226,5 +226,5 @@ func (c *chain) refusal() {
 		return
 	}
 	c.breaks(accepted, "", "look at the client's log; chancery check --envoy finds what only Envoy knows",
-		"the client refused the response that had it%s, and which of its resources is at fault is not known: %s", when, text)
+		"the client refused the response that had it%s, and which of its resources is faulty is unknown: %s", when, text)
 }

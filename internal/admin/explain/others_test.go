@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// quarantined has a client accept all but one, which is in quarantine.
-func quarantined(r *rig, c *xdstest.Client) {
+// quarantined makes a client accept all resources but one, which comes into quarantine.
+func quarantined(r *fixture, c *xdstest.Client) {
 	r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 		if !t.Is(xds.Cluster) {
 			return nil
@@ -28,23 +28,23 @@ func quarantined(r *rig, c *xdstest.Client) {
 	takes(c, xds.Cluster)
 }
 
-// Without a name a chain is about the client, and names the first that is wrong of each link.
+// Without a name, each broken link of the chain names the first resource with that problem.
 func TestExplainClient(t *testing.T) {
 	bad := strings.Replace(cluster("bad"), "1s", "-1s", 1)
 	for _, f := range []struct {
 		name, what, broken string
 		files              []string
-		act                func(r *rig, c *xdstest.Client)
+		act                func(r *fixture, c *xdstest.Client)
 		says               []string
 	}{
 		{
 			name: "well", files: []string{"c.yaml", resources(cluster("a"))},
-			act:  func(_ *rig, c *xdstest.Client) { takes(c, xds.Cluster) },
-			says: []string{"selected: ok: the node gets group default", "subscribed: ok: the client asks for all CDS", "accepted: ok: the client has accepted what it was told: CDS"},
+			act:  func(_ *fixture, c *xdstest.Client) { takes(c, xds.Cluster) },
+			says: []string{"selected: ok: the node gets group default", "subscribed: ok: the client asks for all CDS", "accepted: ok: the client has accepted what it was sent: CDS"},
 		},
 		{
 			name: "refuses", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)},
-			act: func(_ *rig, c *xdstest.Client) {
+			act: func(_ *fixture, c *xdstest.Client) {
 				c.Subscribe(xds.Cluster)
 				c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
 			},
@@ -60,16 +60,16 @@ func TestExplainClient(t *testing.T) {
 		},
 		{
 			name: "asks for what is not there", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("rr", "a"))},
-			act: func(_ *rig, c *xdstest.Client) {
+			act: func(_ *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)
 				takes(c, xds.Listener)
 				c.Subscribe(xds.Route, "r")
 			},
-			says: []string{`the client asks for what the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
+			says: []string{`the client asks for resources that the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
 		},
 		{
 			name: "does not answer", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
-			act: func(r *rig, c *xdstest.Client) {
+			act: func(r *fixture, c *xdstest.Client) {
 				c.Subscribe(xds.Cluster)
 				c.Next(xds.Cluster)
 				r.late = time.Minute
@@ -78,40 +78,40 @@ func TestExplainClient(t *testing.T) {
 		},
 		{
 			name: "does not answer, and there is news", broken: sent, files: []string{"c.yaml", resources(cluster("a"))},
-			act: func(r *rig, c *xdstest.Client) {
+			act: func(r *fixture, c *xdstest.Client) {
 				c.Subscribe(xds.Cluster)
 				c.Next(xds.Cluster)
 				r.write("b.yaml", resources(cluster("b")))
 				r.load("")
 			},
-			says: []string{"there is news of CDS that is not sent"},
+			says: []string{"changes of CDS are not sent"},
 		},
 		{
 			name: "a type that it has not opened", what: "LDS", broken: subscribed, files: []string{"c.yaml", resources(cluster("a"))},
-			act:  func(_ *rig, c *xdstest.Client) { takes(c, xds.Cluster) },
+			act:  func(_ *fixture, c *xdstest.Client) { takes(c, xds.Cluster) },
 			says: []string{"the client has not asked for any LDS; it has asked for CDS"},
 		},
 		{
 			name: "the files are not loaded", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
-			act: func(r *rig, c *xdstest.Client) {
+			act: func(r *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)
 				r.write("n.yaml", resources(cluster("new")+"  typo: 1\n"))
 				r.load("typo")
 			},
-			says: []string{"what is served is older than the files", "[n.yaml:5:3"},
+			says: []string{"the served configuration is older than the files", "[n.yaml:5:3"},
 		},
 		{
 			name: "the file of its group is gone", broken: loaded, files: []string{"c.yaml", resources(cluster("a")), "pay/group.yaml", "on_error: alone\nmatch: {id: edge-1}\n", "pay/c.yaml", resources(cluster("p"))},
-			act: func(r *rig, c *xdstest.Client) {
+			act: func(r *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)
 				r.remove("pay/group.yaml")
 				r.load("")
 			},
-			says: []string{`what is served is older than the files: the load was rejected 0 s ago: group "pay": group "pay": pay/group.yaml is gone`, "advice: bring back what is gone; or, if it is to go, chancery reload --allow-mass-delete"},
+			says: []string{`the served configuration is older than the files: the load was rejected 0 s ago: group "pay": group "pay": pay/group.yaml is gone`, "advice: restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"},
 		},
 		{
 			name: "only another group is not loaded", files: []string{"c.yaml", resources(cluster("a")), "pay/group.yaml", "on_error: alone\nmatch: {id: pay}\n", "pay/c.yaml", resources(cluster("p"))},
-			act: func(r *rig, c *xdstest.Client) {
+			act: func(r *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)
 				r.write("pay/n.yaml", resources(cluster("new")+"  typo: 1\n"))
 				r.load("")
@@ -129,7 +129,7 @@ func TestExplainClient(t *testing.T) {
 	}
 }
 
-// Whose fault a refusal is, by what the client says and by what it was sent.
+// The faulty resource is found by the client's text and by the content of the refused resources.
 func TestBlame(t *testing.T) {
 	bad := func(name string) string { return strings.Replace(cluster(name), "1s", "-1s", 1) }
 	wrong := func(name string, line int) api.Resource {
@@ -214,9 +214,9 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// What was refused is at fault also while something newer waits for an answer. What is good is
-// remembered, as far as there is room.
-func TestBlameWhileMendedIsSent(t *testing.T) {
+// The faulty resource is found while a newer response is unanswered. Faultless resources are cached, up to
+// a limit.
+func TestBlameWhileFixIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := func(by string) string { return strings.Replace(cluster("late"), "1s", by, 1) }
 		r := start(t, "c.yaml", resources(cluster("a"), late("-1s")))
@@ -225,28 +225,28 @@ func TestBlameWhileMendedIsSent(t *testing.T) {
 		c.NACK(c.Next(xds.Cluster), "no")
 		r.write("c.yaml", resources(cluster("a"), late("-2s")))
 		r.load("")
-		c.Next(xds.Cluster) // and no answer
+		c.Next(xds.Cluster) // without an answer
 		synctest.Wait()
 		got := r.Blame(context.Background(), []api.Refusal{{Type: "CDS", Error: "no", Nodes: []string{"edge-1"}}})[0].Resources
 		if len(got) != 1 || got[0].Name != "late" || !strings.Contains(got[0].Reason, "-2s") {
 			t.Errorf("%+v", got)
 		}
-		if len(r.sound.all) != 1 {
-			t.Errorf("%d are known to be good", len(r.sound.all))
+		if len(r.faultless.all) != 1 {
+			t.Errorf("%d are known to be good", len(r.faultless.all))
 		}
 	})
-	var s sound
+	var s faultlessCache
 	last := xds.NewResource(xds.Cluster, "a", nil)
-	for i := range maxSound + 10 {
+	for i := range maxFaultless + 10 {
 		last = xds.NewResource(xds.Cluster, "a", fmt.Append(nil, i))
 		s.add(last)
 	}
-	if len(s.all) > maxSound || !s.has(last) {
+	if len(s.all) > maxFaultless || !s.has(last) {
 		t.Errorf("%d are remembered", len(s.all))
 	}
 }
 
-// What a client has, by name, the worst first.
+// The resources of a client are listed by name, worst first.
 func TestClientResources(t *testing.T) { synctest.Test(t, clientResources) }
 
 func clientResources(t *testing.T) {
@@ -288,7 +288,7 @@ func clientResources(t *testing.T) {
 	}
 }
 
-// What is served, with who has it, and without secrets.
+// Served resources are listed with their subscribers and without secrets.
 func TestServed(t *testing.T) { synctest.Test(t, served) }
 
 func served(t *testing.T) {
@@ -333,15 +333,15 @@ func served(t *testing.T) {
 	}
 }
 
-// A client that leaves while it is asked is a broken link.
-func TestLeavesMeanwhile(t *testing.T) { synctest.Test(t, leavesMeanwhile) }
+// A client that disconnects while it is asked is a broken link.
+func TestClientLeavesMeanwhile(t *testing.T) { synctest.Test(t, leavesMeanwhile) }
 
 func leavesMeanwhile(t *testing.T) {
 	r := start(t, "c.yaml", resources(cluster("a")))
 	c := xdstest.SotW(r, r.conn, r.node("edge-1"))
 	takes(c, xds.Cluster)
 	synctest.Wait()
-	late := &behind{tracker: r.seen, streams: r.seen.Streams("edge-1")}
+	late := &staleTracker{tracker: r.seen, streams: r.seen.Streams("edge-1")}
 	late.clients = r.seen.Client("edge-1")
 	r.deps.Tracker = late
 	r.Explainer = New(r.deps)
@@ -356,17 +356,18 @@ func leavesMeanwhile(t *testing.T) {
 	}
 }
 
-// A behind is a tracker that was asked a moment ago.
-type behind struct {
+// A staleTracker returns the clients of an earlier time.
+type staleTracker struct {
 	*tracker
 	streams []*server.Stream
 	clients []api.Client
 }
 
-func (b *behind) Streams(string) []*server.Stream { return b.streams }
-func (b *behind) Client(string) []api.Client      { return b.clients }
+func (b *staleTracker) Streams(string) []*server.Stream { return b.streams }
+func (b *staleTracker) Client(string) []api.Client      { return b.clients }
 
-// One client with 10,000 resources is explained in less than 50 ms, also of CPU time, which the clock of a
+// Explaining one client with 10,000 resources takes less than 50 ms of time, or of CPU time on a busy
+// machine.
 // busy machine does not show.
 func BenchmarkExplain(b *testing.B) {
 	var all, eps []string
@@ -387,7 +388,7 @@ func BenchmarkExplain(b *testing.B) {
 	takes(d, xds.Endpoint, names...)
 	each := func(name string, ask func(b *testing.B)) {
 		b.Run(name, func(b *testing.B) {
-			ask(b) // what is found is remembered
+			ask(b) // fills the cache of faultless resources
 			before := cpuTime(b)
 			for b.Loop() {
 				ask(b)
@@ -405,7 +406,7 @@ func BenchmarkExplain(b *testing.B) {
 	})
 }
 
-// cpuTime is how long the process has computed, garbage collection included.
+// cpuTime returns the CPU time of the process, with garbage collection.
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

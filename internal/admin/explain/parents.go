@@ -14,18 +14,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A parent is a resource of the node's that refers to the one in question: clients ask for
-// what their configuration refers to.
+// A parent is a resource of the node that refers to the one in question. Clients subscribe to the resources
+// that their configuration refers to.
 type parent struct {
-	xds.Ref
-	place string // of the reference
-	state *protocol.NameState
+	xds.Ref        // place of the reference
+	place   string // of the reference
+	state   *protocol.NameState
 }
 
-// maxParents is how many are looked at.
+// maxParents limits the parents that are considered.
 const maxParents = 20
 
-// referrers returns what the node gets that refers to the resource by its name.
+// referrers returns the resources of the node that refer to the resource by name.
 func (c *chain) referrers() (all []parent) {
 	for _, t := range c.t.ReferredBy() {
 		for i, group := range c.decision.Groups {
@@ -33,7 +33,8 @@ func (c *chain) referrers() (all []parent) {
 				if !refersTo(r, c.t, c.name) || c.hidden(i, t, r.Name) {
 					continue
 				}
-				if all = append(all, parent{Ref: xds.Ref{Type: t, Name: r.Name}}); len(all) == maxParents {
+				all = append(all, parent{Ref: xds.Ref{Type: t, Name: r.Name}})
+				if len(all) == maxParents {
 					return all
 				}
 			}
@@ -46,12 +47,12 @@ func refersTo(r *xds.Resource, t *xds.Type, name string) bool {
 	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Name == name && ref.Type.Is(t) })
 }
 
-// hidden reports whether a resource of one of the node's groups is hidden by that of one before.
+// hidden reports whether an earlier group of the node has a resource with the same name.
 func (c *chain) hidden(group int, t *xds.Type, name string) bool {
 	return slices.ContainsFunc(c.decision.Groups[:group], func(g string) bool { return c.before.View(g).Table(t).Lookup(name) != nil })
 }
 
-// place finds where the first of the parents refers to the resource.
+// place finds the place of the first parent's reference.
 func (c *chain) place() {
 	for i := range c.parents[:min(len(c.parents), 1)] {
 		p := &c.parents[i]
@@ -64,7 +65,7 @@ func (c *chain) place() {
 	}
 }
 
-// reference returns where a resource refers to another.
+// reference returns the place where a resource refers to another.
 func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
 	m := e.message(l.Resource)
 	if m == nil {
@@ -76,7 +77,7 @@ func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
 	return l.Pos.String()
 }
 
-// message returns a resource's message; nil if it cannot be read.
+// message decodes a resource; nil if it is invalid.
 func (e *Explainer) message(r *xds.Resource) proto.Message {
 	types := e.d.Source.Types()
 	typ, err := types.FindMessageByURL(r.Type.URL)
@@ -90,7 +91,7 @@ func (e *Explainer) message(r *xds.Resource) proto.Message {
 	return m
 }
 
-// mainParent returns the first; nil if there is none.
+// mainParent returns the first parent, or nil.
 func (c *chain) mainParent() *parent {
 	if len(c.parents) == 0 {
 		return nil
@@ -98,8 +99,8 @@ func (c *chain) mainParent() *parent {
 	return &c.parents[0]
 }
 
-// referenced says what leads the client to the resource. Of what clients ask for as a whole
-// there is nothing to say.
+// referenced adds the link about the references to the resource. There is none for types that clients
+// subscribe to as a whole.
 func (c *chain) referenced() {
 	p := c.mainParent()
 	wanted := c.is != nil && c.is.Why != protocol.NotWanted
@@ -110,23 +111,23 @@ func (c *chain) referenced() {
 	case p == nil && (c.at == nil && !c.has(c.before) || !c.connected()):
 		c.unknown(referenced, "nothing that the node gets refers to it by its name")
 	case p == nil:
-		c.breaks(referenced, "", fmt.Sprintf("refer to %s in a resource that the node gets (%s), or have the client ask for it in its bootstrap", c.here(), c.referrersOf()),
+		c.breaks(referenced, "", fmt.Sprintf("refer to %s in a resource that the node gets (%s), or have the client ask for it in its bootstrap", c.title(), c.referrersOf()),
 			"nothing that the node gets refers to it by its name, so the client does not ask for it")
 	case wanted || !c.connected() || p.state != nil && p.state.State == protocol.StateSynced:
 		c.ok(referenced, p.place, "%s refers to it", c.parentList())
 	case p.state == nil || p.state.State == protocol.StateUnwanted:
-		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: explain that", called(p.Type, p.Name)),
-			"%s refers to it, and the client does not ask for that either", called(p.Type, p.Name))
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: explain that", title(p.Type, p.Name)),
+			"%s refers to it, and the client does not ask for that either", title(p.Type, p.Name))
 	default:
-		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: explain that", called(p.Type, p.Name)),
-			"%s refers to it, and the client has not accepted that (%s), so it does not ask", called(p.Type, p.Name), c.e.stateOf(p.state))
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: explain that", title(p.Type, p.Name)),
+			"%s refers to it, and the client has not accepted that (%s), so it does not ask", title(p.Type, p.Name), c.e.stateOf(p.state))
 	}
 }
 
 func (c *chain) parentList() string {
 	var all []string
 	for _, p := range c.parents {
-		all = append(all, called(p.Type, p.Name))
+		all = append(all, title(p.Type, p.Name))
 	}
 	return list(all, 3)
 }
@@ -140,15 +141,15 @@ func (c *chain) referrersOf() string {
 	return strings.Join(all, ", ")
 }
 
-// A fault is something that is known to be wrong with a resource.
+// A fault is a known problem of a resource.
 type fault struct {
 	code        findings.Code
 	path        string
 	place, text string
 }
 
-// examine returns what is wrong with a resource of the node's: what Envoy is known to refuse, and
-// what is missing that it refers to.
+// examine returns the known problems of a resource of the node: what Envoy is known to refuse, and
+// references to missing resources.
 func (c *chain) examine(l dir.Loaded) (all []fault) {
 	for _, p := range c.e.d.Source.Examine(l) {
 		all = append(all, faultOf(p))
@@ -157,11 +158,11 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 		if ref.Name == xds.Wildcard || ref.Type.V2 || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
 			continue
 		}
-		text := fmt.Sprintf("it refers to %s, which no file has", called(ref.Type, ref.Name))
+		text := fmt.Sprintf("it refers to %s, which no file has", title(ref.Type, ref.Name))
 		if others := c.e.d.Source.Standings(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
-			text = fmt.Sprintf("it refers to %s, which only group %s has", called(ref.Type, ref.Name), quote(others[0].Group))
+			text = fmt.Sprintf("it refers to %s, which only group %s has", title(ref.Type, ref.Name), quote(others[0].Group))
 		} else if len(others) > 0 {
-			text = fmt.Sprintf("it refers to %s, which is not loaded", called(ref.Type, ref.Name))
+			text = fmt.Sprintf("it refers to %s, which is not loaded", title(ref.Type, ref.Name))
 		} else if near := c.e.d.Source.Near(ref.Type, ref.Name); near != "" {
 			text += fmt.Sprintf(" (did you mean %s?)", quote(near))
 		}
@@ -173,7 +174,7 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 	return all
 }
 
-// unlessBootstrap tells of resources that a client may have from elsewhere.
+// unlessBootstrap adds the exception for resources that may come from the client's bootstrap.
 func unlessBootstrap(t *xds.Type) string {
 	if t.Is(xds.Cluster) || t.Is(xds.Secret) {
 		return ", unless the client has it from its bootstrap"

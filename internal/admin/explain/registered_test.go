@@ -9,7 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Explain says that endpoints are registered for a group that the node does not get, and that none is left of those of its own.
+// Explain names the groups for which endpoints are registered if the node gets none of them, and registered
+// clusters without endpoints.
 func TestRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "edge/group.yaml", "match: {id: edge-1}\n", "web/group.yaml", "match: {id: web-1}\n",
@@ -28,7 +29,7 @@ func TestRegistered(t *testing.T) {
 		}
 		for name, want := range map[string][]string{
 			"away": {"endpoints of \"away\" are registered in group default, web, which the node does not get", "chancery endpoints put away -g edge"},
-			"gone": {"no endpoint of \"gone\" is left of those registered in group \"edge\"", "chancery endpoints put gone -g edge", "chancery endpoints rm --release gone -g edge"},
+			"gone": {"all registered endpoints of \"gone\" in group \"edge\" are gone", "chancery endpoints put gone -g edge", "chancery endpoints rm --release gone -g edge"},
 			"here": {"defined: ok: endpoints of \"here\" are registered, in group \"edge\""},
 			"none": {"no revision that is served has EDS \"none\""},
 		} {

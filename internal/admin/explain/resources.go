@@ -15,13 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// most is how many resources are listed unless somebody asks for more.
+// most is the default limit of lists.
 const most = 1000
 
-// ClientResources returns what a client has by name: of all types that it has opened, or of
-// one, or one resource of it. At most limit are told, those with something wrong first; zero is
-// 1000. The error is a [*NotFound] if the node is not connected, if there is no such type, or
-// if the client neither has nor wants the name and nobody serves it.
+// ClientResources returns the resources that a client has: all, those of one type, or one resource. It
+// lists those with a problem first, and at most limit of them (0: 1000). The error is a [*NotFound] if the
+// node is not connected, the type does not exist, or the name is neither served nor held or subscribed to
+// by the client.
 func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error) {
 	out := api.ClientResources{APIVersion: api.Version, Kind: "ClientResourceList", Node: node, Items: []api.ClientResource{}}
 	t, err := typeNamed(typ)
@@ -33,7 +33,7 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	}
 	name = xds.CanonicalName(name)
 	c := e.find(node)
-	if err := c.ask(ctx, e, func(l *look, s *protocol.Session) { l.collect(e, s, t, name) }); err != nil {
+	if err := c.ask(ctx, e, func(l *inspection, s *protocol.Session) { l.collect(e, s, t, name) }); err != nil {
 		return out, err
 	}
 	if !c.connected() {
@@ -41,8 +41,8 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	}
 	groups := e.d.Source.Decide(c.node).Groups
 	all := c.listed()
-	if name != "" && !slices.ContainsFunc(all, listed.there) {
-		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", called(t, name))}
+	if name != "" && !slices.ContainsFunc(all, listed.exists) {
+		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", title(t, name))}
 		if near := e.d.Source.Near(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
 		}
@@ -58,8 +58,8 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	return out, nil
 }
 
-// collect notes all names of a type, or one; without a type, of all types.
-func (l *look) collect(e *Explainer, s *protocol.Session, t *xds.Type, name string) {
+// collect collects one name, all names of a type, or, without a type, all names.
+func (l *inspection) collect(e *Explainer, s *protocol.Session, t *xds.Type, name string) {
 	if name != "" {
 		l.names = append(l.names, named{t, e.state(l.Stream, s, t, name)})
 		return
@@ -73,21 +73,20 @@ func (l *look) collect(e *Explainer, s *protocol.Session, t *xds.Type, name stri
 	}
 }
 
-// A listed is a name, and the stream that says so.
+// A listed is a name with the stream that reported it.
 type listed struct {
 	*named
-	on *look
+	on *inspection
 }
 
-// there reports whether there is anything to tell: a name that does not exist, and that only a
-// wildcard covers, is nothing.
-func (n listed) there() bool {
+// exists reports whether the name is worth an answer. A missing name that only a wildcard covers is not.
+func (n listed) exists() bool {
 	idle := n.State == protocol.StateUnwanted || n.State == protocol.StateAbsent && n.Why == protocol.ByWildcard && n.Held == nil
 	return !idle || n.View != nil
 }
 
-// listed returns what was collected of all streams: each name once, as it is worst off. Clients
-// at several addresses that call themselves the same are one here.
+// listed returns the collected names of all streams, each once with its worst state. Clients at several
+// addresses with the same node ID count as one.
 func (c *client) listed() (all []listed) {
 	if len(c.streams) == 1 {
 		l := &c.streams[0]
@@ -113,14 +112,14 @@ func (c *client) listed() (all []listed) {
 	return all
 }
 
-// item is a name in the words of the API.
+// item converts a name to the API.
 func (e *Explainer) item(c *client, groups []string, n listed) api.ClientResource {
 	r := api.ClientResource{
 		Resource: api.Resource{Type: n.t.String(), Name: n.Name, Place: e.placeIn(groups, n.t, n.Name)},
 		State:    e.stateOf(&n.NameState), Why: n.Why.String(), Nonce: n.Nonce,
 		Current: stampVersion(n.View), Sent: stampVersion(n.Told), Acked: stampVersion(n.Held), Since: moment(n.Since),
 	}
-	if wordless(n.on.Stream, n.t, &n.NameState) {
+	if cannotTellAbsence(n.on.Stream, n.t, &n.NameState) {
 		r.State = api.NotSent
 	}
 	for _, ref := range n.WaitsFor[:min(len(n.WaitsFor), 10)] {
@@ -141,7 +140,7 @@ func moment(at time.Time) *time.Time {
 	return &at
 }
 
-// placeIn returns where a resource stands that the first of some groups has; "" if none has it.
+// placeIn returns the place of a resource in the first of the groups that has it, or "".
 func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
 		if text, _, ok := e.registered(group, t, name); ok {
@@ -154,7 +153,7 @@ func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	return ""
 }
 
-// registered says which endpoints of a group are registered, if it is about endpoints and some are.
+// registered returns the registered endpoints of a cluster in a group, if the type is EDS.
 func (e *Explainer) registered(group string, t *xds.Type, name string) (text string, n int, ok bool) {
 	if e.d.Registered == nil || !t.Is(xds.Endpoint) {
 		return "", 0, false
@@ -162,7 +161,7 @@ func (e *Explainer) registered(group string, t *xds.Type, name string) (text str
 	return e.d.Registered(group, name)
 }
 
-// registeredIn are the groups for which endpoints are registered, sorted.
+// registeredIn returns the groups with registered endpoints of a cluster, sorted.
 func (e *Explainer) registeredIn(t *xds.Type, name string) (all []string) {
 	if e.d.Registered == nil {
 		return nil

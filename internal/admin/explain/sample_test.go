@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// What docs/commands.md shows of explain is what is said of such a client.
+// The sample of explain in docs/commands.md is what explain prints for such a client.
 func TestSampleOfDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/commands.md")
 	if err != nil {

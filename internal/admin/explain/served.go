@@ -17,21 +17,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Query says which resources [Explainer.Served] lists. The zero value lists all.
+// A Query selects the resources that [Explainer.Served] lists. The zero value selects all.
 type Query struct {
 	Type        string
 	Name        string // needs a Type
 	Group       string
 	Limit       int  // 1000 if zero
-	Subscribers bool // count the clients of each, of at most 100
-	Body        bool // of one: needs a Name
+	Subscribers bool // count the clients of each resource, for at most 100 resources
+	Body        bool // include the body; needs a Name
 }
 
-// maxCounted is of how many resources the clients are counted at once.
+// maxCounted limits the resources whose clients are counted in one answer.
 const maxCounted = 100
 
-// Served returns what is served, of each group. The error is a [*NotFound] if there is no
-// such type, group or name.
+// Served returns the resources that are served, by group. The error is a [*NotFound] if the type, group or
+// name does not exist.
 func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, error) {
 	out := api.ResourceList{APIVersion: api.Version, Kind: "ResourceList", Items: []api.ServedResource{}}
 	t, err := typeNamed(q.Type)
@@ -69,13 +69,13 @@ func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, erro
 	return out, nil
 }
 
-// A grouped is a resource of a group.
+// A grouped is a resource in a group.
 type grouped struct {
 	*xds.Resource
 	group string
 }
 
-// served returns what a query asks for, by type, name and group.
+// served returns the resources that a query selects, sorted by type, name and group.
 func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 	now := e.d.Snapshot()
 	groups := now.Groups()
@@ -109,7 +109,7 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 		}
 	}
 	if q.Name != "" && len(all) == 0 {
-		err := &NotFound{Field: "name", Message: fmt.Sprintf("no group has %s", called(t, name))}
+		err := &NotFound{Field: "name", Message: fmt.Sprintf("no group has %s", title(t, name))}
 		if near := e.d.Source.Near(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
 		}
@@ -121,7 +121,7 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 	return all, nil
 }
 
-// body is the JSON of a resource, without secrets; nil if nothing may be shown.
+// body returns the JSON of a resource without secrets; nil if it must not be shown.
 func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 	types := e.d.Source.Types()
 	m, _ := secrets.NewFinder(types).Shown(r.Type.URL, r.Body)
@@ -135,7 +135,7 @@ func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 	return b
 }
 
-// count counts the clients of resources by how they stand with it.
+// count counts the subscribers of resources by state.
 func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedResource) error {
 	of = of[:min(len(of), maxCounted)]
 	for i := range of {
@@ -144,7 +144,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedR
 	states, now := make([]*protocol.NameState, len(of)), e.d.Snapshot()
 	for _, st := range e.d.Selected() {
 		clear(states)
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left or has not begun has nothing
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // a stream that ended or has not begun counts nothing
 			for i, r := range of {
 				if st.Type == nil || st.Type.Is(r.Type) {
 					n := e.state(st, s, r.Type, r.Name)
@@ -166,7 +166,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedR
 	return nil
 }
 
-// owner returns the first of some groups that has a resource: the one whose resource is seen.
+// owner returns the first group that has a resource: its version is the one that is served.
 func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
 		if now.Effective(group).Table(t).Lookup(name) != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 )
 
-// Wait notes of clients which of their types wait for others, and for what: only their streams
-// know. It asks those that are not well, while the context lasts.
+// Wait sets the state of types that wait for others, and what they wait for: only the streams know it. It
+// asks the streams of clients that are not synced, until the context ends.
 func (e *Explainer) Wait(ctx context.Context, clients []api.Client) {
 	for i := range clients {
 		if c := &clients[i]; c.Left == nil && c.State != api.Synced && c.State != api.Idle && ctx.Err() == nil {
@@ -27,7 +27,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 		if !ids[st.ID] {
 			continue
 		}
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // who has left waits for nothing
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // an ended stream waits for nothing
 			for _, is := range s.States() {
 				if is.Waiting == 0 {
 					continue
@@ -42,7 +42,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 	}
 }
 
-// waitsFor is what the first name waits for of a type of which some do.
+// waitsFor returns what the first waiting name of a type waits for.
 func waitsFor(s *protocol.Session, is protocol.TypeState) (all []api.Resource) {
 	for n := range s.NameStates(is.Type) {
 		if n.State != protocol.StateWaiting || len(n.WaitsFor) == 0 {

@@ -113,7 +113,7 @@ func Server(t testing.TB, documented bool) string {
 			{Name: "defined", OK: true, Known: true, Text: `LDS "ingress-443" is of group "edge"`, Place: "config/edge/listeners.yaml:1:1"},
 			{Name: "valid", Known: true, Text: `filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty`, Place: "config/edge/listeners.yaml:11:20"},
 			{Name: "selected", OK: true, Known: true, Text: `the node gets group edge: id is like "edge-*"`, Place: "config/edge/group.yaml:1:8"},
-			{Name: "allowed", OK: true, Known: true, Text: `no rule of access keeps it from the client`},
+			{Name: "allowed", OK: true, Known: true, Text: `no access rule hides it from the client`},
 			{Name: "connected", OK: true, Known: true, Text: `envoy 1.40.0, connected 6 m ago from 10.1.2.3:51234`},
 			{Name: "subscribed", OK: true, Known: true, Text: `the client asks for all LDS`},
 			{Name: "sent", OK: true, Known: true, Text: `version 77b0e911aabbccdd, nonce 41`},

@@ -12,42 +12,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxStreams is how many streams of one node id are asked.
+// maxStreams limits the streams of one node ID that are asked.
 const maxStreams = 64
 
-// A client is all that is known of who calls itself by a node id.
+// A client is all connected and remembered clients with one node ID.
 type client struct {
 	id      string
 	clients []api.Client // connected ones first
-	streams []look
-	node    *xds.Node // what it says of itself; if it is not connected, its id alone
+	streams []inspection
+	node    *xds.Node // as the client describes it; if it is not connected: only its ID
 }
 
-// A look is what a stream said of its client. What is asked of a session besides is asked by
-// the stream's goroutine, and told before the stream goes on.
-type look struct {
+// An inspection is the state of one stream. The stream's goroutine fills it and waits meanwhile.
+type inspection struct {
 	*server.Stream
 	types []protocol.TypeState
-	err   error // why it said nothing
+	err   error // why the stream did not answer
 
 	is      *protocol.NameState // of the resource in question; nil: its type is not open
 	parents []protocol.NameState
-	refused map[string][]string // names, by type URL, of the types in question
-	names   []named             // the same; if refused is there, of what is in another way not in order
+	refused map[string][]string // refused names of the types in question, by type URL
+	names   []named             // of the types in question; if refused is set, only names that are not synced and not refused
 }
 
-// A named is a name of a type.
+// A named is the state of a name, with its type.
 type named struct {
 	t *xds.Type
 	protocol.NameState
 }
 
-// find returns who calls itself by a node id. Its streams were not asked yet.
+// find returns the client with a node ID. Its streams are not inspected yet.
 func (e *Explainer) find(node string) *client {
 	c := &client{id: node, clients: e.d.Tracker.Client(node), node: &xds.Node{ID: node}}
 	streams := e.d.Tracker.Streams(node)
 	for _, st := range streams[:min(len(streams), maxStreams)] {
-		c.streams = append(c.streams, look{Stream: st})
+		c.streams = append(c.streams, inspection{Stream: st})
 	}
 	slices.SortStableFunc(c.clients, func(a, b api.Client) int { return connectedFirst(a) - connectedFirst(b) })
 	if len(c.streams) > 0 {
@@ -58,10 +57,9 @@ func (e *Explainer) find(node string) *client {
 	return c
 }
 
-// ask asks all streams, and has each asked besides by each, which is called by the stream's
-// goroutine: it must be quick. Streams that have ended are left out. The error is that of the
-// context.
-func (c *client) ask(ctx context.Context, e *Explainer, each func(*look, *protocol.Session)) error {
+// ask inspects all streams and calls each for each of them. The stream's goroutine runs each, so it must be
+// quick. Ended streams are left out. The error is that of the context.
+func (c *client) ask(ctx context.Context, e *Explainer, each func(*inspection, *protocol.Session)) error {
 	asked := c.streams[:0]
 	for _, l := range c.streams {
 		l.err = l.Inspect(ctx, func(s *protocol.Session) {
@@ -75,10 +73,11 @@ func (c *client) ask(ctx context.Context, e *Explainer, each func(*look, *protoc
 			asked = append(asked, l)
 		}
 	}
-	if c.streams = asked; len(asked) > 0 {
+	c.streams = asked
+	if len(asked) > 0 {
 		return nil
 	}
-	for i := range c.clients { // those that were connected have left meanwhile
+	for i := range c.clients { // the connected clients have left meanwhile
 		if c.clients[i].Left == nil {
 			c.clients[i].Left = &api.Left{At: e.d.Now(), Why: "it has just left"}
 		}
@@ -93,11 +92,11 @@ func connectedFirst(c api.Client) int {
 	return 1
 }
 
-// connected reports whether there is a stream.
+// connected reports whether the client has a stream.
 func (c *client) connected() bool { return len(c.streams) > 0 }
 
-// state returns what a stream said of a type, nil if that is not open on it.
-func (l *look) state(t *xds.Type) *protocol.TypeState {
+// state returns the state of a type on the stream; nil if it is not open.
+func (l *inspection) state(t *xds.Type) *protocol.TypeState {
 	for i := range l.types {
 		if l.types[i].Type.Is(t) {
 			return &l.types[i]
@@ -106,7 +105,7 @@ func (l *look) state(t *xds.Type) *protocol.TypeState {
 	return nil
 }
 
-// status returns what the tracker remembers of a type; nil if nothing.
+// status returns the tracker's state of a type, or nil.
 func (c *client) status(t *xds.Type, stream uint64) *api.TypeStatus {
 	for i := range c.clients {
 		for j := range c.clients[i].Types {
@@ -121,7 +120,7 @@ func (c *client) status(t *xds.Type, stream uint64) *api.TypeStatus {
 	return nil
 }
 
-// nacked returns the refusal of a type that stands; nil if there is none.
+// nacked returns the current refusal of a type, or nil.
 func (c *client) nacked(t *xds.Type, stream uint64) *api.NackedStatus {
 	if is := c.status(t, stream); is != nil {
 		return is.Nacked
@@ -129,7 +128,7 @@ func (c *client) nacked(t *xds.Type, stream uint64) *api.NackedStatus {
 	return nil
 }
 
-// agent says what the client is: "envoy 1.40.0".
+// agent returns the name and version of the client, such as "envoy 1.40.0".
 func (c *client) agent() string {
 	return strings.TrimSpace(c.node.UserAgentName + " " + c.node.UserAgentVersion)
 }

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a directory, what serves it in memory, and an explainer of that.
-type rig struct {
+// A fixture is a directory, an in-memory server of it, and an explainer.
+type fixture struct {
 	testing.TB
 	dir  string
 	src  *dir.Source
@@ -36,14 +36,14 @@ type rig struct {
 	seen *tracker
 	conn *grpc.ClientConn
 	deps Deps
-	late time.Duration // how much later it is for the explainer
+	late time.Duration // how much later the explainer's clock is
 	*Explainer
 }
 
-// start serves the files: a name, what is in it, and so on.
-func start(t testing.TB, files ...string) *rig {
+// start serves files, given as pairs of name and content.
+func start(t testing.TB, files ...string) *fixture {
 	t.Helper()
-	r := &rig{TB: t, dir: t.TempDir(), st: store.New(), seen: &tracker{}}
+	r := &fixture{TB: t, dir: t.TempDir(), st: store.New(), seen: &tracker{}}
 	r.src = dir.New(r.dir, r.st, dir.Options{Log: slog.New(slog.DiscardHandler)})
 	r.write(files...)
 	r.load("")
@@ -58,7 +58,7 @@ func start(t testing.TB, files ...string) *rig {
 	return r
 }
 
-func (r *rig) write(files ...string) {
+func (r *fixture) write(files ...string) {
 	r.Helper()
 	for i := 0; i < len(files); i += 2 {
 		path := filepath.Join(r.dir, files[i])
@@ -71,15 +71,15 @@ func (r *rig) write(files ...string) {
 	}
 }
 
-func (r *rig) remove(file string) {
+func (r *fixture) remove(file string) {
 	r.Helper()
 	if err := os.Remove(filepath.Join(r.dir, file)); err != nil {
 		r.Fatal(err)
 	}
 }
 
-// load loads the files, and has the error that it must have.
-func (r *rig) load(want string) {
+// load loads the files and checks the error.
+func (r *fixture) load(want string) {
 	r.Helper()
 	_, err := r.src.Load()
 	switch {
@@ -90,13 +90,13 @@ func (r *rig) load(want string) {
 	}
 }
 
-func (r *rig) node(id string) xdstest.Option {
+func (r *fixture) node(id string) xdstest.Option {
 	return xdstest.WithNode(xds.Node{ID: id, UserAgentName: "envoy", UserAgentVersion: "1.40.0"})
 }
 
-// explain explains a resource, "CDS a", and returns the links and the advice for a test to look
-// at. Paths are relative.
-func (r *rig) explain(node, what string) (api.Explanation, string) {
+// explain explains a resource such as "CDS a", and returns the links and the advice as text. Paths are
+// relative.
+func (r *fixture) explain(node, what string) (api.Explanation, string) {
 	r.Helper()
 	typ, name, _ := strings.Cut(what, " ")
 	x, err := r.Explain(context.Background(), node, typ, name)
@@ -106,7 +106,7 @@ func (r *rig) explain(node, what string) (api.Explanation, string) {
 	return x, r.text(x)
 }
 
-func (r *rig) text(x api.Explanation) string {
+func (r *fixture) text(x api.Explanation) string {
 	var b strings.Builder
 	for _, l := range x.Links {
 		mark := "?"
@@ -125,7 +125,7 @@ func (r *rig) text(x api.Explanation) string {
 	return strings.ReplaceAll(b.String(), r.dir+"/", "")
 }
 
-// A tracker remembers streams, and what they said last.
+// A tracker remembers streams and their last state.
 type tracker struct {
 	mu      sync.Mutex
 	streams []*server.Stream
@@ -207,7 +207,7 @@ func (t *tracker) Nodes(string, int) (all []string) {
 	return all
 }
 
-// within runs a test in a bubble with a clock of its own.
+// within runs a test in a synctest bubble.
 func within(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }

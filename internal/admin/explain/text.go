@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxName and maxText are how many bytes are told of a name, and of what a client says.
+// maxName and maxText limit the bytes of names and of client texts in answers.
 const (
 	maxName = 200
 	maxText = 1000
@@ -21,15 +21,15 @@ const (
 
 func quote(name string) string { return strconv.Quote(textutil.Head(name, maxName)) }
 
-// called is how a resource is called: CDS "pay".
-func called(t *xds.Type, name string) string {
+// title returns a resource in the form CDS "pay".
+func title(t *xds.Type, name string) string {
 	if name == xds.Wildcard {
 		return "any " + t.String()
 	}
 	return t.String() + " " + quote(name)
 }
 
-// after is a text that is there with what leads to it, or nothing.
+// after returns lead and text, or "" if text is empty.
 func after(lead, text string) string {
 	if text == "" {
 		return ""
@@ -37,7 +37,7 @@ func after(lead, text string) string {
 	return lead + text
 }
 
-// list joins a few names, and counts the others.
+// list joins at most so many names and counts the others.
 func list(names []string, most int) string {
 	more := len(names) - most
 	if more > 0 {
@@ -50,7 +50,7 @@ func list(names []string, most int) string {
 	return text
 }
 
-// count is "1 name", or "3 names".
+// count returns a number with its noun, such as "1 name" or "3 names".
 func count(n int, of string) string {
 	if n == 1 {
 		return "1 " + of
@@ -58,7 +58,7 @@ func count(n int, of string) string {
 	return strconv.Itoa(n) + " " + of + "s"
 }
 
-// ago is how long ago something was: "3 s", "4 m", "2 h".
+// ago returns how long ago something happened, such as "3 s", "4 m" or "2 h".
 func (e *Explainer) ago(at time.Time) string {
 	d := max(e.d.Now().Sub(at), 0)
 	switch {
@@ -74,17 +74,17 @@ func (e *Explainer) ago(at time.Time) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// since is the same as a point in time: "4 m ago".
+// since returns the same as a point in time: "4 m ago".
 func (e *Explainer) since(at time.Time) string { return e.ago(at) + " ago" }
 
-// stale is how long a client may take to answer before that looks wrong.
+// stale is how long an answer may be outstanding before the client counts as stale.
 const stale = 30 * time.Second
 
 func (e *Explainer) stale(sent time.Time) bool {
 	return !sent.IsZero() && e.d.Now().Sub(sent) >= stale
 }
 
-// stateOf says how a client stands with a name, in the words of the API.
+// stateOf returns the API state of a name.
 func (e *Explainer) stateOf(n *protocol.NameState) api.State {
 	switch n.State {
 	case protocol.StateSynced:
@@ -108,8 +108,8 @@ func (e *Explainer) stateOf(n *protocol.NameState) api.State {
 	return api.NotSent
 }
 
-// wordless reports whether a name does not exist, and the protocol of the stream has no way to say so.
-func wordless(st *server.Stream, t *xds.Type, n *protocol.NameState) bool {
+// cannotTellAbsence reports whether a name does not exist and SotW cannot express that for its type.
+func cannotTellAbsence(st *server.Stream, t *xds.Type, n *protocol.NameState) bool {
 	return n.State == protocol.StateAbsent && n.Why == protocol.ByName && st.Variant == xds.SotW && !t.FullState
 }
 
@@ -120,7 +120,7 @@ func stampVersion(s *xds.Stamp) string {
 	return s.Version
 }
 
-// clipped is what a client says, in one line.
+// clipped returns a client's text on one line.
 func clipped(text string) string {
 	return textutil.Head(strings.Join(strings.Fields(text), " "), maxText)
 }

@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"sync"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// maxFaultless limits the size of the cache.
+const maxFaultless = 100_000
+
+// A faultlessCache remembers resources that were examined without a finding. A client may refuse thousands
+// of resources, and the same question is often asked again. The zero value is empty.
+type faultlessCache struct {
+	mu  sync.Mutex // held for memory only
+	all map[content]bool
+}
+
+// A content identifies the content of a resource.
+type content struct {
+	url string
+	sum xds.Sum
+}
+
+func (s *faultlessCache) has(r *xds.Resource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[content{r.Type.URL, r.Sum}]
+}
+
+func (s *faultlessCache) add(r *xds.Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= maxFaultless {
+		s.all = map[content]bool{}
+	}
+	s.all[content{r.Type.URL, r.Sum}] = true
+}

@@ -37,15 +37,13 @@ import (
 
 // A Handler answers POST requests to the paths in the table of types, such as /v3/discovery:clusters.
 // The body is a DiscoveryRequest in proto3 JSON, with names in snake_case or camelCase. Unknown fields
-// are ignored. The status of the response is
+// are ignored. The response has the status
 //
 //   - 200 with a DiscoveryResponse in proto3 JSON, when resources have changed. Until then the poll is
-//
-// held, up to a moment before the client's timeout ([server.HoldTime]);
+//     held, up to a moment before the client's timeout ([server.HoldTime]);
 //   - 304, when they have not changed;
 //   - 4xx or 503 with a google.rpc.Status in JSON, when the request is invalid or cannot be served now
-//
-// (Retry-After).
+//     (Retry-After).
 //
 // Over HTTP/1.1 a held poll uses less memory than an idle connection: the handler hijacks the
 // connection from the [http.Server] and gives it back with the response. This has some effects.

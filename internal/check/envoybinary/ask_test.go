@@ -41,8 +41,8 @@ func pair(t *testing.T) (cert, key string) {
 	return string(p.Cert), string(p.Key)
 }
 
-// Every kind of resource that can stand in a bootstrap is asked about; of many, those that
-// are wrong are found.
+// Every kind of resource that a bootstrap can contain is checked. Among many resources, the invalid
+// ones are found.
 func TestAsk(t *testing.T) {
 	needEnvoy(t)
 	cert, key := pair(t)
@@ -99,8 +99,8 @@ func TestAsk(t *testing.T) {
 	t.Log(answer.Runs, "runs")
 }
 
-// A listener may name clusters, which Envoy has to be given with it.
-func TestAskTogether(t *testing.T) {
+// A listener is checked together with the clusters that it names.
+func TestListenerWithItsClusters(t *testing.T) {
 	needEnvoy(t)
 	all := []Resource{
 		resource(t, xds.Listener, "l", `{"name":"l","address":{"socket_address":{"address":"127.0.0.1","port_value":1}},"filter_chains":[{"filters":[{"name":"hcm","typed_config":{
@@ -120,8 +120,8 @@ func TestAskTogether(t *testing.T) {
 	}
 }
 
-// What a listener needs of the bootstrap, Envoy is given: an extension, a secret.
-func TestAskBesideBootstrap(t *testing.T) {
+// Envoy gets the parts of a bootstrap that a listener needs: an extension, a secret.
+func TestListenerWithBootstrapParts(t *testing.T) {
 	needEnvoy(t)
 	cert, key := pair(t)
 	all := []Resource{
@@ -131,12 +131,12 @@ func TestAskBesideBootstrap(t *testing.T) {
 "@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}],"transport_socket":{"name":"tls","typed_config":{
 "@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext","common_tls_context":{"tls_certificate_sds_secret_configs":[{"name":"s"}]}}}}]}`),
 	}
-	bootstrap := beside(t, fmt.Sprintf(`{"bootstrap_extensions":[{"name":"u","typed_config":{"@type":"type.googleapis.com/envoy.extensions.bootstrap.reverse_tunnel.upstream_socket_interface.v3.UpstreamReverseConnectionSocketInterface"}}],
+	bootstrap := bootstrapOf(t, fmt.Sprintf(`{"bootstrap_extensions":[{"name":"u","typed_config":{"@type":"type.googleapis.com/envoy.extensions.bootstrap.reverse_tunnel.upstream_socket_interface.v3.UpstreamReverseConnectionSocketInterface"}}],
 "static_resources":{"secrets":[{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}]}}`, cert, key))
 	for refused, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
 		answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all, bootstraps...)
 		if err != nil || len(answer.Refused) != refused {
-			t.Errorf("beside %d: %v, %v", len(bootstraps), answer, err)
+			t.Errorf("with %d bootstraps: %v, %v", len(bootstraps), answer, err)
 		}
 	}
 }
@@ -153,14 +153,14 @@ func TestNoEnvoy(t *testing.T) {
 	}
 }
 
-func TestEssence(t *testing.T) {
-	for _, tt := range []struct{ said, want string }{
+func TestReasonWithoutQuotes(t *testing.T) {
+	for _, tt := range []struct{ output, want string }{
 		{"plain\n", "plain"},
 		{"Invalid duration: Expected positive duration: goo.gle/debugonly   seconds: -1\n", "Invalid duration: Expected positive duration"},
 		{"goo.gle/debugproto  \nname: \"secret\"\nProto constraint validation failed (ClusterValidationError.Name: value length)", "Proto constraint validation failed (ClusterValidationError.Name: value length)"},
 	} {
-		if got := essence(tt.said); got != tt.want {
-			t.Errorf("essence(%q) = %q, want %q", tt.said, got, tt.want)
+		if got := essence(tt.output); got != tt.want {
+			t.Errorf("essence(%q) = %q, want %q", tt.output, got, tt.want)
 		}
 	}
 }

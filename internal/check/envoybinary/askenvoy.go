@@ -1,6 +1,6 @@
-// Package envoybinary has a real Envoy judge resources: it is run with --mode validate on a
-// bootstrap that has them. Envoy opens no port and connects to nothing then. What the
-// package finds out is what that Envoy says, on the machine where it is asked.
+// Package envoybinary checks resources with a real Envoy. It runs Envoy with --mode validate on a
+// bootstrap that contains the resources. In this mode Envoy opens no port and makes no connection. The
+// result depends on the version of that Envoy and on the machine.
 package envoybinary
 
 import (
@@ -20,39 +20,38 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Resource is one that Envoy is asked about.
+// A Resource is a resource to check.
 type Resource struct {
 	Type *xds.Type
 	Name string
 	Body []byte // the encoded message
 }
 
-// An Answer is what became of the resources.
+// An Answer is the result of a check.
 type Answer struct {
-	// Refused says why Envoy does not take a resource, by its index; in its own words, which
-	// may quote the resource.
+	// Refused holds Envoy's reason for rejecting a resource, by its index. It is Envoy's own text,
+	// which may quote the resource.
 	Refused map[int]string
 
-	// Skipped are the indexes of those about which it was not asked: they cannot stand in a
-	// bootstrap, or it was asked as often as it may be.
+	// Skipped are the indexes of resources that were not checked: a bootstrap cannot contain them, or
+	// the limit of runs was reached.
 	Skipped []int
 
-	// Bootstrap says why Envoy does not take what the bootstraps have. Then it was asked
-	// about nothing.
+	// Bootstrap is Envoy's reason for rejecting the given bootstraps. Then no resource was checked.
 	Bootstrap string
 
 	Runs int
 }
 
 const (
-	mostRuns = 300 // of Envoy, each of which takes 70 ms
-	patience = time.Minute
+	maxRuns    = 300 // one run takes about 70 ms
+	runTimeout = time.Minute
 )
 
-// Ask asks the Envoy at a path about resources. Those that it refuses are found by halves.
-// It has them beside what resources may need of the bootstraps that it is going to have.
+// Ask checks resources with the Envoy at a path. It finds the rejected ones by bisection. Envoy also
+// gets the parts of the bootstraps that resources may need.
 func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, bootstraps ...protoreflect.Message) (Answer, error) {
-	dir, err := os.MkdirTemp("", "chancery-check-") // of mode 0700: there may be secrets in it
+	dir, err := os.MkdirTemp("", "chancery-check-") // mode 0700, because the files may contain secrets
 	if err != nil {
 		return Answer{}, err
 	}
@@ -60,10 +59,10 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	if err := isEnvoy(ctx, path); err != nil {
 		return Answer{}, err
 	}
-	a := &asking{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, beside: bootstraps, Answer: Answer{Refused: map[int]string{}}}
+	a := &checker{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, userBootstraps: bootstraps, Answer: Answer{Refused: map[int]string{}}}
 	refusal, err := a.run(ctx, nil)
 	if err == nil && refusal != "" && len(bootstraps) > 0 {
-		a.Bootstrap, a.beside = refusal, nil
+		a.Bootstrap, a.userBootstraps = refusal, nil
 		refusal, err = a.run(ctx, nil)
 	}
 	switch {
@@ -92,7 +91,7 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	if err != nil || whole == "" {
 		return a.Answer, err
 	}
-	// Listeners may need clusters, and clusters need no listeners.
+	// Check clusters first: listeners may need clusters, but clusters need no listeners.
 	if err := a.halve(ctx, nil, clusters); err != nil {
 		return a.Answer, err
 	}
@@ -107,39 +106,39 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 
 var versionOfEnvoy = regexp.MustCompile(`version: \w+/\d+\.\d+`)
 
-// isEnvoy returns an error if a program does not say that it is an Envoy: another one may end
-// without an error, whatever it is given, and so take all resources.
+// isEnvoy returns an error if a program is not an Envoy. Another program could exit without an error
+// for any input, and so accept all resources.
 func isEnvoy(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, path, "--version").Output()
+	output, err := exec.CommandContext(ctx, path, "--version").Output()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return err
 	}
-	if err != nil || !versionOfEnvoy.Match(said) {
+	if err != nil || !versionOfEnvoy.Match(output) {
 		return fmt.Errorf("%s is not an Envoy: it does not answer --version as Envoy does", path)
 	}
 	return nil
 }
 
-type asking struct {
+type checker struct {
 	Answer
-	types      *envoy.Types
-	path, file string
-	all        []Resource
-	beside     []protoreflect.Message // bootstraps
+	types          *envoy.Types
+	path, file     string
+	all            []Resource
+	userBootstraps []protoreflect.Message // bootstraps of the user
 }
 
-// halve finds those of some resources that Envoy refuses beside others that it takes.
-func (a *asking) halve(ctx context.Context, beside, some []int) error {
+// halve finds the resources of some that Envoy rejects, together with accepted ones.
+func (a *checker) halve(ctx context.Context, accepted, some []int) error {
 	if len(some) == 0 {
 		return nil
 	}
-	if a.Runs >= mostRuns {
+	if a.Runs >= maxRuns {
 		a.Skipped = append(a.Skipped, some...)
 		return nil
 	}
-	refusal, err := a.run(ctx, append(append([]int{}, beside...), some...))
+	refusal, err := a.run(ctx, append(append([]int{}, accepted...), some...))
 	if err != nil || refusal == "" {
 		return err
 	}
@@ -149,23 +148,23 @@ func (a *asking) halve(ctx context.Context, beside, some []int) error {
 	}
 	before := len(a.Refused) + len(a.Skipped)
 	half := len(some) / 2
-	if err := a.halve(ctx, beside, some[:half]); err != nil {
+	if err := a.halve(ctx, accepted, some[:half]); err != nil {
 		return err
 	}
-	if err := a.halve(ctx, beside, some[half:]); err != nil {
+	if err := a.halve(ctx, accepted, some[half:]); err != nil {
 		return err
 	}
-	if len(a.Refused)+len(a.Skipped) == before { // each half is good by itself
+	if len(a.Refused)+len(a.Skipped) == before { // Envoy accepts each half alone
 		a.Refused[some[half]] = refusal
 	}
 	return nil
 }
 
-// saidWhy finds what Envoy says at its end.
-var saidWhy = regexp.MustCompile(`(?s)error initializing configuration '[^']*': (.*)$`)
+// reasonPattern matches the reason at the end of Envoy's output.
+var reasonPattern = regexp.MustCompile(`(?s)error initializing configuration '[^']*': (.*)$`)
 
-// run returns why Envoy refuses some of the resources together, "" if it takes them.
-func (a *asking) run(ctx context.Context, some []int) (refusal string, err error) {
+// run returns Envoy's reason for rejecting some resources together; "" if it accepts them.
+func (a *checker) run(ctx context.Context, some []int) (refusal string, err error) {
 	a.Runs++
 	bootstrap, err := a.bootstrap(some)
 	if err != nil {
@@ -174,7 +173,7 @@ func (a *asking) run(ctx context.Context, some []int) (refusal string, err error
 	if err := os.WriteFile(a.file, bootstrap, 0o600); err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	var stderr strings.Builder
 	cmd := exec.CommandContext(ctx, a.path, "--mode", "validate", "-c", a.file, "-l", "critical")
@@ -186,36 +185,36 @@ func (a *asking) run(ctx context.Context, some []int) (refusal string, err error
 	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
 		return "", err
 	}
-	said := stderr.String()
-	if m := saidWhy.FindStringSubmatch(said); m != nil {
+	output := stderr.String()
+	if m := reasonPattern.FindStringSubmatch(output); m != nil {
 		return essence(m[1]), nil
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s did not end within %v", a.path, patience)
+		return "", fmt.Errorf("%s did not end within %v", a.path, runTimeout)
 	}
 	if len(some) == 0 {
-		return "", fmt.Errorf("%s: %w: %s", a.path, err, last(said))
+		return "", fmt.Errorf("%s: %w: %s", a.path, err, last(output))
 	}
-	return "it failed without a reason: " + err.Error() + ": " + last(said), nil
+	return "it failed without a reason: " + err.Error() + ": " + last(output), nil
 }
 
 const broken = "Proto constraint validation failed"
 
-// essence returns what is wrong without the text of the message, which Envoy quotes.
-func essence(said string) string {
-	if i := strings.LastIndex(said, broken); i >= 0 {
-		said = said[i:]
-	} else if i := strings.Index(said, "goo.gle/debug"); i > 0 {
-		said = said[:i]
+// essence returns Envoy's reason without the message text that it quotes.
+func essence(output string) string {
+	if i := strings.LastIndex(output, broken); i >= 0 {
+		output = output[i:]
+	} else if i := strings.Index(output, "goo.gle/debug"); i > 0 {
+		output = output[:i]
 	}
-	said = strings.TrimRight(strings.Join(strings.Fields(said), " "), ": ")
-	if len(said) > 500 {
-		said = said[:200] + " … " + said[len(said)-300:]
+	output = strings.TrimRight(strings.Join(strings.Fields(output), " "), ": ")
+	if len(output) > 500 {
+		output = output[:200] + " … " + output[len(output)-300:]
 	}
-	return strings.ToValidUTF8(said, "")
+	return strings.ToValidUTF8(output, "")
 }
 
-func last(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
+func last(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return essence(lines[len(lines)-1])
 }

@@ -14,7 +14,7 @@ import (
 
 const envoyPath = "../../../.cache/envoy/envoy-1.40.0"
 
-// needEnvoy skips a test where there is no Envoy, but in CI.
+// needEnvoy skips a test if no Envoy is installed. In CI it fails the test instead.
 func needEnvoy(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(envoyPath); err != nil {
@@ -25,8 +25,8 @@ func needEnvoy(t *testing.T) {
 	}
 }
 
-// check returns what check finds in a file, and its resources.
-func check(t *testing.T, data []byte) (codes []string, all []Resource, said string) {
+// check returns the findings of chancery check for a file, and the file's resources.
+func check(t *testing.T, data []byte) (codes []string, all []Resource, output string) {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "a.yaml"), data, 0o600); err != nil {
@@ -35,7 +35,7 @@ func check(t *testing.T, data []byte) (codes []string, all []Resource, said stri
 	c := dir.Check(root, dir.Options{})
 	for _, p := range c.Errors {
 		codes = append(codes, string(p.Code))
-		said += p.Text() + "\n"
+		output += p.Text() + "\n"
 		if p.Pos.Line == 0 {
 			t.Errorf("no place: %v", p)
 		}
@@ -43,10 +43,10 @@ func check(t *testing.T, data []byte) (codes []string, all []Resource, said stri
 	for _, l := range c.Loaded {
 		all = append(all, Resource{l.Type, l.Name, l.Body})
 	}
-	return codes, all, said
+	return codes, all, output
 }
 
-// Check finds a mistake where Envoy refuses, and none where Envoy takes it.
+// Chancery's check finds a mistake exactly where Envoy rejects the file.
 func TestAgreesWithEnvoy(t *testing.T) {
 	needEnvoy(t)
 	cases, err := txtar.ParseFile("testdata/cases.txtar")
@@ -57,7 +57,7 @@ func TestAgreesWithEnvoy(t *testing.T) {
 		want, name, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), " ")
 		t.Run(want+" "+name, func(t *testing.T) {
 			t.Parallel()
-			codes, all, said := check(t, f.Data)
+			codes, all, output := check(t, f.Data)
 			answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all)
 			if err != nil {
 				t.Fatal(err)
@@ -67,17 +67,17 @@ func TestAgreesWithEnvoy(t *testing.T) {
 			}
 			if want == "good" {
 				if len(codes) > 0 || len(answer.Refused) > 0 {
-					t.Errorf("Envoy says %v, and check\n%s", answer.Refused, said)
+					t.Errorf("Envoy rejects %v, and check reports\n%s", answer.Refused, output)
 				}
 				return
 			}
 			if len(codes) != 1 || codes[0] != want {
-				t.Errorf("check says %v\n%s", codes, said)
+				t.Errorf("check reports %v\n%s", codes, output)
 			}
 			if len(answer.Refused) == 0 {
-				t.Errorf("Envoy takes it, and check says\n%s", said)
+				t.Errorf("Envoy accepts it, and check reports\n%s", output)
 			}
-			t.Log(said, answer.Refused)
+			t.Log(output, answer.Refused)
 		})
 	}
 }

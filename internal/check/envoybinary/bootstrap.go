@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A place is where a resource stands in a bootstrap.
+// A place is the part of a bootstrap that can contain a resource.
 type place int
 
 const (
@@ -22,13 +22,13 @@ const (
 
 const (
 	bootstrapName = "envoy.config.bootstrap.v3.Bootstrap"
-	server        = "chancery-check" // the cluster of the management server, which nobody connects to
+	server        = "chancery-check" // the name of the management server's cluster, which Envoy does not connect to
 	http          = "envoy.extensions.filters.http."
 	tlsPackage    = "envoy.extensions.transport_sockets.tls.v3."
 )
 
-// kind returns where a resource can stand.
-func (a *asking) kind(r Resource) place {
+// kind returns the place of a resource.
+func (a *checker) kind(r Resource) place {
 	switch {
 	case r.Type.Is(xds.Listener) && a.forGRPC(r):
 	case r.Type.Is(xds.Cluster), r.Type.Is(xds.Endpoint) && !a.mentions(r, "leds_cluster_locality_config"):
@@ -43,28 +43,28 @@ func (a *asking) kind(r Resource) place {
 	return none
 }
 
-// secretKind returns where a secret is used in a way that Envoy looks at it. It takes
-// generic ones as they are until a filter uses them.
-func (a *asking) secretKind(r Resource) place {
+// secretKind returns the place in which Envoy checks a secret. Envoy does not check a generic secret
+// until a filter uses it.
+func (a *checker) secretKind(r Resource) place {
 	m, err := a.message(r)
 	switch {
 	case err != nil:
 	case m.Has(field(m, "tls_certificate")), m.Has(field(m, "validation_context")):
 		return asCluster
-	case m.Has(field(m, "session_ticket_keys")): // which servers have
+	case m.Has(field(m, "session_ticket_keys")): // only servers have these
 		return asListener
 	}
 	return none
 }
 
-// forGRPC reports whether a listener is none of Envoy's.
-func (a *asking) forGRPC(r Resource) bool {
+// forGRPC reports whether a listener is for gRPC clients, not for Envoy.
+func (a *checker) forGRPC(r Resource) bool {
 	m, err := a.message(r)
 	return err == nil && (m.Has(field(m, "api_listener")) || strings.HasPrefix(r.Name, "grpc/server"))
 }
 
-// mentions reports whether an assignment has a locality with a field.
-func (a *asking) mentions(r Resource, field protoreflect.Name) bool {
+// mentions reports whether a locality of an assignment has a field.
+func (a *checker) mentions(r Resource, field protoreflect.Name) bool {
 	m, err := a.message(r)
 	if err != nil {
 		return false
@@ -80,7 +80,7 @@ func (a *asking) mentions(r Resource, field protoreflect.Name) bool {
 }
 
 // extension returns the type URL of the settings in a TypedExtensionConfig.
-func (a *asking) extension(r Resource) string {
+func (a *checker) extension(r Resource) string {
 	m, err := a.message(r)
 	if err != nil {
 		return ""
@@ -88,7 +88,7 @@ func (a *asking) extension(r Resource) string {
 	return get(get(m, "typed_config").Message(), "type_url").String()
 }
 
-func (a *asking) message(r Resource) (protoreflect.Message, error) {
+func (a *checker) message(r Resource) (protoreflect.Message, error) {
 	typ, err := a.types.FindMessageByURL(r.Type.URL)
 	if err != nil {
 		return nil, err
@@ -97,9 +97,9 @@ func (a *asking) message(r Resource) (protoreflect.Message, error) {
 	return m, proto.UnmarshalOptions{Resolver: a.types}.Unmarshal(r.Body, m.Interface())
 }
 
-// bootstrap returns an encoded bootstrap with some of the resources, and a management
-// server that they may name as ads.
-func (a *asking) bootstrap(some []int) ([]byte, error) {
+// bootstrap returns an encoded bootstrap with some of the resources, and a management server for
+// sources of type ads.
+func (a *checker) bootstrap(some []int) ([]byte, error) {
 	b := builder{types: a.types}
 	boot := a.types.New(bootstrapName)
 	node := mutable(boot, "node")
@@ -116,7 +116,7 @@ func (a *asking) bootstrap(some []int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if b.internal { // Envoy takes these listeners beside that extension only, which bootstraps of such Envoys have
+	if b.internal { // Envoy accepts internal listeners only with this extension
 		e := item(boot, "bootstrap_extensions")
 		set(e, "name", "internal")
 		b.packed(mutable(e, "typed_config"), a.types.New("envoy.extensions.bootstrap.internal_listener.v3.InternalListener"))
@@ -127,9 +127,9 @@ func (a *asking) bootstrap(some []int) ([]byte, error) {
 	return envoy.Marshal(boot)
 }
 
-// put puts a resource into a bootstrap. What is part of others over xDS is part of
-// something made up, with a number in its name.
-func (a *asking) put(b *builder, n int, r Resource) error {
+// put adds a resource to a bootstrap. A resource that cannot stand alone goes into a generated one with
+// a numbered name.
+func (a *checker) put(b *builder, n int, r Resource) error {
 	m, err := a.message(r)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (a *asking) put(b *builder, n int, r Resource) error {
 	case r.Type.Is(xds.Secret):
 		b.secret(name, m)
 	case r.Type.Is(xds.Route):
-		if validates := field(m, "validate_clusters"); !m.Has(validates) { // as it is over xDS
+		if validates := field(m, "validate_clusters"); !m.Has(validates) { // the default over xDS
 			m.Mutable(validates)
 		}
 		b.manager(name).Set(field(b.hcm, "route_config"), value)
@@ -173,19 +173,18 @@ func (a *asking) put(b *builder, n int, r Resource) error {
 	return nil
 }
 
-// A builder makes up what resources stand in.
+// A builder generates the surroundings of resources.
 type builder struct {
 	types  *envoy.Types
 	static protoreflect.Message
-	hcm    protoreflect.Message // of the listener that is made now
-	into   protoreflect.Message // the Any that it comes into
+	hcm    protoreflect.Message // of the current listener
+	into   protoreflect.Message // the Any that will contain hcm
 	err    error
 
 	internal bool // a listener is internal
 }
 
-// manager begins a listener, and returns its HttpConnectionManager; again until it is
-// packed.
+// manager starts a listener and returns its HttpConnectionManager. Until pack, it returns the same one.
 func (b *builder) manager(name string) protoreflect.Message {
 	if b.hcm != nil {
 		return b.hcm
@@ -202,7 +201,7 @@ func (b *builder) manager(name string) protoreflect.Message {
 	return b.hcm
 }
 
-// chain makes a listener, and returns its filter chain.
+// chain adds a listener and returns its filter chain.
 func (b *builder) chain(name string) protoreflect.Message {
 	l := item(b.static, "listeners")
 	set(l, "name", name)
@@ -227,8 +226,7 @@ func (b *builder) packed(a, m protoreflect.Message) {
 	a.Set(field(a, "value"), protoreflect.ValueOfBytes(body))
 }
 
-// secret makes a cluster or a listener that uses one: nobody looks into those that no
-// one uses.
+// secret adds a cluster or a listener that uses a secret, because Envoy does not check unused secrets.
 func (b *builder) secret(name string, m protoreflect.Message) {
 	if f := field(m, "session_ticket_keys"); m.Has(f) {
 		tls := b.types.New(tlsPackage + "DownstreamTlsContext")
@@ -252,7 +250,7 @@ func (b *builder) secret(name string, m protoreflect.Message) {
 	b.transport(c, tls)
 }
 
-// transport gives a cluster or a filter chain its TLS.
+// transport adds TLS to a cluster or a filter chain.
 func (b *builder) transport(m, tls protoreflect.Message) {
 	socket := mutable(m, "transport_socket")
 	set(socket, "name", "tls")
@@ -275,7 +273,7 @@ func mutable(m protoreflect.Message, name protoreflect.Name) protoreflect.Messag
 	return m.Mutable(field(m, name)).Message()
 }
 
-// item appends a message to a list.
+// item appends a message to a list and returns it.
 func item(m protoreflect.Message, name protoreflect.Name) protoreflect.Message {
 	return m.Mutable(field(m, name)).List().AppendMutable().Message()
 }

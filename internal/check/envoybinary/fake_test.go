@@ -16,9 +16,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// pretend makes a program that stands for Envoy: it refuses a bootstrap that has one of
-// some words in it, or all words of some that are joined by "+". What it was given is in
-// the directory that is returned: the mode of the file, and the last bootstrap.
+// pretend makes a program that imitates Envoy. It rejects a bootstrap that contains one of the given
+// words, or all words joined by "+". The returned directory has the mode of the file and the last
+// bootstrap.
 func pretend(t *testing.T, refuses ...string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -55,14 +55,14 @@ func ask(t *testing.T, path string, all []Resource) Answer {
 	return a
 }
 
-// Those that are refused are found among the others, each with its own reason.
-func TestHalves(t *testing.T) {
+// Each rejected resource is found with its own reason.
+func TestBisection(t *testing.T) {
 	path, _ := pretend(t, "bad-1", "bad-2", "left+right")
 	a := ask(t, path, clusters(t, "a", "bad-1", "b", "c", "bad-2", "bad-1x", "d"))
 	if got := fmt.Sprint(a.Refused, a.Skipped); got != "map[1:bad-1 refused 4:bad-2 refused 5:bad-1 refused] []" {
 		t.Error(got)
 	}
-	// Each is good by itself.
+	// Envoy accepts each resource alone.
 	if a := ask(t, path, clusters(t, "left", "a", "right")); len(a.Refused) != 1 {
 		t.Error("two that are refused only together:", a.Refused)
 	}
@@ -75,8 +75,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// Listeners are judged beside the clusters that are good, and beside no other.
-func TestBeside(t *testing.T) {
+// Listeners are checked together with the accepted clusters only.
+func TestListenersWithAcceptedClusters(t *testing.T) {
 	path, _ := pretend(t, "bad-cluster", "bad-listener")
 	all := append(clusters(t, "good-cluster", "bad-cluster"),
 		resource(t, xds.Listener, "l", `{"name":"good-listener"}`), resource(t, xds.Listener, "l", `{"name":"bad-listener"}`))
@@ -90,8 +90,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// beside returns a bootstrap from JSON.
-func beside(t *testing.T, json string) protoreflect.Message {
+// bootstrapOf returns a bootstrap from JSON.
+func bootstrapOf(t *testing.T, json string) protoreflect.Message {
 	t.Helper()
 	m := envoy.Envoy().New(bootstrapName)
 	if err := (protojson.UnmarshalOptions{Resolver: envoy.Envoy()}).Unmarshal([]byte(json), m.Interface()); err != nil {
@@ -100,16 +100,15 @@ func beside(t *testing.T, json string) protoreflect.Message {
 	return m
 }
 
-// An Envoy is given what resources may need of its bootstraps, and nothing that is of its
-// machine or leads to a server.
-func TestOfBootstraps(t *testing.T) {
+// Envoy gets the parts of bootstraps that resources need, without the parts for one machine or server.
+func TestPartsOfUserBootstraps(t *testing.T) {
 	path, dir := pretend(t)
-	first := beside(t, `{"node":{"id":"no-node"},"admin":{"address":{"pipe":{"path":"/no-admin"}}},"dynamic_resources":{"lds_config":{"path":"/no-source"}},
+	first := bootstrapOf(t, `{"node":{"id":"no-node"},"admin":{"address":{"pipe":{"path":"/no-admin"}}},"dynamic_resources":{"lds_config":{"path":"/no-source"}},
 "static_resources":{"listeners":[{"name":"no-listener"}],"clusters":[{"name":"a-cluster"},{"name":"asked","alt_stat_name":"no-twin"}],"secrets":[{"name":"a-secret"}]},
 "bootstrap_extensions":[{"name":"an-extension"}],"default_socket_interface":"an-interface","default_regex_engine":{"name":"an-engine"},
 "certificate_provider_instances":{"a-provider":{"name":"p"}},
 "layered_runtime":{"layers":[{"name":"a-layer","static_layer":{}},{"name":"no-layer","disk_layer":{}}]}}`)
-	second := beside(t, `{"static_resources":{"clusters":[{"name":"a-cluster","alt_stat_name":"no-second"},{"name":"another-cluster"}]}}`)
+	second := bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"a-cluster","alt_stat_name":"no-second"},{"name":"another-cluster"}]}}`)
 	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "asked"), first, second)
 	if err != nil || a.Bootstrap != "" || a.Runs != 2 {
 		t.Error(a, err)
@@ -128,59 +127,59 @@ func TestOfBootstraps(t *testing.T) {
 	}
 }
 
-// Of a bootstrap that Envoy refuses it says why, and is asked about nothing.
-func TestBrokenBootstrap(t *testing.T) {
+// If Envoy rejects a bootstrap, the answer has the reason and no resource is checked.
+func TestRejectedBootstrap(t *testing.T) {
 	path, _ := pretend(t, "bad")
-	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "a", "b"), beside(t, `{"static_resources":{"clusters":[{"name":"bad"}]}}`))
+	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "a", "b"), bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"bad"}]}}`))
 	if got := fmt.Sprintf("%s %v %v %v", a.Bootstrap, a.Refused, a.Skipped, err); got != "bad refused map[] [0 1] <nil>" {
 		t.Error(got)
 	}
 	path, _ = pretend(t, "chancery")
-	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, beside(t, `{}`)); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources") {
+	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, bootstrapOf(t, `{}`)); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources") {
 		t.Error("an Envoy that refuses everything:", err)
 	}
 }
 
-// An Envoy is not asked without end.
-func TestMostRuns(t *testing.T) {
+// The number of runs is limited.
+func TestRunsAreLimited(t *testing.T) {
 	path, _ := pretend(t, "bad")
-	a := ask(t, path, clusters(t, slices.Repeat([]string{"bad"}, mostRuns)...))
-	if a.Runs > mostRuns+1 || len(a.Refused)+len(a.Skipped) != mostRuns || len(a.Skipped) == 0 {
-		t.Errorf("%d runs, %d refused and %d skipped of %d", a.Runs, len(a.Refused), len(a.Skipped), mostRuns)
+	a := ask(t, path, clusters(t, slices.Repeat([]string{"bad"}, maxRuns)...))
+	if a.Runs > maxRuns+1 || len(a.Refused)+len(a.Skipped) != maxRuns || len(a.Skipped) == 0 {
+		t.Errorf("%d runs, %d refused and %d skipped of %d", a.Runs, len(a.Refused), len(a.Skipped), maxRuns)
 	}
 }
 
-// What an Envoy is given is for nobody else, and is gone afterwards.
-func TestNothingStays(t *testing.T) {
+// Envoy's input files are private and removed afterwards.
+func TestInputIsPrivateAndRemoved(t *testing.T) {
 	path, dir := pretend(t)
 	all := []Resource{resource(t, xds.Secret, "s", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"hunter2"}}}`)}
 	ask(t, path, all)
-	said := func(name string) string {
+	output := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(b)
 	}
-	if got := said("modes"); got != "600\n600\n" {
+	if got := output("modes"); got != "600\n600\n" {
 		t.Error("SAFE-6 modes", got)
 	}
-	if got := said("last"); !strings.Contains(got, "hunter2") {
+	if got := output("last"); !strings.Contains(got, "hunter2") {
 		t.Error("Envoy is not given what the secret has")
 	}
-	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(said("file")))); err == nil {
-		t.Error("SAFE-6 it is there still:", said("file"))
+	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(output("file")))); err == nil {
+		t.Error("SAFE-6 it is there still:", output("file"))
 	}
 }
 
-// Where a resource stands in a bootstrap, and which stand nowhere.
-func TestPlaces(t *testing.T) {
+// Each case is the place of a resource in a bootstrap, or none.
+func TestPlacesOfResources(t *testing.T) {
 	path, dir := pretend(t)
 	for _, tt := range []struct {
 		typ        *xds.Type
 		json, want string // "": skipped
 	}{
-		{xds.Route, `{"name":"r","virtual_hosts":[{"name":"the host","domains":["*"]}]}`, ":\x00"}, // validate_clusters, empty
+		{xds.Route, `{"name":"r","virtual_hosts":[{"name":"the host","domains":["*"]}]}`, ":\x00"}, // an empty validate_clusters
 		{xds.Listener, `{"name":"the listener"}`, "the listener"},
 		{xds.Listener, `{"name":"grpc/server?x"}`, ""},
 		{xds.Listener, `{"name":"l","api_listener":{}}`, ""},

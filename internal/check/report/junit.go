@@ -36,10 +36,10 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes for build systems that show tests: each finding is a test. An error fails
-// it, and so does a warning if the check fails because of warnings. If there is none, the
-// check as a whole is a test. What is not shown as itself is escaped: some of it XML cannot
-// have at all, and the rest could hide what is wrong.
+// JUnit writes a report for build systems that show tests. Each finding is a test. An error fails its
+// test; a warning fails it if warnings fail the check. Without findings, the whole check is one test.
+// Unprintable characters are escaped: XML cannot contain some of them, and others could hide part of a
+// message.
 func JUnit(w io.Writer, r Report) error {
 	errors, _ := r.count()
 	suite := junitSuite{Name: "chancery check"}
@@ -76,5 +76,5 @@ func JUnit(w io.Writer, r Report) error {
 	return err
 }
 
-// clean ends a text in no white space, which a reader would show.
+// clean removes white space from the end of a text, because readers would show it.
 func clean(s string) string { return strings.TrimRight(s, " \t\n") }

@@ -1,5 +1,5 @@
-// Package report writes what a check has found in the formats that people, scripts and
-// build systems read. It looks for nothing itself.
+// Package report writes the findings of a check in formats for people, scripts and build systems. It
+// finds nothing itself.
 package report
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A Report is what a check has found. Its strings are not changed by who writes it.
+// A Report is the result of a check. Writers do not change its strings.
 type Report struct {
-	Program  string // its version
+	Program  string // version of Chancery
 	Files    int
-	Groups   int                // 0: there is one only
-	Counts   []Count            // of resources, by type
+	Groups   int                // 0: only one group
+	Counts   []Count            // number of resources by type
 	Findings []findings.Problem // errors first
 	Bad      bool               // the check fails
 }
@@ -28,16 +28,15 @@ type Count struct {
 	N    int
 }
 
-// Formats are the ways to write a report, by name.
+// Formats are the writers of reports, by the name of the format.
 var Formats = map[string]func(io.Writer, Report) error{
 	"text": Text, "json": JSON, "sarif": SARIF, "github": GitHub, "junit": JUnit,
 }
 
-// Names are those of the formats.
+// Names lists the formats for help texts.
 const Names = "text, json, sarif, github or junit"
 
-// count returns how many errors and warnings there are, those included that are not among
-// the findings.
+// count returns the number of errors and warnings, including omitted ones.
 func (r Report) count() (errors, warnings int) {
 	all := findings.Count(r.Findings)
 	warnings = findings.Count(slices.DeleteFunc(slices.Clone(r.Findings), func(p findings.Problem) bool { return !p.Warning }))
@@ -51,7 +50,7 @@ func severity(p findings.Problem) string {
 	return "error"
 }
 
-// message returns a problem without its place, in one line.
+// message returns a problem without its position, on one line.
 func message(p findings.Problem) string {
 	s := p.Message
 	if p.Path != "" {
@@ -66,7 +65,7 @@ func message(p findings.Problem) string {
 	return s
 }
 
-// Text writes for people.
+// Text writes a report for people.
 func Text(w io.Writer, r Report) error {
 	for _, p := range r.Findings {
 		first, rest, _ := strings.Cut(p.Text(), "\n")
@@ -84,7 +83,7 @@ func Text(w io.Writer, r Report) error {
 	return err
 }
 
-// summary is the last line for people.
+// summary returns the last line for people.
 func (r Report) summary() string {
 	errors, warnings := r.count()
 	if r.Bad {
@@ -112,11 +111,11 @@ func plural(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-// Version is that of the JSON format: it is raised when a field goes or changes its
-// meaning, and not when one is added.
+// Version is the version of the JSON format. It increases when a field is removed or changes its
+// meaning, but not when a field is added.
 const Version = 1
 
-// JSON writes for scripts; docs/check.md has the table of fields.
+// JSON writes a report for scripts; docs/check.md has the table of fields.
 func JSON(w io.Writer, r Report) error {
 	type finding struct {
 		Code     findings.Code `json:"code"`
@@ -152,14 +151,13 @@ func JSON(w io.Writer, r Report) error {
 
 func encode(w io.Writer, v any) error { return text.WriteJSON(w, v, "  ") }
 
-// In a command of a GitHub workflow some characters stand for themselves only so.
+// Escapes for the special characters in a command of a GitHub workflow.
 var (
 	data       = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	properties = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// GitHub writes commands of a GitHub workflow, which shows them beside the lines that
-// changed.
+// GitHub writes commands of a GitHub workflow. GitHub shows them next to the changed lines.
 func GitHub(w io.Writer, r Report) error {
 	for _, p := range r.Findings {
 		at := "file=" + properties.Replace(p.File)

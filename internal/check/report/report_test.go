@@ -56,7 +56,7 @@ a b/x,1.yaml:9: warning: leads to nothing [XDS0201]
 	}
 }
 
-// The last line says whether the check fails, and what was found all the same.
+// The last line reports whether the check fails, and counts the findings.
 func TestSummary(t *testing.T) {
 	warnings := example()
 	warnings.Findings = warnings.Findings[2:]
@@ -72,7 +72,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Scripts find what docs/check.md names.
+// The JSON has the fields that docs/check.md names.
 func TestJSON(t *testing.T) {
 	var out struct {
 		Version, Files, Errors, Warnings int
@@ -102,7 +102,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Each field stands in the table of docs/check.md.
+// The table in docs/check.md has every field.
 func TestJSONIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/check.md")
 	if err != nil {
@@ -183,7 +183,7 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// Whatever files have in them, readers of XML can read it.
+// The XML is well-formed for any content of files.
 func TestJUnitIsWellFormed(t *testing.T) {
 	hostile := "]]> <a b='c'> & \" \x00\x01\x1b[31m\x7f \xff\xfe \ufffe\uffff \u2028 \U0001f600\r\n\t"
 	r := Report{Program: hostile, Files: 1, Bad: true, Findings: []findings.Problem{
@@ -217,8 +217,7 @@ func TestJUnitIsWellFormed(t *testing.T) {
 	}
 }
 
-// Nothing of a file is hidden from who reads the XML, or lost: what no reader shows is escaped, in
-// each place that has it.
+// The XML neither hides nor loses content: every unprintable character is escaped everywhere.
 func TestJUnitHidesNothing(t *testing.T) {
 	const hostile, shown = "a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb", `a\x00\x1b[8m\u202e\u2066\u200b\x7f\xff\ufffeb`
 	r := Report{Files: 1, Bad: true, Findings: []findings.Problem{
@@ -259,7 +258,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What could not be written is no result.
+// A failed write is an error.
 func TestWriteFails(t *testing.T) {
 	for name, write := range Formats {
 		whole := len(written(t, name, example()))

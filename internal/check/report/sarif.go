@@ -8,9 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// A sarif is a log of the Static Analysis Results Interchange Format 2.1.0, as far as it
-// is written here.
-// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+// A sarif is a log in the Static Analysis Results Interchange Format 2.1.0, with the parts that
+// Chancery writes. https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 type sarif struct {
 	Schema  string     `json:"$schema"`
 	Version string     `json:"version"`
@@ -74,7 +73,7 @@ type sarifLogical struct {
 	Name string `json:"fullyQualifiedName"`
 }
 
-// SARIF writes for code scanning, as GitHub, GitLab and editors read it.
+// SARIF writes a report for code scanning in GitHub, GitLab and editors.
 func SARIF(w io.Writer, r Report) error {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "chancery", Version: r.Program, Rules: []sarifRule{}}

@@ -28,8 +28,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// Generated validators find the same in the same fields: random messages of every type
-// that this test links, most of them wrong somewhere.
+// The validator agrees with the generated validators, field by field. The test uses random messages of
+// all linked types, most of them invalid.
 func TestAgreesWithGenerated(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	v := New(envoy.Envoy())
@@ -80,8 +80,8 @@ func TestAgreesWithGenerated(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the fields of what breaks the rules of the API, as the generated
-// validators say them.
+// fieldsOf returns the fields with violations of the API's rules, in the spelling of generated
+// validators.
 func fieldsOf(all []Violation) (fields []string) {
 	for _, v := range all {
 		if v.Code != findings.InvalidValue && v.Code != findings.MissingField {
@@ -130,7 +130,7 @@ func flatten(err error, at string, to *[]string) {
 	*to = append(*to, plain(at))
 }
 
-// randomize sets some of a message's fields, often to what is at the edge of a rule.
+// randomize sets some fields of a message, often to values at the edge of a rule.
 func randomize(rnd *rand.Rand, m protoreflect.Message, depth int) {
 	switch name := m.Descriptor().FullName(); name {
 	case "google.protobuf.Any":
@@ -209,7 +209,7 @@ func value(rnd *rand.Rand, f protoreflect.FieldDescriptor, depth int, message fu
 	return protoreflect.Value{}, false
 }
 
-// Every kind of rule that Envoy's API has is known.
+// Every kind of rule in Envoy's API is implemented.
 func TestKnowsAllRules(t *testing.T) {
 	v := New(envoy.Envoy())
 	checks, oneofs := 0, 0

@@ -8,8 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// Filters that end a chain, and some that do not, by the package of their settings. Of
-// others nobody here knows.
+// Terminal and non-terminal filters, by the package of their settings. Other filters are not checked.
 var (
 	httpEnds = words("envoy.extensions.filters.http.", "router")
 	httpGoOn = words("envoy.extensions.filters.http.", `adaptive_concurrency admission_control bandwidth_limit basic_auth buffer
@@ -34,7 +33,7 @@ func (w *walk) networkFilters(m protoreflect.Message) {
 	w.chain(m, "filters", networkEnds, networkGoOn)
 }
 
-// chain looks for a terminal filter that is not last, and for a last one that is none.
+// chain reports a terminal filter that is not last, and a last filter that is not terminal.
 func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, ends, goOn map[protoreflect.FullName]bool) {
 	filters := get(m, field).List()
 	for i := range filters.Len() {
@@ -53,11 +52,11 @@ func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, ends, goOn
 			continue
 		}
 		w.in(m, field, i, func() { w.report(findings.TerminalFilter, "", "", wrong, name) })
-		return // what is behind it is wrong because of it
+		return // the filters after it would be wrong for the same reason
 	}
 }
 
-// packageOf returns the package of a filter's settings, "" if it is not known.
+// packageOf returns the package of a filter's settings; "" if it is not known.
 func (w *walk) packageOf(filter protoreflect.Message) protoreflect.FullName {
 	if !has(filter, "typed_config") {
 		return ""

@@ -1,9 +1,8 @@
-// Package validate says what Envoy refuses in a message: what breaks the rules that
-// Envoy's API states for its fields (validate.rules of protoc-gen-validate), and what
-// Envoy was seen to refuse besides. It looks into every google.protobuf.Any whose type is
-// known, knows messages by their descriptors, and links no generated code.
+// Package validate checks a message for mistakes that make Envoy reject it. It checks the rules that
+// Envoy's API declares for its fields (validate.rules of protoc-gen-validate), and further rules
+// observed in Envoy. It searches every google.protobuf.Any of known type, identifies messages by their
+// descriptors, and links no generated code.
 //
-// It reads no file and knows nothing of other resources. A message in which it finds
-// nothing may still be refused: what an extension thinks of its settings, Envoy alone
-// knows.
+// It reads no files and knows no other resources. Envoy may still reject a message without findings,
+// because only Envoy knows the rules of some extensions.
 package validate

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// Options of protoc-gen-validate, by their number in google.protobuf.FieldOptions,
-// OneofOptions and MessageOptions. They stay unknown fields there.
+// Options of protoc-gen-validate, by their number in google.protobuf.FieldOptions, OneofOptions and
+// MessageOptions. They are unknown fields there, because this program does not link the extensions.
 const (
 	fieldRules      = 1071
 	oneofRequired   = 1071
@@ -17,19 +17,18 @@ const (
 	messageIgnored  = 1072
 )
 
-// A program is what is to be looked at in the messages of a type. It does not change
-// once made.
+// A program is the compiled rules of a message type. It does not change after compile.
 type program struct {
 	checks   []fieldCheck
-	oneofs   []protoreflect.OneofDescriptor // of which one field must be set
+	oneofs   []protoreflect.OneofDescriptor // each must have a field set
 	own      func(*walk, protoreflect.Message)
-	below    []bool // by index of the field: it has messages to look into
+	below    []bool // by field index: whether to check the messages in the field
 	disabled bool
 
-	unknown []string // kinds of rules that nobody has written code for
+	unknown []string // rules that this package does not implement
 }
 
-// program returns that of a type of messages, which is made once.
+// program returns the program of a message type, compiled at its first use.
 func (v *Validator) program(md protoreflect.MessageDescriptor) *program {
 	if p, ok := v.programs.Load(md); ok {
 		return p.(*program)
@@ -39,7 +38,7 @@ func (v *Validator) program(md protoreflect.MessageDescriptor) *program {
 }
 
 func (v *Validator) compile(md protoreflect.MessageDescriptor) *program {
-	p := &program{own: own[md.FullName()], below: make([]bool, md.Fields().Len())}
+	p := &program{own: observedRules[md.FullName()], below: make([]bool, md.Fields().Len())}
 	if set(md.Options(), messageDisabled) || set(md.Options(), messageIgnored) {
 		p.disabled = true
 		return p
@@ -51,7 +50,7 @@ func (v *Validator) compile(md protoreflect.MessageDescriptor) *program {
 	}
 	for i := range md.Fields().Len() {
 		f := md.Fields().Get(i)
-		p.below[i] = looked(f) && f.FullName() != forGRPC
+		p.below[i] = hasMessages(f) && f.FullName() != forGRPC
 		raw := option(f.Options(), fieldRules)
 		if raw == nil || v.rules == nil {
 			continue
@@ -73,19 +72,19 @@ func (v *Validator) compile(md protoreflect.MessageDescriptor) *program {
 	return p
 }
 
-// forGRPC is what a gRPC client reads of a listener, and Envoy does not over xDS. It does
-// not want all that Envoy's API demands, such as a stat_prefix.
+// forGRPC is the part of a listener that only gRPC clients read. They do not need all fields that
+// Envoy's API requires, such as stat_prefix.
 const forGRPC = "envoy.config.listener.v3.Listener.api_listener"
 
-// looked reports whether a field has messages.
-func looked(f protoreflect.FieldDescriptor) bool {
+// hasMessages reports whether a field holds messages.
+func hasMessages(f protoreflect.FieldDescriptor) bool {
 	if f.IsMap() {
 		f = f.MapValue()
 	}
 	return f.Message() != nil
 }
 
-// option returns a message in options, nil if it is not there.
+// option returns a message in options; nil if it is not set.
 func option(o proto.Message, number protowire.Number) (value []byte) {
 	each(o, number, func(typ protowire.Type, v []byte) {
 		if typ == protowire.BytesType {
@@ -107,8 +106,8 @@ func set(o proto.Message, number protowire.Number) (yes bool) {
 	return yes
 }
 
-// each calls f with each value of a field of options, whether this program links the
-// extension or not.
+// each calls f with each value of a field of options, by number. The program need not link the
+// extension.
 func each(o proto.Message, number protowire.Number, f func(protowire.Type, []byte)) {
 	b, err := proto.Marshal(o)
 	if err != nil {
@@ -120,7 +119,8 @@ func each(o proto.Message, number protowire.Number, f func(protowire.Type, []byt
 			return
 		}
 		b = b[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+		n = protowire.ConsumeFieldValue(num, typ, b)
+		if n < 0 {
 			return
 		}
 		if num == number {
@@ -130,27 +130,27 @@ func each(o proto.Message, number protowire.Number, f func(protowire.Type, []byt
 	}
 }
 
-// A check says what is wrong with a value, "" if nothing is.
+// A check returns the mistake in a value, "" if there is none.
 type check func(v protoreflect.Value) (wrong string)
 
-// A fieldCheck looks at a field of a message, which need not be set.
+// A fieldCheck checks a field of a message, also if the field is unset.
 type fieldCheck struct {
 	field    protoreflect.FieldDescriptor
-	required bool  // to be set
-	value    check // of the whole; nil: none
-	empty    bool  // not looked at if it is empty
-	each     check // of each item of a list, or of each value of a map; nil: none
-	key      check // of each key of a map; nil: none
-	unset    bool  // value looks at a field without presence though it is not set
-	unique   bool  // no item of a list is there twice
-	skip     bool  // nobody looks below
+	required bool  // the field must be set
+	value    check // checks the whole value; nil: no check
+	empty    bool  // do not check an empty value
+	each     check // checks each item of a list, or each value of a map; nil: no check
+	key      check // checks each key of a map; nil: no check
+	unset    bool  // check an unset field without presence, too
+	unique   bool  // the items of the list must differ
+	skip     bool  // do not check messages inside the field
 }
 
 func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 	f := c.field
 	has := m.Has(f)
 	if !has && f.ContainingOneof() != nil {
-		return // another one is chosen, or none
+		return // the oneof has another field, or none
 	}
 	if c.required && !has {
 		w.report(findings.MissingField, string(f.Name()), "", "is required in %s", m.Descriptor().Name())
@@ -161,15 +161,15 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 	v := m.Get(f)
 	if c.value != nil {
 		if wrong := c.value(v); wrong != "" {
-			w.breaks(f, string(f.Name()), wrong)
+			w.reportRule(f, string(f.Name()), wrong)
 		}
 	}
 	last := len(w.at)
 	w.at = append(w.at, step{field: f})
 	defer func() { w.at = w.at[:last] }()
-	tell := func(wrong string) {
+	reportAny := func(wrong string) {
 		if wrong != "" {
-			w.breaks(f, "", wrong)
+			w.reportRule(f, "", wrong)
 		}
 	}
 	switch {
@@ -179,10 +179,10 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 			w.at[last].index = i
 			item := v.List().Get(i)
 			if c.each != nil {
-				tell(c.each(item))
+				reportAny(c.each(item))
 			}
-			if c.unique && again(seen, item) {
-				tell("is in the list twice")
+			if c.unique && isDuplicate(seen, item) {
+				reportAny("is in the list twice")
 			}
 		}
 	case f.IsMap() && (c.each != nil || c.key != nil):
@@ -190,19 +190,19 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 			w.at[last].key = k
 			if c.key != nil {
 				if wrong := c.key(k.Value()); wrong != "" {
-					tell("the key " + wrong)
+					reportAny("the key " + wrong)
 				}
 			}
 			if c.each != nil {
-				tell(c.each(v))
+				reportAny(c.each(v))
 			}
 			return true
 		})
 	}
 }
 
-// again reports whether a value was seen before.
-func again(seen map[any]bool, v protoreflect.Value) bool {
+// isDuplicate reports whether a value is in seen, and adds it.
+func isDuplicate(seen map[any]bool, v protoreflect.Value) bool {
 	k := v.Interface()
 	if b, ok := k.([]byte); ok {
 		k = string(b)

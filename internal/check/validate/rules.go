@@ -6,13 +6,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A compiler makes checks of the rules of one field.
+// A compiler compiles the rules of one field to checks.
 type compiler struct {
 	v       *Validator
 	unknown *[]string
 }
 
-// field returns what FieldRules say of a field.
+// field compiles the FieldRules of a field.
 func (c compiler) field(f protoreflect.FieldDescriptor, rules protoreflect.Message) fieldCheck {
 	check := fieldCheck{field: f, unset: !f.HasPresence()}
 	if m := sub(rules, "message"); m != nil {
@@ -37,7 +37,7 @@ func (c compiler) field(f protoreflect.FieldDescriptor, rules protoreflect.Messa
 	case "any", "duration", "timestamp":
 		check.required = check.required || flag(r, "required")
 		check.value = c.scalar(f, rules)
-		// Validators with the rules of an Any for another message do not look into it.
+		// protoc-gen-validate ignores messages inside a field with AnyRules if the field is not an Any.
 		check.skip = check.skip || kind.Name() == "any" && f.Message().FullName() != "google.protobuf.Any"
 	default:
 		check.value = c.scalar(f, rules)
@@ -57,7 +57,7 @@ func (c compiler) list(f protoreflect.FieldDescriptor, r protoreflect.Message, c
 	least, most := bounds(r, "min_items", "max_items")
 	check.unique = flag(r, "unique") && f.Message() == nil
 	check.unset = least != nil
-	check.value = func(v protoreflect.Value) string { return among("item", uint64(v.List().Len()), least, most) }
+	check.value = func(v protoreflect.Value) string { return checkCount("item", uint64(v.List().Len()), least, most) }
 	if items := sub(r, "items"); items != nil {
 		check.each = c.scalar(f, items)
 	}
@@ -68,7 +68,7 @@ func (c compiler) pairs(f protoreflect.FieldDescriptor, r protoreflect.Message, 
 	c.known(r, "min_pairs", "max_pairs", "keys", "values", "ignore_empty", "no_sparse")
 	least, most := bounds(r, "min_pairs", "max_pairs")
 	check.unset = least != nil
-	check.value = func(v protoreflect.Value) string { return among("pair", uint64(v.Map().Len()), least, most) }
+	check.value = func(v protoreflect.Value) string { return checkCount("pair", uint64(v.Map().Len()), least, most) }
 	if keys := sub(r, "keys"); keys != nil {
 		check.key = c.scalar(f.MapKey(), keys)
 	}
@@ -77,7 +77,7 @@ func (c compiler) pairs(f protoreflect.FieldDescriptor, r protoreflect.Message, 
 	}
 }
 
-// scalar returns what FieldRules say of one value; nil if nothing.
+// scalar compiles the FieldRules of one value; nil if there are none.
 func (c compiler) scalar(f protoreflect.FieldDescriptor, rules protoreflect.Message) check {
 	kind := rules.WhichOneof(rules.Descriptor().Oneofs().ByName("type"))
 	if kind == nil {
@@ -114,7 +114,7 @@ func (c compiler) scalar(f protoreflect.FieldDescriptor, rules protoreflect.Mess
 	if f.Message() == nil {
 		return own
 	}
-	value := f.Message().Fields().ByName("value") // of a wrapper
+	value := f.Message().Fields().ByName("value") // the value of a wrapper message
 	if value == nil {
 		*c.unknown = append(*c.unknown, string(kind.Name())+" of a message")
 		return nil
@@ -122,7 +122,7 @@ func (c compiler) scalar(f protoreflect.FieldDescriptor, rules protoreflect.Mess
 	return func(v protoreflect.Value) string { return own(v.Message().Get(value)) }
 }
 
-// known notes the rules that are set and not known here.
+// known records rules that are set but not implemented.
 func (c compiler) known(r protoreflect.Message, names ...protoreflect.Name) {
 	r.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		for _, n := range names {
@@ -135,7 +135,7 @@ func (c compiler) known(r protoreflect.Message, names ...protoreflect.Name) {
 	})
 }
 
-// unlessEmpty returns a check of wrappers that passes one with the value that is zero.
+// unlessEmpty returns a check that accepts a wrapper of the zero value.
 func unlessEmpty(own check) check {
 	return func(v protoreflect.Value) string {
 		m := v.Message()
@@ -159,7 +159,7 @@ func flag(m protoreflect.Message, field protoreflect.Name) bool {
 	return f != nil && m.Get(f).Bool()
 }
 
-// bounds returns two numbers, nil where there is none.
+// bounds returns a lower and an upper bound; nil means no bound.
 func bounds(r protoreflect.Message, low, high protoreflect.Name) (least, most *uint64) {
 	return unsigned(r, low), unsigned(r, high)
 }
@@ -172,8 +172,8 @@ func unsigned(r protoreflect.Message, field protoreflect.Name) *uint64 {
 	return new(r.Get(f).Uint())
 }
 
-// among says what is wrong with a number of things.
-func among(what string, n uint64, least, most *uint64) string {
+// checkCount returns the mistake in a number of items; "" if there is none.
+func checkCount(what string, n uint64, least, most *uint64) string {
 	switch {
 	case least != nil && n < *least:
 		return fmt.Sprintf("must have at least %s"+quoted+"%d", counted(*least, what), n)

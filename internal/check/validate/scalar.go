@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// number compiles the rules of what can be compared.
+// number compiles the rules of a comparable value.
 func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protoreflect.Value) T) check {
 	c.known(r, "const", "lt", "lte", "gt", "gte", "in", "not_in", "ignore_empty", "required")
 	one := func(field protoreflect.Name) *T {
@@ -40,7 +40,7 @@ func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protorefl
 		switch {
 		case exactly != nil && n != *exactly:
 			return fmt.Sprintf("must be %v"+quoted+"%v", *exactly, n)
-		case both && floor > ceiling && !above(n) && !below(n): // a hole
+		case both && floor > ceiling && !above(n) && !below(n): // the bounds exclude an interval
 			return fmt.Sprintf("must be %s"+quoted+"%v", strings.Replace(range_, " and ", " or ", 1), n)
 		case both && floor > ceiling:
 		case !above(n) || !below(n):
@@ -54,7 +54,7 @@ func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protorefl
 	}
 }
 
-// span says which numbers are good.
+// span describes the allowed numbers.
 func span[T any](lt, lte, gt, gte *T) string {
 	var parts []string
 	for _, p := range []struct {
@@ -68,7 +68,7 @@ func span[T any](lt, lte, gt, gte *T) string {
 	return strings.Join(parts, " and ")
 }
 
-// all returns the values of a list of rules, nil if there are none.
+// all returns the values of a repeated rule; nil if it is not set.
 func all[T any](r protoreflect.Message, field protoreflect.Name, of func(protoreflect.Value) T) (values []T) {
 	f := r.Descriptor().Fields().ByName(field)
 	if f == nil || !r.Has(f) {
@@ -144,7 +144,7 @@ func (c compiler) any(r protoreflect.Message) check {
 	}
 }
 
-// Regular expressions of what well_known_regex names, as protoc-gen-validate has them.
+// Regular expressions for well_known_regex, copied from protoc-gen-validate.
 const (
 	headerName  = "^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"
 	headerValue = "^[^\u0000-\u0008\u000A-\u001F\u007F]*$"
@@ -185,7 +185,7 @@ func (c compiler) text(r protoreflect.Message) check {
 				if s == "" && least != nil && *least > 0 {
 					return "must not be empty"
 				}
-				return among(what, uint64(count(s)), least, most)
+				return checkCount(what, uint64(count(s)), least, most)
 			})
 		}
 	}
@@ -231,8 +231,8 @@ func (c compiler) text(r protoreflect.Message) check {
 	}
 }
 
-// patternOf returns the regular expression that a string must match, and what to say if
-// it does not; nil if there is none.
+// patternOf returns the regular expression that a string must match, and the message if it does not
+// match; nil if there is none.
 func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	fields := r.Descriptor().Fields()
 	expr := r.Get(fields.ByName("pattern")).String()
@@ -244,7 +244,7 @@ func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	case known == 2 && strict:
 		expr, what = headerValue, "must be a header value: no control characters"
 	case known == 1 || known == 2:
-		expr, what = lenient, "must not contain NUL or line breaks"
+		expr, what = lenient, "must not contain NUL or line reportRule"
 	}
 	if expr == "" {
 		return nil, ""
@@ -256,7 +256,7 @@ func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	return pattern, what
 }
 
-// forms are the strings that rules know by name.
+// forms are the string formats that rules can require by name.
 var forms = []struct {
 	rule protoreflect.Name
 	what string
@@ -301,6 +301,6 @@ func (c compiler) bytes(r protoreflect.Message) check {
 		if exactly != nil && !bytes.Equal(v.Bytes(), exactly) {
 			return "must be different bytes"
 		}
-		return among("byte", uint64(len(v.Bytes())), least, most)
+		return checkCount("byte", uint64(len(v.Bytes())), least, most)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// Messages of one's own have rules, too, and not even a number of theirs is quoted if it
-// is marked.
-func TestMarkedNumber(t *testing.T) {
+// A user's own messages have rules too. A violation in a marked field does not quote even a number.
+func TestMarkedFieldIsNotQuoted(t *testing.T) {
 	rules := envoy.Envoy().New("validate.FieldRules")
 	u := rules.Mutable(rules.Descriptor().Fields().ByName("uint32")).Message()
 	u.Set(u.Descriptor().Fields().ByName("lte"), protoreflect.ValueOfUint32(5))
@@ -49,7 +48,7 @@ func TestMarkedNumber(t *testing.T) {
 	}
 	below := m.Mutable(m.Descriptor().Fields().ByName("inner")).Message()
 	below.Set(below.Descriptor().Fields().Get(0), protoreflect.ValueOfUint32(4711))
-	got := strings.Join(said(New(types).Validate(m.Interface())), "\n")
+	got := strings.Join(lines(New(types).Validate(m.Interface())), "\n")
 	if want := "XDS0301 inner.size: must be at most 5\nXDS0301 pin: must be at most 5\nXDS0301 size: must be at most 5, not 4711"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -16,39 +16,38 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// Types find the messages in an Any, and that of the rules themselves.
+// Types finds the message types of Anys, and the type of the rules.
 type Types interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
 }
 
-// A Violation is something that Envoy refuses.
+// A Violation is a mistake for which Envoy rejects the message.
 type Violation struct {
 	Code findings.Code
 
-	// Path is that of the field, such as
-	// "filter_chains[0].filters[1].typed_config.stat_prefix"; it need not be set. "": the
-	// message itself. What is inside an Any stands below the field that has the Any.
+	// Path is the path of the field, such as "filter_chains[0].filters[1].typed_config.stat_prefix".
+	// The field may be unset. "" means the message itself. The path of a field inside an Any continues
+	// the path of the Any's field.
 	Path    string
 	Message string
 	Hint    string
 
-	oneof protoreflect.Name // of which no field is set
+	oneof protoreflect.Name // the oneof without a field, for a violation of that kind
 }
 
-// A Validator validates messages. It may be used by anyone at any time.
+// A Validator validates messages. It is safe for concurrent use.
 type Validator struct {
 	types    Types
-	rules    protoreflect.MessageType // validate.FieldRules; nil: nobody knows rules
+	rules    protoreflect.MessageType // validate.FieldRules; nil: unknown, so no rules are checked
 	programs sync.Map                 // *program by message descriptor
 
-	secrets []string // that Envoy has from its bootstrap
+	secrets []string // names of the secrets in Envoy's bootstrap
 
-	shallow bool // looks into no Any, as generated validators
+	shallow bool // do not check inside Anys, like generated validators
 }
 
-// New returns a validator that knows the types, and the names of the secrets that Envoy
-// has from its bootstrap.
+// New returns a validator. Secrets are the names of the secrets in Envoy's bootstrap.
 func New(types Types, secrets ...string) *Validator {
 	rules, err := types.FindMessageByName("validate.FieldRules")
 	if err != nil {
@@ -57,25 +56,24 @@ func New(types Types, secrets ...string) *Validator {
 	return &Validator{types: types, rules: rules, secrets: secrets}
 }
 
-// Validate returns what Envoy would refuse in a message, sorted by path. It may quote
-// numbers of the message, words that make it ambiguous such as domains, and no more.
+// Validate returns the violations in a message, sorted by path. Their texts quote only numbers and
+// ambiguous names, such as domains.
 func (v *Validator) Validate(m proto.Message) []Violation {
 	w := walk{Validator: v}
 	w.message(m.ProtoReflect())
 	slices.SortStableFunc(w.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code))
 	})
-	// What is below zero is usually below what a rule says, too.
+	// A negative duration usually violates its rule too; report it once.
 	return slices.CompactFunc(w.found, func(b, a Violation) bool {
 		return a.Path == b.Path && a.Code == findings.InvalidValue && b.Code == findings.NegativeDuration
 	})
 }
 
-// deepest is how many Anys may stand in each other, each of which has all the bytes of
-// those in it.
+// deepest is the maximum nesting of Anys, because each Any contains the bytes of all Anys inside it.
 const deepest = 64
 
-// A walk goes through a message and all that are in it.
+// A walk visits a message and all messages inside it.
 type walk struct {
 	*Validator
 	at    []step
@@ -100,7 +98,7 @@ func (s step) String() string {
 	return name
 }
 
-// report adds a violation at the path where the walk is, and below that.
+// report adds a violation at the current path plus below.
 func (w *walk) report(code findings.Code, below, hint, format string, args ...any) {
 	var path []string
 	for _, s := range w.at {
@@ -112,16 +110,16 @@ func (w *walk) report(code findings.Code, below, hint, format string, args ...an
 	w.found = append(w.found, Violation{Code: code, Path: strings.Join(path, "."), Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// breaks adds a violation of a rule for a field of the message where the walk is, "" for
-// the field where it is. Of what is sensitive not even a number is quoted.
-func (w *walk) breaks(f protoreflect.FieldDescriptor, below, wrong string) {
+// reportRule adds a violation of a declared rule, for a field of the current message, or for the current
+// field if below is "". For a sensitive field it does not quote even a number.
+func (w *walk) reportRule(f protoreflect.FieldDescriptor, below, wrong string) {
 	if secrets.Marked(f) || slices.ContainsFunc(w.at, func(s step) bool { return secrets.Marked(s.field) }) {
 		wrong, _, _ = strings.Cut(wrong, quoted)
 	}
 	w.report(findings.InvalidValue, below, "", "%s", wrong)
 }
 
-// quoted stands before a value in what is wrong with it.
+// quoted separates the rule from the quoted value in a violation's text.
 const quoted = ", not "
 
 func (w *walk) message(m protoreflect.Message) {
@@ -171,7 +169,7 @@ func oneOf(o protoreflect.OneofDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// below goes through the messages in a field.
+// below visits the messages in a field.
 func (w *walk) below(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	last := len(w.at)
 	w.at = append(w.at, step{field: f})
@@ -206,7 +204,7 @@ func (w *walk) any(m protoreflect.Message) {
 	w.anys--
 }
 
-// inside returns the message in an Any, nil if it cannot be read.
+// inside returns the message in an Any; nil if it cannot be decoded.
 func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	typ, err := w.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
@@ -220,7 +218,7 @@ func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 	return inner
 }
 
-// duration looks at a Duration, of which Envoy takes none below zero, whatever the field.
+// duration reports a negative Duration. Envoy rejects it in every field.
 func (w *walk) duration(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	if m.Get(fields.ByName("seconds")).Int() < 0 || m.Get(fields.ByName("nanos")).Int() < 0 {

@@ -35,7 +35,7 @@ const (
 	router     = `{"name":"r","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}`
 )
 
-// Whatever is wrong is told with the path to it.
+// Each mistake is reported with its path.
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name, typ, json string
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 			"XDS0302 virtual_hosts[0].routes[0]: one of route, redirect, direct_response, filter_action, non_forwarding_action is required in Route",
 			"XDS0302 virtual_hosts[0].routes[1].match: one of prefix, path, safe_regex, connect_matcher, path_separated_prefix, path_match_policy is required in RouteMatch",
 		}},
-		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must not contain NUL or line breaks"}},
+		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must not contain NUL or line reportRule"}},
 		{"inside of an Any", listener, `{"name":"l","address":{"socket_address":{"address":"::1","port_value":1}},"filter_chains":[{"filters":[{"name":"h","typed_config":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}},"http_filters":[` + router + `]}}]}]}`, []string{
 			"XDS0301 filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty",
 		}},
@@ -76,7 +76,7 @@ func TestValidate(t *testing.T) {
 		{"an Any of an unknown type, and one that is none", cluster, `{"name":"c"}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := said(known.Validate(parse(t, protoreflect.FullName(tt.typ), tt.json)))
+			got := lines(known.Validate(parse(t, protoreflect.FullName(tt.typ), tt.json)))
 			slices.Sort(got)
 			slices.Sort(tt.want)
 			if !slices.Equal(got, tt.want) {
@@ -86,14 +86,14 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func said(all []Violation) (lines []string) {
+func lines(all []Violation) (lines []string) {
 	for _, v := range all {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", v.Code, v.Path, v.Message))
 	}
 	return lines
 }
 
-// What cannot be read is passed over: others tell of it.
+// An Any that cannot be decoded is skipped: other checks report it.
 func TestUnreadableAny(t *testing.T) {
 	m := envoy.Envoy().New("google.protobuf.Any")
 	for _, url := range []string{"type.googleapis.com/acme.Nothing", "type.googleapis.com/" + cluster} {
@@ -105,8 +105,8 @@ func TestUnreadableAny(t *testing.T) {
 	}
 }
 
-// Each Any has all the bytes of those in it.
-func TestDeepAny(t *testing.T) {
+// Nested Anys are limited, because each Any contains the bytes of all Anys inside it.
+func TestNestedAnysAreLimited(t *testing.T) {
 	m := parse(t, cluster, `{}`)
 	for range 2 * deepest {
 		b, err := proto.Marshal(m)
@@ -123,8 +123,8 @@ func TestDeepAny(t *testing.T) {
 	}
 }
 
-// A validator is used by several readers of files at once.
-func TestConcurrently(t *testing.T) {
+// A validator is safe for concurrent use.
+func TestConcurrentUse(t *testing.T) {
 	v := New(envoy.Envoy())
 	m := parse(t, routes, `{"virtual_hosts":[{"name":"","domains":["*"]},{"name":"b","domains":["*"]}]}`)
 	var wg sync.WaitGroup

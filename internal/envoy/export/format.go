@@ -16,11 +16,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// A Format is a way to write a DiscoveryResponse. "Binary protobufs, JSON, YAML
-// and proto text are supported formats for the DiscoveryResponse."
+// A Format is an encoding of a DiscoveryResponse. "Binary protobufs, JSON, YAML and proto text are
+// supported formats for the DiscoveryResponse."
 //
-// A response is written in pieces, one for each resource, so that a resource is
-// encoded once for as long as it does not change.
+// A response is written in pieces, one for each resource, so an unchanged resource is encoded only
+// once.
 type Format struct {
 	name, ext string
 

@@ -8,10 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// What Envoy was seen to refuse beyond the rules of its API, and what is next to it and
-// Envoy takes. That an Envoy agrees, where one is installed, is tested in
-// internal/check/envoybinary.
-func TestOwn(t *testing.T) {
+// Each case is a message that Envoy rejects although it follows the API's rules, or a similar one that
+// Envoy accepts. Package internal/check/envoybinary tests that an installed Envoy agrees.
+func TestObservedRules(t *testing.T) {
 	const (
 		at       = `"address":{"socket_address":{"address":"127.0.0.1","port_value":1}}`
 		echo     = `{"name":"e","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`
@@ -116,7 +115,7 @@ func TestOwn(t *testing.T) {
 		{"a certificate from nowhere", listener, secure(`,"common_tls_context":{"tls_certificate_sds_secret_configs":[{"name":"s"}]}`), `XDS0410 ` + chain + `transport_socket.typed_config.common_tls_context.tls_certificate_sds_secret_configs[0]: secret "s" has no sds_config, so Envoy's bootstrap must have it`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := said(known.Validate(parse(t, protoreflect.FullName(tt.typ), tt.json)))
+			got := lines(known.Validate(parse(t, protoreflect.FullName(tt.typ), tt.json)))
 			slices.Sort(got)
 			if strings.Join(got, "\n") != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), tt.want)

@@ -6,21 +6,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// needed are the fields of a bootstrap, beside its static clusters and secrets, on which it
-// depends whether Envoy takes a resource.
+// needed are the fields of a bootstrap that affect whether Envoy accepts a resource. Static clusters
+// and secrets are handled separately.
 var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
 
-// with adds to a bootstrap what others have that resources may need. Of what has a name
-// the first stays, and what is asked about stays instead of a cluster of its name. Left
-// out is all that is for one machine or leads to a server: the node, the admin interface,
-// listeners, and where resources and the runtime come from.
-func (a *asking) with(boot protoreflect.Message) {
+// with adds the parts of other bootstraps that resources may need. The first item of a name wins, and a
+// checked cluster replaces a bootstrap's cluster of its name. The parts for one machine or one server
+// are left out: the node, the admin interface, listeners, and the sources of resources and runtime.
+func (a *checker) with(boot protoreflect.Message) {
 	static := mutable(boot, "static_resources")
 	asked := map[string]bool{}
 	for _, r := range a.all {
 		asked[r.Name] = asked[r.Name] || r.Type.Is(xds.Cluster)
 	}
-	for _, b := range a.beside {
+	for _, b := range a.userBootstraps {
 		for _, name := range needed {
 			f := field(b, name)
 			switch {
@@ -40,7 +39,7 @@ func (a *asking) with(boot protoreflect.Message) {
 		join(static, theirs, "clusters", asked)
 		join(static, theirs, "secrets", nil)
 		layers := get(get(b, "layered_runtime").Message(), "layers").List()
-		for i := range layers.Len() { // of features: some say whether a field is taken
+		for i := range layers.Len() { // some features decide whether a field is accepted
 			if l := layers.Get(i).Message(); l.Has(field(l, "static_layer")) {
 				runtime := mutable(boot, "layered_runtime")
 				add(runtime.Mutable(field(runtime, "layers")).List(), l, nil)
@@ -49,7 +48,7 @@ func (a *asking) with(boot protoreflect.Message) {
 	}
 }
 
-// join adds to a list what the same list of another message has.
+// join appends the items of another message's list.
 func join(to, from protoreflect.Message, list protoreflect.Name, but map[string]bool) {
 	all := get(from, list).List()
 	for i := range all.Len() {
@@ -57,7 +56,7 @@ func join(to, from protoreflect.Message, list protoreflect.Name, but map[string]
 	}
 }
 
-// add adds a message to a list that has none of its name.
+// add appends a message to a list, unless the list has its name.
 func add(list protoreflect.List, m protoreflect.Message, but map[string]bool) {
 	name := get(m, "name").String()
 	for i := range list.Len() {

@@ -12,9 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// own are what Envoy was seen to refuse beyond the rules of its API, by the message. A
-// test gives each to a real Envoy.
-var own = map[protoreflect.FullName]func(*walk, protoreflect.Message){
+// observedRules are rules observed in Envoy that its API does not declare, by message type. A test gives an
+// example of each to a real Envoy.
+var observedRules = map[protoreflect.FullName]func(*walk, protoreflect.Message){
 	"envoy.config.route.v3.RouteConfiguration":       (*walk).domains,
 	"envoy.config.cluster.v3.Cluster":                (*walk).cluster,
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": (*walk).assignment,
@@ -41,14 +41,14 @@ func has(m protoreflect.Message, field protoreflect.Name) bool {
 	return m.Has(m.Descriptor().Fields().ByName(field))
 }
 
-// in calls f below an item of a list.
+// in calls f with the path of an item of a list.
 func (w *walk) in(m protoreflect.Message, field protoreflect.Name, index int, f func()) {
 	w.at = append(w.at, step{field: m.Descriptor().Fields().ByName(field), index: index})
 	f()
 	w.at = w.at[:len(w.at)-1]
 }
 
-// domains looks for a domain that a route configuration has twice.
+// domains reports a domain that a route configuration has twice.
 func (w *walk) domains(m protoreflect.Message) {
 	first := map[string]string{}
 	hosts := get(m, "virtual_hosts").List()
@@ -71,14 +71,14 @@ func (w *walk) domains(m protoreflect.Message) {
 	}
 }
 
-// Types of clusters (Cluster.DiscoveryType).
+// Values of Cluster.DiscoveryType.
 const (
 	static     = 0
 	logicalDNS = 2
 	eds        = 3
 	original   = 4
 
-	provided = 6 // of Cluster.LbPolicy
+	provided = 6 // a value of Cluster.LbPolicy
 )
 
 func (w *walk) cluster(m protoreflect.Message) {
@@ -121,15 +121,15 @@ func (w *walk) logicalDNS(m protoreflect.Message) {
 	}
 }
 
-// assignment looks at the endpoints of EDS, which need IP addresses; those in a cluster
-// are looked at with it.
+// assignment checks the endpoints of an EDS resource, which need IP addresses. An assignment inside a
+// cluster is checked with the cluster.
 func (w *walk) assignment(m protoreflect.Message) {
 	if len(w.at) == 0 {
 		w.addresses(m, "")
 	}
 }
 
-// addresses looks for names of hosts in an assignment that nobody looks up.
+// addresses reports host names in an assignment where Envoy does not resolve them.
 func (w *walk) addresses(m protoreflect.Message, at string) {
 	if at != "" {
 		at += "."
@@ -149,8 +149,8 @@ func (w *walk) addresses(m protoreflect.Message, at string) {
 	}
 }
 
-// malformed returns the address that is no IP address in a core.v3.Address, and would be
-// used as one; "" if there is none.
+// malformed returns the host name of a core.v3.Address that needs an IP address; "" if the address is
+// valid.
 func malformed(address protoreflect.Message) string {
 	if !has(address, "socket_address") {
 		return ""
@@ -187,7 +187,7 @@ func (w *walk) listener(m protoreflect.Message) {
 	}
 }
 
-// matches looks for filter chains that no connection can tell apart.
+// matches reports filter chains with equal match criteria, which Envoy cannot distinguish.
 func (w *walk) matches(m protoreflect.Message, chains protoreflect.List) {
 	first := map[string]int{}
 	for i := range chains.Len() {
@@ -206,14 +206,14 @@ func (w *walk) matches(m protoreflect.Message, chains protoreflect.List) {
 	}
 }
 
-// unknownToGo is what RE2 takes and Go's regular expressions, which are RE2's otherwise,
-// do not.
+// unknownToGo matches \C, which RE2 accepts and Go's regexp package rejects. Otherwise both accept the
+// same syntax.
 var unknownToGo = regexp.MustCompile(`(^|[^\\])(\\\\)*\\C`)
 
 func (w *walk) regex(m protoreflect.Message) {
 	expr := get(m, "regex").String()
 	if _, err := regexp.Compile(expr); err != nil && !unknownToGo.MatchString(expr) {
-		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // which quotes it behind
+		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // the rest quotes the expression
 		w.report(findings.InvalidRegex, "regex", "", "RE2 does not accept this regular expression: %s", why)
 	}
 }
@@ -224,12 +224,12 @@ func (w *walk) sds(m protoreflect.Message) {
 	}
 }
 
-// settings looks for a filter that says by nothing but its name what it is.
+// settings reports a filter that has only a name, without typed_config.
 func (w *walk) settings(m protoreflect.Message) {
 	name := get(m, "name").String()
 	switch optional := m.Descriptor().Fields().ByName("is_optional"); {
 	case has(m, "config_discovery"):
-	case optional != nil && m.Get(optional).Bool(): // then Envoy goes on without the filter
+	case optional != nil && m.Get(optional).Bool(): // Envoy ignores the filter
 	case !has(m, "typed_config"):
 		w.report(findings.NoSettings, "", "", "filter %q has no typed_config", name)
 	case get(get(m, "typed_config").Message(), "type_url").String() == "":
@@ -248,7 +248,7 @@ func (w *walk) weights(m protoreflect.Message) {
 	}
 }
 
-// certificates looks for where a server has its certificate from.
+// certificates reports a server without a source for its certificate.
 func (w *walk) certificates(m protoreflect.Message) {
 	found := false
 	get(m, "common_tls_context").Message().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {

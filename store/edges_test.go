@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -32,5 +33,52 @@ func TestEffectiveWithoutOverlay(t *testing.T) {
 	update(t, st, func(tx *Tx) { tx.Group("a").Set(of(xds.Cluster, res("n", "1"))...) })
 	if got := st.Snapshot().Effective("a").Table(xds.Cluster).Lookup("n"); got == nil || string(got.Body) != "1" {
 		t.Errorf("the effective view has %v", got)
+	}
+}
+
+// A watch wants the names that it is interested in, also after it has moved to another group.
+func TestWantsAfterInterestsAndMoves(t *testing.T) {
+	st := New(WithGroups(selects(map[string][]string{"n": {"a"}})))
+	update(t, st, func(tx *Tx) {
+		tx.Group("a").Set(of(xds.Cluster, res("x", "1"), res("y", "1"))...)
+		tx.Group("b").Set(of(xds.Cluster, res("x", "2"), res("y", "2"))...)
+	})
+	w := watchtest.Open(t, st, &xds.Node{ID: "n"})
+	defer w.Close()
+	watchtest.Next(t, w)
+	w.Interested(xds.Cluster, false, []string{"x", "y"}, nil)
+	w.Interested(xds.Cluster, false, nil, []string{"y"})
+	check := func() {
+		t.Helper()
+		for name, want := range map[string]bool{"x": true, "y": false, "z": false} {
+			if got := w.Wants(xds.Cluster, name); got != want {
+				t.Errorf("wants %s: %v", name, got)
+			}
+		}
+	}
+	check()
+	update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"n": {"b"}})) })
+	watchtest.Next(t, w)
+	if w.Group() != "b" {
+		t.Fatalf("the watch is in %q", w.Group())
+	}
+	check()
+}
+
+// A commit does not change a view that a reader of a composite has.
+func TestViewsOfCompositesDoNotChange(t *testing.T) {
+	st := New(WithGroups(selects(map[string][]string{"n": {"a", "b"}})))
+	update(t, st, func(tx *Tx) {
+		tx.Group("a").Set(of(xds.Cluster, res("x", "1"))...)
+		tx.Group("b").Set(of(xds.Cluster, res("y", "1"))...)
+	})
+	w := watchtest.Open(t, st, &xds.Node{ID: "n"})
+	defer w.Close()
+	before, _ := watchtest.Next(t, w)
+	table := before.Table(xds.Cluster)
+	update(t, st, func(tx *Tx) { tx.Group("a").Set(of(xds.Cluster, res("x", "2"))...) })
+	after, _ := watchtest.Next(t, w)
+	if before.Table(xds.Cluster) != table || after.Table(xds.Cluster) == table {
+		t.Error("the commit changed the old view, or not the new one")
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"os"
 )
 
-// ErrBusy says that another program has the lock.
+// ErrBusy means that another program holds the lock.
 var ErrBusy = errors.New("another program holds the lock")
 
 // A Held is a lock.
 type Held struct{}
 
-// Lock does nothing: there are no locks here.
+// Lock does nothing, because this system has no such locks.
 func Lock(string) (*Held, error) { return &Held{}, nil }
 
-// Holds reports whether there is anything at a path.
+// Holds reports whether the path exists.
 func (*Held) Holds(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// ErrBusy says that another program has the lock.
+// ErrBusy means that another program holds the lock.
 var ErrBusy = errors.New("another program holds the lock")
 
-// A Held is a lock of a file or directory, which keeps it when it is moved or removed.
+// A Held is a lock of a file or directory. The lock stays with the file when it is moved or removed.
 type Held struct{ f *os.File }
 
-// Lock keeps others from locking a file or directory, until Unlock or the end of
-// the program. On a file system that has no locks it keeps nobody away.
+// Lock locks a file or directory, until Unlock or the end of the program. On a file system without
+// locks it has no effect.
 func Lock(path string) (*Held, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,8 +28,8 @@ func Lock(path string) (*Held, error) {
 	return &Held{f}, nil
 }
 
-// Holds reports whether what is at a path now is what is locked: who has removed it and made it
-// again keeps nobody away.
+// Holds reports whether the file at path is the locked one. It is not if the path was removed and made
+// again; then the lock does not protect it.
 func (h *Held) Holds(path string) bool {
 	locked, err := h.f.Stat()
 	if err != nil {
@@ -39,5 +39,5 @@ func (h *Held) Holds(path string) bool {
 	return err == nil && os.SameFile(locked, now)
 }
 
-// Unlock lets others lock it.
+// Unlock releases the lock.
 func (h *Held) Unlock() { h.f.Close() }

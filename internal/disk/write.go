@@ -1,5 +1,5 @@
-// Package disk writes files so that they survive a loss of power, and locks a directory so that two programs
-// do not write to it. A file is written whole or not at all only if the caller renames it: see [Replace].
+// Package disk writes files that survive a loss of power, and locks a directory against a second
+// program. To replace a file as a whole or not at all, use [Replace].
 package disk
 
 import (
@@ -10,27 +10,27 @@ import (
 	"syscall"
 )
 
-// Write makes a file of what write writes, and returns when it would outlast a loss of
-// power, but for its name: see [SyncDir]. It refuses a file, or a
-// link, that is there.
+// Write creates a file from the output of write, and flushes it to the disk. The name of the file is
+// not flushed: see [SyncDir]. It fails if the path exists, also as a symbolic link.
 func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	if err = write(f); err == nil {
+	err = write(f)
+	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
-// Replace puts a file in the place of the one at path, as a whole or not at all. It goes
-// by the name ".new" beside it, which two that replace at once must not share.
+// Replace replaces the file at path, as a whole or not at all. It uses the name ".new" in the same
+// directory, so two programs must not replace files there at the same time.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	next := filepath.Join(dir, ".new")
-	// One that a killed program left goes, and what else has that name: a link to another
-	// file, or a file that others may read.
+	// A killed program may have left this file. It may also be a link to another file, or a file that other users
+	// can read.
 	err := os.Remove(next)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = Write(next, mode, write)
@@ -45,8 +45,8 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return SyncDir(dir)
 }
 
-// Append appends to a file that is as long as the caller knows, and returns when that would outlast a loss of power. It
-// reports whether the file was so, and all of that is done; after an error nobody knows what was appended.
+// Append appends to a file of the given size, and flushes it to the disk. It reports whether the file
+// had that size and everything was written. After an error, any part may have been appended.
 func Append(path string, size int64, b []byte) (bool, error) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
@@ -56,15 +56,16 @@ func Append(path string, size int64, b []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err = f.Write(b); err == nil {
+	_, err = f.Write(b)
+	if err == nil {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
 	return err == nil, err
 }
 
-// SyncDir returns when the names in a directory would outlast a loss of power. Not all
-// file systems can do that, which is no error.
+// SyncDir flushes the names in a directory to the disk. It ignores that some file systems cannot do
+// that.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// DoorRoot returns where programs of this user that keep nothing have the folders in which
-// they are reached: what is there ends with the machine, or before.
+// DoorRoot returns the directory for the folders of this user's programs that store nothing. These
+// folders only have a socket, so they may be lost at a restart of the machine.
 func DoorRoot() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "chancery")
@@ -15,7 +15,7 @@ func DoorRoot() string {
 	return filepath.Join(os.TempDir(), "chancery-"+strconv.Itoa(os.Geteuid()))
 }
 
-// OpenDoor is as [Open] of the folder below [DoorRoot] for a served directory.
+// OpenDoor opens the folder below [DoorRoot] for a served directory, as [Open] does.
 func OpenDoor(served string) (*Keeper, error) {
 	root := DoorRoot()
 	if err := os.MkdirAll(root, 0o700); err != nil {

@@ -18,29 +18,30 @@ import (
 // magic is the first line of a file. Another number is another format.
 const magic = "chancery last good 4\n"
 
-// before are those of earlier formats, which are read: without a mark, and without groups, which are still written
-// if there is none, so that an older Chancery finds what it knows, and without what had gone.
+// The first lines of earlier formats, which are still read. unmarked has no mark, before has no groups either, and beforeBefore has
+// no removed resources either. Configurations that need no more are still written as unmarked or before, so that an older
+// Chancery can read them.
 const (
 	unmarked     = "chancery last good 3\n"
 	before       = "chancery last good 2\n"
 	beforeBefore = "chancery last good 1\n"
 )
 
-// A Config is a configuration that was served. It is immutable. What its resources refer
-// to is not kept.
+// A Config is a configuration that was served. It is immutable. The references of its resources are
+// not stored.
 type Config struct {
 	At    time.Time // when it was committed
 	Types []Type
-	Gone  []Type // what was served shortly before, and clients may still have
-	Peaks []Peak // how much there was lately, by type
+	Gone  []Type // recently removed resources, which clients may still have
+	Peaks []Peak // recent counts, by type
 
-	Groups      []Group // those besides the root's, of which all above is
+	Groups      []Group // all groups but that of the root, which has the fields above
 	Definitions []Definition
 
-	Mark string // of what it is, as its source says; "": it says nothing
+	Mark string // identifies the configuration for its source; "": the source has none
 }
 
-// A Group is what was served to the nodes of a group.
+// A Group is the configuration of the nodes of a group.
 type Group struct {
 	Name  string
 	Types []Type
@@ -48,45 +49,45 @@ type Group struct {
 	Peaks []Peak
 }
 
-// A Definition is the file of a group, by its path below the directory, with slashes.
+// A Definition is a group file, and its path below the directory, with slashes.
 type Definition struct {
 	Path string
 	Data []byte
 }
 
-// A Peak is how many resources a type had until a time.
+// A Peak is the number of resources that a type had until a time.
 type Peak struct {
 	URL   string
 	N     int
 	Until time.Time
 }
 
-// A Type is all resources of a type.
+// A Type has all resources of one type.
 type Type struct {
 	*xds.Type
-	Version   string // said by its source; empty: the hash of its content
-	Withheld  bool   // it has resources that are not kept: what they are is not known
+	Version   string // as set by its source; empty: the hash of its content
+	Withheld  bool   // some resources are not stored, so the type is not fully known
 	Resources []Resource
 
-	gone []string // names of what was removed, sorted, of what has changed (grow.go)
+	gone []string // names of removed resources, sorted; only in a change (grow.go)
 }
 
-// A Resource is a resource and the place where it stood.
+// A Resource is a resource and its place in the files.
 type Resource struct {
 	*xds.Resource
 	File      string
-	Line, Col int // zero: not known
+	Line, Col int // zero: unknown
 	Path      string
-	Secret    bool // it has a secret in it; this is not kept
+	Secret    bool // it contains a secret; this field is not stored
 }
 
-// chunk is how many resources are in a message of a file.
+// chunk is how many resources one message of a file has.
 const chunk = 256
 
-// A file is the first line, the time, messages of resources each with its length
-// (record.go), and the checksum of all of that. One of a large configuration grows (grow.go).
+// A file has the first line, the time, messages of resources with their lengths (record.go), and the checksum of all of
+// that. Changes of a large configuration are appended to its file (grow.go).
 
-// write writes a configuration. It returns the file, if it may grow.
+// write writes a configuration. It returns the state of the file if changes can be appended to it.
 func (c Config) write(out io.Writer) (*grown, error) {
 	sum := sha256.New()
 	if c.large() {
@@ -149,7 +150,7 @@ func (c Config) body(w *bufio.Writer) error {
 	return nil
 }
 
-// write writes what a group has.
+// write writes the records of a group.
 func (c Group) write(w *bufio.Writer) error {
 	for i, t := range slices.Concat(c.Types, c.Gone) {
 		rest := t.Resources
@@ -192,21 +193,20 @@ func (c Group) write(w *bufio.Writer) error {
 	return nil
 }
 
-// withheld marks a type of which not all is kept, gone what is not served any more, peak
-// how much there was, group that what follows is of a group, definition the file of one.
+// The kinds of records; "" is a record of served resources.
 const (
-	withheld   = "withheld"
-	gone       = "gone"
-	peak       = "peak"
-	group      = "group"
-	definition = "definition"
-	mark       = "mark"
+	withheld   = "withheld"   // a type with resources that are not stored
+	gone       = "gone"       // recently removed resources
+	peak       = "peak"       // a recent count of a type
+	group      = "group"      // the following records are of this group
+	definition = "definition" // a group file
+	mark       = "mark"       // identifies the configuration for its source
 )
 
-// errCut says that a file is not all that was written.
+// errCut means that a file does not have the content that was written.
 var errCut = errors.New("the file is damaged: its checksum does not match")
 
-// parse reads what write wrote.
+// parse reads the output of write.
 func parse(data []byte) (Config, error) {
 	if bytes.HasPrefix(data, []byte(grows)) {
 		return parseGrown(data)
@@ -214,7 +214,8 @@ func parse(data []byte) (Config, error) {
 	var body []byte
 	ok := false
 	for _, first := range []string{magic, unmarked, before, beforeBefore} {
-		if body, ok = bytes.CutPrefix(data, []byte(first)); ok {
+		body, ok = bytes.CutPrefix(data, []byte(first))
+		if ok {
 			break
 		}
 	}
@@ -231,7 +232,7 @@ func parse(data []byte) (Config, error) {
 	return parseBody(body[:len(body)-sha256.Size])
 }
 
-// parseBody reads what body wrote.
+// parseBody reads the output of body.
 func parseBody(body []byte) (Config, error) {
 	var c Config
 	in := bytes.NewReader(body)
@@ -269,7 +270,7 @@ func parseBody(body []byte) (Config, error) {
 	return c, nil
 }
 
-// take adds what a record of a group has.
+// take adds the content of a record of the group.
 func (c *Group) take(m record) error {
 	types := &c.Types
 	switch m.kind {
@@ -311,7 +312,7 @@ func (c *Group) take(m record) error {
 	return nil
 }
 
-// A counter counts what is written, and refuses more than a limit.
+// A counter is a writer that fails after a number of bytes.
 type counter struct {
 	io.Writer
 	left int64
@@ -320,7 +321,8 @@ type counter struct {
 var errLarge = errors.New("the configuration is too large to be stored")
 
 func (c *counter) Write(b []byte) (int, error) {
-	if c.left -= int64(len(b)); c.left < 0 {
+	c.left -= int64(len(b))
+	if c.left < 0 {
 		return 0, errLarge
 	}
 	return c.Writer.Write(b)

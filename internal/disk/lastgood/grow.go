@@ -14,33 +14,33 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A change of a large configuration is appended to its file, so that it costs what it changes. Such a file
-// has parts: the first is all that a file of another format has, each of the others what has changed since. A part ends with a record that
-// says so, and the checksum of the file up to there. So a file that ends in the middle of a part says what the part before it does.
+// A change of a large configuration is appended to its file, so the cost depends on the size of the change. Such a file has
+// parts. The first part has the whole configuration, and each later part has a change. A part ends with an end record
+// and the checksum of the file up to there. If the last part is incomplete, the parts before it are still valid.
 const (
 	grows     = "chancery last good 5\n"
-	large     = 1 << 20 // bytes of bodies from which on a file grows
-	partsMost = 256     // until it is written anew: reading it goes through all resources for each part
+	large     = 1 << 20 // size of all bodies from which changes are appended
+	partsMost = 256     // the file is rewritten after that many: a read goes through all resources for each part
 )
 
-// end is the kind of the record that ends a part, removed of one that names what has gone.
+// More kinds of records.
 const (
-	end     = "end"
-	removed = "removed"
+	end     = "end"     // the end of a part
+	removed = "removed" // names of removed resources
 )
 
 var endRecord = record{kind: end}.encode()
 
-// A grown is a file that may grow.
+// A grown is the state of a file to which changes can be appended.
 type grown struct {
-	says Config
-	sum  hash.Hash // of all of it
+	says Config    // its content
+	sum  hash.Hash // of the whole file
 	size int64
-	most int64 // until it is written anew
-	left int   // parts until then
+	most int64 // size at which the file is rewritten
+	left int   // number of parts until the file is rewritten
 }
 
-// grow appends what has changed, and reports whether it has: else all is to be written anew, whatever kept it from that.
+// grow appends a change, and reports whether that succeeded. If not, the caller must rewrite the file.
 func (g *grown) grow(path string, c Config) bool {
 	if g == nil || g.left == 0 {
 		return false
@@ -62,7 +62,7 @@ func (g *grown) grow(path string, c Config) bool {
 	return grew
 }
 
-// part writes a part of a file that had a sum, and adds it to that.
+// part writes a part, and adds it to the checksum of the file.
 func (c Config) part(out io.Writer, sum hash.Hash) error {
 	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
 	if err := c.body(w); err != nil {
@@ -80,7 +80,7 @@ func (c Config) part(out io.Writer, sum hash.Hash) error {
 	return err
 }
 
-// large reports whether a file of it grows.
+// large reports whether changes are appended to the file of the configuration.
 func (c Config) large() bool {
 	n := 0
 	for _, g := range append(c.Groups, Group{Types: c.Types}) {
@@ -93,8 +93,9 @@ func (c Config) large() bool {
 	return n >= large
 }
 
-// change returns what is other in a configuration: of the types that have changed, in groups that have, the resources that are new or
-// others, and the names that have gone. It reports false if it is more than that, or something with a secret has gone: no file keeps that.
+// change returns the difference of two configurations: the new and changed resources, and the names of
+// removed ones. It returns false if a part cannot have the difference, or if a secret was removed: it
+// must not stay in the file.
 func (c Config) change(is Config) (Config, bool) {
 	d := Config{At: is.At, Mark: is.Mark}
 	if (c.Mark == "") != (is.Mark == "") || len(c.Groups) != len(is.Groups) || !slices.EqualFunc(c.Definitions, is.Definitions, func(a, b Definition) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) }) {
@@ -108,13 +109,15 @@ func (c Config) change(is Config) (Config, bool) {
 		}
 		var next Group
 		var changed bool
-		if next, changed, ok = c.Groups[i].change(g); changed {
+		next, changed, ok = c.Groups[i].change(g)
+		if changed {
 			d.Groups = append(d.Groups, next)
 		}
 	}
 	return d, ok
 }
 
+// change returns the difference of a group: see Config.change.
 func (c Group) change(is Group) (d Group, changed, ok bool) {
 	d = Group{Name: is.Name, Gone: is.Gone, Peaks: is.Peaks}
 	if len(c.Types) != len(is.Types) {
@@ -139,7 +142,7 @@ func (c Group) change(is Group) (d Group, changed, ok bool) {
 	return d, !same || d.Types != nil, !slices.ContainsFunc(c.Gone, func(t Type) bool { return !same && slices.ContainsFunc(t.Resources, hasSecret) })
 }
 
-// change goes through the resources of both, which are sorted by name.
+// change compares the resources of both, which are sorted by name.
 func (t Type) change(is Type) (Type, bool) {
 	d := Type{Type: is.Type, Version: is.Version, Withheld: is.Withheld}
 	secret := t.Is(xds.Secret) || t.Is(xds.Secret.Legacy())
@@ -175,13 +178,13 @@ func (t Type) change(is Type) (Type, bool) {
 	return d, true
 }
 
-// same reports whether two resources of a name are kept alike.
+// same reports whether two resources are stored as equal.
 func (r Resource) same(o Resource) bool {
 	return r.Name == o.Name && (r.Resource == o.Resource || r.Sum == o.Sum && r.Version == o.Version && r.OnDemand == o.OnDemand) &&
 		r.File == o.File && r.Line == o.Line && r.Col == o.Col && r.Path == o.Path && r.Secret == o.Secret
 }
 
-// become makes of a configuration what it is after a change.
+// become applies a change to a configuration.
 func (c *Config) become(d Config) error {
 	c.At, c.Mark = d.At, d.Mark
 	root := Group{Types: c.Types}
@@ -232,18 +235,19 @@ func (t *Type) become(d Type) {
 	t.Version, t.Resources = d.Version, append(all, next...)
 }
 
-// parseGrown reads a file that has grown.
+// parseGrown reads a file with parts.
 func parseGrown(data []byte) (c Config, err error) {
 	sum := sha256.New()
 	at, from := len(grows), 0
 	for at < len(data) {
 		n := partSize(data[at:])
 		to := at + n
-		if n < 0 || len(data)-to < sha256.Size { // it was not written to its end
+		if n < 0 || len(data)-to < sha256.Size { // the last part is incomplete
 			break
 		}
 		sum.Write(data[from:to])
-		if from = to + sha256.Size; !bytes.Equal(sum.Sum(nil), data[to:from]) {
+		from = to + sha256.Size
+		if !bytes.Equal(sum.Sum(nil), data[to:from]) {
 			if from < len(data) {
 				return Config{}, errCut
 			}
@@ -267,7 +271,7 @@ func parseGrown(data []byte) (c Config, err error) {
 	return c, nil
 }
 
-// partSize returns how long a part is without its checksum, -1 if it does not end.
+// partSize returns the size of a part without its checksum; -1 if the end record is missing.
 func partSize(data []byte) int {
 	for at := 0; at < len(data); {
 		if bytes.HasPrefix(data[at:], endRecord) {

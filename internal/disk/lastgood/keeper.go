@@ -1,8 +1,7 @@
-// Package lastgood keeps on disk what a directory held when it was last served, so
-// that a program that starts again, and finds mistakes in the files, half of them
-// or none, has something to serve. It obeys: "A start on nothing, on mistakes or on
-// half a configuration tells no client that anything is gone: the last good is
-// served, or nothing is answered."
+// Package lastgood stores the configuration on disk that a server served last. A server that starts
+// with invalid, incomplete or missing files then has a configuration to serve. It implements the
+// requirement: "A start on nothing, on mistakes or on half a configuration tells no client that
+// anything is gone: the last good is served, or nothing is answered."
 package lastgood
 
 import (
@@ -28,11 +27,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// MaxBytes is how large a configuration is that is kept.
+// MaxBytes is the size of the largest configuration that is stored.
 const MaxBytes = 1 << 30
 
-// Root returns where programs of this user keep what outlives them: the directory
-// that systemd made for the service, that of the system for root, or the user's.
+// Root returns the state directory of this user's programs: $STATE_DIRECTORY as set by systemd,
+// /var/lib/chancery for root, or the directory of the user.
 func Root() (string, error) {
 	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
 		return filepath.SplitList(dir)[0], nil
@@ -52,8 +51,8 @@ func Root() (string, error) {
 
 var odd = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Folder returns the folder below root for a served directory, by its absolute
-// path as it is written: what a link leads to may change.
+// Folder returns the folder below root for a served directory. It uses the absolute path without
+// resolving links, because the target of a link may change.
 func Folder(root, served string) (string, error) {
 	abs, err := filepath.Abs(served)
 	if err != nil {
@@ -64,27 +63,26 @@ func Folder(root, served string) (string, error) {
 	return filepath.Join(root, name[:min(len(name), 40)]+"-"+hex.EncodeToString(sum[:6])), nil
 }
 
-// A Keeper keeps the last good configuration of one served directory. It is safe
-// for one goroutine, besides Keep.
+// A Keeper stores the last good configuration of one served directory. Only one goroutine may use it,
+// except Keep and Kept.
 type Keeper struct {
 	Log *slog.Logger // slog.Default() if nil
 
-	// WithoutSecrets leaves out each type that has a secret in one of its resources: of
-	// those it is only kept that there are any. Of types that clients ask for as a whole
-	// that cannot be: if one of these has a secret, nothing is kept.
+	// WithoutSecrets leaves out each type with a secret in one of its resources. It only stores that
+	// there are such resources. Types that clients subscribe to as a whole cannot be left out: if one
+	// of these has a secret, nothing is stored.
 	WithoutSecrets bool
 
 	dir    string
-	held   *disk.Held    // owned by Open, then by Run or Save; nil: another program has the lock
-	locked chan struct{} // closed when this one has it
-	file   *grown        // owned as held; nil: it is written anew
-	next   chan Config   // one slot: the newest that is not written
-	failed atomic.Bool   // the last could not be written
+	held   *disk.Held    // used by Open, then by Run or Save; nil: another program has the lock
+	locked chan struct{} // closed when this keeper has the lock
+	file   *grown        // used as held; nil: write the whole file next time
+	next   chan Config   // has one slot: the newest configuration that is not written
+	failed atomic.Bool   // the last write failed
 }
 
-// Open returns a keeper for a folder, which it makes, for this user alone. While
-// another program keeps the same folder it reads what that one writes, and writes
-// nothing.
+// Open returns a keeper for a folder. It makes the folder, private to this user. While another program
+// has the lock of the folder, the keeper can load the files of that program, and writes nothing.
 func Open(dir string) (*Keeper, error) {
 	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), next: make(chan Config, 1)}
 	if err := k.Lock(); err != nil && !errors.Is(err, disk.ErrBusy) {
@@ -93,8 +91,8 @@ func Open(dir string) (*Keeper, error) {
 	return k, nil
 }
 
-// Lock locks the folder, which it makes if it is not there, unless it is locked. A lock is of
-// the folder that there was: of one that was removed it keeps nobody away.
+// Lock makes the folder if it does not exist, and locks it. If the folder was removed and made again,
+// the old lock does not protect it, so Lock locks the new one.
 func (k *Keeper) Lock() error {
 	if k.held != nil && k.held.Holds(k.dir) {
 		return nil
@@ -118,8 +116,8 @@ func (k *Keeper) Lock() error {
 	return nil
 }
 
-// Kept reports whether this program keeps the folder, and could write what it was given
-// last. It may be called by anyone at any time.
+// Kept reports whether this keeper has the lock, and its last write succeeded. Any goroutine may call
+// it at any time.
 func (k *Keeper) Kept() bool {
 	select {
 	case <-k.locked:
@@ -129,16 +127,16 @@ func (k *Keeper) Kept() bool {
 	}
 }
 
-// Locked is closed when no other program keeps the folder.
+// Locked is closed when this keeper has the lock.
 func (k *Keeper) Locked() <-chan struct{} { return k.locked }
 
-// Drop gives the folder back, of which Run was not called, and removes it if nothing is kept in it.
+// Drop releases the folder if Run was not called, and removes it if it is empty.
 func (k *Keeper) Drop() {
 	if k.held == nil {
-		return // another program's
+		return // another program has the lock
 	}
 	if k.held.Holds(k.dir) {
-		_ = os.Remove(k.dir) // or something is in it
+		_ = os.Remove(k.dir) // fails if the folder is not empty
 	}
 	k.held.Unlock()
 }
@@ -148,8 +146,7 @@ func (k *Keeper) Dir() string { return k.dir }
 
 const name = "last-good"
 
-// Load returns the configuration that was kept last. [os.ErrNotExist] says that
-// there is none.
+// Load returns the configuration that was stored last. The error is [os.ErrNotExist] if there is none.
 func (k *Keeper) Load() (Config, error) {
 	path := filepath.Join(k.dir, name)
 	info, err := os.Lstat(path)
@@ -172,7 +169,7 @@ func (k *Keeper) Load() (Config, error) {
 	return c, nil
 }
 
-// Keep has Run write a configuration. It does not wait; of several the last counts.
+// Keep asks Run to write a configuration. It does not wait. Run writes only the newest one.
 func (k *Keeper) Keep(c Config) {
 	select {
 	case <-k.next:
@@ -180,18 +177,17 @@ func (k *Keeper) Keep(c Config) {
 	}
 	select {
 	case k.next <- c:
-	default: // there is a newer one
+	default: // a newer one has the slot
 	}
 }
 
-// retry is how often a folder is looked at that another program keeps, and how soon what
-// the system refused to write is tried again.
+// retry is how often to try again to lock the folder, and to write after an error of the system.
 const retry = 5 * time.Second
 
-// Run writes what is to be kept until ctx is done, the last before it returns. It
-// writes at most for half of the time, so that a large configuration that changes
-// often does not keep the disk busy. What the system refuses, as a full disk does, it
-// tries again: the next change may be days away.
+// Run writes configurations until ctx is done, and writes the last one before it returns. It writes at
+// most half of the time, so that frequent changes of a large configuration do not keep the disk busy.
+// After an error of the system, such as a full disk, it tries again, because the next change may be
+// days away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := false
 	for k.held == nil {
@@ -212,8 +208,8 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.Log.Info("the other server has ended: this one now stores the last good configuration", "state", k.dir)
 	}
 	said := ""
-	var c Config               // the last that was to be kept
-	var again <-chan time.Time // nil: it is, or cannot be
+	var c Config               // the newest one
+	var again <-chan time.Time // when to try again; nil: it was written, or can never be
 	for {
 		select {
 		case c = <-k.next:
@@ -230,7 +226,8 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		start := time.Now()
-		if again = nil; k.save(c, &said) {
+		again = nil
+		if k.save(c, &said) {
 			again = time.After(retry)
 		}
 		select {
@@ -240,10 +237,12 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// save reports whether the system refused to write, which it may not do the next time.
+// save writes a configuration, and logs a failure unless said has the same text. It reports whether a
+// retry may succeed.
 func (k *Keeper) save(c Config, said *string) (refused bool) {
 	err := k.Save(c)
-	if k.failed.Store(err != nil); err == nil {
+	k.failed.Store(err != nil)
+	if err == nil {
 		*said = ""
 		return false
 	}
@@ -255,8 +254,8 @@ func (k *Keeper) save(c Config, said *string) (refused bool) {
 	return refused || errors.Is(err, disk.ErrBusy)
 }
 
-// Save writes a configuration, all of it or nothing. Of a folder that another program keeps it
-// is an error, and after that has ended it is not: who does not call Run calls Save again.
+// Save writes a configuration, as a whole or not at all. It fails while another program has the lock
+// of the folder. A program that does not call Run may call Save again later.
 func (k *Keeper) Save(c Config) error {
 	if err := k.Lock(); err != nil {
 		return err
@@ -264,8 +263,9 @@ func (k *Keeper) Save(c Config) error {
 	path := filepath.Join(k.dir, name)
 	if k.WithoutSecrets {
 		var err error
-		if c, err = c.withoutSecrets(); err != nil {
-			// What is there may have secrets, or be what nobody wants any more.
+		c, err = c.withoutSecrets()
+		if err != nil {
+			// The stored file may have secrets, or be outdated.
 			if gone := os.Remove(path); !errors.Is(gone, fs.ErrNotExist) {
 				err = errors.Join(err, gone)
 			}
@@ -273,7 +273,7 @@ func (k *Keeper) Save(c Config) error {
 		}
 	}
 	file := k.file
-	k.file = nil // nobody knows what is in one that could not be written
+	k.file = nil // after a failed write, the content of the file is unknown
 	if !file.grow(path, c) {
 		if err := disk.Replace(path, 0o600, func(w io.Writer) (err error) {
 			file, err = c.write(&counter{w, MaxBytes})
@@ -286,9 +286,9 @@ func (k *Keeper) Save(c Config) error {
 	return nil
 }
 
-// withoutSecrets leaves out each type that has a secret in one of its resources: a resource
-// alone would seem to be gone. It is an error if clients ask for all of that type, for
-// they would be told that there is nothing.
+// withoutSecrets leaves out each type with a secret in one of its resources. Leaving out single
+// resources would look like their removal. It fails for a type that clients subscribe to as a whole,
+// because their subscription would get no resources.
 func (c Config) withoutSecrets() (Config, error) {
 	root, err := Group{Types: c.Types, Gone: c.Gone}.withoutSecrets()
 	if err != nil {
@@ -297,13 +297,15 @@ func (c Config) withoutSecrets() (Config, error) {
 	c.Types, c.Gone = root.Types, root.Gone
 	c.Groups = slices.Clone(c.Groups)
 	for i, g := range c.Groups {
-		if c.Groups[i], err = g.withoutSecrets(); err != nil {
+		c.Groups[i], err = g.withoutSecrets()
+		if err != nil {
 			return c, fmt.Errorf("group %q: %w", g.Name, err)
 		}
 	}
 	return c, nil
 }
 
+// withoutSecrets leaves out types with secrets of one group.
 func (c Group) withoutSecrets() (Group, error) {
 	withheld := map[string]bool{xds.Secret.URL: true, xds.Secret.Legacy().URL: true}
 	all := c.Types

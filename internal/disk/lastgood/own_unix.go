@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// own makes sure that a folder is this user's alone: what is in it is served, and has
-// secrets. Somebody may have made it before.
+// own makes a folder private to this user, because its files have secrets and will be served. It fails
+// if the folder belongs to another user, who may have created it before.
 func own(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -27,8 +27,8 @@ func own(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// trusted reports whether a file is of this user, or of root: others may have put it there while
-// the folder was not this user's alone.
+// trusted reports whether a file belongs to this user or to root. Another user may have created it
+// before the folder was private.
 func trusted(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || s.Uid == 0 || int(s.Uid) == os.Geteuid()

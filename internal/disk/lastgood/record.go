@@ -18,17 +18,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A record is an envoy.service.discovery.v3.DeltaDiscoveryResponse, so that others can
-// read the file, too.
+// A record is encoded as an envoy.service.discovery.v3.DeltaDiscoveryResponse, so that other programs
+// can read the file.
 type record struct {
 	version   string
 	resources [][]byte // each a Resource of the protocol
 	url       string
-	kind      string // where a response has its nonce
+	kind      string // in the field of the nonce
 }
 
-// The fields of a DeltaDiscoveryResponse, of a Resource, an Any, a Metadata, and of the
-// entries of a map.
+// The field numbers of DeltaDiscoveryResponse, Resource, Any, Metadata and the entries of a map.
 const (
 	recordVersion, recordResources, recordURL, recordKind = 1, 2, 4, 5
 
@@ -44,7 +43,7 @@ func (m record) write(w *bufio.Writer) error {
 	return err
 }
 
-// encode returns the message, with its length before it.
+// encode returns the message with its length in front.
 func (m record) encode() []byte {
 	size := 0
 	for _, r := range m.resources {
@@ -102,14 +101,15 @@ func decodePeak(m record) (p Peak, err error) {
 		return p, err
 	}
 	p.URL = m.url
-	if p.N, err = strconv.Atoi(r.Name); err != nil {
+	p.N, err = strconv.Atoi(r.Name)
+	if err != nil {
 		return p, err
 	}
 	p.Until, err = time.Parse(time.RFC3339Nano, r.Version)
 	return p, err
 }
 
-// A definition is a resource whose name is the path and whose body is the file.
+// encode returns a record of one resource: its name is the path, and its body is the file.
 func (d Definition) encode() record {
 	r := appendString(nil, resourceName, d.Path)
 	r = appendBytes(r, resourceAny, appendBytes(nil, anyValue, d.Data))
@@ -127,11 +127,11 @@ func decodeDefinition(m record) (Definition, error) {
 	return Definition{Path: r.Name, Data: r.Body}, nil
 }
 
-// place is the key of the metadata that says where a resource stood.
+// place is the metadata key of the place of a resource.
 const place = "chancery"
 
 func (r Resource) encode(url string) ([]byte, error) {
-	// A name of a file may be any bytes, a string of a message may not.
+	// A file name may have any bytes, but a protobuf string must be valid UTF-8.
 	file := strings.ToValidUTF8(r.File, "\uFFFD")
 	at, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"file": structpb.NewStringValue(file), "line": structpb.NewNumberValue(float64(r.Line)), "column": structpb.NewNumberValue(float64(r.Col)),
@@ -160,7 +160,7 @@ func (r Resource) encode(url string) ([]byte, error) {
 	return appendBytes(b, resourceMetadata, appendBytes(nil, metadataFilters, entry)), nil
 }
 
-// decode returns a resource of a type without its references.
+// decode returns a resource of a type, without its references.
 func decode(t *xds.Type, b []byte) (Resource, error) {
 	r := Resource{Resource: &xds.Resource{Stamp: &xds.Stamp{}, Type: t}}
 	version := ""
@@ -202,7 +202,7 @@ func decode(t *xds.Type, b []byte) (Resource, error) {
 	return r, nil
 }
 
-// place takes from an entry of the metadata where a resource stood.
+// place reads the place of a resource from an entry of the metadata.
 func (r *Resource) place(entry []byte) error {
 	key, at := "", structpb.Struct{}
 	err := protoscan.Sized(entry, func(num protowire.Number, v []byte) error {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Follow returns the path without links that a path leads to. It calls touch, unless that is
-// nil, with every link on the way and with where it ends, or where it cannot go on since nothing
-// is there: what has to be replaced for the path to lead elsewhere.
+// Follow resolves the symbolic links of a path and returns the result. If a name does not exist, it
+// stops there and adds the rest. It calls touch, if not nil, for each link and for the end: a
+// replacement of any of them may change the result.
 func Follow(path string, touch func(string)) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A Pace says when to look at files again.
+// A Pace determines when to look at files again.
 type Pace struct {
 	Quiet time.Duration // after the last hint of a change
-	Most  time.Duration // after the first hint, even if there are always more
+	Most  time.Duration // after the first hint, even if hints keep coming
 	Poll  time.Duration // after the last look, without any hint
 }
 
-// Wait waits until it is time, and reports whether it is: ctx may be done before. It looks at
-// again, if that is not zero, though nothing hints at a change. An order is not put off, and is
-// returned.
+// Wait waits until the files should be read again. It returns at the time again, if that is not zero,
+// even without a hint. An order ends the wait at once, and is returned. It returns false if ctx is
+// done.
 func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-chan O, again time.Time) (o O, ok bool) {
 	poll := time.NewTimer(p.rest(again))
 	defer poll.Stop()
 	quiet := time.NewTimer(p.Quiet)
 	defer quiet.Stop()
 	quiet.Stop()
-	var first time.Time // hint; zero: none
+	var first time.Time // when the first hint came; zero: none
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,7 +41,7 @@ func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-ch
 	}
 }
 
-// rest returns how long nothing is done without a hint.
+// rest returns how long to wait without a hint.
 func (p Pace) rest(again time.Time) time.Duration {
 	if again.IsZero() {
 		return p.Poll

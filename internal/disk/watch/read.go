@@ -1,6 +1,6 @@
-// Package watch reads files that others may be writing, and hears of it when they have: of writes
-// in place, of replaced files, and of symbolic links that lead elsewhere. It knows nothing of what
-// is in them.
+// Package watch reads files that other programs may be writing, and reports when files may have
+// changed: by a write in place, by a replacement of a file, or by a change of a symbolic link. It does
+// not interpret the files.
 package watch
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A Stamp tells two states of a file apart without reading it.
+// A Stamp distinguishes two states of a file without a read of its content.
 type Stamp struct {
 	size  int64
-	mode  fs.FileMode // who may read it
+	mode  fs.FileMode // includes who may read it
 	mtime time.Time
 	id    ID
 }
@@ -28,7 +28,7 @@ func StampOf(info fs.FileInfo) Stamp {
 // Modified returns when the file was last written.
 func (s Stamp) Modified() time.Time { return s.mtime }
 
-// NotRegular is the error of what is no file to read.
+// NotRegular returns the error for a path that is not a regular file.
 func NotRegular(m fs.FileMode) error {
 	kind := "special file"
 	switch {
@@ -44,15 +44,15 @@ func NotRegular(m fs.FileMode) error {
 	return fmt.Errorf("a %s, not a regular file", kind)
 }
 
-// ErrTooLarge is of files that are larger than they may be.
+// ErrTooLarge means that a file is larger than the limit.
 var ErrTooLarge = errors.New("more than the limit")
 
-// ErrWritten is of files that have changed while they were read.
+// ErrWritten means that a file changed during the read.
 var ErrWritten = errors.New("is being written")
 
 // Read returns the content of a file and its stamp.
 func Read(path string, limit int64) ([]byte, Stamp, error) {
-	// The file found may have become a pipe, whose opening would wait for a writer.
+	// The path may have become a pipe since. Without nonblock, the open would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, Stamp{}, err
@@ -61,8 +61,8 @@ func Read(path string, limit int64) ([]byte, Stamp, error) {
 	return ReadOpen(f, limit)
 }
 
-// ReadOpen returns the content of an open file and its stamp, which must be the
-// same before and after: who writes in place is seen by it.
+// ReadOpen returns the content of an open file and its stamp. It fails if the stamp changed during the
+// read, because another program then writes the file in place.
 func ReadOpen(f fs.File, limit int64) ([]byte, Stamp, error) {
 	before, err := f.Stat()
 	if err != nil {

@@ -6,10 +6,10 @@ import "io/fs"
 
 const nonblock = 0
 
-// An ID is not known on this system.
+// An ID identifies a file; this system has none.
 type ID struct{}
 
-// Known reports whether the system tells files apart.
+// Known reports whether the system identifies files.
 func (ID) Known() bool { return false }
 
 // IDOf returns the ID of a file.

@@ -9,11 +9,10 @@ import (
 
 const nonblock = syscall.O_NONBLOCK
 
-// An ID is the same for two names of one file; the zero value means not
-// known.
+// An ID identifies a file: it is the same for two names of one file. The zero value: unknown.
 type ID struct{ dev, ino uint64 }
 
-// Known reports whether the system tells files apart.
+// Known reports whether the system identifies files.
 func (id ID) Known() bool { return id != ID{} }
 
 // IDOf returns the ID of a file.

@@ -10,32 +10,32 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A Watcher rings when files may have changed. Its events are hints: they say
-// that it is time to look, not what there is to see. It watches directories,
-// since a watch of a file ends when the file is replaced. The zero Watcher hears nothing.
+// A Watcher reports when files may have changed. Its events are hints to look at the files, and do not
+// have the change. It watches directories, because a watch of a file ends when the file is replaced.
+// The zero Watcher reports nothing.
 //
-// Begin, Enter, Touch, End and Deaf are of one goroutine; the rest is of any.
+// Begin, Enter, Touch, End and Deaf must be called from one goroutine; the other methods from any.
 type Watcher struct {
-	bell chan struct{} // one slot
+	bell chan struct{} // has one slot
 	log  *slog.Logger
 	poll time.Duration
-	fs   *fsnotify.Watcher // nil: the system has none to give
-	done chan struct{}     // closed when the pump has ended
+	fs   *fsnotify.Watcher // nil: the system cannot provide one
+	done chan struct{}     // closed when pump has ended
 
-	// Names by directory, where a directory is watched for some names only:
-	// those that symbolic links lead through.
+	// partly has directories with only some watched names: those in the path of a symbolic
+	// link.
 	partly atomic.Pointer[map[string]map[string]bool]
 
-	// Of the scan that is running.
+	// The state of the running scan.
 	whole map[string]bool
 	names map[string]map[string]bool
 	deaf  bool // a directory cannot be watched
 
-	told bool // that there was one
+	told bool // that was logged
 }
 
-// NewWatcher returns one that watches nothing yet. It logs once if it cannot hear of
-// everything, and that polls are what is left.
+// NewWatcher returns a watcher of nothing yet. If it cannot watch everything, it logs that once, and
+// regular polls have to find the changes.
 func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
 	w := &Watcher{bell: make(chan struct{}, 1), log: log, poll: poll, done: make(chan struct{})}
 	fs, err := fsnotify.NewWatcher()
@@ -48,13 +48,13 @@ func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
 	return w
 }
 
-// Bell rings when files may have changed.
+// Bell receives a value when files may have changed.
 func (w *Watcher) Bell() <-chan struct{} { return w.bell }
 
-// Deaf reports whether something could not be watched since the last Begin.
+// Deaf reports whether a directory could not be watched since the last Begin.
 func (w *Watcher) Deaf() bool { return w.deaf }
 
-// Close ends the watch, and waits for its goroutine. It may be called again.
+// Close ends the watcher, and waits for its goroutine. A second call does nothing.
 func (w *Watcher) Close() {
 	if w.fs != nil {
 		_ = w.fs.Close()
@@ -62,9 +62,8 @@ func (w *Watcher) Close() {
 	}
 }
 
-// pump turns events into rings. It has a goroutine of its own because fsnotify
-// waits for its readers, at times with its lock held, while a scan may be
-// waiting for that lock.
+// pump turns events of fsnotify into values of Bell. It has its own goroutine because fsnotify waits
+// for its readers, sometimes while it holds a lock that a scan needs.
 func (w *Watcher) pump() {
 	defer close(w.done)
 	for {
@@ -102,13 +101,14 @@ func (w *Watcher) matters(path string) bool {
 	return true
 }
 
-// Begin is called before a scan: with Enter, Touch and End it keeps what is watched to what the scan comes by.
+// Begin starts a scan. Until End, the scan calls Enter and Touch for everything that it reads; End
+// removes all other watches.
 func (w *Watcher) Begin() {
 	w.deaf = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}
 }
 
-// Enter watches all of a directory.
+// Enter watches all names in a directory.
 func (w *Watcher) Enter(dir string) {
 	w.whole[dir] = true
 	w.add(dir)
@@ -128,13 +128,13 @@ func (w *Watcher) add(dir string) {
 	if w.fs == nil {
 		return
 	}
-	// Again, even if it is watched: another directory may have its name now.
+	// Add it even if it is watched: the name may be that of another directory now.
 	if err := w.fs.Add(dir); err != nil {
 		w.unheard(err)
 	}
 }
 
-// End forgets what no Enter and no Touch named since Begin.
+// End ends a scan, and removes the watches of directories that it did not use.
 func (w *Watcher) End() {
 	for dir := range w.whole {
 		delete(w.names, dir)
@@ -147,15 +147,15 @@ func (w *Watcher) End() {
 	stale := false
 	for _, dir := range w.fs.WatchList() {
 		if _, ok := w.names[dir]; !ok && !w.whole[dir] {
-			_ = w.fs.Remove(dir) // it may be gone
+			_ = w.fs.Remove(dir) // fails if the directory is gone
 			stale = true
 		}
 	}
 	if !stale {
 		return
 	}
-	// If a directory was renamed, its old name and its new one were one watch,
-	// which is removed now. Watch again, and look for what was missed.
+	// The old name and the new name of a renamed directory share one watch, which is removed now. Add all
+	// watches again, and request a scan for the changes since.
 	for dir := range w.whole {
 		w.add(dir)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Error returns the reason, with the rule.
+// Error returns the reason and the rule.
 func (d *Denied) Error() string {
 	if d.Rule == "" {
 		return d.Reason
@@ -20,10 +20,10 @@ func (d *Denied) Error() string {
 	return d.Reason + " (rule " + yamlkeys.Quoted(d.Rule) + ")"
 }
 
-// Told reports whether [Options.Denied] was told of it: then a server need not log it, too.
+// Told reports whether [Options.Denied] was called with it: then a server need not log it as well.
 func (d *Denied) Told() bool { return d.told }
 
-// GRPCStatus is what the client is told: PERMISSION_DENIED, or UNAUTHENTICATED.
+// GRPCStatus returns the status for the client: PERMISSION_DENIED or UNAUTHENTICATED.
 func (d *Denied) GRPCStatus() *status.Status {
 	code := codes.PermissionDenied
 	if d.Unauthenticated {
@@ -37,9 +37,9 @@ func (r *rule) denied(reason string) *Denied {
 	return &Denied{Reason: reason, Rule: r.name, Place: r.place}
 }
 
-// A portion is what one rule lets a node see, or hides from it, with what the rule has captured.
+// A portion is a rule that applies to a node, with its captures.
 type portion struct {
-	rule *rule // nil: the default, which lets see all
+	rule *rule // nil: the default policy, which shows all resources
 	with binding
 }
 
@@ -49,8 +49,8 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 	}
 	n := &nodeOf{Node: from}
 	g := &grant{id: id, node: from.ID}
-	about := false    // a rule lets this identity be some nodes
-	var named []*rule // these rules
+	about := false    // a rule lets this identity be some node
+	var named []*rule // the rules that do
 	names := id.names()
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -87,11 +87,12 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 		}
 	}
 	g.asks = slices.ContainsFunc(slices.Concat(g.portions, g.denials), func(p portion) bool { return p.rule != nil && p.rule.limits.groups != nil })
-	_ = g.compile(nil) // an error says that it depends on groups, of which In is told
+	_ = g.compile(nil) // an error depends on the groups, so In returns it
 	return Grant{g}, nil
 }
 
-// notNode says that no rule lets an identity be a node; named are the rules that are for it.
+// notNode returns the denial if no rule lets an identity be a node; named are the rules for the
+// identity.
 func notNode(id *Identity, node string, named []*rule) *Denied {
 	d := &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node)}
 	if len(named) == 0 {
@@ -110,7 +111,7 @@ func notNode(id *Identity, node string, named []*rule) *Denied {
 	return d
 }
 
-// notOwn says that a node has not the name of an identity.
+// notOwn returns the denial if the node ID is not a name of the identity.
 func notOwn(id *Identity, node string) *Denied {
 	why := ": the node's id must be one of its DNS names or URIs, or the last segment of its SPIFFE ID"
 	switch {

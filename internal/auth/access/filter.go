@@ -8,21 +8,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A filter says which names of a type are seen: those of shown that are not in hidden. It never
-// changes. Nil shows nothing.
+// A filter decides which names of a type are visible: those in shown that are not in hidden. It does
+// not change. Nil shows nothing.
 type filter struct {
 	shown, hidden names
-	key           string // equal of filters that are made of the same
+	key           string // equal for filters with equal rules
 }
 
-// Names are texts and patterns.
+// Names is a set of names, given by texts and patterns.
 type names struct {
-	every bool // all
+	every bool // all names
 	exact map[string]bool
 	like  []glob.Pattern
 }
 
-// add adds what a portion says of a type, which is "" for one that no rule names.
+// add adds the names of a portion for a type; the url is "" for all types that no rule has.
 func (s *names) add(p portion, url string) {
 	var patterns []glob.Pattern
 	switch {
@@ -58,7 +58,7 @@ func (s *names) add(p portion, url string) {
 	}
 }
 
-// finish makes the key.
+// finish simplifies the filter and sets the key.
 func (f *filter) finish() {
 	if f.hidden.every {
 		f.shown = names{}
@@ -69,7 +69,7 @@ func (f *filter) finish() {
 	f.key = f.shown.key() + "-" + f.hidden.key()
 }
 
-// some reports whether there are any.
+// some reports whether the set may have any name.
 func (s *names) some() bool { return s.every || len(s.exact) > 0 || len(s.like) > 0 }
 
 func (s *names) key() string {
@@ -99,7 +99,7 @@ func (s *names) has(name string) bool {
 	return false
 }
 
-// allows reports whether a name is seen.
+// allows reports whether a name is visible.
 func (f *filter) allows(name string) bool {
 	if f == nil {
 		return false
@@ -108,13 +108,13 @@ func (f *filter) allows(name string) bool {
 	return f.shown.has(name) && !f.hidden.has(name)
 }
 
-// all reports whether all names are.
+// all reports whether all names are visible.
 func (f *filter) all() bool { return f != nil && f.shown.every && !f.hidden.some() }
 
-// few reports whether all that is seen has a name that the filter knows.
+// few reports whether the filter has a list of all visible names.
 func (f *filter) few() bool { return f == nil || !f.shown.every && len(f.shown.like) == 0 }
 
-// of returns what is seen of a table, made of what was seen of an older one; that may be nil.
+// of returns the visible part of a table. from is the visible part of an older table; it may be nil.
 func (f *filter) of(t, from *xds.Table) *xds.Table {
 	if f.few() {
 		return t.PartOf(f.known, f.allows, from)
@@ -122,7 +122,7 @@ func (f *filter) of(t, from *xds.Table) *xds.Table {
 	return t.Part(f.allows, from)
 }
 
-// known yields the names of a filter with few.
+// known yields the visible names if few is true.
 func (f *filter) known(yield func(string) bool) {
 	if f == nil {
 		return

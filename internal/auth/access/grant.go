@@ -10,25 +10,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Grant is what an identity sees as a node. It never changes. The zero Grant sees nothing.
+// A Grant is the set of resources that an identity sees as a node. It does not change. The zero Grant
+// sees nothing.
 type Grant struct{ *grant }
 
 type grant struct {
 	id       *Identity
 	node     string
-	portions []portion // of rules that let it see something
-	denials  []portion // of rules that hide something, or refuse nodes of some groups
+	portions []portion // rules that show resources
+	denials  []portion // rules that hide resources, or refuse nodes of some groups
 
-	asks bool // a rule asks for groups
+	asks bool // a rule depends on groups
 
-	filters map[string]*filter // by type URL of v3: of types that a rule names, and of secrets
-	others  *filter
+	filters map[string]*filter // by type URL of v3: for the types in rules, and for secrets
+	others  *filter            // for all other types
 	key     string
 }
 
-// In returns what is seen by a node that gets these groups, all of them; each rule counts only
-// if it lets the node have them all. An error is a [*Denied]: no rule does. Nil is for a source
-// that has no groups, or does not say which: then rules that ask for groups let nothing be seen.
+// In returns the grant of a node with these groups. A rule applies only if it allows all of the
+// groups. The error is a [*Denied] if no rule applies. Pass nil for a source without groups, or with
+// unknown ones: then rules that depend on groups show nothing.
 func (g Grant) In(groups []string) (Grant, error) {
 	if g.grant == nil {
 		return g, &Denied{Reason: "nothing is granted"}
@@ -40,10 +41,11 @@ func (g Grant) In(groups []string) (Grant, error) {
 	return Grant{n}, nil
 }
 
-// Allows reports whether a resource is seen, by its own name: not by an alias.
+// Allows reports whether a resource is visible. The name must be its own, not an alias.
 func (g Grant) Allows(t *xds.Type, name string) bool { return g.filter(t).allows(name) }
 
-// some reports whether a resource of a name may be seen, or something of what a wildcard or a collection finds.
+// some reports whether a name is visible; for a wildcard or collection, whether any of its resources
+// may be.
 func (g Grant) some(t *xds.Type, name string) bool {
 	if name == xds.Wildcard || xds.IsCollection(name) {
 		f := g.filter(t)
@@ -52,10 +54,10 @@ func (g Grant) some(t *xds.Type, name string) bool {
 	return g.Allows(t, name)
 }
 
-// All reports whether all resources of a type are seen.
+// All reports whether all resources of a type are visible.
 func (g Grant) All(t *xds.Type) bool { return g.filter(t).all() }
 
-// Key is equal of grants that show the same.
+// Key is equal for grants that show the same.
 func (g Grant) Key() string {
 	if g.grant == nil {
 		return ""
@@ -63,7 +65,7 @@ func (g Grant) Key() string {
 	return g.key
 }
 
-// Rules returns the names of the rules that it is made of; none if it is the default.
+// Rules returns the names of the rules behind the grant; none for the default policy.
 func (g Grant) Rules() (names []string) {
 	if g.grant == nil {
 		return nil
@@ -76,7 +78,7 @@ func (g Grant) Rules() (names []string) {
 	return names
 }
 
-// filter returns what is seen of a type; a type of v2 has the rules of its successor.
+// filter returns the filter of a type. A type of v2 has the rules of its v3 type.
 func (g Grant) filter(t *xds.Type) *filter {
 	if g.grant == nil || t == nil {
 		return nil
@@ -87,7 +89,7 @@ func (g Grant) filter(t *xds.Type) *filter {
 	return g.others
 }
 
-// urlOf returns the URL of a type, of one of v2 that of v3.
+// urlOf returns the v3 URL of a type.
 func urlOf(t *xds.Type) string {
 	if !t.V2 {
 		return t.URL
@@ -100,11 +102,11 @@ func urlOf(t *xds.Type) string {
 	return t.URL
 }
 
-// shown reports whether limits name nothing that is seen: of a rule that denies, it denies all.
+// shown reports whether the limits name no resources. A rule that denies then denies everything.
 func (l *limits) shown() bool { return l.types == nil && l.names == nil && l.secrets == nil }
 
-// covers reports whether a rule is for nodes that get these groups. One that denies is if it
-// names one of them.
+// covers reports whether a rule applies to nodes with these groups. An allowing rule must have all of
+// them. A denying rule applies if it has one of them.
 func (p *portion) covers(groups []string) bool {
 	if p.rule == nil || p.rule.limits.groups == nil {
 		return true
@@ -121,7 +123,7 @@ func (p *portion) covers(groups []string) bool {
 	return !some
 }
 
-// compile finds what is seen by a node of some groups.
+// compile makes the filters for a node with these groups.
 func (g *grant) compile(groups []string) error {
 	var shows, hides []portion
 	var first *rule

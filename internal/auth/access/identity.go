@@ -8,25 +8,27 @@ import (
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
-// names returns its DNS names, in lower case and without a dot behind them. DNS compares them so.
+// names returns the DNS names in lower case and without a trailing dot, because DNS ignores both.
 func (id *Identity) names() []string {
 	names := make([]string, 0, len(id.DNS))
 	for _, n := range id.DNS {
-		if n = glob.Lower(strings.TrimSuffix(n, ".")); n != "" {
+		n = glob.Lower(strings.TrimSuffix(n, "."))
+		if n != "" {
 			names = append(names, n)
 		}
 	}
 	return names
 }
 
-// own reports whether a node's id is one of its names: "node.id must be a DNS or URI name of the
-// certificate, or the last segment of its SPIFFE ID". A name with a wildcard names nobody.
+// own reports whether a node ID is a name of the identity: "node.id must be a DNS or URI name of the
+// certificate, or the last segment of its SPIFFE ID". A wildcard name does not count.
 func (id *Identity) own(node string) bool {
 	if node == "" {
 		return false
 	}
 	for _, n := range id.DNS {
-		if n = strings.TrimSuffix(n, "."); !strings.Contains(n, "*") && (node == n || node == glob.Lower(n)) {
+		n = strings.TrimSuffix(n, ".")
+		if !strings.Contains(n, "*") && (node == n || node == glob.Lower(n)) {
 			return true
 		}
 	}
@@ -38,10 +40,10 @@ func (id *Identity) own(node string) bool {
 	return false
 }
 
-// lastSegment returns the last segment of a SPIFFE ID; "" if it has none, or is no SPIFFE ID.
+// lastSegment returns the last segment of a SPIFFE ID; "" if it has none, or is not a SPIFFE ID.
 //
 // "The trust domain name … must not contain any characters other than lowercase letters, numbers,
-// dots, dashes, and underscores"; segments of the path have capitals, too. "The path MUST NOT
+// dots, dashes, and underscores"; segments of the path may have capitals, too. "The path MUST NOT
 // include empty segments, . or ..": https://spiffe.io/docs/latest/spiffe-specs/spiffe-id/
 func lastSegment(uri string) string {
 	id, ok := strings.CutPrefix(uri, "spiffe://")
@@ -58,7 +60,7 @@ func lastSegment(uri string) string {
 	return last
 }
 
-// consists reports whether a text has some characters, and only those of a SPIFFE ID.
+// consists reports whether a text is not empty and has only characters of a SPIFFE ID.
 func consists(s string, capitals bool) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -71,7 +73,7 @@ func consists(s string, capitals bool) bool {
 	return s != ""
 }
 
-// String says whose identity it is, in one line that is not long and has no claims.
+// String describes the identity in a short line without claims.
 func (id Identity) String() string {
 	var b strings.Builder
 	say := func(what, text string) {
@@ -109,7 +111,7 @@ func (id Identity) String() string {
 	return id.Kind + " " + b.String()
 }
 
-// called is what denials call it.
+// called returns the description for denials.
 func (id *Identity) called() string {
 	if id.Kind == None {
 		return "a connection that proves no identity"

@@ -7,9 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A lens shows the part of a type's tables that a filter shows. Streams of the same groups whose
-// filters are equal look through one, so that the part is made once, and what they are told is
-// shared.
+// A lens shows the visible part of the tables of a type. Streams with the same groups and equal
+// filters share one lens. So the part is computed once, and the streams share encoded responses.
 type lens struct {
 	key    lensKey
 	filter *filter
@@ -17,28 +16,28 @@ type lens struct {
 	parts  tablecache.Tables
 }
 
-// A lensKey tells a lens from all others.
+// A lensKey identifies a lens.
 type lensKey struct{ groups, url, filter string }
 
-// table returns the part of a table.
+// table returns the visible part of a table.
 func (l *lens) table(t *xds.Table) *xds.Table { return l.parts.Of(t, l.filter.of) }
 
-// recent returns the parts of tables, each of which is near the one before.
+// recent returns the visible parts of tables; each table is similar to the one before.
 func (l *lens) recent(tables []*xds.Table) []*xds.Table { return l.parts.OfEach(tables, l.filter.of) }
 
-// Lenses are those that one stream looks through, as long as it sees the same groups by the same
-// grant. They may be asked by others than the stream.
+// Lenses are the lenses of one stream, as long as its groups and its grant do not change. Other
+// goroutines than the stream may use them.
 type lenses struct {
 	shared *shared
 	groups string
 	grant  Grant
 
-	mu     sync.Mutex // guards what follows; held for memory only
+	mu     sync.Mutex // guards the fields below; never held during I/O
 	by     map[string]*lens
 	closed bool
 }
 
-// of returns the lens for a type.
+// of returns the lens of a type.
 func (ls *lenses) of(t *xds.Type) *lens {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -46,7 +45,7 @@ func (ls *lenses) of(t *xds.Type) *lens {
 		return l
 	}
 	f := ls.grant.filter(t)
-	if ls.closed { // nobody would let go of one that is shared
+	if ls.closed { // a shared one would never be released
 		return &lens{filter: f}
 	}
 	l := ls.shared.lens(lensKey{ls.groups, t.URL, f.key}, f)
@@ -57,7 +56,7 @@ func (ls *lenses) of(t *xds.Type) *lens {
 	return l
 }
 
-// close lets go of them.
+// close releases the lenses.
 func (ls *lenses) close() {
 	if ls == nil {
 		return
@@ -69,7 +68,7 @@ func (ls *lenses) close() {
 	ls.by = nil
 }
 
-// lens returns the lens that all have who see the same, and counts one user more.
+// lens returns the shared lens for a key, and counts one more user.
 func (s *shared) lens(key lensKey, f *filter) *lens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,18 +85,19 @@ func (s *shared) release(ls map[string]*lens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range ls {
-		if l.users--; l.users == 0 {
+		l.users--
+		if l.users == 0 {
 			delete(s.lenses, l.key)
 		}
 	}
 }
 
-// A limited view shows of another what lenses do. It never changes, as that does not.
+// A limited view shows the visible part of another view, which does not change.
 type limited struct {
 	of     xds.View
 	lenses *lenses
 
-	mu     sync.Mutex // guards what follows; others than the stream may look, too
+	mu     sync.Mutex // guards tables; other goroutines than the stream may read the view
 	tables map[string]*xds.Table
 }
 
@@ -120,16 +120,15 @@ func (v *limited) Table(t *xds.Type) *xds.Table {
 	return seen
 }
 
-// An undecided view is a limited one of one that is still looking for some names.
+// An undecided view is a limited view of a view that is still looking for some names.
 type undecided struct {
 	limited
 	of xds.Undecided
 }
 
-// Undecided implements [xds.Undecided]. A name that may not be seen does not exist, and is not
-// looked for.
+// Undecided implements [xds.Undecided]. An invisible name does not exist, and is not looked for.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
-	if name == xds.Wildcard { // which is no name that may be seen or not
+	if name == xds.Wildcard { // the wildcard itself is not visible or invisible
 		return v.lenses.grant.some(t, name) && v.of.Undecided(t, name)
 	}
 	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)

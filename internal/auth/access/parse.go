@@ -15,12 +15,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxValues is how many rules, patterns and other values a file has.
+// maxValues is how many rules, patterns and other values a file may have.
 const maxValues = 50_000
 
-// Parse reads an access.yaml; file is what the problems call it. If there is an error among them
-// the policy is nil, and the one in force had better stay. A file without rules lets nobody be
-// any node.
+// Parse parses an access.yaml; file is its name in problems. If one of the problems is an error, the
+// policy is nil, and the caller should keep the policy in force. With a file without rules, no client
+// may be any node.
 func Parse(file string, data []byte) (*Policy, []findings.Problem) {
 	r, doc := yamlkeys.Open("access.yaml", file, data)
 	p := parser{Reader: r, policy: &Policy{}, left: maxValues, named: map[string]bool{}}
@@ -33,18 +33,18 @@ func Parse(file string, data []byte) (*Policy, []findings.Problem) {
 	return p.policy, p.Problems
 }
 
-// A parser reads one file.
+// A parser parses one file.
 type parser struct {
 	*yamlkeys.Reader
 	policy *Policy
-	left   int // values
+	left   int // how many more values are allowed
 	named  map[string]bool
 
-	captured map[string]bool // by the identity of the rule that is read
+	captured map[string]bool // names that the identity of the present rule captures
 	uses     []use
 }
 
-// A use is a pattern that needs what was captured.
+// A use is a pattern that uses captures.
 type use struct {
 	node    *yaml.Node
 	path    string
@@ -69,15 +69,16 @@ func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) bool {
 	})
 }
 
-// count counts a value and reports whether it is one too many.
+// count counts a value, and reports whether it is still allowed.
 func (p *parser) count(n *yaml.Node, path string) bool {
-	if p.left--; p.left == -1 {
+	p.left--
+	if p.left == -1 {
 		p.wrong(n, path, "", "more than %d rules and values in one file", maxValues)
 	}
 	return p.left >= 0
 }
 
-// items reads what stands in a list, or one that stands there without.
+// items parses a list, or a single value as a list of one.
 func (p *parser) items(n *yaml.Node, path string, take func(n *yaml.Node, path string)) {
 	yamlkeys.Items(n, path, func(n *yaml.Node, path string, _ int) bool {
 		if !p.count(n, path) {
@@ -109,11 +110,11 @@ func (p *parser) file(n *yaml.Node) {
 	})
 }
 
-// rule reads a rule.
+// rule parses a rule.
 func (p *parser) rule(n *yaml.Node, path string) {
 	r := rule{name: path, place: p.File + ":" + strconv.Itoa(n.Line) + ":" + strconv.Itoa(n.Column)}
 	p.captured, p.uses = map[string]bool{}, nil
-	at := map[string]*yaml.Node{} // keys that there are
+	at := map[string]*yaml.Node{} // the keys of the rule
 	keep := func(key string, take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
 		return func(n *yaml.Node, path string) {
 			at[key] = n
@@ -122,7 +123,8 @@ func (p *parser) rule(n *yaml.Node, path string) {
 	}
 	if !p.each(n, path, "a rule", yamlkeys.Keys{
 		"name": func(n *yaml.Node, path string) {
-			if r.name = p.Text(n, path); r.name == "" {
+			r.name = p.Text(n, path)
+			if r.name == "" {
 				p.wrong(n, path, "", "the name is empty")
 			} else if p.named[r.name] {
 				p.wrong(n, path, "", "two rules have the name %s", yamlkeys.Quoted(r.name))
@@ -165,7 +167,7 @@ func (p *parser) rule(n *yaml.Node, path string) {
 	p.policy.rules = append(p.policy.rules, r)
 }
 
-// together finds what cannot stand in one rule.
+// together reports keys of a rule that contradict each other.
 func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yaml.Node) {
 	l := &r.limits
 	switch {
@@ -186,11 +188,11 @@ func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yam
 	}
 }
 
-// identity reads whose rule it is.
+// identity parses the condition on identities.
 func (p *parser) identity(n *yaml.Node, path string) *whose {
 	var w whose
 	var kinds []string
-	sure := "" // a key that means something else for each kind
+	sure := "" // a key whose meaning depends on the kind
 	any := false
 	key := func(take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
 		return func(n *yaml.Node, path string) { any = true; take(n, path) }
@@ -250,7 +252,7 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 	return &w
 }
 
-// bound reads patterns that capture.
+// bound parses patterns that may capture.
 func (p *parser) bound(n *yaml.Node, path string) []glob.Pattern {
 	list := p.patterns(n, path, false, nil)
 	p.capture(n, path, list)
@@ -267,7 +269,8 @@ func (p *parser) boundClaims(n *yaml.Node, path string, claims []entry) {
 	}
 }
 
-// capture notes what the patterns of one key capture: each the same, and each in one way only.
+// capture records the captures of the patterns of one key. Each pattern must capture the same names,
+// and in only one way.
 func (p *parser) capture(n *yaml.Node, path string, list []glob.Pattern) {
 	for i := range list {
 		names := sorted(list[i].Captures())
@@ -292,7 +295,7 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// used reads patterns that use what is captured.
+// used parses patterns that may use captures.
 func (p *parser) used(n *yaml.Node, path string) []glob.Pattern {
 	return p.patterns(n, path, false, p.use)
 }
@@ -301,7 +304,7 @@ func (p *parser) use(n *yaml.Node, path string, w glob.Pattern) {
 	p.uses = append(p.uses, use{n, path, w})
 }
 
-// usable finds what is wrong with a pattern that uses what is captured.
+// usable reports errors in the use of captures.
 func (p *parser) usable(u use) {
 	for _, name := range u.pattern.Captures() {
 		if !p.captured[name] {
@@ -315,7 +318,7 @@ func (p *parser) usable(u use) {
 	}
 }
 
-// patterns reads a pattern or a list of them.
+// patterns parses a pattern or a list of patterns; none allows an empty list.
 func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.Node, string, glob.Pattern)) []glob.Pattern {
 	list := []glob.Pattern{}
 	p.items(n, path, func(n *yaml.Node, path string) {
@@ -354,7 +357,7 @@ func (p *parser) pattern(n *yaml.Node, path string) (glob.Pattern, bool) {
 	return glob.Pattern{}, false
 }
 
-// names reads which names are seen, by type.
+// names parses the visible names by type.
 func (p *parser) names(n *yaml.Node, path string) map[string][]glob.Pattern {
 	flat := p.Flat(n, path)
 	if flat == nil {
@@ -378,7 +381,7 @@ func (p *parser) names(n *yaml.Node, path string) map[string][]glob.Pattern {
 	return names
 }
 
-// typ reads a type: its short name, or its URL.
+// typ parses a type: its short name, or its URL.
 func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
 	const prefix = "type.googleapis.com/"
 	var shorts []string
@@ -403,7 +406,7 @@ func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
 	return xds.TypeOf(word)
 }
 
-// entries reads what is asked of metadata or claims, below some keys.
+// entries parses conditions on metadata or claims below some keys.
 func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry, use func(*yaml.Node, string, glob.Pattern)) {
 	if len(below) >= nodemeta.MaxDepth {
 		p.wrong(n, path, "", "nested more than %d deep", nodemeta.MaxDepth)
@@ -427,7 +430,7 @@ func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry,
 	}
 }
 
-// values reads a pattern, a number or a bool, or a list of them.
+// values parses a pattern, a number or a bool, or a list of them.
 func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, glob.Pattern)) (list []value) {
 	p.items(n, path, func(n *yaml.Node, path string) {
 		switch v := scalarOf(n).(type) {

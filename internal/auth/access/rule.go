@@ -10,63 +10,63 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxBindings is in how many ways one rule may hold for one identity, which may have many names.
+// maxBindings limits in how many ways one rule may match one identity, which may have many names.
 const maxBindings = 64
 
-// A rule is one of an access.yaml, ready to be asked.
+// A rule is a parsed rule of an access.yaml.
 type rule struct {
 	name, place string
 
-	identity *whose // nil: everybody's; of rules that deny only
+	identity *whose // nil: all identities; only in rules that deny
 	node     about
 	limits   limits
-	deny     bool // the node is refused or, if there are limits, does not see what they say
+	deny     bool // the node is refused or, with limits, does not see the resources in them
 }
 
-// Whose are the identities that a rule is for. All that is set must hold.
+// Whose is a condition on identities. All fields that are set must match.
 type whose struct {
 	kinds                     []string
-	dns, uris, subject, issue []glob.Pattern // nil: not asked
+	dns, uris, subject, issue []glob.Pattern // nil: not checked
 	claims                    []entry
 	uids, gids                []int
 }
 
-// About are the nodes that a rule is for. All that is set must hold.
+// About is a condition on nodes. All fields that are set must match.
 type about struct {
-	ids, clusters []glob.Pattern // nil: not asked. That of ids asks for a name of the identity then, unless the rule denies
+	ids, clusters []glob.Pattern // nil: not checked; without ids, the node ID must be a name of the identity, unless the rule denies
 	metadata      []entry
 }
 
-// Limits are what a rule lets a node see.
+// Limits are the resources that a rule shows or hides.
 type limits struct {
 	groups  []glob.Pattern            // nil: all
 	types   map[string]bool           // by URL; nil: all
-	names   map[string][]glob.Pattern // by type URL: of other types all
+	names   map[string][]glob.Pattern // by type URL; all names of other types
 	secrets []glob.Pattern            // nil: none
 }
 
-// An entry asks for a value in metadata or claims.
+// An entry is a condition on a value in metadata or claims.
 type entry struct {
 	path   []string
 	values []value
 }
 
-// A value is a pattern, or a float64 or a bool.
+// A value is a pattern, a float64 or a bool.
 type value struct {
 	pattern glob.Pattern
-	other   any // nil: a pattern
+	other   any // nil: it is a pattern
 }
 
-// A binding is what a rule has captured.
+// A binding has the captures of a rule, by name.
 type binding map[string]string
 
-// bindings returns the ways in which the rule holds for an identity. If there are too many it
-// reports so: then nobody can say what holds.
+// bindings returns the ways in which the rule matches an identity. If there are too many, it reports
+// that, because the result is then not complete.
 func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany bool) {
 	if w == nil {
 		return []binding{{}}, false
 	}
-	if w.dns != nil && !some(w.dns, names) || w.uris != nil && !some(w.uris, id.URIs) { // so are most
+	if w.dns != nil && !some(w.dns, names) || w.uris != nil && !some(w.uris, id.URIs) { // true for most rules, so it comes first
 		return nil, false
 	}
 	if w.kinds != nil && !slices.Contains(w.kinds, id.Kind) ||
@@ -87,19 +87,21 @@ func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany b
 		if f.patterns == nil {
 			continue
 		}
-		if all = extend(all, f.patterns, f.values()); len(all) == 0 || len(all) > maxBindings {
+		all = extend(all, f.patterns, f.values())
+		if len(all) == 0 || len(all) > maxBindings {
 			return nil, len(all) > 0
 		}
 	}
 	for _, e := range w.claims {
-		if all = e.extend(all, id.Claims, e.path); len(all) == 0 || len(all) > maxBindings {
+		all = e.extend(all, id.Claims, e.path)
+		if len(all) == 0 || len(all) > maxBindings {
 			return nil, len(all) > 0
 		}
 	}
 	return all, false
 }
 
-// some reports whether one of the values is like one of the patterns.
+// some reports whether one of the values matches one of the patterns.
 func some(patterns []glob.Pattern, values []string) bool {
 	for _, v := range values {
 		for i := range patterns {
@@ -118,7 +120,7 @@ func one(s string) []string {
 	return []string{s}
 }
 
-// extend returns the bindings by which one of the values is like one of the patterns, too.
+// extend returns the bindings under which one of the values also matches one of the patterns.
 func extend(all []binding, patterns []glob.Pattern, values []string) (out []binding) {
 	for _, v := range values {
 		for i := range patterns {
@@ -145,7 +147,7 @@ func extend(all []binding, patterns []glob.Pattern, values []string) (out []bind
 	return out
 }
 
-// and returns both bindings; a capture that has two values holds for none.
+// and returns the union of both bindings; false if a capture would have two values.
 func (b binding) and(o binding) (binding, bool) {
 	if len(o) == 0 {
 		return b, true
@@ -160,7 +162,8 @@ func (b binding) and(o binding) (binding, bool) {
 	return merged, true
 }
 
-// extend does the same for a value in the claims. In a list one of the elements must do.
+// extend returns the bindings under which the claims also match the entry. In a list, one element must
+// match.
 func (e *entry) extend(all []binding, at any, path []string) (out []binding) {
 	if list, ok := at.([]any); ok {
 		for _, element := range list {
@@ -203,7 +206,7 @@ func (e *entry) extend(all []binding, at any, path []string) (out []binding) {
 	return nil
 }
 
-// is reports whether the rule is for a node, by what it has captured.
+// is reports whether the rule matches a node, with the captures of b.
 func (r *rule) is(id *Identity, n *nodeOf, b binding) bool {
 	a := &r.node
 	if a.ids == nil {
@@ -224,7 +227,7 @@ func (r *rule) is(id *Identity, n *nodeOf, b binding) bool {
 	return true
 }
 
-// like reports whether a value is like one of the patterns.
+// like reports whether a value matches one of the patterns.
 func like(patterns []glob.Pattern, v string, b binding) bool {
 	for i := range patterns {
 		if p, ok := patterns[i].With(b); ok && p.Match(v, nil) {
@@ -234,9 +237,11 @@ func like(patterns []glob.Pattern, v string, b binding) bool {
 	return false
 }
 
-// holds reports whether what the node says of itself is one of the values. Groups are found by
-// any element of a list, so all must do: or a client would send, beside what it may say, what
-// it may not. Of a rule that denies any will do.
+// holds reports whether the metadata of a node matches the entry.
+//
+// In a list, all elements must match. A group rule matches if any element does, so a client could
+// otherwise add a forbidden element to an allowed one. For a rule that denies (some is true), one
+// element is enough.
 func (e *entry) holds(at any, path []string, b binding, some bool) bool {
 	if list, ok := at.([]any); ok {
 		for _, element := range list {
@@ -266,15 +271,15 @@ func (e *entry) holds(at any, path []string, b binding, some bool) bool {
 	return false
 }
 
-// A nodeOf is a node whose metadata is decoded when a rule asks for it.
+// A nodeOf is a node whose metadata is decoded when a rule needs it.
 type nodeOf struct {
 	*xds.Node
 	decoded map[string]any
 	done    bool
 }
 
-// metadata returns it; nil if it cannot be read, which is as if there were none. Whoever finds
-// groups by it reads it by the same code.
+// metadata returns the metadata; nil if it cannot be decoded, as if there were none. The rules of
+// groups use the same code.
 func (n *nodeOf) metadata() any {
 	if !n.done {
 		n.done = true

@@ -12,54 +12,55 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options are what a [Source] needs besides what it wraps.
+// Options configure a [Source].
 type Options struct {
-	// Identity says what a connection has proved; the context is that of its stream or call. An
-	// error ends the stream: with its status if it has one of gRPC, and with UNAUTHENTICATED
-	// otherwise. Nil: no connection proves anything.
+	// Identity returns the verified identity of a connection; the context is that of its stream or
+	// call. An error ends the stream: with its gRPC status, or with UNAUTHENTICATED if it has none.
+	// Nil: no connection has an identity.
 	Identity func(ctx context.Context) (Identity, error)
 
-	// Denied is told of each stream and poll that is refused, or ended, by the policy or since its
-	// identity has expired: for the log and for audits. It is called by the stream's goroutine.
-	// Nil: nobody is told.
+	// Denied is called for each stream and poll that the policy refuses or ends, or whose identity has
+	// expired: for the log and for audits. It is called from the goroutine of the stream. Nil: no
+	// call.
 	Denied func(ctx context.Context, id Identity, node *xds.Node, why *Denied)
 
-	// Group says which group rules mean by one that a watch sees: two groups may be states of one, to rules.
-	// Nil: itself.
+	// Group returns the name in rules of a group that a watch sees, because for rules two groups may
+	// be states of one. Nil: the same name.
 	Group func(group string) string
 
-	// Now and Jitter replace the clock, and the random numbers in [0, 1) that spread the ends
-	// of streams. Nil: time.Now, and those of math/rand/v2.
+	// Now and Jitter replace the clock, and the random numbers in [0, 1) that spread the ends of
+	// streams. Nil: time.Now and math/rand/v2.
 	Now    func() time.Time
 	Jitter func() float64
 }
 
-// A Source is a source for a server that shows of another what a [Policy] allows. Make it by
-// [New]. It is safe for concurrent use.
+// A Source is a source for a server. It shows the part of another source that a [Policy] allows. [New]
+// makes it. It is safe for concurrent use.
 type Source[W Watch] struct {
 	of     Watched[W]
 	shared *shared
 }
 
-// Shared is what the views of a source have in common.
+// Shared is the state that the views of a source have in common.
 type shared struct {
 	o Options
 
-	mu     sync.Mutex // guards what follows; held for memory only
+	mu     sync.Mutex // guards the fields below; never held during I/O
 	policy *policy
 	views  map[*View]bool
 	lenses map[lensKey]*lens
 }
 
-// A policy is one in force. Its address tells it from those before.
+// A policy is a policy in force. Its address identifies it.
 type policy struct{ *Policy } // nil: everything is allowed
 
-// New returns a source that shows of another what a policy allows. Nil: everything.
+// New returns a source that shows the part of another source that a policy allows. A nil policy allows
+// everything.
 //
-// The watches of the source that it wraps should have two more methods, as those of
-// [store.Store] have: Groups() []string, without which rules that ask for groups let nothing be
-// seen, and Ring(), which is called by others than the stream, and has C ring. Without Ring a
-// new policy, and the end of an identity, are noticed when the watch rings by itself.
+// The watches of the other source should have two more methods, as those of [store.Store] have.
+// Without Groups() []string, rules that depend on groups show nothing. Ring() must make C ring, and
+// may be called from any goroutine. Without Ring, a new policy or an expired identity takes effect
+// only when the watch rings for another reason.
 func New[W Watch](of Watched[W], p *Policy, o Options) *Source[W] {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -100,7 +101,7 @@ func (s *Source[W]) Watch(ctx context.Context, node *xds.Node) (*View, error) {
 	return v, nil
 }
 
-// unproved is what becomes of a client whose identity cannot be told.
+// unproved returns the error of a client whose identity cannot be verified.
 func (v *View) unproved(err error) error {
 	d, ok := errors.AsType[*Denied](err)
 	if !ok {
@@ -113,8 +114,8 @@ func (v *View) unproved(err error) error {
 	return d
 }
 
-// SetPolicy puts a policy in force, for open streams, too: each asks it anew. Who may not be
-// its node any more is ended; who sees something else than before is told the difference.
+// SetPolicy puts a policy in force, also for open streams. A stream ends if its client may not be its
+// node any more. If its client sees other resources now, the stream gets the difference.
 func (s *Source[W]) SetPolicy(p *Policy) {
 	s.shared.mu.Lock()
 	s.shared.policy = &policy{p}

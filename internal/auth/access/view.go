@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A View is one stream's watch of a source, as far as it may see it. It implements
-// [server.Watch] and [server.HistoryWatch], and belongs to the stream's goroutine like these.
+// A View is the watch of one stream, limited to the resources that the stream may see. It implements
+// [server.Watch] and [server.HistoryWatch], and like these it belongs to the goroutine of the stream.
 type View struct {
 	shared *shared
 	ctx    context.Context
@@ -19,35 +19,35 @@ type View struct {
 	id     Identity
 
 	of      Watch
-	groups  grouped                // of; nil: it has none, or does not say which
-	ringing atomic.Pointer[ringer] // of, once it can be called by others
-	timer   *time.Timer            // looks for the end of the identity
-	end     time.Time              // of the stream; zero: none
+	groups  grouped                // of, if it has groups; nil: unknown
+	ringing atomic.Pointer[ringer] // of, once other goroutines may call it
+	timer   *time.Timer            // checks for the expiry of the identity
+	end     time.Time              // when the stream must end; zero: never
 
-	policy *policy  // that decided
+	policy *policy  // the one that decided
 	wide   Grant    // by the policy, before groups
-	seen   []string // groups
+	seen   []string // groups behind grant
 	grant  Grant    // zero: there is no policy
-	anew   bool     // something else is seen than before
-	denied error    // nothing is seen any more
+	anew   bool     // the policy is new, and grant was not computed again
+	denied error    // the view shows nothing any more
 	lenses *lenses  // nil: there is no policy
 	closed bool
 }
 
-// A grouped watch says which groups it sees, as a [store.Watch].
+// A grouped watch returns the groups that it sees, as a [store.Watch] does.
 type grouped interface{ Groups() []string }
 
-// A ringer has its doorbell rung by others, as a [store.Watch].
+// A ringer makes its channel C ring from another goroutine, as a [store.Watch] does.
 type ringer interface{ Ring() }
 
-// spread is over how long streams end whose identities expire at once.
+// spread is the time over which streams end if their identities expire at once.
 const spread = time.Minute
 
-// begin makes the view known to who sets policies, and finds out when it ends.
+// begin registers the view for new policies, and sets when it must end.
 //
-// It ends somewhat before its identity does: within the last tenth of its time, or minute if that
-// is less. Of its last minute nothing is taken away, so that a client that has nothing newer
-// yet does not come back again and again.
+// A view ends a little before its identity expires: at a random time within the last tenth of the
+// remaining time, but at most a minute before. A stream with less than a minute left keeps all of it,
+// so that a client that has no newer identity yet does not reconnect again and again.
 func (v *View) begin() {
 	if !v.id.Expires.IsZero() {
 		v.end = v.id.Expires
@@ -60,7 +60,7 @@ func (v *View) begin() {
 	v.shared.views[v] = true
 }
 
-// watch has the view rung from now on.
+// watch makes the view ring for new policies and for the expiry of the identity.
 func (v *View) watch() {
 	r, ok := v.of.(ringer)
 	if !ok {
@@ -68,24 +68,24 @@ func (v *View) watch() {
 	}
 	v.ringing.Store(&r)
 	if !v.end.IsZero() {
-		v.timer = time.AfterFunc(time.Hour, v.expires) // which is set before it can run
+		v.timer = time.AfterFunc(time.Hour, v.expires) // v.timer must be set before expires can run
 		v.timer.Reset(v.soon())
 	}
-	if v.shared.inForce() != v.policy { // it was set before the view could be rung
+	if v.shared.inForce() != v.policy { // the policy changed before the view could ring
 		r.Ring()
 	}
 }
 
-// Ring has the view's doorbell rung, by others than the stream: something else is seen that is not in
-// the source.
+// Ring makes the view's channel C ring; any goroutine may call it. Use it when the visible resources
+// change for a reason outside of the source.
 func (v *View) Ring() { v.ring() }
 
-// soon is how long to wait before the clock is looked at again. Timers do not follow it: it may be
-// set, and they stand while a machine sleeps.
+// soon returns how long to wait before the next check of the clock. Timers do not follow the wall
+// clock: it may be set, and timers stop while a machine sleeps.
 func (v *View) soon() time.Duration { return min(v.end.Sub(v.shared.o.Now()), spread) }
 
-// expires rings at the end of the identity. It is called by the timer, which Close may stop only
-// meanwhile.
+// expires rings when the identity has expired. The timer calls it; Close may stop the timer at the
+// same time.
 func (v *View) expires() {
 	r := v.ringing.Load()
 	if r == nil {
@@ -105,7 +105,7 @@ func (v *View) ring() {
 	}
 }
 
-// decide asks the policy in force, if it has not decided yet, and sees to the end of the identity.
+// decide asks the policy in force if it is a new one, and denies an expired identity.
 func (v *View) decide() error {
 	if !v.end.IsZero() && !v.shared.o.Now().Before(v.end) {
 		return v.deny(&Denied{Reason: v.id.called() + " has expired, or is about to", Unauthenticated: true})
@@ -120,14 +120,15 @@ func (v *View) decide() error {
 		return nil
 	}
 	var err error
-	if v.wide, err = p.Decide(v.id, v.node); err != nil {
+	v.wide, err = p.Decide(v.id, v.node)
+	if err != nil {
 		return v.deny(err)
 	}
 	v.grant = Grant{}
 	return nil
 }
 
-// enter finds out what is seen of the groups that the watch sees now.
+// enter computes the grant for the groups that the watch sees now.
 func (v *View) enter() error {
 	v.anew = false
 	if v.policy.Policy == nil {
@@ -153,7 +154,7 @@ func (v *View) enter() error {
 	return nil
 }
 
-// limit tells a watch that asks others for what a stream asks for what that sees; nil: all.
+// limit passes the visible names to a watch with a method Limit; nil: all.
 func (v *View) limit(sees func(t *xds.Type, name string) bool) {
 	if l, ok := v.of.(interface {
 		Limit(sees func(t *xds.Type, name string) bool)
@@ -162,7 +163,7 @@ func (v *View) limit(sees func(t *xds.Type, name string) bool) {
 	}
 }
 
-// moved reports whether the watch sees other groups than before.
+// moved reports whether the watch may see other groups than before.
 func (v *View) moved(names []xds.Names) bool {
 	switch {
 	case v.policy.Policy == nil || v.groups == nil:
@@ -173,10 +174,10 @@ func (v *View) moved(names []xds.Names) bool {
 	return v.wide.asks && !slices.Equal(v.groups.Groups(), v.seen)
 }
 
-// deny passes on why the client gets nothing. It never gets anything again.
+// deny reports the denial. The view shows nothing from then on.
 func (v *View) deny(err error) error {
 	v.denied = err
-	if d, ok := err.(*Denied); ok { //nolint:errorlint // it is no other
+	if d, ok := err.(*Denied); ok { //nolint:errorlint // a Denied is never wrapped here
 		v.tell(d)
 	}
 	return err
@@ -189,13 +190,13 @@ func (v *View) tell(d *Denied) {
 	}
 }
 
-// Identity returns whose stream it is.
+// Identity returns the identity of the client.
 func (v *View) Identity() Identity { return v.id }
 
-// Grant returns what it sees now, and whether it does not see all: there is a policy.
+// Grant returns the present grant; limited is false if there is no policy.
 func (v *View) Grant() (g Grant, limited bool) { return v.grant, v.policy.Policy != nil }
 
-// Groups returns the groups that the watch sees, nil if it does not say.
+// Groups returns the groups that the watch sees; nil if they are unknown.
 func (v *View) Groups() []string {
 	if v.groups == nil {
 		return nil
@@ -206,18 +207,18 @@ func (v *View) Groups() []string {
 // C implements [server.Watch].
 func (v *View) C() <-chan struct{} { return v.of.C() }
 
-// Interested implements [server.Watch]. A name that is not seen may be an alias of one that is, so
-// it is passed on, too; a watch with a method Limit is told what is seen.
+// Interested implements [server.Watch]. An invisible name may be an alias of a visible resource, so it
+// passes on all names. A watch with a method Limit knows the visible ones.
 func (v *View) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	v.of.Interested(t, wildcard, added, removed)
 }
 
-// Next implements [server.Watch]. Of the names that may differ some may be hidden.
+// Next implements [server.Watch]. Some of the returned names may be invisible.
 func (v *View) Next() (xds.View, []xds.Names, error) {
 	if v.denied != nil {
 		return nil, nil, v.denied
 	}
-	view, names, err := v.of.Next() // takes back what rang: what is decided now, is decided after that
+	view, names, err := v.of.Next() // resets C, so a policy set after this rings again
 	if err == nil {
 		err = v.decide()
 	}
@@ -230,7 +231,7 @@ func (v *View) Next() (xds.View, []xds.Names, error) {
 			return nil, names, err
 		}
 		if anew || v.grant.Key() != was {
-			names = nil // other names may be hidden
+			names = nil // any name may be visible or hidden now
 		}
 	}
 	if view == nil || v.policy.Policy == nil {
@@ -271,7 +272,7 @@ func (v *View) Close() {
 	v.finish()
 }
 
-// finish lets go of what the view shares.
+// finish releases the shared state of the view.
 func (v *View) finish() {
 	v.lenses.close()
 	v.shared.mu.Lock()

@@ -16,17 +16,17 @@ import (
 
 // ClientFiles are the paths of PEM files of a client. All may be empty.
 type ClientFiles struct {
-	CA        string // what the server's certificate leads to; "": the system's roots
-	Cert, Key string // the client's certificate and its private key; "": it has none
+	CA        string // roots for the server's certificate; "": those of the system
+	Cert, Key string // certificate and private key of the client; "": it has none
 
-	// Every is how often files are read again, at most. Zero: for each connection.
+	// Every is the shortest time between two reads of the files. Zero: each connection reads them.
 	Every time.Duration
 }
 
-// ClientCredentials are credentials of a client of gRPC out of files that may change, and need
-// not be there yet: a connection reads them if the last one did so long ago. What cannot be
-// read is an error of the connection, unless there was something good before: that stays, and
-// the log is told, which may be nil.
+// ClientCredentials returns the credentials of a gRPC client from files that may change, and need not
+// exist yet. A connection reads the files if the last read is longer ago than [ClientFiles.Every]. If
+// they are invalid, the last valid content stays, and the log gets a line; the log may be nil. If
+// there was no valid content yet, the connection fails.
 func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCredentials {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -34,7 +34,7 @@ func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCre
 	return &clientCredentials{source: &clientSource{files: f, log: log, now: time.Now}}
 }
 
-// A clientSource holds the last good content.
+// A clientSource has the last valid content.
 type clientSource struct {
 	files ClientFiles
 	log   *slog.Logger
@@ -43,7 +43,7 @@ type clientSource struct {
 	mu   sync.Mutex
 	read time.Time
 	good *tls.Config
-	last string // what was wrong when the files were read last
+	last string // the error of the last read
 }
 
 func (s *clientSource) config() (*tls.Config, error) {
@@ -76,7 +76,8 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("TLS: %w", err)
 		}
-		if c.RootCAs, err = Pool(b); err != nil {
+		c.RootCAs, err = Pool(b)
+		if err != nil {
 			return nil, fmt.Errorf("TLS: %s: %w", f.CA, err)
 		}
 	}
@@ -95,7 +96,7 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// clientCredentials are those of TLS, made for each connection.
+// clientCredentials are TLS credentials that are made anew for each connection.
 type clientCredentials struct{ source *clientSource }
 
 // ClientHandshake implements [credentials.TransportCredentials].

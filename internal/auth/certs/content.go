@@ -10,16 +10,16 @@ import (
 	"os"
 )
 
-// content is what the files hold.
+// content is the content of the files.
 type content struct {
 	files         Files
 	cert, key, ca []byte
 }
 
-// A sum tells one content from another.
+// A sum is a hash of the content.
 type sum = [sha256.Size]byte
 
-// read returns what the files hold, and its sum.
+// read returns the content of the files, and its sum.
 func read(f Files) (content, sum, error) {
 	c, h := content{files: f}, sha256.New()
 	into := []*[]byte{&c.cert, &c.key, &c.ca}
@@ -35,7 +35,7 @@ func read(f Files) (content, sum, error) {
 	return c, sum(h.Sum(nil)), nil
 }
 
-// config makes a server's configuration.
+// config makes a server's TLS configuration.
 func (c content) config() (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(c.cert, c.key)
 	if err != nil {
@@ -45,12 +45,13 @@ func (c content) config() (*tls.Config, error) {
 		Certificates: []tls.Certificate{pair},
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2"},
-		// Streams are long. A ticket would only outlive what its client was
-		// verified against.
+		// Streams last long, so session tickets save little. A ticket could also outlive the CA that verified its
+		// client.
 		SessionTicketsDisabled: true,
 	}
 	if c.files.ClientCA != "" {
-		if t.ClientCAs, err = Pool(c.ca); err != nil {
+		t.ClientCAs, err = Pool(c.ca)
+		if err != nil {
 			return nil, fmt.Errorf("TLS: %s: %w", c.files.ClientCA, err)
 		}
 		t.ClientAuth = tls.RequireAndVerifyClientCert
@@ -58,13 +59,14 @@ func (c content) config() (*tls.Config, error) {
 	return t, nil
 }
 
-// Pool returns the certificates of a PEM file, all of which must be good: one
-// left out would be missed only by the clients that need it.
+// Pool returns the certificates of a PEM file. All of them must be valid: if it left out an invalid
+// one, only the clients that need it would notice.
 func Pool(b []byte) (*x509.CertPool, error) {
 	p, n := x509.NewCertPool(), 0
 	for {
 		var block *pem.Block
-		if block, b = pem.Decode(b); block == nil {
+		block, b = pem.Decode(b)
+		if block == nil {
 			break
 		}
 		if block.Type != "CERTIFICATE" {

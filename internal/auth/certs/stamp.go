@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// stampsOf returns what tells whether a file has changed: in place, by another
-// in its place, or by a symbolic link on the way to it that leads elsewhere. It
-// is nil for a file that is not there.
+// stampsOf returns the metadata that shows whether a file has changed: in place, by a replacement, or
+// by a change of a symbolic link in its path. It is nil for a file that does not exist.
 func stampsOf(paths []string) []fs.FileInfo {
 	all := make([]fs.FileInfo, len(paths))
 	for i, path := range paths {
@@ -19,17 +18,17 @@ func stampsOf(paths []string) []fs.FileInfo {
 	return all
 }
 
-// settled is how old a change must be when a file is read for the same time to
-// mean the same content afterwards: file systems count time in steps.
+// settled is how old a change must be before an equal time means equal content: file systems count
+// time in steps.
 const settled = 2 * time.Second
 
-// same reports whether nothing has changed since the files were read, at a time
-// and just after they had the old stamps.
+// same reports whether the files did not change since the read. The old stamps are from just before
+// it.
 func same(now, old []fs.FileInfo, read time.Time) bool {
 	for i, a := range now {
 		b := old[i]
 		if a == nil || b == nil {
-			return false // reading it says why
+			return false // a read finds out why
 		}
 		if !os.SameFile(a, b) || a.Size() != b.Size() || !a.ModTime().Equal(b.ModTime()) || read.Sub(b.ModTime()) < settled {
 			return false

@@ -1,6 +1,5 @@
-// Package certs is TLS for a server out of files that may change while it
-// runs. There is no goroutine and no watch: a handshake looks whether the files
-// have changed, if none did so within the last second.
+// Package certs provides TLS for a server from certificate files that may change while it runs. It has
+// no goroutine and no watch: a handshake checks whether the files changed, at most once a second.
 package certs
 
 import (
@@ -19,18 +18,17 @@ import (
 
 // Files are the paths of PEM files.
 type Files struct {
-	Cert string // the server's certificate, and what leads from it to a root
+	Cert string // the server's certificate, followed by its intermediate certificates
 	Key  string // its private key
 
-	// ClientCA holds the certificates that those of clients must lead to. ""
-	// asks clients for none.
+	// ClientCA has the roots for certificates of clients. If it is "", clients need no certificate.
 	ClientCA string
 }
 
-// Configured reports whether any file is named.
+// Configured reports whether any path is set.
 func (f Files) Configured() bool { return f != Files{} }
 
-// paths are the files that are named.
+// paths returns the paths that are set.
 func (f Files) paths() []string {
 	if f.ClientCA == "" {
 		return []string{f.Cert, f.Key}
@@ -38,11 +36,10 @@ func (f Files) paths() []string {
 	return []string{f.Cert, f.Key, f.ClientCA}
 }
 
-// every is how often files are looked at, at most.
+// every is the shortest time between two checks of the files.
 const every = time.Second
 
-// A Source holds the last good content of the files. It is safe for concurrent
-// use; open it with [Open].
+// A Source has the last valid content of the files. It is safe for concurrent use. [Open] makes it.
 type Source struct {
 	files Files
 	log   *slog.Logger
@@ -50,16 +47,15 @@ type Source struct {
 
 	current atomic.Pointer[tls.Config]
 
-	checking sync.Mutex // held by the handshake that looks at the files; the others do not wait
+	checking sync.Mutex // held by the handshake that checks the files; other handshakes do not wait for it
 	checked  time.Time
 	read     time.Time
-	stamps   []fs.FileInfo // from just before read
-	sum      sum           // of the content read, good or bad
-	warned   int           // how much of the end of the current certificate was told
+	stamps   []fs.FileInfo // from just before the read
+	sum      sum           // of the content that was read, valid or not
+	warned   int           // which warnings of the expiry were logged
 }
 
-// Open reads the files. What becomes of them later is told to the log: one line
-// for each new content.
+// Open reads the files. Later changes are logged: one line for each new content.
 func Open(f Files, log *slog.Logger) (*Source, error) {
 	switch {
 	case f.Cert == "":
@@ -85,8 +81,7 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// FirstExpiry returns when the first certificate ends of those that the server shows: its
-// own, and what leads from it to a root.
+// FirstExpiry returns when the first certificate of the server's chain expires.
 func (s *Source) FirstExpiry() (at time.Time) {
 	for _, der := range s.current.Load().Certificates[0].Certificate {
 		if c, err := x509.ParseCertificate(der); err == nil && (at.IsZero() || c.NotAfter.Before(at)) {
@@ -96,7 +91,7 @@ func (s *Source) FirstExpiry() (at time.Time) {
 	return at
 }
 
-// warn tells that a certificate ends soon, and that it has ended: each once.
+// warn logs once that a certificate expires soon, and once that it has expired.
 func (s *Source) warn(now time.Time) {
 	const soon, ended = 1, 2
 	switch at := s.FirstExpiry(); {
@@ -109,8 +104,8 @@ func (s *Source) warn(now time.Time) {
 	}
 }
 
-// Config returns the configuration of a server: TLS 1.2 or newer and HTTP/2,
-// with client certificates required and verified if there is a CA for them.
+// Config returns the TLS configuration of a server: TLS 1.2 or newer and HTTP/2. Client certificates
+// are required and verified if there is a CA for them.
 func (s *Source) Config() *tls.Config {
 	c := s.current.Load().Clone()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -120,7 +115,7 @@ func (s *Source) Config() *tls.Config {
 	return c
 }
 
-// refresh takes over what is new in the files.
+// refresh reads the files if they changed.
 func (s *Source) refresh() {
 	if !s.checking.TryLock() {
 		return
@@ -139,7 +134,7 @@ func (s *Source) refresh() {
 	s.read, s.stamps = now, stamps
 	content, sum, err := read(s.files)
 	if err != nil {
-		// What cannot be read is content too: told once, until it changes.
+		// An error counts as content, so it is logged once, until it changes.
 		sum = sha256.Sum256([]byte(err.Error()))
 	}
 	if sum == s.sum {

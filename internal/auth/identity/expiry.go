@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Expiring returns the credentials of a gRPC server that do as c, and close a connection a
-// little before the client's certificate expires: its streams end, and the client connects again,
-// with the new certificate that it has by then. A client would else open its next stream on the
-// old connection, whose certificate is what it was, for ever.
+// Expiring wraps the credentials of a gRPC server: a connection is closed a little before the
+// certificate of its client expires. Its streams end, and the client connects again with its new
+// certificate. Without this, a client would open new streams on the old connection for ever, and its
+// expired certificate would never be checked again.
 func Expiring(c credentials.TransportCredentials) credentials.TransportCredentials {
 	return expiring{c}
 }
@@ -38,12 +38,13 @@ func (e expiring) Clone() credentials.TransportCredentials {
 	return expiring{e.TransportCredentials.Clone()}
 }
 
-// maxEarly is how long before a certificate expires its connection is closed at most.
+// maxEarly is the longest time by which a connection is closed before its certificate expires.
 const maxEarly = 5 * time.Minute
 
-// lifetime is how long a connection may last: almost to the end of its certificate, and not as
-// long as others whose certificates were issued at the same time, so that a fleet does not
-// connect again all at once. A stream that ended before would come back on the same connection.
+// lifetime returns how long a connection may last: almost until its certificate expires. The time is
+// random, so that clients whose certificates were issued at the same time do not all connect again at
+// the same time. A connection must be closed as a whole: a client would open an ended stream again on
+// the same connection.
 func lifetime(chains [][]*x509.Certificate, now time.Time) time.Duration {
 	left := end(chains).Sub(now)
 	early := min(left/10, maxEarly) / 2
@@ -53,7 +54,7 @@ func lifetime(chains [][]*x509.Certificate, now time.Time) time.Duration {
 	return left - early - rand.N(early)
 }
 
-// A mortal is a connection that is closed by itself.
+// A mortal is a connection that a timer closes.
 type mortal struct {
 	net.Conn
 	timer *time.Timer

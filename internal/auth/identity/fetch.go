@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// newKeys returns keys that were not read yet, and whether they are of a file.
+// newKeys returns keys that were not read yet, and whether they come from a file.
 func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
 	if !strings.Contains(where, "://") {
-		// A file costs little to read, and who takes a key out of it expects that at once.
+		// A file is cheap to read, and a user who removes a key from it expects an effect at once.
 		return &Keys{where: where, read: fileReader(where), every: 5 * time.Second, least: time.Second, log: log}, true, nil
 	}
 	u, err := CheckURL(where)
@@ -25,12 +25,12 @@ func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
 		return nil, false, err
 	}
 	shown := *u
-	shown.RawQuery = "" // it may hold a secret
+	shown.RawQuery = "" // it may contain a secret
 	return &Keys{where: shown.String(), read: webReader(u), every: 5 * time.Minute, least: 10 * time.Second, log: log}, false, nil
 }
 
-// CheckURL returns what is wrong with the URL of a key set: keys that somebody on the way can
-// replace prove nothing, so plain text is for this machine only.
+// CheckURL checks the URL of a key set. Plain HTTP is only allowed for this machine, because elsewhere
+// the keys could be replaced on their way.
 func CheckURL(where string) (*url.URL, error) {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -72,11 +72,11 @@ func fileReader(path string) func(context.Context) ([]byte, error) {
 	}
 }
 
-// webReader fetches a URL: a few redirects, none of them to plain text.
+// webReader reads a URL. It follows a few redirects, but none to plain HTTP.
 func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		tr := http.DefaultTransport.(*http.Transport).Clone()
-		tr.DisableKeepAlives = true // the next fetch is far away
+		tr.DisableKeepAlives = true // the next read is minutes away
 		tr.MaxResponseHeaderBytes = 64 << 10
 		c := http.Client{Transport: tr, Timeout: fetchTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if _, err := CheckURL(r.URL.String()); err != nil || r.URL.Scheme != u.Scheme || len(via) > 3 {
@@ -104,7 +104,7 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 	}
 }
 
-// bounded reads all, if that is not too much.
+// bounded reads everything, but fails above maxKeySet bytes.
 func bounded(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxKeySet+1))
 	if err == nil && len(b) > maxKeySet {

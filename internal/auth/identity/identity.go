@@ -1,7 +1,7 @@
-// Package identity says who is at the other end of a stream, call or poll: by the certificate of
-// its connection, by a bearer token, or by the process that opened a unix socket. It believes
-// nothing that a client merely says, such as its node; and it does not say what anybody may do,
-// which is the business of package access.
+// Package identity authenticates the client of a stream, call or poll: by the certificate of its
+// connection, by a bearer token, or by the process at the other end of a unix socket. It never trusts
+// unverified statements of a client, such as its node. It does not authorize: that is the task of
+// package access.
 package identity
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/chancery-xds/chancery/internal/auth/access"
 )
 
-// A Finder finds identities. The zero value knows certificates and processes, and looks at no
-// token.
+// A Finder authenticates clients. The zero value accepts certificates and processes, and ignores
+// tokens.
 type Finder struct {
-	Tokens *Tokens // nil: tokens are not looked at
+	Tokens *Tokens // nil: tokens are ignored
 
 	now func() time.Time // replaced by tests
 }
 
-// Find returns the identity that a context proves, which is one of a gRPC call or what package rest makes of a request: that of
-// its token, if there is one and tokens are looked at; else that of its connection; the zero
-// value if neither proves any. A token that is not good is an error: whoever shows one wants to
-// be known by it.
+// Find returns the identity of a client. The context is that of a gRPC call, or the one that package
+// rest makes for a request. A token, if there is one, counts instead of the connection. If there is
+// neither, Find returns the zero value. An invalid token is an error, even if the connection proves an
+// identity, because the client wants to use the token.
 func (f *Finder) Find(ctx context.Context) (access.Identity, error) {
 	now := time.Now
 	if f.now != nil {
@@ -56,7 +56,7 @@ func (f *Finder) Find(ctx context.Context) (access.Identity, error) {
 	return access.Identity{}, nil
 }
 
-// identity is what a token proves, as an identity.
+// identity verifies a token and returns its identity.
 func (t *Tokens) identity(ctx context.Context, token string, now time.Time) (access.Identity, error) {
 	c, err := t.Verify(ctx, token, now)
 	if err != nil {
@@ -69,8 +69,8 @@ func (t *Tokens) identity(ctx context.Context, token string, now time.Time) (acc
 	return id, nil
 }
 
-// certified is the identity of the certificate at the beginning of verified chains. A
-// connection may outlive it: the handshake, which verified it, is long ago when a stream opens.
+// certified returns the identity of the leaf of verified chains. The certificate may have expired
+// since the handshake verified it, because the connection may be much older than the stream.
 func certified(chains [][]*x509.Certificate, now time.Time) (access.Identity, error) {
 	if len(chains) == 0 || len(chains[0]) == 0 {
 		return access.Identity{}, nil
@@ -86,7 +86,7 @@ func certified(chains [][]*x509.Certificate, now time.Time) (access.Identity, er
 	return id, nil
 }
 
-// end is when the last of the chains ends that lead from a certificate to a root.
+// end returns when the last of the chains expires. A chain expires with the first of its certificates.
 func end(chains [][]*x509.Certificate) (last time.Time) {
 	for _, chain := range chains {
 		first := chain[0].NotAfter

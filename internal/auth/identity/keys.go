@@ -17,38 +17,37 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Bounds of what a key set may be, and of how often one is read.
+// Limits of a key set, and of how it is read.
 const (
 	maxKeySet  = 1 << 20 // bytes
 	maxKeys    = 100
-	maxTried   = 4 // keys for one token
+	maxTried   = 4 // keys tried for one token
 	fetchTime  = 5 * time.Second
 	minModulus = 2048 // bits of an RSA key
 	maxModulus = 8192
 )
 
-// Keys are the public keys by which an issuer's tokens are verified: a JSON Web Key Set, which
-// is read again now and then, and when a token names a key that is not in it. While it cannot be
-// read, or has no key of use, the last good one stays. They are safe for concurrent use; make
-// them by [OpenKeys].
+// Keys are the public keys that verify the tokens of an issuer: a JSON Web Key Set. Run reads the set
+// again at an interval, and a token with an unknown key causes another read. If a read fails or has no
+// usable key, the last valid set stays. Keys are safe for concurrent use. [OpenKeys] makes them.
 type Keys struct {
-	where string // for people
+	where string // the file or URL for messages
 	read  func(context.Context) ([]byte, error)
-	every time.Duration // reads, at least
-	least time.Duration // between the beginnings of two reads, whatever clients send
+	every time.Duration // interval of reads
+	least time.Duration // shortest time between the starts of two reads, whatever clients send
 	log   *slog.Logger
 
-	current atomic.Pointer[keySet] // nil: none was ever read
+	current atomic.Pointer[keySet] // nil: no valid set was read yet
 
-	mu     sync.Mutex        // held for memory only
-	began  time.Time         // the last read
-	flight chan struct{}     // closed when the read that is under way has ended; nil: none is
-	sum    [sha256.Size]byte // of what was read last, good or bad; of the one read that is under way
+	mu     sync.Mutex        // never held during I/O
+	began  time.Time         // start of the last read
+	flight chan struct{}     // closed at the end of the running read; nil: no read is running
+	sum    [sha256.Size]byte // hash of the last content, valid or not; only used by the running read
 }
 
-// OpenKeys reads the key set of a file, or of an http(s) URL. A file that is of no use is an
-// error; a URL that is of no use is told to the log and tried again, since a server must start
-// though the issuer is down: until its keys are known, clients with tokens are told to come back.
+// OpenKeys reads the key set of a file, or of an http(s) URL. An invalid file is an error. A failure
+// of a URL is logged and tried again, because a server must start even if the issuer is down. Until
+// keys are known, clients with tokens get [ErrNoKeys].
 func OpenKeys(ctx context.Context, where string, log *slog.Logger) (*Keys, error) {
 	k, file, err := newKeys(where, log)
 	if err != nil {
@@ -65,7 +64,7 @@ func OpenKeys(ctx context.Context, where string, log *slog.Logger) (*Keys, error
 	return k, nil
 }
 
-// Run reads the key set every now and then until ctx is done.
+// Run reads the key set at an interval until ctx is done.
 func (k *Keys) Run(ctx context.Context) {
 	for {
 		wait := k.every
@@ -81,8 +80,8 @@ func (k *Keys) Run(ctx context.Context) {
 	}
 }
 
-// refresh has the key set read, unless that began a moment ago. It returns what is closed when
-// the read has ended; nil: none is under way.
+// refresh starts a read of the key set, unless one is running or started recently. It returns a
+// channel that is closed at the end of the read; nil if no read is running.
 func (k *Keys) refresh(now time.Time) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +103,7 @@ func (k *Keys) refresh(now time.Time) <-chan struct{} {
 	return done
 }
 
-// wait returns when a read has ended, or ctx is done. A read ends by itself after fetchTime.
+// wait returns when a read has ended, or ctx is done. A read lasts at most fetchTime.
 func (k *Keys) wait(ctx context.Context, done <-chan struct{}) {
 	if done == nil {
 		return
@@ -115,7 +114,7 @@ func (k *Keys) wait(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// fetch reads the key set once, and tells what came of it if that is new.
+// fetch reads the key set once, and logs the result if the content changed.
 func (k *Keys) fetch() {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
@@ -130,7 +129,8 @@ func (k *Keys) fetch() {
 	if err == nil {
 		err = k.take(b)
 	}
-	if k.sum = sum; err == nil {
+	k.sum = sum
+	if err == nil {
 		return
 	}
 	if k.current.Load() == nil {
@@ -140,7 +140,7 @@ func (k *Keys) fetch() {
 	k.log.Error("the new keys of --jwks are of no use: keeping the previous ones", "jwks", k.where, "error", err)
 }
 
-// take uses a key set from now on, if it has a key of use.
+// take uses a new key set if it has a usable key.
 func (k *Keys) take(b []byte) error {
 	set, skipped, err := parseKeys(b)
 	if err != nil {
@@ -155,8 +155,8 @@ func (k *Keys) take(b []byte) error {
 	return nil
 }
 
-// find returns the keys that a token may be signed with, at most a few. A key that is not
-// known may be new: the set is read again, at most so often.
+// find returns the few keys that a token may be signed with. An unknown key may be new, so the set is
+// read again, if the last read is not recent.
 func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
 	keys := k.current.Load().match(id, alg)
 	if len(keys) == 0 {
@@ -176,11 +176,11 @@ func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm)
 	return nil, refuse("the token is signed with the key %s, which the issuer does not have for %s", quoted(id), alg)
 }
 
-// A keySet is what a key set has of use.
+// A keySet has the usable keys of a set.
 type keySet struct{ keys []jose.JSONWebKey }
 
-// match returns the keys of an id that an algorithm can be used with, at most maxTried; with id
-// "" of any id, since tokens need not name their key.
+// match returns the keys with an ID that fit an algorithm, at most maxTried. The ID "" matches all
+// keys, because a token need not have a key ID.
 func (s *keySet) match(id string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey) {
 	if s == nil {
 		return nil
@@ -193,9 +193,9 @@ func (s *keySet) match(id string, alg jose.SignatureAlgorithm) (found []jose.JSO
 	return found
 }
 
-// parseKeys reads a JSON Web Key Set: public keys for signatures. "Implementations SHOULD ignore
-// JWKs within a JWK Set that use "kty" (key type) values that are not understood by them" (RFC
-// 7517); skipped says why others are.
+// parseKeys parses a JSON Web Key Set and returns the public keys for signatures. "Implementations
+// SHOULD ignore JWKs within a JWK Set that use "kty" (key type) values that are not understood by
+// them" (RFC 7517). skipped has the reasons for unusable keys.
 func parseKeys(b []byte) (*keySet, []string, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -212,7 +212,7 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 		var head struct {
 			Kty, Kid, Use, D string
 		}
-		_ = json.Unmarshal(one, &head) // what is wrong is told below
+		_ = json.Unmarshal(one, &head) // an error is reported below
 		name := fmt.Sprintf("key %d (%s)", i, quoted(head.Kid))
 		var key jose.JSONWebKey
 		switch {
@@ -244,7 +244,7 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 	return set, skipped, nil
 }
 
-// weak says why a key may not be used: what it proves, or what it costs.
+// weak returns why a key may not be used: it is too weak, or too expensive to verify with.
 func weak(key jose.JSONWebKey) string {
 	switch k := key.Key.(type) {
 	case *rsa.PublicKey:
@@ -258,14 +258,14 @@ func weak(key jose.JSONWebKey) string {
 	return ""
 }
 
-// algorithms are those of public keys: never those by which whoever knows the key, which
-// everybody does, could sign.
+// algorithms are those with public keys. Symmetric ones are not accepted: everybody who knows a public
+// key could use it to sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// fits reports whether a key is for an algorithm.
+// fits reports whether a key can be used with an algorithm.
 func fits(key jose.JSONWebKey, alg jose.SignatureAlgorithm) bool {
 	if key.Algorithm != "" && key.Algorithm != string(alg) {
 		return false

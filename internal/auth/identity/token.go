@@ -17,40 +17,40 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// maxToken is how long a token may be in bytes. Those of Kubernetes have one or two thousand.
+// maxToken is the largest size of a token in bytes. Tokens of Kubernetes have one or two thousand.
 const maxToken = 8 << 10
 
-// leeway is by how much the clocks of issuer and server may differ.
+// leeway is how much the clocks of issuer and server may differ.
 const leeway = 30 * time.Second
 
-// Tokens say whose tokens are believed. All fields are needed.
+// Tokens configure which tokens are accepted. All fields are required.
 type Tokens struct {
-	Issuer    string   // the claim "iss", exactly
-	Audiences []string // the claim "aud" has one of them: a token for another service proves nothing here
+	Issuer    string   // the exact claim "iss"
+	Audiences []string // the claim "aud" must have one of them: a token for another service is refused
 	Keys      *Keys
 }
 
-// A Refused is why nobody is believed. Its text is for the client and for logs: it has nothing
-// of a token but the name of its key and of its algorithm, which are no secrets.
+// A Refused is the error of a token or certificate that is not accepted. Its text is for the client
+// and for logs. Of a token, it only has the name of the key and the algorithm, which are not secret.
 type Refused struct{ text string }
 
 func (r *Refused) Error() string { return r.text }
 
 func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(format, args...)} }
 
-// ErrNoKeys says that it is not known yet whose tokens are good, which is not their fault.
+// ErrNoKeys means that no keys were read yet, so no token can be verified. The client is not at fault.
 var ErrNoKeys = errors.New("the keys of the tokens' issuer are not known yet: try again later")
 
-// Token is what a token proves.
+// Token is a verified token.
 type Token struct {
 	Subject string
-	Expires time.Time      // it proves nothing from then on
-	Claims  map[string]any // all of them, as JSON has them
+	Expires time.Time      // not valid from then on
+	Claims  map[string]any // all claims, as encoding/json decodes them
 }
 
-// Verify returns what a token proves: one in the compact form, signed by a key of the issuer, for one of the audiences,
-// not expired, and with a subject. Any other is an error, which is a [Refused], unless no keys are
-// known. It costs one verification or a few, and may wait some seconds for keys.
+// Verify verifies a token in the compact form: it must be signed by a key of the issuer, be for one of
+// the audiences, not be expired, and have a subject. The error is a [Refused], unless no keys are
+// known. A call costs one or a few signature verifications, and may wait some seconds for keys.
 func (t *Tokens) Verify(ctx context.Context, token string, now time.Time) (*Token, error) {
 	payload, err := t.payload(ctx, token)
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *Tokens) Verify(ctx context.Context, token string, now time.Time) (*Toke
 	return &Token{Subject: c.Subject, Expires: expires, Claims: all}, nil
 }
 
-// payload verifies the signature.
+// payload verifies the signature and returns the claims.
 func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 	if len(token) > maxToken {
 		return nil, refuse("the token has %d bytes: at most %d are allowed", len(token), maxToken)
@@ -102,7 +102,7 @@ func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 	if err != nil || len(sig.Signatures) != 1 {
 		return nil, refuse("the token is malformed: it is not a JSON Web Token")
 	}
-	head := sig.Signatures[0].Protected // what is signed
+	head := sig.Signatures[0].Protected // the signed header
 	keys, err := t.Keys.find(ctx, head.KeyID, jose.SignatureAlgorithm(head.Algorithm))
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 	return nil, refuse("the token's signature is wrong: it is not of the issuer's key %s", quoted(keys[0].KeyID))
 }
 
-// Bearer returns the token of the values of a header Authorization; "": there is none.
+// Bearer returns the token in the values of the header Authorization; "" if there is none.
 func Bearer(values []string) (string, error) {
 	switch len(values) {
 	case 0:
@@ -132,7 +132,8 @@ func Bearer(values []string) (string, error) {
 	return token, nil
 }
 
-// when writes a time of a token, of which an issuer may have any.
+// when formats a time of a token. An issuer may have set any time, also one that RFC 3339 cannot
+// express.
 func when(t time.Time) string {
 	if y := t.UTC().Year(); y < 0 || y > 9999 {
 		return "a time out of range"
@@ -140,7 +141,7 @@ func when(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// quoted is a text of others as it may be shown.
+// quoted returns a text from outside in a form that may be shown.
 func quoted(s string) string {
 	s = text.Head(s, 60)
 	if !utf8.ValidString(s) {

@@ -9,29 +9,29 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// A Process is who opened the other end of a unix socket, as the system says: at the time it
-// connected. It is a [credentials.AuthInfo].
+// A Process is the process that opened the other end of a unix socket, as the system reports it at the
+// time of the connection. It implements [credentials.AuthInfo].
 type Process struct {
 	credentials.CommonAuthInfo
-	UID, GID uint32 // its other groups are not known
-	PID      int32  // may be another's by now
+	UID, GID uint32 // other groups of the process are not known
+	PID      int32  // another process may have this ID by now
 }
 
 // AuthType implements [credentials.AuthInfo].
 func (Process) AuthType() string { return "unix" }
 
-// processOf returns who is at the other end of a connection; nil: that is not known.
+// processOf returns the process at the other end of a connection; nil if it is not known.
 func processOf(c net.Conn) *Process {
 	p, err := peerOf(c)
 	if err != nil {
 		return nil
 	}
-	p.SecurityLevel = credentials.PrivacyAndIntegrity // nobody is between
+	p.SecurityLevel = credentials.PrivacyAndIntegrity // a unix socket does not leave the machine
 	return &p
 }
 
-// UnixCredentials returns the credentials of a gRPC server on unix sockets: plain text, and
-// who is at the other end ([Process]) for [Finder.Find].
+// UnixCredentials returns the credentials of a gRPC server on unix sockets: plain text, with the
+// [Process] at the other end for [Finder.Find].
 func UnixCredentials() credentials.TransportCredentials { return sockets{insecure.NewCredentials()} }
 
 type sockets struct {
@@ -52,7 +52,7 @@ func (s sockets) Clone() credentials.TransportCredentials {
 	return sockets{s.TransportCredentials.Clone()}
 }
 
-// ConnContext is for an http.Server on unix sockets what [UnixCredentials] are for gRPC's.
+// ConnContext does for an http.Server on unix sockets what [UnixCredentials] do for a gRPC server.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if p := processOf(c); p != nil {
 		return peer.NewContext(ctx, &peer.Peer{Addr: c.RemoteAddr(), AuthInfo: *p})

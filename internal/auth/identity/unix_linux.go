@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// peerOf returns the process that opened the other end of a unix socket.
 func peerOf(c net.Conn) (Process, error) {
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -24,7 +25,7 @@ func peerOf(c net.Conn) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	if found.Pid == 0 && found.Uid == ^uint32(0) { // no unix socket
+	if found.Pid == 0 && found.Uid == ^uint32(0) { // not a unix socket
 		return Process{}, errors.ErrUnsupported
 	}
 	return Process{UID: found.Uid, GID: found.Gid, PID: found.Pid}, nil

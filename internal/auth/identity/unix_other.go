@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// peerOf does not know how other systems say it.
+// peerOf fails: the peer of a unix socket is only known on Linux.
 func peerOf(net.Conn) (Process, error) { return Process{}, errors.ErrUnsupported }

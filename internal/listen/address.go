@@ -1,5 +1,5 @@
-// Package listen opens what the daemon listens on, and knows how many clients
-// the system lets it have. It starts no goroutine and serves nothing.
+// Package listen opens the listeners of the daemon, and limits their connections to the number of
+// files that the process may open. It starts no goroutine and serves nothing.
 package listen
 
 import (
@@ -11,23 +11,23 @@ import (
 	"syscall"
 )
 
-// An Address is where to listen or to dial. The zero value is none.
+// An Address is an address to listen on or to dial. The zero value is no address.
 type Address struct {
 	Network string // "tcp" or "unix"
-	Host    string // tcp: an IP address, which may have a zone, or a name; "": all addresses of the machine
+	Host    string // tcp: an IP address, optionally with a zone, or a name; "": all addresses of the machine
 	Port    uint16 // tcp; 0: the system chooses one
 	Path    string // unix
 }
 
-// maxPath is how long the path of a socket may be on this system.
+// maxPath is the longest path of a socket on this system.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// Parse understands
+// Parse parses an address:
 //
 //	host:port  192.0.2.1:port  [2001:db8::1]:port  :port
 //	unix:///path  unix:path
 //
-// Ports are numbers. The names of unix sockets are those of gRPC.
+// Ports are numbers. The syntax for unix sockets is that of gRPC.
 func Parse(s string) (Address, error) {
 	a, err := parse(s)
 	if err != nil {
@@ -84,7 +84,7 @@ func unix(path string) (Address, error) {
 	return Address{Network: "unix", Path: path}, nil
 }
 
-// String returns what Parse understands as the address.
+// String returns the address in the syntax of Parse.
 func (a Address) String() string {
 	switch {
 	case a.Network == "":
@@ -97,25 +97,22 @@ func (a Address) String() string {
 	return "unix:" + a.Path
 }
 
-// IP returns the host's IP address, without its zone; nil if it is a name or
-// there is none.
+// IP returns the host's IP address, without its zone; nil if the host is a name or empty.
 func (a Address) IP() net.IP { return net.ParseIP(zoneless(a.Host)) }
 
-// Any reports whether the address stands for all addresses of the machine: one
-// to listen on and not to dial.
+// Any reports whether the address means all addresses of the machine: it can be listened on, but not
+// dialed.
 func (a Address) Any() bool {
 	return a.Network == "tcp" && (a.Host == "" || a.IP().IsUnspecified())
 }
 
-// Loopback reports whether only this machine can reach who listens on the
-// address. Of names, localhost alone is known to be so; what a listener was
-// opened on tells [Loopback].
+// Loopback reports whether only this machine can reach a listener on the address. Of all names, it
+// only knows localhost; for an open listener use [Loopback].
 func (a Address) Loopback() bool {
 	return a.Network == "unix" || strings.EqualFold(strings.TrimSuffix(a.Host, "."), "localhost") || a.IP().IsLoopback()
 }
 
-// Loopback reports whether an address of a listener or of a peer is of this
-// machine.
+// Loopback reports whether an address of a listener or of a peer belongs to this machine.
 func Loopback(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
@@ -126,11 +123,11 @@ func Loopback(a net.Addr) bool {
 	return false
 }
 
-// LocalHost reports whether the Host of an HTTP request is this machine, by an address of the
-// loopback or as localhost. Browsers always name one; HTTP/1.0 need not, and "" is this machine.
+// LocalHost reports whether the Host of an HTTP request is this machine: an address of the loopback,
+// or localhost. "" counts as this machine, because HTTP/1.0 needs no Host; browsers always send one.
 //
-// A web page can reach the loopback of who looks at it, but it cannot choose this name, unless it
-// points a name of its own at it (DNS rebinding). So who listens on the loopback asks for it.
+// A listener on the loopback must check this. A web page can send requests to the loopback of its
+// visitor, but with its own host name, also if that name resolves to the loopback (DNS rebinding).
 func LocalHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

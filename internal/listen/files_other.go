@@ -2,5 +2,5 @@
 
 package listen
 
-// RaiseFiles does nothing: this system has no such limit, or it is not known.
+// RaiseFiles does nothing: this system has no such limit, or it is unknown.
 func RaiseFiles() (Files, error) { return Files{}, nil }

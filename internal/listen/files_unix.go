@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// RaiseFiles raises the soft limit of open files to the hard one, and returns
-// what is in force afterwards, also if that could not be done.
+// RaiseFiles raises the soft limit of open files to the hard limit. It returns the limits afterwards,
+// also if it fails.
 func RaiseFiles() (Files, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -22,8 +22,9 @@ func RaiseFiles() (Files, error) {
 	old := l.Cur
 	l.Cur = l.Max
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		if l.Cur = old; uint64(l.Max) >= math.MaxInt64 { //nolint:unconvert // signed elsewhere
-			return now(), nil // infinity is not to be had, and the Go runtime has raised what could be
+		l.Cur = old
+		if uint64(l.Max) >= math.MaxInt64 { //nolint:unconvert // signed elsewhere
+			return now(), nil // the limit cannot be infinite here, and the Go runtime has raised it already
 		}
 		return now(), fmt.Errorf("raise the limit of open files from %d to %d: %w", old, l.Max, err)
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A Limit is how many connections several listeners may have at once, together. When
-// that many are open, one more takes the place of the newest of the address that has
-// most, or is closed at once if it is of that address. It is safe for concurrent use.
+// A Limit limits the number of open connections of several listeners together. At the limit, a new
+// connection replaces the newest one of the address with the most connections. If that is its own
+// address, the new connection is closed at once. A Limit is safe for concurrent use.
 type Limit struct {
-	// Closed is called for each connection that was closed because of the limit, by
-	// the goroutine that accepts: it must not block. Nil: nobody is told.
+	// Closed is called for each connection that was closed because of the limit. The accepting
+	// goroutine calls it, so it must not block. Nil: no call.
 	Closed func(peer net.Addr)
 
-	mu     sync.Mutex // held for memory only
+	mu     sync.Mutex // never held during I/O
 	shares fair.Shares[net.Conn]
 	open   map[*placed]bool
 }
 
-// NewLimit returns a limit of max connections; 0: any number.
+// NewLimit returns a limit of max connections; 0: no limit.
 func NewLimit(max int) *Limit {
 	return &Limit{shares: fair.Shares[net.Conn]{Max: max}, open: map[*placed]bool{}}
 }
 
-// Cut closes all connections that are open, also those on which nothing has come yet and
-// which nobody else knows. Without a limit it closes none.
+// Cut closes all open connections. These include connections without any data yet, which servers do
+// not know. Without a limit it closes none.
 func (l *Limit) Cut() {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.open))
@@ -42,7 +42,7 @@ func (l *Limit) Cut() {
 	}
 }
 
-// Close closes the connection from an address, as its RemoteAddr is, if it is open. Without a limit it closes none.
+// Close closes the open connection with a RemoteAddr equal to peer. Without a limit it closes none.
 func (l *Limit) Close(peer net.Addr) {
 	l.mu.Lock()
 	var found *placed
@@ -57,14 +57,14 @@ func (l *Limit) Close(peer net.Addr) {
 	}
 }
 
-// Open is how many connections are open; 0 if there is no limit.
+// Open returns the number of open connections; 0 if there is no limit.
 func (l *Limit) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shares.Len()
 }
 
-// On returns a listener that keeps to the limit.
+// On returns a listener that enforces the limit.
 func (l *Limit) On(inner net.Listener) net.Listener {
 	if l.shares.Max == 0 {
 		return inner
@@ -85,7 +85,7 @@ func (l limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		var kept net.Conn
-		lost := c // also if there is a panic
+		lost := c // closed also after a panic
 		guarded(func() { kept, lost = l.limit.enter(c) })
 		if lost != nil {
 			guarded(func() { l.limit.close(lost) })
@@ -96,16 +96,14 @@ func (l limited) Accept() (net.Conn, error) {
 	}
 }
 
-// guarded calls f: a panic in it is logged, and ends neither the loop that accepts nor the
-// process.
+// guarded calls f and logs a panic in it, so that neither the accept loop nor the process ends.
 func guarded(f func()) {
 	if p := panics.Do(f); p != nil {
 		p.Log(slog.Default(), "connection")
 	}
 }
 
-// enter returns the connection with its place, if it has found one, and the one that is to be
-// closed, if there is one.
+// enter returns the connection if it got a place, and the connection to close, if any.
 func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +123,7 @@ func (l *Limit) close(c net.Conn) {
 	}
 }
 
-// placed is a connection that gives its place back when it is closed.
+// placed is a connection that releases its place when it is closed.
 type placed struct {
 	net.Conn
 	limit *Limit

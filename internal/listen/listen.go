@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// socketMode is who may connect to a socket: the user and the group of the
-// daemon.
+// socketMode allows the user and the group of the daemon to connect to a socket.
 const socketMode fs.FileMode = 0o660
 
-// Open listens on the address. The file of a unix socket has mode 0660 and is
-// removed when the listener is closed; one that is left from before is replaced
-// if nobody listens on it.
+// Open listens on the address. The file of a unix socket has mode 0660, and is removed when the
+// listener is closed. A file of an earlier process is replaced if no process listens on it.
 func (a Address) Open(ctx context.Context) (net.Listener, error) {
 	l, err := a.open(ctx)
 	if err != nil {
@@ -34,7 +32,7 @@ func (a Address) open(ctx context.Context) (net.Listener, error) {
 	return l, a.explain(err)
 }
 
-// explain says in words what the system says in codes.
+// explain replaces error codes of the system by texts.
 func (a Address) explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -64,7 +62,7 @@ func openUnix(ctx context.Context, path string) (net.Listener, error) {
 		}
 		return nil, err
 	}
-	// A umask may have taken the group's right.
+	// The umask may have removed the permission of the group.
 	if err := os.Chmod(path, socketMode); err != nil {
 		l.Close()
 		return nil, err
@@ -74,14 +72,14 @@ func openUnix(ctx context.Context, path string) (net.Listener, error) {
 
 func bindUnix(ctx context.Context, path string) (net.Listener, error) {
 	c := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
-		// Where the system has it so, the file gets the socket's mode, and at no
-		// time may others connect.
+		// On some systems the file gets the mode of the socket. Then other users cannot connect at any
+		// time.
 		return conn.Control(func(fd uintptr) { restrict(fd, socketMode) })
 	}}
 	return c.Listen(ctx, "unix", path)
 }
 
-// removeStale removes the file of a socket that nobody listens on.
+// removeStale removes the file of a socket if no process listens on it.
 func removeStale(ctx context.Context, path string) error {
 	before, err := os.Lstat(path)
 	if err != nil {
@@ -99,7 +97,7 @@ func removeStale(ctx context.Context, path string) error {
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("cannot tell whether the socket is in use: %w", err)
 	}
-	// Another process may have done the same meanwhile, and listen.
+	// Another process may have replaced the file since, and listen on it.
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(before, now) {
 		return errors.New("the socket is in use by another process")
 	}

@@ -7,6 +7,5 @@ import (
 	"syscall"
 )
 
-// restrict sets the mode of a socket that has no file yet. Systems that cannot
-// are no worse off.
+// restrict sets the mode of a socket that has no file yet. Some systems ignore or refuse it.
 func restrict(fd uintptr, mode fs.FileMode) { _ = syscall.Fchmod(int(fd), uint32(mode)) }

@@ -1,5 +1,5 @@
-// Package handshakes counts TLS handshakes that fail, by reason, and logs them: a client
-// whose handshake fails is otherwise seen nowhere. It makes none itself.
+// Package handshakes counts failed TLS handshakes by reason, and logs them. A client with a failed
+// handshake appears nowhere else. The package makes no handshakes itself.
 package handshakes
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
-// A kind is a reason, and the texts by which it is known. What net/http tells of a
-// failure is a text.
+// A kind is a reason, and the error texts that have it. The match is by text, because net/http reports
+// failures only as text.
 type kind struct {
 	reason string
 	texts  []string
 }
 
-// kinds are the reasons, in the order in which they are looked for.
+// kinds are the reasons. The first match counts.
 var kinds = []kind{
-	{"client_refuses", []string{"remote error: "}}, // an alert: it does not trust the server's certificate, say
+	{"client_refuses", []string{"remote error: "}}, // an alert of the client, for example because it does not trust the server's certificate
 	{"no_tls", []string{"first record does not look like a TLS handshake", "client sent an HTTP request"}},
 	{"no_certificate", []string{"client didn't provide a certificate"}},
 	{"expired", []string{"certificate has expired"}},
@@ -35,27 +35,27 @@ var kinds = []kind{
 	{"no_agreement", []string{"unsupported versions", "no cipher suite", "no mutually supported", "application protocol", "ALPN", "no supported"}},
 	{"timeout", []string{"timeout", "deadline exceeded"}},
 	{closed, []string{"EOF", "connection reset", "broken pipe", "closed"}},
-	{"other", nil}, // whatever else
+	{"other", nil}, // everything else
 }
 
-// closed is the reason of those that end without a word: a load balancer looks in this way
-// whether somebody listens, so it is no warning.
+// closed is the reason of a connection that ends without an error message. Health checks of load
+// balancers do that, so it is not a warning.
 const closed = "closed"
 
-// Failures counts and logs. The zero value logs to slog.Default() and is ready to use; it
-// is safe for concurrent use.
+// Failures counts and logs failed handshakes. The zero value is ready to use, and safe for concurrent
+// use.
 type Failures struct {
 	Log *slog.Logger // nil: slog.Default()
 
-	// Note is told of each, but for those that end without a word. Nil: nobody is. It must not
-	// be set once there are handshakes.
+	// Note is called for each failure, except those with the reason closed. Nil: no call. It must not
+	// be set after the first handshake.
 	Note func(peer, reason, text string)
 
 	repeats dedup.Counter
 	counts  [16]atomic.Uint64 // by index of kinds
 }
 
-// Counts returns how many have failed, by reason. Each reason is there.
+// Counts returns the number of failures by reason. It has all reasons, also with the number 0.
 func (f *Failures) Counts() map[string]uint64 {
 	counts := make(map[string]uint64, len(kinds))
 	for i, k := range kinds {
@@ -64,18 +64,18 @@ func (f *Failures) Counts() map[string]uint64 {
 	return counts
 }
 
-// Credentials returns credentials of a gRPC server that do as c, and tell f.
+// Credentials wraps credentials of a gRPC server, and reports failed handshakes to f.
 func (f *Failures) Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
-	return told{c, f}
+	return reporting{c, f}
 }
 
-type told struct {
+type reporting struct {
 	credentials.TransportCredentials
 	failures *Failures
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (t told) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t reporting) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := t.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
 		t.failures.note(conn.RemoteAddr().String(), err.Error())
@@ -84,26 +84,26 @@ func (t told) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, er
 }
 
 // Clone implements [credentials.TransportCredentials].
-func (t told) Clone() credentials.TransportCredentials {
-	return told{t.TransportCredentials.Clone(), t.failures}
+func (t reporting) Clone() credentials.TransportCredentials {
+	return reporting{t.TransportCredentials.Clone(), t.failures}
 }
 
-// ErrorLog returns what an http.Server logs its errors to: f is told of handshakes, and
-// the rest is for those who debug.
+// ErrorLog returns the error log for an http.Server. Failed handshakes are reported to f, and other
+// lines are logged at level debug.
 func (f *Failures) ErrorLog() *log.Logger { return log.New(lines{f}, "", 0) }
 
 type lines struct{ *Failures }
 
-// handshakeError is how net/http says it.
+// handshakeError matches the line of net/http for a failed handshake.
 var handshakeError = regexp.MustCompile(`^http: TLS handshake error from (\S+): (.*)`)
 
-// Write implements [io.Writer]: it is given a line at a time.
+// Write implements [io.Writer]. It gets one line per call.
 func (l lines) Write(line []byte) (int, error) {
 	text := string(bytes.TrimSpace(line))
 	if m := handshakeError.FindStringSubmatch(text); m != nil {
 		l.note(m[1], m[2])
 	} else {
-		l.log().Debug(text) //nolint:sloglint // it is net/http's
+		l.log().Debug(text) //nolint:sloglint // the text is from net/http
 	}
 	return len(line), nil
 }
@@ -115,15 +115,15 @@ func (f *Failures) log() *slog.Logger {
 	return f.Log
 }
 
-// few is how many lines of a reason go into the log within 10 s: when the server's
-// certificate has expired, all clients refuse it.
+// few is how many lines of one reason are logged within 10 s. When the server's certificate has
+// expired, all clients refuse it at once.
 const few = 5
 
-// note counts a failure, and logs it: a few lines for each reason, and one that counts the
-// others.
+// note counts a failure and logs it: a few lines for each reason, and one line with the number of the
+// rest.
 func (f *Failures) note(peer, text string) {
 	i := kindOf(text)
-	defer f.counts[i].Add(1) // who sees it counted finds the line
+	defer f.counts[i].Add(1) // after the log line, so that a caller who sees the count finds the line
 	reason, level := kinds[i].reason, slog.LevelWarn
 	if reason == closed {
 		level = slog.LevelDebug
@@ -143,7 +143,7 @@ func (f *Failures) note(peer, text string) {
 	tell(slog.LevelDebug)
 }
 
-// kindOf returns the index of the kind of a text.
+// kindOf returns the index of the kind of an error text.
 func kindOf(text string) int {
 	for i, k := range kinds {
 		for _, t := range k.texts {

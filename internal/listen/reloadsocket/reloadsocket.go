@@ -1,6 +1,5 @@
-// Package reloadsocket lets an operator on the same machine tell a running server
-// something: it listens on a unix socket beside what the server keeps on disk, which
-// only the server's user can open.
+// Package reloadsocket lets an operator on the same machine make a running server reload its files.
+// The server listens on a unix socket in its state folder, which only the user of the server can open.
 package reloadsocket
 
 import (
@@ -20,35 +19,35 @@ import (
 	"time"
 )
 
-// name is the socket's in its folder.
+// name is the file name of the socket in the folder.
 const name = "control"
 
-// A Reload is what became of one.
+// A Reload is the result of a reload.
 type Reload struct {
 	Files     int      `json:"files"`
 	Resources int      `json:"resources"`
 	Set       int      `json:"set"`
 	Removed   int      `json:"removed"`
-	Held      int      `json:"held"`             // gone from the files, and served until a second look agrees
+	Held      int      `json:"held"`             // missing from the files, and served until a later look confirms the removal
 	Errors    []string `json:"errors,omitempty"` // why nothing was loaded
 
 	Groups     int      `json:"groups,omitempty"`
-	KeptGroups int      `json:"kept_groups,omitempty"` // that stay as they were
-	Kept       []string `json:"kept,omitempty"`        // why
+	KeptGroups int      `json:"kept_groups,omitempty"` // rejected groups, which keep their previous configuration
+	Kept       []string `json:"kept,omitempty"`        // the errors of these groups
 
-	PID int `json:"pid,omitempty"` // of the process that has loaded; 0: it does not say. Serve sets it
+	PID int `json:"pid,omitempty"` // of the process that loaded; 0: unknown. Serve sets it
 }
 
-// A Handler does what is asked for.
+// A Handler executes the requests.
 type Handler interface {
-	// Reload loads the files; approve lets it remove whatever is gone.
+	// Reload loads the files; approve allows all removals.
 	Reload(ctx context.Context, approve bool) Reload
 }
 
-// Serve answers in a folder until ctx is done. It is alone there.
+// Serve listens in a folder until ctx is done. No other process may serve there at the same time.
 func Serve(ctx context.Context, folder string, h Handler, log *slog.Logger) error {
 	path := filepath.Join(folder, name)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that was killed
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed process may have left it
 		return err
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
@@ -69,7 +68,7 @@ func Serve(ctx context.Context, folder string, h Handler, log *slog.Logger) erro
 		w.Header().Set("Content-Type", "application/json")
 		did := h.Reload(r.Context(), approve)
 		did.PID = os.Getpid()
-		_ = json.NewEncoder(w).Encode(did) // who left is told nothing
+		_ = json.NewEncoder(w).Encode(did) // fails if the client has gone
 	})
 	s := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
@@ -83,10 +82,10 @@ func Serve(ctx context.Context, folder string, h Handler, log *slog.Logger) erro
 	return nil
 }
 
-// ErrNobody says that no server listens in a folder.
+// ErrNobody means that no server listens in a folder.
 var ErrNobody = errors.New("no server is running")
 
-// Ask asks the server of a folder to reload.
+// Ask makes the server of a folder reload.
 func Ask(ctx context.Context, folder string, approve bool) (Reload, error) {
 	path := filepath.Join(folder, name)
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -249,7 +249,7 @@ func TestAccess(t *testing.T) {
 			"access.yaml:2:":        {"--access", dir + "/access.yaml"},
 			"no such file":          {"--access", dir + "/none.yaml"},
 			"is not a regular file": {"--access", dir},
-			"has no key of use":     {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", dir + "/keys.json"},
+			"has no usable key":     {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", dir + "/keys.json"},
 		} {
 			out, err := exec.Command(binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--admin-listen", ""}, flags...)...).CombinedOutput()
 			if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 || !strings.Contains(string(out), want) {

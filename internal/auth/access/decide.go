@@ -96,7 +96,7 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 func notNode(id *Identity, node string, named []*rule) *Denied {
 	d := &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node)}
 	if len(named) == 0 {
-		d.Reason += ": no rule is for it"
+		d.Reason += ": no rule matches it"
 		return d
 	}
 	names := make([]string, 0, 3)

@@ -184,7 +184,7 @@ func (g *grant) compile(groups []string) error {
 func (g *grant) mayNot(groups []string) string {
 	who := g.id.called() + ", as node " + yamlkeys.Quoted(g.node) + ", "
 	if len(groups) == 0 {
-		return who + "may see certain groups only, and which it gets is not known"
+		return who + "may see only certain groups, and its groups are not known"
 	}
 	return who + "may not see the groups " + quotedList(groups)
 }

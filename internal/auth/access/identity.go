@@ -104,7 +104,7 @@ func (id Identity) String() string {
 	case id.Kind == Unix:
 		return "uid " + strconv.Itoa(id.UID)
 	case id.Kind == None:
-		return "nobody"
+		return "unidentified"
 	case b.Len() == 0:
 		return id.Kind + " without a name"
 	}

@@ -73,7 +73,7 @@ func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) bool {
 func (p *parser) count(n *yaml.Node, path string) bool {
 	p.left--
 	if p.left == -1 {
-		p.wrong(n, path, "", "more than %d rules and values in one file", maxValues)
+		p.wrong(n, path, "", "more than %d rules and values in the file", maxValues)
 	}
 	return p.left >= 0
 }
@@ -172,17 +172,17 @@ func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yam
 	l := &r.limits
 	switch {
 	case r.identity == nil && !r.deny && at["identity"] == nil:
-		p.wrong(n, path, "identity: {kind: [none, mtls, jwt, unix]} is everybody", "a rule needs an identity, unless it denies")
+		p.wrong(n, path, "identity: {kind: [none, mtls, jwt, unix]} matches everybody", "a rule needs an identity, unless it denies")
 	case r.deny && (at["types"] != nil && len(l.types) == 0 || at["secrets"] != nil && len(l.secrets) == 0 || at["names"] != nil && len(l.names) == 0):
-		p.wrong(n, path, "", "a rule that denies nothing")
+		p.wrong(n, path, "", "the rule denies nothing")
 	case !r.deny && l.types[xds.Secret.URL]:
-		p.wrong(at["types"], yamlkeys.Join(path, "types"), "secrets: [NAMES] says which", "secrets are never seen by their type, only by name")
+		p.wrong(at["types"], yamlkeys.Join(path, "types"), "use secrets: [NAMES]", "secrets can only be allowed by name, not by type")
 	case r.deny && l.types[xds.Secret.URL] && l.secrets != nil:
-		p.wrong(at["types"], yamlkeys.Join(path, "types"), "", "all secrets are denied, and some by name")
+		p.wrong(at["types"], yamlkeys.Join(path, "types"), "", "types denies all secrets, and secrets denies some by name")
 	}
 	for url := range l.names {
 		if l.types != nil && l.types[url] == r.deny {
-			p.wrong(at["names"], yamlkeys.Join(path, "names"), "", "names of a type that types %s", map[bool]string{true: "has already: it is denied whole", false: "does not have"}[r.deny])
+			p.wrong(at["names"], yamlkeys.Join(path, "names"), "", "names has a type that types %s", map[bool]string{true: "has already: all of it is denied", false: "does not have"}[r.deny])
 			return
 		}
 	}
@@ -203,7 +203,7 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 			p.items(n, path, func(n *yaml.Node, path string) {
 				v, ok := scalarOf(n).(float64)
 				if !ok || v != math.Trunc(v) || v < 0 || v > math.MaxUint32 {
-					p.Report(n, path, "", "a number of a user or group is needed, not %s", yamlkeys.What(n))
+					p.Report(n, path, "", "the number of a user or group is needed, not %s", yamlkeys.What(n))
 					return
 				}
 				*to = append(*to, int(v))
@@ -245,9 +245,9 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 	w.kinds = kinds
 	switch {
 	case !any:
-		p.wrong(n, path, "kind: [none, mtls, jwt, unix] is everybody", "an identity needs a condition")
+		p.wrong(n, path, "kind: [none, mtls, jwt, unix] matches everybody", "an identity needs a condition")
 	case sure != "" && len(kinds) != 1:
-		p.wrong(n, path, "", "%s needs kind, one of them: another kind of identity may have the same by chance", sure)
+		p.wrong(n, path, "", "%s needs exactly one kind: an identity of another kind may have the same value by chance", sure)
 	}
 	return &w
 }
@@ -285,7 +285,7 @@ func (p *parser) capture(n *yaml.Node, path string, list []glob.Pattern) {
 			continue
 		}
 		if pair := list[i].Ambiguous(func(glob.Part, glob.Part) bool { return true }); pair != "" {
-			p.wrong(n, path, "only letters, digits, - and _ are captured: put another character between them", "nobody can say where %s end and begin", pair)
+			p.wrong(n, path, "a capture has letters, digits, - and _: put another character between them", "the boundary between %s is ambiguous", pair)
 		}
 	}
 }
@@ -308,13 +308,13 @@ func (p *parser) use(n *yaml.Node, path string, w glob.Pattern) {
 func (p *parser) usable(u use) {
 	for _, name := range u.pattern.Captures() {
 		if !p.captured[name] {
-			p.wrong(u.node, u.path, "* is any word", "{%s} is captured by nothing in identity", name)
+			p.wrong(u.node, u.path, "* matches any word", "{%s} is not captured in identity", name)
 			return
 		}
 	}
 	pair := u.pattern.Ambiguous(func(a, b glob.Part) bool { return a.Kind == glob.Capture || b.Kind == glob.Capture })
 	if pair != "" {
-		p.WarnAs(findings.AmbiguousRule, u.node, u.path, `put a character between them that is no letter, digit, - or _`, "%s are not apart in %s: it may be meant for one identity and hold for another, as x-y-z for x and for x-y", pair, yamlkeys.Quoted(u.pattern.String()))
+		p.WarnAs(findings.AmbiguousRule, u.node, u.path, `put a character between them that is not a letter, digit, - or _`, "the boundary between %s in %s is ambiguous: the pattern may match another identity than intended, as x-y-z can be of x or of x-y", pair, yamlkeys.Quoted(u.pattern.String()))
 	}
 }
 
@@ -330,7 +330,7 @@ func (p *parser) patterns(n *yaml.Node, path string, none bool, use func(*yaml.N
 		}
 	})
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 && !none {
-		p.wrong(n, path, "", "the list is empty: nothing is like it")
+		p.wrong(n, path, "", "the list is empty: it matches nothing")
 	}
 	return list
 }
@@ -348,7 +348,7 @@ func (p *parser) pattern(n *yaml.Node, path string) (glob.Pattern, bool) {
 	w, err := glob.CompileCaptures(text)
 	switch {
 	case text == "":
-		p.wrong(n, path, "** is anything", "a pattern is empty")
+		p.wrong(n, path, "** matches anything", "the pattern is empty")
 	case err != nil:
 		p.wrong(n, path, "", "%s", err)
 	default:
@@ -371,9 +371,9 @@ func (p *parser) names(n *yaml.Node, path string) map[string][]glob.Pattern {
 		switch {
 		case t == nil:
 		case t == xds.Secret:
-			p.wrong(key, at, "", "names of secrets stand below secrets")
+			p.wrong(key, at, "", "names of secrets belong below secrets")
 		case names[t.URL] != nil:
-			p.wrong(key, at, "", "%s stands there twice", t)
+			p.wrong(key, at, "", "%s is there twice", t)
 		default:
 			names[t.URL] = p.patterns(yamlkeys.Follow(flat.Content[i+1]), at, true, p.use)
 		}
@@ -390,19 +390,19 @@ func (p *parser) typ(n *yaml.Node, path, word string) *xds.Type {
 			return t
 		}
 		if l := t.Legacy(); l != nil && (strings.EqualFold(word, l.Short) || word == l.URL || prefix+word == l.URL) {
-			p.wrong(n, path, "", "what is said of %s holds for its type before v3, too", t)
+			p.wrong(n, path, "", "the rules of %s also apply to its v2 type: remove this one", t)
 			return nil
 		}
 		shorts = append(shorts, t.Short)
 	}
 	if !strings.Contains(word, ".") {
-		p.wrong(n, path, "there are "+strings.Join(shorts, ", ")+", and URLs of types", "%s is no type of resources", yamlkeys.Quoted(word))
+		p.wrong(n, path, "write "+strings.Join(shorts, ", ")+" or a type URL", "%s is not a type of resources", yamlkeys.Quoted(word))
 		return nil
 	}
 	if !strings.Contains(word, "/") {
 		word = prefix + word
 	}
-	p.WarnAs(findings.AmbiguousRule, n, path, "", "%s is no type that the server knows: nothing but resources of exactly this URL are meant", yamlkeys.Quoted(word))
+	p.WarnAs(findings.AmbiguousRule, n, path, "", "the server does not know the type %s: it matches only resources of exactly this URL", yamlkeys.Quoted(word))
 	return xds.TypeOf(word)
 }
 
@@ -446,7 +446,7 @@ func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, 
 		}
 	})
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		p.wrong(n, path, "", "the list is empty: nothing is like it")
+		p.wrong(n, path, "", "the list is empty: it matches nothing")
 	}
 	return list
 }

@@ -110,7 +110,7 @@ func (c *clientCredentials) ClientHandshake(ctx context.Context, authority strin
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c *clientCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("TLS: credentials of a client")
+	return nil, nil, errors.New("TLS: these credentials are for a client")
 }
 
 // Info implements [credentials.TransportCredentials].
@@ -123,5 +123,5 @@ func (c *clientCredentials) Clone() credentials.TransportCredentials { return c 
 
 // OverrideServerName implements [credentials.TransportCredentials].
 func (c *clientCredentials) OverrideServerName(string) error {
-	return errors.New("TLS: the server's name is that of its target")
+	return errors.New("TLS: the server name is that of the target and cannot be overridden")
 }

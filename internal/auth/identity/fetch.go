@@ -44,9 +44,9 @@ func CheckURL(where string) (*url.URL, error) {
 	case u.Scheme == "https", u.Scheme == "http" && local(u.Hostname()):
 		return u, nil
 	case u.Scheme == "http":
-		return nil, fmt.Errorf("--jwks: http://%s is plain text, in which keys can be replaced on their way: use https://, or a file", u.Host)
+		return nil, fmt.Errorf("--jwks: http://%s is plain text, so the keys could be replaced on their way: use https://, or a file", u.Host)
 	}
-	return nil, fmt.Errorf("--jwks: %q is not a scheme of key sets: give a file or an https:// URL", u.Scheme+"://")
+	return nil, fmt.Errorf("--jwks: the scheme %q is not supported: give a file or an https:// URL", u.Scheme+"://")
 }
 
 func local(host string) bool {
@@ -80,7 +80,7 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 		tr.MaxResponseHeaderBytes = 64 << 10
 		c := http.Client{Transport: tr, Timeout: fetchTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if _, err := CheckURL(r.URL.String()); err != nil || r.URL.Scheme != u.Scheme || len(via) > 3 {
-				return errors.New("it leads elsewhere, in plain text or too often")
+				return errors.New("too many redirects, or a redirect to plain text")
 			}
 			return nil
 		}}
@@ -98,7 +98,7 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("the answer is %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+			return nil, fmt.Errorf("HTTP status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 		}
 		return bounded(resp.Body)
 	}

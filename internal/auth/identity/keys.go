@@ -134,10 +134,10 @@ func (k *Keys) fetch() {
 		return
 	}
 	if k.current.Load() == nil {
-		k.log.Error("the keys of --jwks cannot be read: clients with tokens have to wait", "jwks", k.where, "error", err)
+		k.log.Error("cannot read the keys of --jwks: clients with tokens are refused", "jwks", k.where, "error", err)
 		return
 	}
-	k.log.Error("the new keys of --jwks are of no use: keeping the previous ones", "jwks", k.where, "error", err)
+	k.log.Error("the new keys of --jwks are invalid: keeping the previous ones", "jwks", k.where, "error", err)
 }
 
 // take uses a new key set if it has a usable key.
@@ -171,7 +171,7 @@ func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm)
 	case len(keys) > 0:
 		return keys, nil
 	case id == "":
-		return nil, refuse("the token names no key (kid), and no key of the issuer is for %s", alg)
+		return nil, refuse("the token has no key ID (kid), and the issuer has no key for %s", alg)
 	}
 	return nil, refuse("the token is signed with the key %s, which the issuer does not have for %s", quoted(id), alg)
 }
@@ -219,13 +219,13 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 		case head.Use != "" && head.Use != "sig":
 			continue // for encryption
 		case head.Kty == "oct":
-			skipped = append(skipped, name+": it is symmetric: who can verify with it can sign, too")
+			skipped = append(skipped, name+": it is symmetric: it can sign tokens, too")
 			continue
 		case head.D != "":
-			skipped = append(skipped, name+": it is private, and this file is for public keys: replace it, since others may have read it")
+			skipped = append(skipped, name+": it is a private key, but only public keys belong here: replace it, because others may have read it")
 			continue
 		case key.UnmarshalJSON(one) != nil || !key.Valid():
-			skipped = append(skipped, name+": it is malformed, or of an unknown kind")
+			skipped = append(skipped, name+": it is malformed or of an unknown type")
 			continue
 		}
 		if why := weak(key); why != "" {
@@ -239,7 +239,7 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 		if len(skipped) > 0 {
 			why = ": " + skipped[0]
 		}
-		return nil, nil, errors.New("has no key of use for signatures" + why)
+		return nil, nil, errors.New("has no usable key for signatures" + why)
 	}
 	return set, skipped, nil
 }
@@ -253,7 +253,7 @@ func weak(key jose.JSONWebKey) string {
 		}
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	default:
-		return "its kind is not used for signatures"
+		return "its type is not for signatures"
 	}
 	return ""
 }

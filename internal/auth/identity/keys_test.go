@@ -146,13 +146,13 @@ func TestKeySets(t *testing.T) {
 		"for encryption":        {set(t, s, enc), 1, "", ""},
 		"for something else":    {set(t, s, odd), 1, "", ""},
 		"symmetric":             {set(t, oct, s), 1, `key 0 ("o"): it is symmetric`, ""},
-		"private":               {set(t, jose.JSONWebKey{Key: private.key, KeyID: "p"}, s), 1, `key 0 ("p"): it is private`, ""},
+		"private":               {set(t, jose.JSONWebKey{Key: private.key, KeyID: "p"}, s), 1, `key 0 ("p"): it is a private key`, ""},
 		"short":                 {set(t, small, s), 1, `key 0 ("small"): an RSA key needs 2048 to 8192 bits, and has 10`, ""},
-		"of a kind of tomorrow": {set(t, map[string]string{"kty": "XYZ"}, s), 1, `key 0 (""): it is malformed, or of an unknown kind`, ""},
+		"of a kind of tomorrow": {set(t, map[string]string{"kty": "XYZ"}, s), 1, `key 0 (""): it is malformed or of an unknown type`, ""},
 		"no object":             {set(t, 7, "x", nil, s), 1, `malformed`, ""},
-		"symmetric alone":       {set(t, oct), 0, "", `has no key of use for signatures: key 0 ("o"): it is symmetric`},
-		"none":                  {[]byte(`{"keys":[]}`), 0, "", "has no key of use"},
-		"null":                  {[]byte(`null`), 0, "", "has no key of use"},
+		"symmetric alone":       {set(t, oct), 0, "", `has no usable key for signatures: key 0 ("o"): it is symmetric`},
+		"none":                  {[]byte(`{"keys":[]}`), 0, "", "has no usable key"},
+		"null":                  {[]byte(`null`), 0, "", "has no usable key"},
 		"an error page":         {[]byte(`<html>`), 0, "", "is not a JSON Web Key Set"},
 		"keys of no list":       {[]byte(`{"keys":{}}`), 0, "", "is not a JSON Web Key Set"},
 		"a point on no curve":   {[]byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"k","x":"AAAA","y":"AAAA"}]}`), 0, "", "malformed"},
@@ -195,7 +195,7 @@ func TestFile(t *testing.T) {
 		t.Error(err)
 	}
 	write([]byte("{}"))
-	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "no key of use") {
+	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "no usable key") {
 		t.Error(err)
 	}
 	write(set(t, one.jwk()))
@@ -239,7 +239,7 @@ func TestURL(t *testing.T) {
 	defer plain.Close()
 	for path, want := range map[string]string{
 		"/good": "", "/good?token=SECRET": "", "/moved": "",
-		"/loop": "too often", "/away": "in plain text", "/endless": "more than 1048576 bytes", "/else": "the answer is 418 I'm a teapot",
+		"/loop": "too many redirects", "/away": "a redirect to plain text", "/endless": "more than 1048576 bytes", "/else": "HTTP status 418 I'm a teapot",
 	} {
 		log := &book{}
 		k, err := OpenKeys(t.Context(), plain.URL+path, slog.New(slog.NewTextHandler(log, nil)))
@@ -259,7 +259,7 @@ func TestURL(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://issuer.example/keys":      "is plain text",
 		"https://u:p@issuer.example/":     "a user is not supported",
-		"ftp://issuer.example/":           `"ftp://" is not a scheme`,
+		"ftp://issuer.example/":           `the scheme "ftp://" is not supported`,
 		"https:///keys":                   "has no host",
 		"https://issuer.example:x/":       "is malformed",
 		"http://localhost.evil.example/":  "is plain text",
@@ -304,7 +304,7 @@ func TestNoRedirectToPlainText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := webReader(u)(t.Context()); err == nil || !strings.Contains(err.Error(), "in plain text") || asked {
+	if _, err := webReader(u)(t.Context()); err == nil || !strings.Contains(err.Error(), "a redirect to plain text") || asked {
 		t.Error(err, asked)
 	}
 }

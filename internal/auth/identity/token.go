@@ -59,15 +59,15 @@ func (t *Tokens) Verify(ctx context.Context, token string, now time.Time) (*Toke
 	var c jwt.Claims
 	all := map[string]any{}
 	if json.Unmarshal(payload, &c) != nil || json.Unmarshal(payload, &all) != nil {
-		return nil, refuse("the token is malformed: its claims are not as RFC 7519 has them")
+		return nil, refuse("the token is malformed: its claims do not conform to RFC 7519")
 	}
 	switch {
 	case c.Issuer != t.Issuer:
-		return nil, refuse("the token is not of the issuer %s (iss)", quoted(t.Issuer))
+		return nil, refuse("the token is not from the issuer %s (iss)", quoted(t.Issuer))
 	case !slices.ContainsFunc(t.Audiences, c.Audience.Contains):
 		return nil, refuse("the token is for another audience (aud): this server is %s", quoted(strings.Join(t.Audiences, ", ")))
 	case c.Expiry == nil:
-		return nil, refuse("the token never expires: it needs a time (exp)")
+		return nil, refuse("the token has no expiry time (exp)")
 	case c.Subject == "":
 		return nil, refuse("the token has no subject (sub)")
 	}
@@ -97,7 +97,7 @@ func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 	}
 	sig, err := jose.ParseSignedCompact(token, algorithms)
 	if e, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-		return nil, refuse("tokens with the algorithm %s are not accepted: only those signed with a private key (RS256, ES256, EdDSA and their kin)", quoted(string(e.Got)))
+		return nil, refuse("tokens with the algorithm %s are not accepted: use one with a private key (RS256, ES256, EdDSA and similar)", quoted(string(e.Got)))
 	}
 	if err != nil || len(sig.Signatures) != 1 {
 		return nil, refuse("the token is malformed: it is not a JSON Web Token")
@@ -112,7 +112,7 @@ func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 			return payload, nil
 		}
 	}
-	return nil, refuse("the token's signature is wrong: it is not of the issuer's key %s", quoted(keys[0].KeyID))
+	return nil, refuse("the token's signature is wrong: it was not made with the issuer's key %s", quoted(keys[0].KeyID))
 }
 
 // Bearer returns the token in the values of the header Authorization; "" if there is none.

@@ -63,7 +63,7 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r2 by ana: why", "status", "--admin", admin)
 	chancery(t, 1, "a server of a store has no files to reload", "reload", "--admin", admin)
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
-	chancery(t, 4, "revision r9: not found: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
+	chancery(t, 4, "revision r9: not found yet: the newest is r2", "wait", "--for=synced", "--revision", "r9", "--timeout", "200ms", "--admin", admin)
 	chancery(t, 2, "want a number, or a revision of a store such as r412", "wait", "--for=synced", "--revision", "rx", "--admin", admin)
 	keeps := func(mark string) {
 		t.Helper()
@@ -165,7 +165,7 @@ func TestWaitHeld(t *testing.T) {
 			chancery(t, code, want, "wait", "--for=synced", "--revision", "r2", "--timeout", "300ms", local, "--admin", admin)
 		}
 	}
-	wait(4, "revision r2: not found: the newest is r1")
+	wait(4, "revision r2: not found yet: the newest is r1")
 	chancery(t, 0, "", "freeze", "default", "--store", at, "-m", "why")
 	write(t, config, "b.yaml", cluster("b"))
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")

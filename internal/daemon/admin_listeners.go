@@ -97,7 +97,8 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 	}
 	if a.tls.Configured() {
 		var err error
-		if a.certs, err = authcerts.Open(a.tls, log); err != nil {
+		a.certs, err = authcerts.Open(a.tls, log)
+		if err != nil {
 			return cli.Fail(err, "")
 		}
 	}

@@ -86,7 +86,8 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 		return nil, err
 	}
 	var err error
-	if d.traced, err = openTraces(log, d.store); err != nil {
+	d.traced, err = openTraces(log, d.store)
+	if err != nil {
 		return nil, err
 	}
 	files := func() *dir.Source { return d.source.files() } // the source is there before the first client
@@ -94,7 +95,8 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged())
 	}
 	d.view.track(files, d.store.Snapshot, keptForStatus(d.held))
-	if d.source, d.shown, err = d.buildSource(stderr); err != nil {
+	d.source, d.shown, err = d.buildSource(stderr)
+	if err != nil {
 		return d, err
 	}
 	if err := d.buildIdentity(); err != nil {
@@ -109,7 +111,8 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	c := d.cfg
 	d.log, d.view, d.exposed = log, new(view), c.exposed()
-	if d.types, err = dirload.ReadProtoSets(c.files.sets); err != nil {
+	d.types, err = dirload.ReadProtoSets(c.files.sets)
+	if err != nil {
 		return err
 	}
 	c.limits.deriveFrom(limitMemory(log))

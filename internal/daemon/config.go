@@ -114,7 +114,8 @@ func (c *Config) draining(f *pflag.FlagSet) {
 func (c *Config) check(given func(flag string) bool) error {
 	if c.health.address != "" {
 		var err error
-		if c.health.parsed, err = listen.Parse(c.health.address); err != nil {
+		c.health.parsed, err = listen.Parse(c.health.address)
+		if err != nil {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}
@@ -182,7 +183,8 @@ func (c *Config) checkStore(given func(flag string) bool) error {
 	if err != nil {
 		return err
 	}
-	if c.dir = url; etcd != nil {
+	c.dir = url
+	if etcd != nil {
 		c.dir = etcd.String()
 	} else if abs, err := filepath.Abs(folder); err == nil {
 		c.dir = "file:" + abs

@@ -20,7 +20,8 @@ type several struct {
 }
 
 func (l *several) Accept() (net.Conn, error) {
-	if l.n--; l.n < 0 {
+	l.n--
+	if l.n < 0 {
 		return nil, net.ErrClosed
 	}
 	c, _ := net.Pipe()

@@ -25,7 +25,8 @@ func TestTitles(t *testing.T) {
 	}
 	var all []string
 	serve.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
-	if slices.Sort(shown); !slices.Equal(shown, slices.Sorted(slices.Values(all))) {
+	slices.Sort(shown)
+	if !slices.Equal(shown, slices.Sorted(slices.Values(all))) {
 		t.Errorf("shown %v, of %v", shown, all)
 	}
 }

@@ -113,7 +113,8 @@ func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFun
 	if i.access != "" {
 		i.rules.path = i.access
 		var err error
-		if policy, err = i.rules.load(log); err != nil {
+		policy, err = i.rules.load(log)
+		if err != nil {
 			return err
 		}
 	}

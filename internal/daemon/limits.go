@@ -172,7 +172,8 @@ func (b *limitFlags) deriveFrom(m memory) {
 	}
 	b.Unfinished = b.request / 2 * 3
 	if share := max(int(total/8), minUnfinished); total > 0 && b.Unfinished > share {
-		if b.Unfinished = share; b.requestGiven {
+		b.Unfinished = share
+		if b.requestGiven {
 			b.Unfinished = max(share, b.request)
 		}
 		b.request = min(b.request, b.Unfinished)

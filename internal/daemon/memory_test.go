@@ -59,7 +59,8 @@ func TestSharesOfMemory(t *testing.T) {
 			b.request = c.request
 		}
 		b.HeldInAll, b.Unfinished = c.held, c.unfinished
-		if b.deriveFrom(c.m); b.HeldInAll != c.wantHeld || b.Unfinished != c.wantUnfinished || b.request != c.wantRequest {
+		b.deriveFrom(c.m)
+		if b.HeldInAll != c.wantHeld || b.Unfinished != c.wantUnfinished || b.request != c.wantRequest {
 			t.Errorf("%s: %d, %d and %d bytes", c.what, b.HeldInAll, b.Unfinished, b.request)
 		}
 	}

@@ -66,7 +66,8 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 		c.all[r.Type.URL] = of
 	}
 	of.by[r.Name] = append(of.by[r.Name], is)
-	if c.n++; c.n > c.most {
+	c.n++
+	if c.n > c.most {
 		for _, of := range c.all {
 			c.look(of, now)
 		}
@@ -92,7 +93,8 @@ func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 		}
 		c.n -= len(all) - len(kept)
 		clear(all[len(kept):])
-		if of.by[name] = kept; len(kept) == 0 {
+		of.by[name] = kept
+		if len(kept) == 0 {
 			delete(of.by, name)
 		}
 	}

@@ -97,9 +97,10 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 		return nil, err
 	}
 	cfg.Metrics = metrics.New(metrics.Options{Registry: r.metrics.Registry()})
-	if r.client, err = xdsclient.NewClientWithLastGood(cfg, kept.root, kept.chosen, "/"+r.upstream.Text, func(err error) {
+	r.client, err = xdsclient.NewClientWithLastGood(cfg, kept.root, kept.chosen, "/"+r.upstream.Text, func(err error) {
 		r.log.Warn(unkept, "error", err, "hint", "--state-dir")
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, cli.Fail(err, xdsclient.StateDirHint)
 	}
 	refs := xdsclient.References(r.types)

@@ -161,7 +161,8 @@ func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 	}()
 	select {
 	case err := <-loaded:
-		switch d.done(err); {
+		d.done(err)
+		switch {
 		case err == nil:
 			d.log.Info("revision is served", d.repo.Attributes()...)
 		case d.restoredAt.Load() != nil:

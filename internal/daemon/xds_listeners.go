@@ -109,7 +109,8 @@ func (f *xdsListeners) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 	var secured credentials.TransportCredentials // nil: no TLS
 	if f.tls.Configured() {
 		var err error
-		if f.certs, err = authcerts.Open(f.tls, log); err != nil {
+		f.certs, err = authcerts.Open(f.tls, log)
+		if err != nil {
 			return cli.Fail(err, "")
 		}
 		secured = f.handshakes.Credentials(identity.Expiring(credentials.NewTLS(f.certs.Config())))

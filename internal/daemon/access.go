@@ -14,20 +14,19 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
-// How often the rules are looked at, and how large they may be.
 const (
-	accessInterval = time.Second
-	maxAccessFile  = 1 << 20
+	accessInterval = time.Second // between two reads of the file
+	maxAccessFile  = 1 << 20     // bytes
 )
 
-// An accessFile is a file of rules, which is read again when it changes.
+// An accessFile is a file of access rules that is read again when it changes.
 type accessFile struct {
 	path      string
-	last      []byte // what was read last, good or bad; owned by run
-	lastError string // the error of reading it that was told last
+	last      []byte // content of the last read, valid or not; owned by run
+	lastError string // the read error that was logged last
 }
 
-// first reads the rules at the start, when an error is the end.
+// load reads the rules at the start. An error ends the program.
 func (a *accessFile) load(log *slog.Logger) (*access.Policy, error) {
 	b, err := a.read()
 	if err != nil {
@@ -52,7 +51,7 @@ func (a *accessFile) read() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--access: %w", err)
 	}
-	if !info.Mode().IsRegular() { // a pipe might never end
+	if !info.Mode().IsRegular() { // reading a pipe might never end
 		return nil, fmt.Errorf("--access: %s is not a regular file", a.path)
 	}
 	f, err := os.Open(a.path)
@@ -67,7 +66,7 @@ func (a *accessFile) read() ([]byte, error) {
 	return b, err
 }
 
-// run sets new rules until ctx is done. Those that are of no use change nothing.
+// run applies changed rules until ctx is done. Invalid rules change nothing.
 func (a *accessFile) run(ctx context.Context, log *slog.Logger, set func(*access.Policy)) {
 	tick := time.NewTicker(accessInterval)
 	defer tick.Stop()

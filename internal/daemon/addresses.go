@@ -6,14 +6,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// checkAddresses returns an error of usage if two listeners want one address. The
-// system would say that somebody has it already, as if it were another program.
+// checkAddresses returns a usage error if two listeners have the same address. The error of the system would
+// look as if another program used it.
 func (c *Config) checkAddresses() error {
 	flags := make(map[listen.Address]string)
 	add := func(flag string, a listen.Address) error {
 		first, taken := flags[a]
 		switch {
-		case a == listen.Address{}, a.Network == "tcp" && a.Port == 0: // none, or any
+		case a == listen.Address{}, a.Network == "tcp" && a.Port == 0: // no address, or any free port
 			return nil
 		case taken && first == flag:
 			return fmt.Errorf("--%s: %s is given twice", flag, a)

@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// adminServer returns what answers; all that it asks exists by now.
+// adminServer returns the server of the admin API. All parts that it asks exist when it is called.
 func (d *daemon) adminServer() *admin.Server {
 	src := d.source.files
 	var beside []string
@@ -61,7 +61,7 @@ func (d *daemon) adminServer() *admin.Server {
 	return answers
 }
 
-// about says which process answers.
+// about returns the description of this process.
 func (d *daemon) about() api.Server {
 	c := d.cfg
 	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.xds.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id}
@@ -72,7 +72,7 @@ func (d *daemon) about() api.Server {
 	return a
 }
 
-// denied returns how a client was denied last that may not be a node, if it is remembered.
+// denied returns the last denial of a node, if it is remembered.
 func (v *view) denied(node string) (api.Event, bool) {
 	for _, e := range v.tracker.TurnedAway(logText(node)) {
 		if e.Kind == "denied" {
@@ -82,7 +82,8 @@ func (v *view) denied(node string) (api.Event, bool) {
 	return api.Event{}, false
 }
 
-// groups are those that are served, and those that never were since they are alone with errors.
+// groups returns the served groups, and the groups with "on_error: alone" that have never been served
+// because of errors.
 func (v *view) groups(src *dir.Source) (all []api.Group) {
 	by := src.Summary().By
 	names := slices.Collect(maps.Keys(by))
@@ -102,12 +103,12 @@ func (v *view) groups(src *dir.Source) (all []api.Group) {
 	return all
 }
 
-// reloaded is what became of a load, as the API tells it.
+// reloadAnswer converts the result of a reload for the admin API.
 func reloadAnswer(r reloadsocket.Reload) api.Reload {
 	return api.Reload{Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors, Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept}
 }
 
-// explains has the API ask the explainer.
+// An explainerAPI lets the admin API ask the explainer.
 type explainerAPI struct{ e *explain.Explainer }
 
 func (x explainerAPI) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
@@ -141,7 +142,7 @@ func (x explainerAPI) Blame(ctx context.Context, refusals []api.Refusal) []api.R
 	return x.e.Blame(ctx, refusals)
 }
 
-// noSuch has an error say what there is not, in the words of the API.
+// notFound converts the not-found error of the explainer into that of the admin API.
 func notFound(err error) error {
 	if e, ok := errors.AsType[*explain.NotFound](err); ok {
 		return &admin.NotFound{Field: e.Field, Message: e.Message, Hint: e.Hint}

@@ -20,26 +20,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// AdminAddress is where commands look for a server if nobody says where it is.
+// AdminAddress is the default address of the admin API, for the server and for commands.
 const AdminAddress = "127.0.0.1:18001"
 
-// maxAdmins is how many connections the admin API has at most.
+// maxAdminConnections is the maximum number of connections of the admin API.
 const maxAdminConnections = 256
 
-// adminFlags are the flags of the admin API.
+// adminFlags are the flags about the admin API.
 type adminFlags struct {
 	addresses []string
-	token     string // the file with it; "": none is needed
+	token     string // the file with the token; "": requests need no token
 	tls       authcerts.Files
 
-	chosen bool             // a flag names an address, or who may ask: it is an error if the API cannot be served
-	parsed []listen.Address // addresses, after check
+	chosen bool             // a flag asks for the API or for authentication: if the API cannot be served, the start fails
+	parsed []listen.Address // the addresses, after check
 }
 
-// served reports whether the flags want an admin API.
+// served reports whether the flags ask for an admin API.
 func (a *adminFlags) served() bool { return len(a.parsed) > 0 }
 
-// An adminFront is the listeners of the admin API.
+// adminListeners serve the admin API.
 type adminListeners struct {
 	adminFlags
 
@@ -57,11 +57,11 @@ func (a *adminFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of those who ask must chain to (mutual TLS)")
 }
 
-// guarded reports whether those who ask must show who they are. Whoever had the port instead
-// would be shown their tokens, and answer them what he likes.
+// authenticates reports whether callers must authenticate. Then another program on the same port would be
+// dangerous: it would receive their tokens and could answer anything.
 func (a *adminFlags) authenticates() bool { return a.token != "" || a.tls.Configured() }
 
-// check parses the addresses; an error is one of usage.
+// check parses the addresses; it returns usage errors.
 func (a *adminFlags) check() error {
 	for _, s := range a.addresses {
 		if s == "" {
@@ -84,8 +84,8 @@ func (a *adminFlags) check() error {
 	return nil
 }
 
-// open listens. That another server on this machine has the port that nobody asked for must
-// keep none from serving.
+// open opens the listeners. If the default port is taken, for example by another server on this machine, the
+// server starts without the admin API.
 func (a *adminListeners) open(log *slog.Logger, most int) error {
 	if len(a.parsed) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 	return nil
 }
 
-// serve answers until ctx is done.
+// serve answers requests until ctx is done.
 func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
 	if a.token != "" {
 		s.Token = func() (string, error) { return readToken(a.token) }
@@ -139,7 +139,7 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	}
 }
 
-// at returns the address of a listener, its port chosen by the system included.
+// at returns the address of a listener. If the system chose the port, it is that port.
 func (a *adminListeners) at(i int) string {
 	addr := a.listeners[i].Addr()
 	if addr.Network() == "unix" {
@@ -148,18 +148,18 @@ func (a *adminListeners) at(i int) string {
 	return addr.String()
 }
 
-// close closes the listeners of a server that has not begun.
+// close closes listeners that serve nothing yet.
 func (a *adminListeners) close() {
 	for _, l := range a.listeners {
 		_ = l.Close()
 	}
 }
 
-// Lengths of a token: a short one can be guessed.
+// The length of a token in bytes; a short token can be guessed.
 const minToken, maxToken = 16, 4096
 
-// readToken reads a token from its file. It is read for each request, so that a new one is
-// taken at once.
+// readToken reads a token from its file. The server reads it for each request, so that a new token works at
+// once.
 func readToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -24,50 +24,52 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// services are what the sources and the parts of a server share.
+// services are shared by the sources and the parts of a server.
 type services struct {
 	log     *slog.Logger
 	types   *envoy.Types
 	store   *store.Store
 	metrics *procmetrics.Metrics
 	view    *view
-	exposed dirload.Exposure // how secrets would be exposed; the zero value: they are not, or may be
-	changed func()           // called when there may be something else to serve
+	exposed dirload.Exposure // how the listeners would expose secrets; the zero value: not at all, or allowed
+	changed func()           // called when the configuration may have changed
 }
 
-// A daemon is the parts of a server. Only the wiring in this package's build, run and admin API sees them all: each part has
-// only what it needs.
+// A daemon holds the parts of a server. Only build, run and the admin API of this package see all of them:
+// each part gets only what it needs.
 type daemon struct {
 	services
 
 	cfg       *Config
 	id        string        // control_plane.identifier of responses
-	traced    *trace.Traces // nil: no traces are wanted
+	traced    *trace.Traces // nil: traces are off
 	source    source
-	shown     watchFunc          // what clients see of the source
+	shown     watchFunc          // watches of the source, as clients see it
 	state     *state             // the last good configuration on disk
 	replicas  *replicaList       // the other servers of the store
 	identity  *identityFinder    // which client may be which node
-	held      *quarantine.Source // what clients refuse; nil: --quarantine=false
+	held      *quarantine.Source // resources that clients refuse; nil: --quarantine=false
 	server    *server.Server
-	shedding  *shedder // nil: no streams are shed
+	shedding  *shedder // nil: --shed-surplus is off
 	xds       *xdsListeners
 	rest      *restListener
 	admin     *adminListeners
 	endpoints *endpointServer
 
-	room            listen.Files  // for connections
-	clients, probes *listen.Limit // connections of xDS, and of health and metrics
+	room            listen.Files  // how many connections the limit of open files allows
+	clients, probes *listen.Limit // limits of connections: of xDS clients, and of health and metrics
 
-	loads          chan struct{} // rings when there may be something else to serve
-	served, polled <-chan error  // failures of the listeners of xDS and REST-JSON
+	loads          chan struct{} // receives a value when the configuration may have changed
+	served, polled <-chan error  // failures of the listeners of xDS and of REST-JSON
 	unready        atomic.Pointer[string]
 }
 
-// build makes the parts of a server and starts none of them: no goroutine serves, and no listener is open. Its side effects, in
-// this order: it reads --proto-set, sets the memory limit of Go, raises the limit of open files, connects to the collector of
-// traces, opens the store or the client of the upstream, and reads the access rules and the keys of tokens.
-// It returns the daemon also with an error once there are traces to close.
+// build makes the parts of a server and starts none of them: no goroutine serves, and no listener is open.
+// Its side effects, in this order: it reads --proto-set, sets the memory limit of Go, raises the limit of
+// open files, connects to the collector of traces, opens the store or the client of the upstream, and reads
+// the access rules and the keys of tokens.
+//
+// After traces are open, it returns the daemon also with an error, so that the caller closes the traces.
 func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	d := &daemon{
 		cfg: c, loads: make(chan struct{}, 1),
@@ -90,7 +92,7 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := func() *dir.Source { return d.source.files() } // the source is there before the first client
+	files := func() *dir.Source { return d.source.files() } // the source exists before the first client connects
 	if c.quarantine {
 		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged())
 	}
@@ -107,7 +109,7 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	return d, nil
 }
 
-// buildServices makes what the parts share.
+// buildServices makes the services that the parts share.
 func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	c := d.cfg
 	d.log, d.view, d.exposed = log, new(view), c.exposed()
@@ -124,7 +126,7 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	return nil
 }
 
-// buildSource makes the source, and what clients see of it.
+// buildSource makes the source, and the function that opens watches of it.
 func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	c := d.cfg
 	switch {
@@ -145,7 +147,7 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	return src, watchFuncOf[*store.Watch](d.store), nil
 }
 
-// open is how many streams are open.
+// open returns the number of open streams.
 func (d *daemon) open() int { return d.server.Stats().Open }
 
 // buildIdentity reads the access rules and the keys of tokens.
@@ -160,7 +162,7 @@ func (d *daemon) buildIdentity() error {
 	return d.identity.open(context.Background(), d.log, d.shown, d.xds.plain())
 }
 
-// buildServer makes the xDS server of what clients see.
+// buildServer makes the xDS server. Between the source and the server are the identities and the quarantine.
 func (d *daemon) buildServer() {
 	c := d.cfg
 	observers := []server.Observer{d.metrics}
@@ -177,7 +179,7 @@ func (d *daemon) buildServer() {
 	d.server = server.New(seen, append(slices.Concat(c.limits.options(), c.clients.options(), catchUpOptions(d.source)),
 		server.WithLogger(d.log),
 		server.WithObserver(server.Observers(observers...)),
-		server.WithDrainTime(max(c.drain-goAwayDelay, c.drain/2)), // from the signal on it is --drain
+		server.WithDrainTime(max(c.drain-goAwayDelay, c.drain/2)), // with goAwayDelay it adds up to --drain, counted from the signal
 		server.WithAge(c.listening.age),
 		server.WithIdentifier(func() string { return d.id }),
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
@@ -192,7 +194,7 @@ func (d *daemon) allStreams() []*server.Stream {
 	return d.view.tracker.Selected(adminclients.Filter{All: true})
 }
 
-// buildMetrics has the metrics ask the parts.
+// buildMetrics connects the metrics to the parts that they read.
 func (d *daemon) buildMetrics() {
 	if d.admin.served() {
 		d.metrics.Clients(d.view.standings())

@@ -9,12 +9,13 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// patience is how long clients that have what this server does not know are turned away while the store does not
-// answer: they keep what they have, and may find another server. After that all servers are likely to be without it,
-// and what this one has is better than no answer.
+// turnAwayFor is how long this server turns away clients with unknown versions while the store does not
+// answer. They keep their configuration, and may find another server. After that time probably no server
+// reaches the store, and old content is better than no answer.
 const turnAwayFor = 5 * time.Minute
 
-// newestOptions have a server of a store look for a newer revision before it answers a client of another server.
+// catchUpOptions makes a server of a store look for a newer revision before it answers a client that comes
+// from another server.
 func catchUpOptions(src source) []server.Option {
 	if d, ok := src.(*storeSource); ok {
 		return []server.Option{server.WithCatchUp(d.catchUp), server.WithRefusals(d.refusals)}
@@ -22,7 +23,8 @@ func catchUpOptions(src source) []server.Option {
 	return nil
 }
 
-// newest returns when nothing newer than what is served may have been told to a client by another server.
+// catchUp returns nil when this server serves every revision that another server may have sent to the
+// client. known reports whether this server knows the versions of the client.
 func (d *storeSource) catchUp(ctx context.Context, known bool) error {
 	err := d.repo.Newest(ctx, !known)
 	if err == nil || known {

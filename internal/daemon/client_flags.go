@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// clientFlags are the flags of how the server speaks to its clients.
+// clientFlags are the flags about how the server treats its clients.
 type clientFlags struct {
 	grace          time.Duration
 	forceTTL       bool
@@ -23,12 +23,12 @@ func (m *clientFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of the v2 API, too, and v2 resources as the files have them; without this flag a v2 resource is an error")
 }
 
-// check returns an error of usage.
+// check returns a usage error.
 func (m *clientFlags) check() error {
 	return timeFlag{"removal-grace", m.grace, 0, maxTime}.check()
 }
 
-// options are what the server is told of it.
+// options returns the options of the xDS server that the flags set.
 func (m *clientFlags) options() []server.Option {
 	o := []server.Option{server.WithRemovalGrace(m.grace)}
 	if m.forceTTL {

@@ -7,13 +7,13 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// refusing is a compression that no request may have: 30 KB could become 31 MiB before
-// anybody counts these. What gRPC does not know it refuses by itself, and nobody is told.
+// A refusedCompression is a compression that requests must not use: 30 KB of it could become 31 MiB before a
+// limit counts them. gRPC itself refuses compressions that it does not know, but nothing logs that.
 type refusedCompression string
 
 var errCompressed = errors.New("compressed requests are not supported")
 
-func init() { // as gRPC wants it
+func init() { // gRPC registers compressors globally
 	for _, name := range []refusedCompression{"gzip", "deflate", "snappy", "zstd", "br"} {
 		encoding.RegisterCompressor(name)
 	}

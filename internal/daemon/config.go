@@ -18,9 +18,9 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A Config is what the flags of serve say. Nothing changes it after the checks, except limits that depend on the memory.
+// A Config holds the flags of serve. After the checks only the limits that depend on the memory change.
 type Config struct {
-	dir      string            // what is served, for logs and operators: a directory, or a URL
+	dir      string            // the directory or the URL that is served, for logs and operators
 	root     string            // the directory to read; "": none
 	upstream *xdsclient.Server // the server to relay; nil: none
 
@@ -37,40 +37,40 @@ type Config struct {
 	shed            shedFlags
 	limits          limitFlags
 	logging         cli.LogFlags
-	insecureSecrets bool // secrets may leave in plain text
+	insecureSecrets bool // secrets may be sent in plain text
 	quarantine      bool
 	passRefusals    bool
 	drain           time.Duration
 	drainDelay      time.Duration
 }
 
-// storeFlags are the flags of a server of a store.
+// storeFlags are the flags about the store of revisions.
 type storeFlags struct {
 	at       storeclient.Flags
 	replicas replicaFlags
-	write    bool // the admin API takes commits
-	keep     int  // revisions that a sweep keeps; 0: the server sweeps nothing
+	write    bool // the admin API accepts commits
+	keep     int  // number of revisions that a sweep keeps; 0: the server does not sweep
 }
 
-// fileFlags are the flags of how files are read, and what a load may do.
+// fileFlags are the flags about reading files, and about what a load may remove.
 type fileFlags struct {
 	sets          []string
 	maxFile       int64
 	followOutside bool
 	validate      bool
 	emptyMissing  bool
-	v2            bool // files may have resources of v2: the flag of the clients
+	v2            bool // files may contain v2 resources: a copy of the flag in clientFlags
 
 	allowEmpty      bool
 	allowMassDelete bool
 	confirm         time.Duration
 }
 
-// healthFlags are the flags of the listener of metrics and health.
+// healthFlags are the flags about the listener for metrics and health.
 type healthFlags struct {
 	address string // "": neither metrics nor health
 
-	parsed listen.Address // address, after check
+	parsed listen.Address // the address, after check
 }
 
 func (s *storeFlags) flags(f *pflag.FlagSet) {
@@ -94,7 +94,7 @@ func (l *fileFlags) loading(f *pflag.FlagSet) {
 	f.BoolVar(&l.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
 }
 
-// options are those of a source of these files.
+// options returns the options of a directory source that reads the files.
 func (l *fileFlags) options(sv *services) dir.Options {
 	r := &loadReview{exposed: sv.exposed, emptyAssignments: l.emptyMissing}
 	return dir.Options{
@@ -110,7 +110,8 @@ func (c *Config) draining(f *pflag.FlagSet) {
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
 
-// check parses the addresses; an error is one of usage. given reports which flags were given.
+// check parses the addresses and checks all flags; it returns usage errors. given reports whether a flag was
+// given.
 func (c *Config) check(given func(flag string) bool) error {
 	if c.health.address != "" {
 		var err error
@@ -150,7 +151,7 @@ func (c *Config) check(given func(flag string) bool) error {
 	return c.checkAddresses()
 }
 
-// checkSource finds out what to serve: the argument, or the store. Its errors are of usage.
+// checkSource decides what to serve: the argument, or the store. It returns usage errors.
 func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 	c.dir, c.root = arg, arg
 	isURL, store := strings.HasPrefix(arg, xdsclient.Scheme), c.store.at.URL
@@ -203,7 +204,8 @@ func (c *Config) checkRelay(given func(flag string) bool) error {
 	case err != nil:
 		return err
 	case c.passRefusals && !up.Delta:
-		// A NACK of SotW refuses all of a type, and a server may take for gone what it keeps back for that.
+		// A SotW NACK refuses the whole type. The relay could not tell a resource that the upstream then
+		// withholds from a removed resource.
 		return errors.New("--pass-refusals needs an upstream that is asked by delta: " + arg + " does not say delta")
 	case c.passRefusals && !c.quarantine:
 		return errors.New("--pass-refusals needs --quarantine, which finds out what is refused")
@@ -212,7 +214,8 @@ func (c *Config) checkRelay(given func(flag string) bool) error {
 	return nil
 }
 
-// exposed is how the listeners would expose secrets; the zero value if they do not, or may.
+// exposed returns how the listeners would expose secrets. It is the zero value if they do not, or if the
+// flags allow it.
 func (c *Config) exposed() dirload.Exposure {
 	if c.insecureSecrets {
 		return dirload.Exposure{}

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
-// raiseFiles makes room for as many clients as the system allows.
+// raiseFiles raises the limit of open files to the hard limit, so that more clients can connect.
 func raiseFiles(log *slog.Logger) listen.Files {
 	files, err := listen.RaiseFiles()
 	if err != nil {
@@ -20,12 +20,12 @@ func raiseFiles(log *slog.Logger) listen.Files {
 	return files
 }
 
-// moreFiles says how to have more of them.
+// moreFilesHint tells an operator how to raise the limit of open files.
 const moreFilesHint = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 
-// connections returns the limits of connections: of clients on all listeners
-// together, and of who asks for health and metrics, who have a quarter of the files
-// that are kept back from clients. It says how many clients there may be.
+// connectionLimits returns two limits of connections, and logs how many clients can connect. One is for
+// clients, over all listeners. The other is for health and metrics: a quarter of the files that are reserved
+// from clients.
 func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
 	asked := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
@@ -49,8 +49,8 @@ func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmet
 	return clients, probes
 }
 
-// crowd returns what logs that connections are closed: at once, and then every 10 s how
-// many more were. The goroutines that accept call it.
+// logTooMany returns a function that logs closed connections: the first at once, and then every 10 s how
+// many more. The accepting goroutines call it.
 func logTooMany(log *slog.Logger, what string, most int) func(peer net.Addr) {
 	var lines dedup.Counter
 	return func(peer net.Addr) {

@@ -53,15 +53,15 @@ func (d *directorySource) load(signals <-chan os.Signal) (bool, error) {
 			d.state.drop()
 			return false, err
 		}
-	case sig := <-signals: // much to load takes longer than who sent it waits
+	case sig := <-signals: // a large load can take longer than the sender of the signal waits
 		d.log.Info("stopped before the files were loaded", "signal", sig.String())
 		return false, nil
 	}
 	return true, nil
 }
 
-// first restores what was kept, and loads the files for the first time. With mistakes in
-// them it serves the last good configuration; without one there is nothing to serve.
+// first restores the stored configuration, and loads the files for the first time. If the files have errors,
+// the server serves the last good configuration. Without one the start fails.
 func (d *directorySource) first() error {
 	d.state.restore(d.log, d.src)
 	report, err := d.src.Load()
@@ -84,8 +84,8 @@ func (d *directorySource) first() error {
 	return nil
 }
 
-// run implements [source]. Hangups have the files loaded also while the server is ending, since until
-// its last stream has ended it serves what the files say.
+// run implements [source]. A hangup reloads the files also during shutdown: the server serves the newest
+// files until its last stream has ended.
 func (d *directorySource) run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal) {
 	running.Go(func() { d.src.Run(ctx) })
 	running.Go(func() {

@@ -8,17 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An endpointExpectation knows whether clients are to ask for a type, since something of their groups refers
-// to it: a client whose clusters are all static asks for no endpoints. The zero value is ready to use.
+// An endpointExpectation decides whether clients are expected to subscribe to endpoints. A client whose
+// clusters are all static does not. The zero value is ready to use.
 type endpointExpectation struct {
 	mu   sync.Mutex
-	seen map[xds.Sum]bool // by the content of clusters, so that nothing old is kept: whether one refers to endpoints
+	seen map[xds.Sum]bool // key: content of a table of clusters; value: whether one of them refers to endpoints
 }
 
-// maxSeen is of how many tables it is remembered.
+// maxRemembered is the maximum number of remembered tables.
 const maxRemembered = 1000
 
-// endpoints reports whether one of the clusters of some groups refers to endpoints (EDS).
+// endpoints reports whether a cluster of one of the groups refers to endpoints (EDS).
 func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool {
 		view := all.View(g)
@@ -27,7 +27,7 @@ func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bo
 }
 
 func (e *endpointExpectation) refers(t *xds.Table) bool {
-	sum := t.Versions().Sum() // a version that the files state may be that of several groups
+	sum := t.Versions().Sum() // not the version: files can give two groups the same version
 	e.mu.Lock()
 	is, seen := e.seen[sum]
 	e.mu.Unlock()

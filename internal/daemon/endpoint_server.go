@@ -20,12 +20,12 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// endpointFlags are the flags of the registration of endpoints.
+// endpointFlags are the flags about registered endpoints.
 type endpointFlags struct {
 	on bool
 }
 
-// An endpointServer serves the endpoints that programs register by the admin API.
+// An endpointServer serves the endpoints that programs register with the admin API.
 type endpointServer struct {
 	endpointFlags
 
@@ -36,7 +36,7 @@ func (r *endpointFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&r.on, "endpoints", false, "let programs register endpoints by the admin API, if they show who they are (unix socket, token or client certificate)")
 }
 
-// check returns an error of usage.
+// check returns a usage error.
 func (r *endpointFlags) check(upstream bool, dir string, admin bool) error {
 	switch {
 	case r.on && upstream:
@@ -47,7 +47,7 @@ func (r *endpointFlags) check(upstream bool, dir string, admin bool) error {
 	return nil
 }
 
-// store returns what a store needs for it.
+// store returns the options that the store needs for registered endpoints.
 func (r *endpointFlags) store() []store.Option {
 	if r.on {
 		return []store.Option{store.WithOverlays(), store.WithOverlayOf(groups.BaseOf)}
@@ -55,7 +55,7 @@ func (r *endpointFlags) store() []store.Option {
 	return nil
 }
 
-// open begins to serve what is registered, before any client is answered.
+// open starts to serve registered endpoints, before a client gets an answer.
 func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source, keeper *lastgood.Keeper, st *store.Store, running *sync.WaitGroup) error {
 	if !r.on {
 		return nil
@@ -84,13 +84,13 @@ func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source,
 	return nil
 }
 
-// longestLoad is how long a start waits for what is registered.
+// longestLoad is how long a start waits for the registered endpoints.
 const longestLoad = 10 * time.Second
 
-// longestSilence is how long a server waits for its etcd before it serves what its disk has.
+// longestSilence is how long a server waits for etcd before it serves the registered endpoints on its disk.
 const longestSilence = 3 * time.Second
 
-// engine returns what keeps endpoints, and where that is.
+// engine opens the storage of the endpoints, and returns where it is.
 func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
 	dir := ""
 	if keeper != nil {
@@ -119,13 +119,14 @@ func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.K
 	return local, func() { _ = local.Close() }, dir, nil
 }
 
-// registered says which endpoints are, for explain; nil: none can be.
+// registered returns a function that describes, for explain, the registered endpoints of a cluster. It
+// returns nil if endpoints cannot be registered.
 func (r *endpointServer) registered() func(group, name string) (text string, n int, ok bool) {
 	if r.registry == nil {
 		return nil
 	}
 	return func(group, name string) (string, int, bool) {
-		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has those of its group
+		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has the endpoints of its group
 		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), all, ok
 	}
 }

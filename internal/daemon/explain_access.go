@@ -11,8 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// allowed answers, for explain, whether a client may see a resource, by the rules in force. It is
-// nil if identities are not bound: then everything is allowed.
+// allowed returns a function that reports, for explain, whether the rules in force let a client see a
+// resource. It returns nil if identities are not bound to nodes: then everything is allowed. of returns the
+// groups of a node.
 func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
 	if i.source == nil {
 		return nil
@@ -32,7 +33,7 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		}
 		g, err := i.source.Policy().Decide(who, n)
 		if err == nil {
-			all := slices.Clone(of(n)) // they are the source's
+			all := slices.Clone(of(n)) // the source owns the slice
 			for i := range all {
 				all[i] = groups.BaseOf(all[i])
 			}

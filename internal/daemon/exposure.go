@@ -7,9 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 )
 
-// exposed returns how what is served may be read by others than its clients: in plain
-// text on its way, or by whoever connects, since nobody asks who that is. Who may use
-// a unix socket is said by the mode of its file.
+// exposed returns how others could read what the listeners send. They could read plain text on the network,
+// or connect themselves where no certificate is required. The mode of its file protects a unix socket.
 func exposed(f *listenFlags, r *restFlags) dirload.Exposure {
 	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
 		return dirload.Exposure{Way: "over the network in plain text, from " + at, Mend: "--tls-cert, --tls-key and --client-ca"}

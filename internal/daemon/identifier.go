@@ -6,8 +6,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
-// identifier is what responses say as control_plane.identifier: which replica, of which
-// version, answered. Envoy shows it in its stats (control_plane.identifier).
+// identifier returns the control_plane.identifier of responses: the host and the version of this server.
+// Envoy shows it in its stats.
 func identifier(host string) string {
 	return strings.TrimSpace(host + " chancery/" + cli.Version())
 }

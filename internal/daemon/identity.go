@@ -26,10 +26,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// anyNode is the --access of those who do not bind identities to nodes.
+// anyNode is the value of --access that binds no identity to a node.
 const anyNode = "any"
 
-// A watchFunc opens a watch of what clients see: of a store, or of something before it.
+// A watchFunc opens a watch of the configuration that a client sees.
 type watchFunc func(context.Context, *xds.Node) (server.HistoryWatch, error)
 
 // Watch implements [server.Source].
@@ -37,12 +37,13 @@ func (w watchFunc) Watch(ctx context.Context, n *xds.Node) (server.HistoryWatch,
 	return w(ctx, n)
 }
 
-// watchedOf is a source as one whose watches are of no type of their own.
+// watchFuncOf converts a source of any type of watches.
 func watchFuncOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
 	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
-// identityFlags are the flags that say which client may be which node. Without any of them every client may be every node.
+// identityFlags are the flags that decide which client may be which node. Without any of them every client
+// may be every node.
 type identityFlags struct {
 	access    string // the file with the rules, or anyNode; "": the default rules
 	issuer    string
@@ -52,7 +53,7 @@ type identityFlags struct {
 	bound bool // the identity of a client decides which node it may be
 }
 
-// identityFinder finds the identity of each stream, and denies nodes to it.
+// An identityFinder finds the identity of each stream, and denies nodes that the identity may not be.
 type identityFinder struct {
 	identityFlags
 
@@ -63,9 +64,9 @@ type identityFinder struct {
 
 	log   *slog.Logger
 	lines dedup.Counter
-	note  func(api.Event) // told of denials, for the audit; nil: there is no admin API
+	note  func(api.Event) // gets denials for the audit, as often as the log has a line; nil: no admin API
 
-	turnedAway func(api.TurnedAway) // told of each denial; nil: there is no admin API
+	turnedAway func(api.TurnedAway) // gets each denial; nil: no admin API
 }
 
 func (i *identityFlags) flags(f *pflag.FlagSet) {
@@ -75,7 +76,7 @@ func (i *identityFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&i.jwks, "jwks", "", "`FILE` or https:// URL with the issuer's public keys (JSON Web Key Set)")
 }
 
-// check says what is wrong with the flags.
+// check returns a usage error.
 func (i *identityFlags) check(clientCA string) error {
 	given := i.issuer != "" || len(i.audiences) > 0 || i.jwks != ""
 	switch {
@@ -93,7 +94,8 @@ func (i *identityFlags) check(clientCA string) error {
 	return nil
 }
 
-// open reads the rules and the keys, which ends the program if they are of no use.
+// open reads the rules and the keys. If they are invalid, the start fails. plain is an address without TLS,
+// or "".
 func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFunc, plain string) error {
 	i.log, i.of = log, of
 	if i.issuer != "" {
@@ -146,7 +148,7 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 		d := &access.Denied{Reason: err.Error(), Unauthenticated: true}
 		i.denied(ctx, who, node, d)
 		return nil, loggedDenial{d}
-	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket's file says who may connect
+	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket file decides who may connect
 		w, err := i.of.Watch(ctx, node)
 		switch {
 		case err != nil:
@@ -163,13 +165,13 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 	return identifiedWatch{w, &who}, nil
 }
 
-// audited is a denial that is in the log.
+// A loggedDenial is a denial that the identityFinder has logged.
 type loggedDenial struct{ *access.Denied }
 
-// Told says so to the server, which need not log it, too.
+// Told reports that the server need not log the denial.
 func (loggedDenial) Told() bool { return true }
 
-// A known watch is that of a stream of which it is known whose it is.
+// An identifiedWatch is a watch whose stream has a known identity.
 type identifiedWatch struct {
 	server.HistoryWatch
 	who *access.Identity
@@ -183,7 +185,7 @@ func (k identifiedWatch) Identity() fmt.Stringer {
 	return k.who
 }
 
-// Ring has its doorbell rung, by others than the stream.
+// Ring rings the doorbell of the watch.
 func (k identifiedWatch) Ring() {
 	if r, ok := k.HistoryWatch.(interface{ Ring() }); ok {
 		r.Ring()
@@ -192,15 +194,15 @@ func (k identifiedWatch) Ring() {
 
 type identityKey struct{}
 
-// identityOf is the identity that was found for a stream.
+// identityOf returns the identity that was found for a stream.
 func identityOf(ctx context.Context) (access.Identity, error) {
 	who, _ := ctx.Value(identityKey{}).(access.Identity)
 	return who, nil
 }
 
-// denied is the audit: who wanted to be which node, from where, and which rule says no.
+// denied audits a denial: the identity, the node, the address and the rule.
 func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
-	if why.Unauthenticated && !who.Expires.IsZero() { // it was good for as long as it was
+	if why.Unauthenticated && !who.Expires.IsZero() { // the identity was valid and has expired
 		i.log.Info("client's identity expired: its stream ends", "identity", logText(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
 		return
 	}
@@ -230,10 +232,10 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 		host = from
 	}
 	text := why.Error()
-	if name := who.String(); name != (access.Identity{}).String() { // why says of whom else
+	if name := who.String(); name != (access.Identity{}).String() { // the reason does not name the identity
 		text = logText(name) + ": " + text
 	}
-	note := func(times int) { // as often as the log has a line, so that nobody pushes out what others did
+	note := func(times int) { // limited like the log, so that one client cannot push out the events of others
 		if i.note != nil {
 			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
 		}
@@ -247,7 +249,7 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 	}
 }
 
-// shown is a client's text as far as the log has it.
+// logText shortens a text from a client for the log, and makes it valid UTF-8.
 func logText(s string) string {
 	const most = 256
 	if len(s) > most {

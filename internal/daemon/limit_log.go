@@ -7,11 +7,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// raises adds to a line that tells of a limit the flag that raises it. The server, which
-// writes the line, is a library and knows no flags.
+// A limitFlagHandler adds to log lines about a limit the flag that raises it. The server, which writes the
+// lines, is a library and knows no flags.
 type limitFlagHandler struct{ slog.Handler }
 
-// flags are those that raise limits, by the names that the server has for these.
+// flagOfLimit maps the names of limits in the log to the flags that raise them.
 var flagOfLimit = map[string]string{
 	string(xds.LimitTypes):      "--max-types",
 	string(xds.LimitNames):      "--max-names",

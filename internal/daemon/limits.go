@@ -16,10 +16,10 @@ import (
 // limitFlags are the flags that limit what clients may do.
 type limitFlags struct {
 	server.Limits
-	connections   int // 0: as many as there is room for
+	connections   int // 0: as many as the limit of open files allows
 	perConnection int
 	request       int
-	requestGiven  bool // else it yields to the memory that there is
+	requestGiven  bool // --max-request was given; otherwise the memory limit may lower it
 	read          time.Duration
 	write         time.Duration
 	first         time.Duration
@@ -77,9 +77,9 @@ func (b *limitFlags) times(f *pflag.FlagSet) {
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a stream is closed if its client has read nothing of a response")
 }
 
-// check returns an error of usage. Sizes in which no request has room, such as one
-// without its unit, are mistakes, and so are limits that contradict each other. given says
-// which flags were: what was not, yields to what was.
+// check returns a usage error. It rejects sizes that are too small for any request, such as a number without
+// its unit, and limits that contradict each other. given reports whether a flag was given: a default gives
+// way to a given flag.
 func (b *limitFlags) check(given func(flag string) bool) error {
 	const many, much = math.MaxInt32, min(1<<40, math.MaxInt)
 	for _, l := range []struct {
@@ -94,7 +94,7 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	} {
 		switch {
 		case l.n < l.least:
-			if l.least > 1 { // a size, whose unit was forgotten
+			if l.least > 1 { // a size whose unit was forgotten
 				return fmt.Errorf("--%s: %d bytes is too small for any client: must be %d or more; give a unit, as in 64KiB", l.flag, l.n, l.least)
 			}
 			return fmt.Errorf("--%s: must be %d or more, not %d", l.flag, l.least, l.n)
@@ -130,21 +130,20 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	return nil
 }
 
-// leastHeld is the least that all streams together may be told to hold.
+// minHeldTotal is the minimum of --max-held-total, in bytes.
 const minHeldTotal = 64 << 10
 
-// longest is what no deadline or grace need be longer than: a mistake, such as a unit too
-// large, is more.
+// maxTime is the maximum of deadlines and grace periods. A longer time is a mistake, such as a wrong unit.
 const maxTime = time.Hour
 
-// A timeFlag is a flag that is a time, and what is sensible for it.
+// A timeFlag is the value of a flag, with its range.
 type timeFlag struct {
 	flag              string
 	is                time.Duration
 	shortest, longest time.Duration
 }
 
-// check returns an error of usage.
+// check returns a usage error.
 func (t timeFlag) check() error {
 	switch {
 	case t.is < 0:
@@ -157,8 +156,8 @@ func (t timeFlag) check() error {
 	return nil
 }
 
-// within has limits that are shares of the memory, unless they were given. Without a limit
-// of it the machine's counts, of which others want some, too.
+// deriveFrom sets the limits that depend on the memory, unless they were given. Without a memory limit it
+// uses half the memory of the machine, because other programs need some, too.
 func (b *limitFlags) deriveFrom(m memory) {
 	total := m.bytes
 	if total == 0 {
@@ -180,11 +179,11 @@ func (b *limitFlags) deriveFrom(m memory) {
 	}
 }
 
-// leastUnfinished is the least that is had for requests that are not whole, however little
-// memory there is: one of 36,000 names of 100 bytes, with their versions.
+// minUnfinished is the minimum memory for unfinished requests, however little memory there is. A request
+// with 36,000 names of 100 bytes and their versions needs this much.
 const minUnfinished = 8 << 20
 
-// options are what the server is told of them.
+// options returns the options of the xDS server.
 func (b *limitFlags) options() []server.Option {
 	return []server.Option{
 		server.WithLimits(b.Limits),
@@ -194,7 +193,7 @@ func (b *limitFlags) options() []server.Option {
 	}
 }
 
-// transport is what gRPC is told of them.
+// transport returns the options of gRPC.
 func (b *limitFlags) transport() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(b.request),

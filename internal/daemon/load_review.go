@@ -12,10 +12,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A review looks at what is loaded before it is served.
+// A loadReview checks and completes loaded resources before they are served.
 type loadReview struct {
-	exposed          dirload.Exposure // of secrets; none if it is allowed
-	emptyAssignments bool             // answer assignments that are missing with empty ones
+	exposed          dirload.Exposure // of secrets; the zero value: none, or allowed
+	emptyAssignments bool             // add empty assignments in place of missing ones
 }
 
 func (r *loadReview) load(all []dir.Loaded) ([]dir.Loaded, error) {
@@ -25,9 +25,8 @@ func (r *loadReview) load(all []dir.Loaded) ([]dir.Loaded, error) {
 	return r.assignments(all)
 }
 
-// assignments makes up those of clusters whose endpoints are to come from here and do
-// not, if that is wanted. Envoy waits 15 s for them before it uses such a cluster, at each
-// start.
+// assignments returns empty assignments for EDS clusters without endpoints, if the flag asks for them.
+// Without one, Envoy waits 15 s at each start before it uses such a cluster.
 func (r *loadReview) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 	if !r.emptyAssignments {
 		return nil, nil

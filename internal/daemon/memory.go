@@ -10,17 +10,17 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// A memory is how much of it the process may use, and who says so.
+// memory is how much memory the process may use, and where the limit comes from.
 type memory struct {
-	bytes int64  // 0: there is no limit, or none that is known
-	by    string // "GOMEMLIMIT", "cgroup" or "nobody"
+	bytes int64  // 0: no limit, or an unknown limit
+	by    string // "GOMEMLIMIT", "cgroup" or "none"
 
-	machine int64 // what the machine has; 0: it is not known
+	machine int64 // memory of the machine; 0: unknown
 }
 
-// memoryOf returns the limit that GOMEMLIMIT has set, or else the one to set: nine
-// tenths of the cgroup's. The kernel counts what Go does not, such as the program
-// itself. env is what the variable says, inForce the limit that the runtime has.
+// memoryOf returns the limit that GOMEMLIMIT has set. Otherwise it returns nine tenths of the limit of the
+// cgroup: the kernel also counts memory that Go does not, such as the code of the program. env is the value
+// of GOMEMLIMIT, inForce the limit of the runtime.
 func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory, error) {
 	if env != "" {
 		if inForce == math.MaxInt64 { // "off"
@@ -31,17 +31,17 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory,
 	n, err := cgroup()
 	switch {
 	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
-		return memory{by: "nobody"}, nil
+		return memory{by: "none"}, nil
 	case err != nil:
-		return memory{by: "nobody"}, err
-	case n > math.MaxInt64/2: // how cgroups of version 1 say that there is none
-		return memory{by: "nobody"}, nil
+		return memory{by: "none"}, err
+	case n > math.MaxInt64/2: // cgroup v1 has a huge number for "no limit"
+		return memory{by: "none"}, nil
 	}
 	return memory{bytes: int64(n / 10 * 9), by: "cgroup"}, nil
 }
 
-// limitMemory has the garbage collector keep to the limit of the cgroup, unless
-// GOMEMLIMIT says another: a container is killed that does not.
+// limitMemory sets the memory limit of Go to that of the cgroup, unless GOMEMLIMIT is set. The kernel kills
+// a container that uses more.
 func limitMemory(log *slog.Logger) memory {
 	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
 	if err != nil {

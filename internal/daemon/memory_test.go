@@ -22,10 +22,10 @@ func TestMemoryOf(t *testing.T) {
 		{"SAFE-9 the cgroup's, with room for what Go does not count", "", math.MaxInt64, 1000, nil, memory{bytes: 900, by: "cgroup"}},
 		{"SAFE-9 GOMEMLIMIT wins", "500B", 500, 1000, nil, memory{bytes: 500, by: "GOMEMLIMIT"}},
 		{"GOMEMLIMIT=off wins, too", "off", math.MaxInt64, 1000, nil, memory{bytes: 0, by: "GOMEMLIMIT"}},
-		{"a cgroup without a limit", "", math.MaxInt64, 0, memlimit.ErrNoLimit, memory{bytes: 0, by: "nobody"}},
-		{"a cgroup of version 1 without a limit", "", math.MaxInt64, 1<<63 - 4096, nil, memory{bytes: 0, by: "nobody"}},
-		{"no cgroup", "", math.MaxInt64, 0, memlimit.ErrNoCgroup, memory{bytes: 0, by: "nobody"}},
-		{"a cgroup that cannot be read", "", math.MaxInt64, 0, odd, memory{bytes: 0, by: "nobody"}},
+		{"a cgroup without a limit", "", math.MaxInt64, 0, memlimit.ErrNoLimit, memory{bytes: 0, by: "none"}},
+		{"a cgroup of version 1 without a limit", "", math.MaxInt64, 1<<63 - 4096, nil, memory{bytes: 0, by: "none"}},
+		{"no cgroup", "", math.MaxInt64, 0, memlimit.ErrNoCgroup, memory{bytes: 0, by: "none"}},
+		{"a cgroup that cannot be read", "", math.MaxInt64, 0, odd, memory{bytes: 0, by: "none"}},
 	} {
 		got, err := memoryOf(c.env, c.inForce, func() (uint64, error) { return c.cgroup, c.err })
 		if got != c.want || errors.Is(err, odd) != errors.Is(c.err, odd) {

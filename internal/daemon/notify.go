@@ -1,6 +1,6 @@
 package daemon
 
-// notify fills a channel of one slot.
+// notify puts a value into a channel with one slot; if the slot is taken, it does nothing.
 func notify(bell chan<- struct{}) {
 	select {
 	case bell <- struct{}{}:

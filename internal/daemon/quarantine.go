@@ -17,10 +17,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// quarantined is a source of what clients see that keeps from them what they refuse. moved is called when what they refuse has
-// changed; nil: nobody is told.
+// newQuarantine returns a source that withholds from each client the resources that it refuses. moved is
+// called when the refusals have changed; it may be nil.
 func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
-	judge := sync.OnceValue(func() *explain.Explainer { // the source is there before the first client
+	judge := sync.OnceValue(func() *explain.Explainer { // made late: the source exists before the first client
 		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
 	guilty := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
@@ -46,14 +46,15 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
 		Guilty: guilty, Told: told, Scope: scope, Log: sv.log,
-		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.ClearRefusal(st, t) }, // which is there before the first client
+		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.ClearRefusal(st, t) }, // the tracker exists before the first client
 	})
 }
 
-// maxPassed is how many resources the upstream of a relay is told to be refused.
+// maxPassedRefusals is the maximum number of refused resources that a relay reports to its upstream.
 const maxPassedRefusals = 100
 
-// refusals returns what clients refuse, for the upstream of a relay; nil: the upstream is not told.
+// refusals returns a function that lists the refusals of clients for the upstream of a relay. It returns nil
+// if they are not reported.
 func (d *daemon) refusals() func() []relay.Refusal {
 	if d.cfg.upstream == nil || !d.cfg.passRefusals {
 		return nil
@@ -66,19 +67,20 @@ func (d *daemon) refusals() func() []relay.Refusal {
 	}
 }
 
-// refusalsChanged returns what has the upstream of a relay told again; nil: the upstream is not told.
+// refusalsChanged returns a function that makes a relay report refusals to its upstream again. It returns
+// nil if they are not reported.
 func (d *daemon) refusalsChanged() func() {
 	if d.cfg.upstream == nil || !d.cfg.passRefusals {
 		return nil
 	}
 	return func() {
-		if up, ok := d.source.(*relaySource); ok { // which is there before the first client
+		if up, ok := d.source.(*relaySource); ok { // the source exists before the first client
 			up.source.Refused()
 		}
 	}
 }
 
-// quarantineText says how it was found out that a resource is at fault, and what the client keeps.
+// quarantineText describes how the refused resource was found, and what the client keeps.
 func quarantineText(h quarantine.Held) string {
 	if h.Instead == "" {
 		return h.By.String() + "; the client gets the others without it"
@@ -86,7 +88,8 @@ func quarantineText(h quarantine.Held) string {
 	return h.By.String() + "; the client keeps version " + h.Instead
 }
 
-// holds says whether anything of a type is kept from a stream; nil if nothing ever is.
+// withholds returns a function that reports whether a stream is denied a resource of a type. It returns nil
+// without a quarantine.
 func withholds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 	if q == nil {
 		return nil
@@ -94,7 +97,8 @@ func withholds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 	return func(st *server.Stream, t *xds.Type) bool { return len(q.Of(st, t)) > 0 }
 }
 
-// keptBy says, for status, what clients keep instead of what they have refused; nil if nothing is kept.
+// keptForStatus returns a function that lists, for status, what clients keep in place of the resources that
+// they refuse. It returns nil without a quarantine.
 func keptForStatus(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.Kept {
 	if q == nil {
 		return nil
@@ -107,7 +111,8 @@ func keptForStatus(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.K
 	}
 }
 
-// keptFrom says, for CSDS, what clients refuse while they are shown something else; nil if they never are.
+// heldForCSDS returns a function that lists, for CSDS, the resources in quarantine. It returns nil without a
+// quarantine.
 func heldForCSDS(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.Held {
 	if q == nil {
 		return nil
@@ -120,7 +125,8 @@ func heldForCSDS(q *quarantine.Source) func(*server.Stream, *xds.Type) []live.He
 	}
 }
 
-// heldBy says, for explain, what is in quarantine; nil if nothing ever is.
+// heldForExplain returns a function that lists, for explain, the resources in quarantine. It returns nil
+// without a quarantine.
 func heldForExplain(q *quarantine.Source) func(*server.Stream, *xds.Type) []quarantine.Held {
 	if q == nil {
 		return nil

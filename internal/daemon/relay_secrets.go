@@ -11,44 +11,45 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// goneTime is for how long it is remembered which secrets were in what is not served any more: a client
-// may refuse it late.
+// forgetAfter is how long secrets of resources that are no longer served are remembered: a client may refuse
+// such a resource late.
 const forgetAfter = 5 * time.Minute
 
-// knownSecrets are the secrets of what a relay serves, and served lately: what a client says is shown
-// without them. To look for them costs what the resources with secrets are, which mostly are few.
+// knownSecrets are the secrets in resources that a relay serves or has served lately. They are removed from
+// texts of clients before the texts are shown. A search costs time in proportion to the resources with
+// secrets, which are mostly few.
 type knownSecrets struct {
 	types   *envoy.Types
 	secrets *internalsecret.Finder
-	served  func(t *xds.Type, name string) *xds.Resource // nil: none
+	served  func(t *xds.Type, name string) *xds.Resource // nil: the resource is not served
 
-	mu   sync.Mutex // held for memory only
+	mu   sync.Mutex // never held during I/O
 	all  map[string]*typeSecrets
 	n    int // resources in all
-	most int // of more those that went long ago are forgotten
+	most int // if n is larger, resources that are gone for long are forgotten
 }
 
-// confidential is what there is of a type.
+// typeSecrets are the resources of a type that contain secrets.
 type typeSecrets struct {
 	typ *xds.Type
-	by  map[string][]*resourceSecrets // name
+	by  map[string][]*resourceSecrets // key: the name
 }
 
-// A confidence is a resource with secrets.
+// resourceSecrets are the secrets of one resource.
 type resourceSecrets struct {
 	body  []byte
 	texts []string
-	whole bool      // these are all
-	gone  time.Time // since when it is known not to be served; zero: it is, or is about to be
+	whole bool      // texts are all secrets of the resource
+	gone  time.Time // when the resource was first seen not to be served; zero: it is served, or is about to be
 }
 
 func newKnownSecrets(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
 	return &knownSecrets{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*typeSecrets{}, most: 1024}
 }
 
-// note takes in what is about to be served: a client may refuse it at once.
+// note remembers the secrets of a resource that is about to be served: a client may refuse it at once.
 func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
-	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // of which nothing is told anyway
+	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // texts about SDS are not shown at all
 		return
 	}
 	is := &resourceSecrets{body: r.Body}
@@ -75,7 +76,7 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 	}
 }
 
-// look forgets what of a type was not served for long enough.
+// look forgets resources of a type that have not been served for forgetAfter.
 func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	for name, all := range of.by {
 		served := c.served(of.typ, name)
@@ -100,8 +101,8 @@ func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	}
 }
 
-// redacted is what a client says of a type without the secrets of that. It returns false if not all are known:
-// then nothing of it may be shown.
+// redacted returns a text of a client about a type, without the secrets of the type. It returns false if not
+// all secrets are known: then the text must not be shown.
 func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string, bool) {
 	c.mu.Lock()
 	of := c.all[t.URL]

@@ -26,22 +26,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A relaySource serves what another xDS server, the upstream, gives.
+// A relaySource serves the resources of another xDS server, the upstream.
 type relaySource struct {
 	services
 
-	none     *dir.Source // of files
+	none     *dir.Source // a source without files
 	upstream *xdsclient.Server
 	client   *client.Client
 	source   *relay.Source
 	secrets  *knownSecrets
-	refused  func() []relay.Refusal // what clients refuse, which the upstream is told; nil: it is not
+	refused  func() []relay.Refusal // the refusals of clients, for the upstream; nil: they are not reported
 }
 
-// notOfRelay are the flags of serve that are about files.
+// fileFlagNames are the flags of serve about files.
 var fileFlagNames = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
-// noFileFlags refuses flags about files for what has none.
+// checkNoFileFlags returns a usage error if a flag about files is given for a source without files.
 func checkNoFileFlags(given func(flag string) bool, arg string) error {
 	for _, flag := range fileFlagNames {
 		if given(flag) {
@@ -51,7 +51,7 @@ func checkNoFileFlags(given func(flag string) bool, arg string) error {
 	return nil
 }
 
-// clientConfig is a client of the upstream.
+// clientConfig returns the configuration of the client of the upstream.
 func (r *relaySource) clientConfig() (client.Config, error) {
 	node, err := r.upstream.Node(nil, r.types)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 		}
 		m, err := xdsclient.Unmarshal(r.types, res)
 		if err != nil {
-			return err // nobody could find its secrets
+			return err // its secrets cannot be found
 		}
 		return r.exposed.RefuseAny(secrets, res, m)
 	}
@@ -83,8 +83,8 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 	}, nil
 }
 
-// newRelay returns a source that is a client of the upstream, and asks for nothing yet. refused returns what clients refuse, which
-// the upstream is told; nil: it is not.
+// newRelaySource returns a source with a client of the upstream, which subscribes to nothing yet. refused
+// returns the refusals of clients, which are reported to the upstream; nil: they are not.
 func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
 	r := &relaySource{services: sv, upstream: upstream, refused: refused}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
@@ -113,13 +113,13 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 			return refs(of)
 		},
 		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
-		// The relay's node counts, too, and may be as large as any.
+		// The upstream also counts the node of the relay, which may be as large as any node.
 		Limits: relay.Limits{Types: most.Types, Names: most.Names, Held: most.Held - min(most.Node, most.Held/2)},
 	})
 	return r, nil
 }
 
-// ownerOf says whose a stream is: an identity's, or else an address's.
+// ownerOf returns the owner of a stream: its identity, or else its address.
 func ownerOf(ctx context.Context) string {
 	if who, _ := identityOf(ctx); who.Kind != access.None {
 		return who.String()
@@ -130,7 +130,7 @@ func ownerOf(ctx context.Context) string {
 	return ""
 }
 
-// ready says why clients cannot be served; nil: they can.
+// ready returns why clients cannot be served; nil: they can.
 func (r *relaySource) ready() error {
 	if r.source.Ready() {
 		return nil
@@ -142,7 +142,7 @@ func (r *relaySource) ready() error {
 	return err
 }
 
-// note says how the upstream is, for who asks about readiness.
+// note describes the upstream, for /readyz.
 func (r *relaySource) note() string {
 	s := r.status()
 	switch {
@@ -158,7 +158,7 @@ func (r *relaySource) note() string {
 	return s.URL + ", which has not answered yet"
 }
 
-// load implements [source]: what the upstream has comes while it is served.
+// load implements [source]. The resources of the upstream arrive while the server serves.
 func (r *relaySource) load(<-chan os.Signal) (bool, error) { return true, nil }
 
 func (r *relaySource) files() *dir.Source { return r.none }
@@ -169,7 +169,7 @@ func (r *relaySource) redacted(t *xds.Type, text string) (string, bool) {
 	return r.secrets.redacted(t, text, time.Now())
 }
 
-// away implements [source].
+// upstreamNote implements [source].
 func (r *relaySource) upstreamNote() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
 }
@@ -178,7 +178,7 @@ func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }
 
-// status says what the upstream is, and how it is.
+// status returns the state of the upstream.
 func (r *relaySource) status() api.Upstream {
 	u := api.Upstream{URL: r.upstream.Text}
 	servers := r.client.Servers()
@@ -200,7 +200,7 @@ func (r *relaySource) status() api.Upstream {
 	return u
 }
 
-// config says what is served.
+// config returns the served configuration, for status.
 func (r *relaySource) config() api.Config {
 	u := r.status()
 	c := api.Config{Upstream: &u, Groups: 1}

@@ -23,17 +23,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// replicaFlags are the flags with which the servers of a store find and ask each other.
+// replicaFlags are the flags about the other servers of a store.
 type replicaFlags struct {
 	address string
 	files   certs.ClientFiles
 }
 
-// A replicaList announces this server to the other servers of its store, and asks them.
+// A replicaList announces this server to the other servers of its store, and asks them for their state.
 type replicaList struct {
 	replicaFlags
 
-	id    string // of this process; "": it has no store
+	id    string // of this process; "": no store
 	since time.Time
 	all   *peers.Replicas // nil: the store does not list its servers
 }
@@ -45,7 +45,7 @@ func (r *replicaFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with its private key")
 }
 
-// check judges the flags; an error is one of usage.
+// check returns a usage error, and fills in defaults from the flags of the admin API.
 func (r *replicaFlags) check(store string, admin *adminFlags) error {
 	switch {
 	case store == "" && (r.address != "" || r.files != certs.ClientFiles{}):
@@ -68,11 +68,11 @@ func (r *replicaFlags) check(store string, admin *adminFlags) error {
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// A self is what this server tells the other servers of its store.
+// A self describes this server to the other servers of its store.
 type self struct {
 	admin   func(address, host string) string // the URL of its admin API
-	streams func() int                        // open now
-	writes  func() time.Time                  // since when it writes to the store; zero: it does not
+	streams func() int                        // number of open streams
+	writes  func() time.Time                  // since when this server writes to the store; zero: it does not
 	served  func() revisions.Number
 }
 
@@ -84,7 +84,7 @@ func (r *replicaList) name(host string) {
 	r.id, r.since = strings.TrimPrefix(name[:min(len(name), 63)]+"-"+hex.EncodeToString(random[:]), "-"), time.Now()
 }
 
-// open lists the servers of the store, if its engine can. token is the file with the token of the admin API.
+// open lists the servers of the store, if the engine can. token is the file with the token of the admin API.
 func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, own self) {
 	host, _ := os.Hostname()
 	r.name(host)
@@ -105,14 +105,15 @@ func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, o
 	}})
 }
 
-// run announces this server, and looks who else is there, until ctx is done.
+// run announces this server and follows the other servers until ctx is done.
 func (r *replicaList) run(ctx context.Context) {
 	if r.all != nil {
 		r.all.Run(ctx)
 	}
 }
 
-// found is the URL at which others find the admin API; "": they cannot.
+// urlFor returns the URL at which other servers reach the admin API; "": they cannot. at is
+// --replica-address, host the name of the machine.
 func (a *adminListeners) urlFor(at, host string) string {
 	scheme := "http://"
 	if a.certs != nil {
@@ -130,7 +131,7 @@ func (a *adminListeners) urlFor(at, host string) string {
 		if tcp.IP.IsUnspecified() {
 			name = host
 		}
-		for _, p := range a.parsed { // certificates may have names
+		for _, p := range a.parsed { // a certificate may name the host of the flag
 			if p.Network == "tcp" && !p.Any() && int(p.Port) == tcp.Port {
 				name = p.Host
 			}

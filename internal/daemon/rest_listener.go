@@ -18,29 +18,29 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// restFlags are the flags of the listener of REST-JSON.
+// restFlags are the flags about the listener of REST-JSON.
 type restFlags struct {
 	address string // "": no REST-JSON
 
-	parsed listen.Address // address, after check
+	parsed listen.Address // the address, after check
 }
 
-// A restFront serves xDS over REST-JSON.
+// A restListener serves xDS over REST-JSON.
 type restListener struct {
 	restFlags
 	listener net.Listener
 	web      *http.Server
 }
 
-// How long things may take. A poll is held for [server.MaxHold].
+// Timeouts of a connection. A poll is held for [server.MaxHold].
 const (
-	restRead  = 2 * time.Minute // to send a request
-	restBegin = time.Minute     // of that, its headers; and between two polls
+	restRead  = 2 * time.Minute // to receive a request
+	restBegin = time.Minute     // to receive its headers; also the time between two polls
 	restWrite = server.MaxHold + 30*time.Second
-	restEnd   = time.Second // requests under way when the server ends; polls are answered by then
+	restEnd   = time.Second // for requests in flight at shutdown; polls have been answered before
 )
 
-// check parses the address; an error is one of usage.
+// check parses the address; it returns usage errors.
 func (r *restFlags) check() error {
 	if r.address == "" {
 		return nil
@@ -53,7 +53,7 @@ func (r *restFlags) check() error {
 	return nil
 }
 
-// plain returns an address at which others may read what is sent, or "".
+// plain returns an address on which others could read the traffic, or "".
 func (r *restFlags) plain(f *listenFlags) string {
 	if r.address == "" || f.secure(r.parsed) || r.parsed.Loopback() {
 		return ""
@@ -61,7 +61,7 @@ func (r *restFlags) plain(f *listenFlags) string {
 	return r.parsed.String()
 }
 
-// open listens, with the TLS of the front, which is open.
+// open listens. It uses the TLS of the xDS listeners, which must be open.
 func (r *restListener) open(log *slog.Logger, types *envoy.Types, xds *server.Server, clients *listen.Limit, f *xdsListeners) error {
 	if r.address == "" {
 		return nil
@@ -74,7 +74,7 @@ func (r *restListener) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 		IdleTimeout:       restBegin,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         new(http.Protocols),
-		ErrorLog:          f.handshakes.ErrorLog(), // what clients do
+		ErrorLog:          f.handshakes.ErrorLog(), // errors of clients
 	}
 	r.web.Protocols.SetHTTP1(true)
 	r.web.Protocols.SetHTTP2(true)
@@ -93,8 +93,7 @@ func (r *restListener) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 	return nil
 }
 
-// webTLS returns a configuration made for gRPC, which knows HTTP/2 only, with
-// HTTP/1.1 besides.
+// webTLS adds HTTP/1.1 to a TLS configuration for gRPC, which has HTTP/2 only.
 func webTLS(c *tls.Config) *tls.Config {
 	current := c.GetConfigForClient
 	with := func(c *tls.Config) *tls.Config {
@@ -113,7 +112,7 @@ func webTLS(c *tls.Config) *tls.Config {
 	return c
 }
 
-// serve serves until the listener fails, which it tells, or the front is closed.
+// serve accepts connections until the listener fails or is closed. The channel gets the failure.
 func (r *restListener) serve() <-chan error {
 	if r.address == "" {
 		return nil
@@ -133,7 +132,7 @@ func (r *restListener) serve() <-chan error {
 	return failed
 }
 
-// at returns the address that is listened on.
+// at returns the address of the listener, with the port that the system chose.
 func (r *restListener) at() string {
 	if r.parsed.Network == "unix" {
 		return r.parsed.String()
@@ -141,15 +140,14 @@ func (r *restListener) at() string {
 	return r.listener.Addr().String()
 }
 
-// goAway takes no more connections, and has those that there are end when their polls
-// have.
+// goAway accepts no more connections. The open ones end with their polls.
 func (r *restListener) goAway() {
 	if r.listener != nil {
-		go r.web.Shutdown(context.Background()) //nolint:errcheck // close is told
+		go r.web.Shutdown(context.Background()) //nolint:errcheck // close gets the error
 	}
 }
 
-// close ends connections. Polls end before, when the server is drained.
+// close ends the connections. Polls have ended before, when the server was drained.
 func (r *restListener) close() {
 	if r.listener == nil {
 		return
@@ -159,5 +157,5 @@ func (r *restListener) close() {
 	if r.web.Shutdown(ctx) != nil {
 		_ = r.web.Close()
 	}
-	_ = r.listener.Close() // of a server that has not begun
+	_ = r.listener.Close() // of a server that does not serve yet
 }

@@ -18,21 +18,21 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// A part is something that the server starts and stops.
+// A part of the server is started and stopped as a whole.
 type part struct {
 	name string
 
-	// start returns when the part works. What it leaves running is in running, and ends with ctx.
+	// start returns when the part works. Its goroutines are counted in running and end with ctx.
 	start func(ctx context.Context, running *sync.WaitGroup) error
 
 	stop func() // nil: the part ends with ctx
 }
 
-// errStopped ends a start: a signal came before there was anything to serve.
+// errStopped ends a start without an error: a signal came during the first load.
 var errStopped = errors.New("stopped before there was anything to serve")
 
-// run starts the parts in their order and waits until serving returns. Then it stops the started parts in the reverse order, and
-// waits for all that they left running.
+// run starts the parts in their order and waits until serving returns. Then it stops the started parts in
+// the reverse order, and waits for all their goroutines.
 func run(parts []part, serving func() error) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -60,7 +60,7 @@ func run(parts []part, serving func() error) error {
 
 // serve serves until a signal ends it.
 func serve(c *Config, log *slog.Logger, stderr io.Writer) error {
-	// From now on, so that no signal is lost while files are loaded.
+	// Signals are caught before the first load, so that none is lost while files are loaded.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -78,9 +78,12 @@ func serve(c *Config, log *slog.Logger, stderr io.Writer) error {
 	return run(d.parts(signals, hangups), func() error { return d.wait(signals) })
 }
 
-// parts are those of the server. Their order is the contract: health is reachable while files are loaded, no listener is open
-// before there is something to serve, the source is kept up to date before a client is answered, and the admin API tells of
-// clients until the last stream has ended.
+// parts returns the parts in the order of their start. Four guarantees depend on the order:
+//
+//   - probes get an answer while files are loaded;
+//   - no client can connect before the first load has ended;
+//   - the source is kept up to date before a client gets an answer;
+//   - the admin API shows clients until the last stream has ended.
 func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 	return []part{
 		{name: "metrics and health", start: d.openHealth},
@@ -125,7 +128,7 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 	}
 }
 
-// openHealth serves metrics and health, if that is wanted.
+// openHealth serves metrics and health if --metrics-listen is given.
 func (d *daemon) openHealth(ctx context.Context, running *sync.WaitGroup) error {
 	if d.cfg.health.address == "" {
 		return nil
@@ -161,11 +164,11 @@ func (d *daemon) openXDS(context.Context, *sync.WaitGroup) error {
 	return nil
 }
 
-// serveAll begins to answer clients and operators.
+// serveAll starts to answer clients and operators.
 func (d *daemon) serveAll(ctx context.Context, running *sync.WaitGroup) error {
 	d.server.SetServing(d.source.hasConfig())
 	d.served, d.polled = d.xds.serve(), d.rest.serve()
-	d.admin.serve(ctx, running, d.adminServer()) // until the last stream has ended
+	d.admin.serve(ctx, running, d.adminServer()) // until ctx is done, which is after the last stream
 	d.unready.Store(nil)
 	d.log.Info("serving", "xds", d.xds.at(), "tls", d.xds.tls.Configured(), "client_certificates", d.xds.tls.ClientCA != "", "bound", d.identity.bound, "dir", d.cfg.dir)
 	if d.rest.address != "" {
@@ -174,7 +177,7 @@ func (d *daemon) serveAll(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// wait returns when a listener has failed, or the streams have ended after a signal.
+// wait returns when a listener has failed, or when the streams have ended after a signal.
 func (d *daemon) wait(signals <-chan os.Signal) error {
 	for {
 		select {
@@ -193,8 +196,8 @@ func (d *daemon) wait(signals <-chan os.Signal) error {
 	}
 }
 
-// end ends the streams, at once if another signal comes. "Not ready first, then
-// GOAWAY, then streams, spread over time." (SAFE-12)
+// end closes the streams; a second signal closes them at once. "Not ready first, then GOAWAY, then streams,
+// spread over time." (SAFE-12)
 func (d *daemon) end(signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

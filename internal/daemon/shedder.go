@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// shedFlags are the flags of shedding.
+// shedFlags are the flags about shedding.
 type shedFlags struct {
 	wanted bool
 }
@@ -26,20 +26,20 @@ type shedFlags struct {
 type shedder struct {
 	log     *slog.Logger
 	others  *peers.Replicas
-	streams func() int              // open now
+	streams func() int              // number of open streams
 	all     func() []*server.Stream // the open streams
-	clients *listen.Limit           // their connections
+	clients *listen.Limit           // connections of the streams
 
-	ended   atomic.Uint64 // streams, ever
+	ended   atomic.Uint64 // total number of ended streams
 	surplus peers.Surplus
-	going   map[net.Addr][]*server.Stream // that were told to leave, by connection
+	going   map[net.Addr][]*server.Stream // streams that were asked to leave, by connection
 }
 
 func (h *shedFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&h.wanted, "shed-surplus", false, "of a store: while this server has more than 1.3 times the mean of all servers' streams, end some of its oldest connections each second, in order, so that their clients go to others")
 }
 
-// check judges the flag; an error is one of usage.
+// check returns a usage error.
 func (h *shedFlags) check(store string, admin bool) error {
 	if h.wanted && (store == "" || !admin) {
 		return errors.New("--shed-surplus: a server needs a --store to know of others, and an --admin-listen to know its clients")
@@ -47,7 +47,8 @@ func (h *shedFlags) check(store string, admin bool) error {
 	return nil
 }
 
-// maxOnOne is how many streams a connection that is ended may have: one of a proxy may have thousands, which would all come back at once.
+// maxOnOne is the maximum number of streams on a connection that is ended. The connection of a proxy may
+// have thousands, which would all come back at once.
 const maxOnOne = 100
 
 // run sheds until ctx is done.
@@ -56,7 +57,7 @@ func (h *shedder) run(ctx context.Context) {
 	const often = 100 * time.Millisecond // connections are closed before their clients open other streams on them
 	tick := time.NewTicker(often)
 	defer tick.Stop()
-	shedding := uint64(0) // of the time that it lasts
+	shedding := uint64(0) // number of streams ended in this period of shedding
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -83,7 +84,8 @@ func (h *shedder) run(ctx context.Context) {
 	}
 }
 
-// shed has the connections of the oldest streams leave, until these are most streams or more.
+// shed asks the connections of the oldest streams to leave, until they have at least most streams. It
+// returns their number of streams.
 func (h *shedder) shed(all []*server.Stream, most int) (n uint64) {
 	slices.SortFunc(all, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
 	by := map[net.Addr][]*server.Stream{}
@@ -107,7 +109,8 @@ func (h *shedder) shed(all []*server.Stream, most int) (n uint64) {
 	return n
 }
 
-// finish closes connections whose streams have ended: who opens another on the same one would stay.
+// finish closes connections whose streams have ended: a new stream on such a connection would stay on this
+// server.
 func (h *shedder) finish() {
 	for peer, streams := range h.going {
 		if !slices.ContainsFunc(streams, (*server.Stream).Leave) {

@@ -10,25 +10,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A source is where serve has from what it serves: a directory, another xDS server, or a store of revisions.
+// A source fills the server with configuration: from a directory, a store of revisions, or another xDS
+// server.
 type source interface {
-	// load loads for the first time. It returns false if there is nothing to serve, and with no error if a
-	// signal came before.
+	// load loads for the first time. It returns false without an error if a signal came first.
 	load(signals <-chan os.Signal) (bool, error)
 
-	// run keeps the source up to date until ctx is done, and loads at each hangup.
+	// run keeps the source up to date until ctx is done, and loads again at each hangup.
 	run(ctx context.Context, running *sync.WaitGroup, hangups <-chan os.Signal)
 
-	// files says where resources stand, and which groups a node gets. It is not nil after load.
+	// files returns the source that knows in which file a resource is, and which groups a node gets. It is
+	// not nil after load.
 	files() *dir.Source
 
-	// redacted returns what a client says of a type without the secrets of that; false: not all of them are known.
+	// redacted returns a text of a client about a type, without the secrets of the type. It returns false if
+	// not all secrets are known.
 	redacted(t *xds.Type, text string) (string, bool)
 
-	hasConfig() bool                                     // there is something to serve
+	hasConfig() bool                                     // there is configuration to serve
 	ready() error                                        // why clients cannot be served; nil: they can
-	note() string                                        // what is served, for who asks about readiness
-	config() api.Config                                  // what is served, for status
-	reload(ctx context.Context, approve bool) api.Reload // what an operator wants
-	upstreamNote() func() (text string, known bool)      // what explain says of what is not here; nil: it is in the files or nowhere
+	note() string // the served configuration, for /readyz
+	config() api.Config // the served configuration, for status
+	reload(ctx context.Context, approve bool) api.Reload // loads for an operator
+	upstreamNote() func() (text string, known bool)      // for explain: the state of the upstream, and whether its resources are known; nil: no upstream
 }

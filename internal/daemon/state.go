@@ -20,22 +20,23 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// stateFlags are the flags of the last good configuration on disk.
+// stateFlags are the flags about the last good configuration on disk.
 type stateFlags struct {
-	root           string // "": nothing is kept
+	root           string // the directory; "": nothing is stored
 	chosen         bool   // --state-dir was given
 	withoutSecrets bool
 }
 
-// A state keeps the last good configuration on disk, and listens to operators there.
+// A state stores the last good configuration on disk, and answers "chancery reload" on a socket in the same
+// folder.
 type state struct {
 	stateFlags
 
-	keeper       *lastgood.Keeper                // nil: nothing is kept
-	reloadFolder *lastgood.Keeper                // of a folder for who reloads, if nothing is kept; nil: there is none
-	restored     atomic.Pointer[lastgood.Config] // what is served, until the files are loaded; nil: the files are
+	keeper       *lastgood.Keeper                // nil: nothing is stored
+	reloadFolder *lastgood.Keeper                // a folder for the socket only, if nothing is stored; nil: none
+	restored     atomic.Pointer[lastgood.Config] // the stored configuration, while it is served; nil: the files are served
 	failing      atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
-	groups       atomic.Pointer[dir.Kept]        // those that are not loaded, while the others are; nil: all are
+	groups       atomic.Pointer[dir.Kept]        // groups that keep their previous configuration while the others are loaded; nil: none
 }
 
 func (s *stateFlags) flags(f *pflag.FlagSet) {
@@ -43,8 +44,8 @@ func (s *stateFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
 }
 
-// open prepares to keep, and to be reached. What nobody asked for may be impossible, such as
-// on a file system that is read-only.
+// open opens the folder and the socket. Without an explicit --state-dir a failure, such as a read-only file
+// system, is only a warning.
 func (s *state) open(log *slog.Logger, served string) error {
 	if err := s.openKeeper(log, served); err != nil || s.keeper != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 	case s.root == "" && s.chosen:
 		log.Info("the last good configuration is not stored: a restart with invalid files would serve nothing")
 		return nil
-	case s.root == "": // there is no place for it, and nobody said that none is wanted
+	case s.root == "": // there is no home directory, and the flag was not given
 		_, err := lastgood.Root()
 		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil
@@ -88,7 +89,7 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 	return nil
 }
 
-// restore serves what was kept, if anything was.
+// restore serves the stored configuration, if there is one.
 func (s *state) restore(log *slog.Logger, src *dir.Source) {
 	if s.keeper == nil {
 		return
@@ -106,8 +107,8 @@ func (s *state) restore(log *slog.Logger, src *dir.Source) {
 	}
 }
 
-// kept returns what reports whether what is served is kept; nil if somebody wants nothing
-// to be.
+// kept returns a function for the metrics that reports whether the served configuration is stored. It
+// returns nil if the flags ask to store nothing.
 func (s *state) kept() func() bool {
 	switch {
 	case s.keeper != nil:
@@ -118,7 +119,7 @@ func (s *state) kept() func() bool {
 	return func() bool { return false }
 }
 
-// loaded notes that the files were loaded.
+// loaded records the result of a load.
 func (s *state) loaded(err error) {
 	kept, some := errors.AsType[dir.Kept](err)
 	if err == nil || some {
@@ -133,9 +134,9 @@ func (s *state) loaded(err error) {
 	s.failing.CompareAndSwap(nil, new(time.Now()))
 }
 
-// howToAllow says how to approve of a removal, wherever one types it.
+// howToAllow returns the command that approves a removal. It works in any working directory.
 func (s *state) howToAllow(served string) string {
-	if s.keeper == nil && s.reloadFolder == nil { // nobody can reach the server
+	if s.keeper == nil && s.reloadFolder == nil { // chancery reload cannot reach the server
 		return "restart, with --allow-empty if nothing is left"
 	}
 	whole := func(path string) string {
@@ -155,10 +156,10 @@ func (s *state) howToAllow(served string) string {
 	return how
 }
 
-// plain is text that means itself in a shell.
+// shellPlain matches text that needs no quotes in a shell.
 var shellPlain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted returns text as it is typed into a shell.
+// shellQuoted quotes text for a shell, if needed.
 func shellQuoted(text string) string {
 	if shellPlain.MatchString(text) {
 		return text
@@ -166,7 +167,7 @@ func shellQuoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// note says what is served, for who asks about readiness.
+// note describes the served configuration, for /readyz.
 func (s *state) note() string {
 	if c := s.restored.Load(); c != nil {
 		return "the last good configuration, of " + c.At.UTC().Format(time.RFC3339) + ": the files have been rejected since the start; the log says why"
@@ -184,8 +185,8 @@ func (s *state) note() string {
 	return "the files"
 }
 
-// drop leaves no folder behind in which nothing is kept, such as that of a directory whose
-// name was a mistake.
+// drop removes folders in which nothing is stored. Otherwise each mistyped directory would leave a folder
+// behind.
 func (s *state) drop() {
 	for _, k := range []*lastgood.Keeper{s.keeper, s.reloadFolder} {
 		if k != nil {
@@ -194,7 +195,7 @@ func (s *state) drop() {
 	}
 }
 
-// run keeps, and listens to operators, until ctx is done.
+// run stores configurations and answers reload requests until ctx is done.
 func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
 	if s.reloadFolder != nil {
 		running.Go(func() {
@@ -216,14 +217,14 @@ func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logg
 	})
 }
 
-// listen listens to operators in a folder until ctx is done.
+// listen answers reload requests on a socket in a folder until ctx is done.
 func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src *dir.Source) {
 	if err := reloadsocket.Serve(ctx, folder, operator{src}, log); err != nil {
 		log.Warn(reloadUnreachable, "error", err, "hint", "use SIGHUP to reload; the path of a socket may have about 100 bytes: choose a shorter --state-dir")
 	}
 }
 
-// An operator asks the source to load.
+// An operator loads the files for "chancery reload" and the admin API.
 type operator struct{ src *dir.Source }
 
 func (o operator) Reload(ctx context.Context, approve bool) reloadsocket.Reload {

@@ -29,7 +29,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// heldNote says in a few words which groups are held.
+// holdsText lists the frozen groups, the first five of them.
 func holdsText(holds map[string]revisions.Hold) string {
 	var all []string
 	for i, h := range revisionapi.Holds(holds) {
@@ -49,39 +49,39 @@ func holdsText(holds map[string]revisions.Hold) string {
 	return "; frozen: " + strings.Join(all, ", ")
 }
 
-// A storeSource serves the revisions of a store.
+// A storeSource serves the newest revision of a store.
 type storeSource struct {
 	services
 
-	dir          string // the store, for logs and operators
+	dir          string // the URL of the store, for logs and operators
 	flags        storeFlags
 	loading      fileFlags
 	state        *state
 	replicas     *replicaList
-	exposure     dirload.Exposure // how the way to the store would expose secrets
-	engine       revisions.Engine // what the store is kept in
-	engineCloser io.Closer        // of that
+	exposure     dirload.Exposure // how the connection to the store would expose secrets
+	engine       revisions.Engine // the storage of the store
+	engineCloser io.Closer        // closes the engine
 	repo         *revsource.Source
-	dirView      *dir.Source // what is served as a directory, which answers for it; its own store is nobody's
+	dirView      *dir.Source // the served revision in the form of a directory, for groups, places and warnings; no client watches its store
 	next         dir.LastGood
-	trouble      atomic.Pointer[storeTrouble] // nil: the newest is served
-	refusals     *revsource.Refusals          // what clients have refused, here or elsewhere
-	turnedAway   dedup.Counter                // clients that were turned away
-	restoredAt   atomic.Pointer[time.Time]    // of when what is served is; nil: a revision is, or nothing
+	trouble      atomic.Pointer[storeTrouble] // nil: the newest revision is served
+	refusals     *revsource.Refusals          // resources that clients have refused, on any server of the store
+	turnedAway   dedup.Counter                // log lines about clients that were turned away
+	restoredAt   atomic.Pointer[time.Time]    // time of the last good configuration from disk, while it is served; nil: it is not
 	rollouts     *rollout.Runner
-	reviewedAt   time.Time // when what is served now, or was to be, was not served yet
+	reviewedAt   time.Time // start of the last review: the reviewed revision was not served before
 	audit        *auditor
-	root         string            // the directory that is written to the store; "": none is
-	committer    *dircommit.Feeder // nil: the same
+	root         string            // the directory that is committed to the store; "": none
+	committer    *dircommit.Feeder // commits root; nil: there is no root
 }
 
-// A storeTrouble is why the newest revision is not served.
+// A storeTrouble is the reason why the newest revision is not served.
 type storeTrouble struct {
 	since time.Time
 	err   error
 }
 
-// newStored opens the store. own is what the other servers of the store are told of this one.
+// newStoreSource opens the store. own describes this server to the other servers of the store.
 func newStoreSource(sv services, c *Config, state *state, replicas *replicaList, own self) (*storeSource, error) {
 	d := &storeSource{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, exposure: c.storeExposure(), state: state, replicas: replicas}
 	d.dirView = dir.New("", store.New(), d.options(d.log))
@@ -116,7 +116,7 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 	return d, nil
 }
 
-// read returns what a review, or what was kept, has made of an item.
+// read returns the resource that a review, or the restored configuration, has made of an item.
 func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	is := it.Resource
 	l, ok := d.dirView.Within(it.Group, is.Type, is.Name)
@@ -126,7 +126,7 @@ func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	return l.Resource
 }
 
-// done notes whether the newest revision is served.
+// done records whether the newest revision is served.
 func (d *storeSource) done(err error) {
 	now := time.Now()
 	if err == nil {
@@ -151,12 +151,13 @@ func (d *storeSource) done(err error) {
 	d.changed()
 }
 
-// load implements [source]. A server without its store serves the last good, or waits for it.
+// load implements [source]. While the store is away, the server serves the last good configuration, or waits
+// for the store.
 func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 	loaded := make(chan error, 1)
 	go func() {
 		d.restore()
-		_, err := d.repo.Load(context.Background()) // the engine has its own limits
+		_, err := d.repo.Load(context.Background()) // the engine has its own timeouts
 		loaded <- err
 	}()
 	select {
@@ -181,7 +182,7 @@ func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 	}
 }
 
-// restore has what was kept served, if anything was.
+// restore serves the stored configuration, if there is one.
 func (d *storeSource) restore() {
 	if d.state.keeper == nil {
 		return
@@ -224,7 +225,7 @@ func (d *storeSource) run(ctx context.Context, running *sync.WaitGroup, hangups 
 		}
 		d.repo.Run(ctx)
 		workers.Wait()
-		_ = d.engineCloser.Close() // what could not be written is of no use any more
+		_ = d.engineCloser.Close() // unwritten data is of no use at shutdown
 	})
 	if d.state.keeper != nil {
 		running.Go(func() { d.state.keeper.Run(ctx) })
@@ -252,7 +253,7 @@ func (d *storeSource) ready() error {
 	return err
 }
 
-// firstStep says what gives an empty store its first revision; "": it is not empty.
+// firstStep returns how to commit the first revision of an empty store; "": the store is not empty.
 func (d *storeSource) firstStep(err error) string {
 	switch {
 	case !errors.Is(err, revsource.ErrEmpty):
@@ -265,7 +266,7 @@ func (d *storeSource) firstStep(err error) string {
 
 func (d *storeSource) note() string { return d.servedText() + d.writerText() }
 
-// serves says what is served.
+// servedText describes the served configuration.
 func (d *storeSource) servedText() string {
 	text := "nothing of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
@@ -288,7 +289,7 @@ func (d *storeSource) config() api.Config {
 	if r := d.repo.Served(); r.Number > 0 {
 		s.Revision, s.Author, s.Message = r.Number.String(), r.Author, r.Message
 		s.Holds = revisionapi.Holds(d.repo.Holds())
-		if !r.Time.IsZero() { // it is not from disk
+		if !r.Time.IsZero() { // a revision restored from disk has no time
 			s.At = &r.Time
 		}
 	}
@@ -315,7 +316,7 @@ func (d *storeSource) reload(ctx context.Context, approve bool) api.Reload {
 
 func (d *storeSource) upstreamNote() func() (string, bool) { return nil }
 
-// servedOf says for explain which revision is served; nil: there is no store.
+// storeForExplain returns a function that describes the served revision. It returns nil without a store.
 func storeForExplain(s source) func() (string, bool) {
 	d, ok := s.(*storeSource)
 	if !ok {
@@ -324,7 +325,8 @@ func storeForExplain(s source) func() (string, bool) {
 	return func() (string, bool) { return d.servedText(), d.hasConfig() }
 }
 
-// frozenOf says for explain what is committed and not served, since its group is frozen; nil: there is no store.
+// frozenForExplain returns a function that describes a resource which is committed but not served, because
+// its group is frozen. It returns nil without a store.
 func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 	d, ok := s.(*storeSource)
 	if !ok {
@@ -356,5 +358,5 @@ func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 	}
 }
 
-// frozenTime is how long an explanation waits for the newest revision.
+// frozenTimeout is how long an explanation waits for the newest revision.
 const frozenTimeout = 2 * time.Second

@@ -19,14 +19,14 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// revisionsOf is what the admin API knows of the store; nil: there is none.
+// revisionsOf returns the part of the admin API about the store. It returns nil without a store.
 func revisionsOf(src source) *admin.Revisions {
 	d, ok := src.(*storeSource)
 	if !ok {
 		return nil
 	}
 	finder := internalsecret.NewFinder(d.types)
-	var reviewing sync.Mutex // one at a time: each takes memory
+	var reviewing sync.Mutex // one at a time, because each needs memory
 	return &admin.Revisions{
 		Repo:  d.repo.Repository(),
 		Write: d.flags.write,
@@ -35,7 +35,7 @@ func revisionsOf(src source) *admin.Revisions {
 			if whole {
 				return body, true
 			}
-			// What is of no known type is a message of another, that has nothing in it.
+			// For an unknown type the finder returns an empty message of another type.
 			if m == nil || !strings.HasSuffix(url, "/"+string(m.ProtoReflect().Descriptor().FullName())) {
 				return nil, false
 			}
@@ -66,7 +66,7 @@ func revisionsOf(src source) *admin.Revisions {
 	}
 }
 
-// options are those of what is served as a directory.
+// options returns the options of dirView.
 func (d *storeSource) options(log *slog.Logger) dir.Options {
 	r := &loadReview{exposed: d.exposed}
 	return dir.Options{Log: log, V2: d.loading.v2, Types: d.types, CEL: cel.Compile, References: true, Flag: dirload.FlagOfOption, Review: r.load}

@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// openFeed makes what writes the directory to the store, if there is one.
+// openCommitter makes the part that commits the directory to the store, if there is a directory.
 func (d *storeSource) openCommitter(e revisions.Engine) {
 	if d.root == "" {
 		return
@@ -47,7 +47,8 @@ func (d *storeSource) openCommitter(e revisions.Engine) {
 	})
 }
 
-// storeExposure is how the way to the store would expose secrets; the zero value if it does not, or may.
+// storeExposure returns how the connection to the store would expose secrets. It is the zero value if it
+// does not, or if the flags allow it.
 func (c *Config) storeExposure() dirload.Exposure {
 	if c.insecureSecrets {
 		return dirload.Exposure{}
@@ -58,7 +59,7 @@ func (c *Config) storeExposure() dirload.Exposure {
 	return dirload.Exposure{}
 }
 
-// hangs has who writes read its directory again at each hangup.
+// reloadOnHangup makes the elected server read its directory again at each hangup.
 func (d *storeSource) reloadOnHangup(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
@@ -72,7 +73,7 @@ func (d *storeSource) reloadOnHangup(ctx context.Context, hangups <-chan os.Sign
 	}
 }
 
-// writer says what the server writes to the store.
+// writer describes, for status, what this server commits to the store.
 func (d *storeSource) writer() *api.StoreWriter {
 	at := d.committer.State()
 	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.electedWriter(context.Background(), false).ID}
@@ -82,7 +83,8 @@ func (d *storeSource) writer() *api.StoreWriter {
 	return w
 }
 
-// elected is the other server that writes, as was known a few seconds ago or is now; the zero value: none is known.
+// electedWriter returns the other server that writes to the store; the zero value: none is known. With now
+// false, the answer may be a few seconds old.
 func (d *storeSource) electedWriter(ctx context.Context, now bool) peers.About {
 	if d.replicas.all == nil || d.committer.State().Writes {
 		return peers.About{}
@@ -90,7 +92,7 @@ func (d *storeSource) electedWriter(ctx context.Context, now bool) peers.About {
 	return d.replicas.all.Writer(ctx, now)
 }
 
-// standsBy says who writes, for who asks this server to read its directory.
+// standbyText tells the caller of a reload which server to ask: this one does not write to the store.
 func (d *storeSource) standbyText(ctx context.Context) string {
 	w := d.electedWriter(ctx, true)
 	if w.ID == "" {
@@ -99,7 +101,7 @@ func (d *storeSource) standbyText(ctx context.Context) string {
 	return fmt.Sprintf("%s, %s: ask that one%s", cli.StandbyReload, text.Line(w.ID), cli.Prefixed(", by --admin ", text.Line(w.Admin)))
 }
 
-// writes says for who asks about readiness who writes the directory to the store.
+// writerText describes, for /readyz, which server commits its directory to the store.
 func (d *storeSource) writerText() string {
 	if d.committer == nil {
 		return ""
@@ -110,7 +112,7 @@ func (d *storeSource) writerText() string {
 	return "; " + cmp.Or(text.Line(d.electedWriter(context.Background(), false).ID), "another server") + " writes to it what its directory says"
 }
 
-// writing is since when this server writes; zero: it does not.
+// writesSince returns since when this server writes to the store; zero: it does not.
 func (d *storeSource) writesSince() time.Time {
 	if d.committer == nil {
 		return time.Time{}

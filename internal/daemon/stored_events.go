@@ -16,27 +16,27 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
-// toldMost is how many revisions that came at once are told one by one, the newest of them.
+// maxRevisionEvents limits the events of one look: of more revisions, only the newest have one.
 const maxRevisionEvents = 100
 
-// An auditor tells who has changed a store, and what, since it began: as events, and in the log.
+// An auditor records changes of a store since its start, with their authors, as events and in the log.
 type auditor struct {
 	repo    *revisions.Repository
 	rollout func(ctx context.Context, id string) (*rollout.State, error)
 	log     *slog.Logger
 	note    func(api.Event)
-	bell    chan struct{} // with one slot: the store may have changed
+	bell    chan struct{} // one slot; a value: the store may have changed
 
 	began bool
-	at    revisions.State // that was told
+	at    revisions.State // the state up to which changes are recorded
 	holds map[string]revisions.Hold
 }
 
-// run tells until ctx is done. Nothing is lost while the store is away: the history says what came meanwhile.
+// run records changes until ctx is done. A store that was away loses nothing: its history lists the changes.
 func (a *auditor) run(ctx context.Context) {
 	for {
 		var again <-chan time.Time
-		if a.look(ctx) != nil { // the source says why
+		if a.look(ctx) != nil { // the source logs the error
 			again = time.After(10 * time.Second)
 		}
 		select {
@@ -51,7 +51,7 @@ func (a *auditor) run(ctx context.Context) {
 func (a *auditor) look(ctx context.Context) error {
 	now, holds, err := a.repo.HoldsWithState(ctx)
 	if err != nil || a.began && !now.AtLeast(a.at) {
-		return err // a store that has gone back is not served
+		return err // a store that went back is not served
 	}
 	if a.began {
 		var all []revisions.Revision
@@ -80,7 +80,7 @@ func (a *auditor) look(ctx context.Context) error {
 	return nil
 }
 
-// held tells which groups are held otherwise than before, the first of them.
+// holdsChanged records which groups were frozen, changed or released, at most maxRevisionEvents of them.
 func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hold) {
 	told := 0
 	for _, group := range slices.Sorted(maps.Keys(now)) {
@@ -102,12 +102,13 @@ func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hol
 	}
 }
 
-// same reports whether the same froze a group at the same.
+// sameHold reports whether two holds have the same revision, author and message.
 func sameHold(a, b revisions.Hold) bool {
 	return a.Number == b.Number && a.Author == b.Author && a.Message == b.Message
 }
 
-// who has changed a hold, and why: who froze the group, or began a rollout, or wanted its step. The message says the rest.
+// changedBy returns the author of the change of a hold, and the reason: of the freeze, of the rollout or of
+// its step.
 func (a *auditor) changedBy(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
 	n := cmp.Or(is.Next, was.Next)
 	if n == nil {
@@ -119,16 +120,17 @@ func (a *auditor) changedBy(ctx context.Context, was, is revisions.Hold) (by rev
 	case !sameHold(was, is) && !done:
 		return is
 	case err != nil:
-	case done && s.By == "": // who began it had no part in that
+	case done && s.By == "": // the rollout ended by itself, not by its author
 		by.Message = "rollout " + s.ID + " is done: enough clients have accepted it, for its bake time"
 	case was.Next == nil:
 		by.Author, by.Message = s.Author, s.Message
-	default: // who wanted it is told by itself
+	default: // the author is a field of its own
 		by.Author, by.Message = s.By, strings.Replace(s.Why, " by "+s.By, "", 1)
 	}
 	return by
 }
 
+// noteHold records the change of a hold.
 func (a *auditor) noteHold(group string, n revisions.Number, is string, by revisions.Hold) {
 	text := "group " + group + " " + is
 	switch {
@@ -141,7 +143,7 @@ func (a *auditor) noteHold(group string, n revisions.Number, is string, by revis
 	a.note(api.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
 }
 
-// holdText is what a hold says but who it is by; it differs if the hold is another one.
+// holdText describes the revision and the rollout of a hold, without its author.
 func holdText(h revisions.Hold) string {
 	if h.Number == 0 {
 		return ""
@@ -153,7 +155,7 @@ func holdText(h revisions.Hold) string {
 	return text
 }
 
-// byText says what was done, for whom and why.
+// byText describes a change with its author and reason.
 func byText(what, author, message string) string {
 	text := what + " by " + author
 	if message != "" {
@@ -162,12 +164,12 @@ func byText(what, author, message string) string {
 	return text
 }
 
-// refusedText is the event of a change that was not made.
+// refusedText returns the event of a refused change.
 func refusedText(what, author, message string, err error) api.Event {
 	return api.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
 }
 
-// sweptText is the event of a sweep of this server.
+// sweptText returns the event of a sweep by this server.
 func sweptText(s revisions.Swept) api.Event {
 	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; %s of %s are gone", s.Oldest, cli.BytesText(int(s.Bytes)), cli.Amount(s.Packs, "pack"))}
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
-// rolling has rollouts know what is served of a store, and how clients take it.
+// openRollouts connects the runner of rollouts to the served revisions and to the answers of clients.
 func (d *storeSource) openRollouts(e revisions.Engine) {
 	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look {
 		return rolloutAnswers(d.view.tracker, lanes, since)
 	})
 }
 
-// rolled notes what is served now. Before is a time at which nobody was told of it.
+// noteServed tells the rollouts which revisions are served now. before is a time at which no client had been
+// sent them.
 func (d *storeSource) noteServed(before time.Time, err error) {
 	d.view.tracker.GroupsChanged()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
@@ -28,7 +29,7 @@ func (d *storeSource) noteServed(before time.Time, err error) {
 	}
 }
 
-// rolledBack are the rollouts that were taken back, of which nobody has taken notice yet.
+// rolledBack returns the rollouts that were rolled back and not acknowledged by an operator yet.
 func (d *storeSource) rolledBack() (all []api.RolledBack) {
 	for _, s := range d.rollouts.Back() {
 		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
@@ -36,7 +37,7 @@ func (d *storeSource) rolledBack() (all []api.RolledBack) {
 	return all
 }
 
-// lookAt says how the clients stand that see one of some groups.
+// rolloutAnswers counts how the clients of some groups have answered since a time.
 func rolloutAnswers(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
 	k := t.Acceptance(groups, since)
 	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}

@@ -10,19 +10,19 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// sweepEvery is the time between two sweeps of a server.
+// sweepEvery is the minimum time between two sweeps of a server.
 const sweepEvery = time.Hour
 
-// A sweeper sweeps the store of a server from time to time.
+// A sweeper removes old revisions from a store.
 type sweeper struct {
 	repo  *revisions.Repository
 	keep  int
 	log   *slog.Logger
-	swept func(revisions.Swept) // is told of each sweep; nil: nobody is
+	swept func(revisions.Swept) // called after each sweep; may be nil
 }
 
-// run sweeps until ctx is done, or the store says that this server may not. Nothing is urgent, so
-// servers that were started together spread over the hour, and few of them find something to do.
+// run sweeps until ctx is done, or until the store denies permission. A sweep is not urgent: servers that
+// start together spread their sweeps over the hour, and few of them find old revisions.
 func (s *sweeper) run(ctx context.Context) {
 	said := ""
 	for wait := rand.N(sweepEvery / 4); ; wait = sweepEvery + rand.N(sweepEvery/4) {
@@ -47,7 +47,8 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep sweeps if a tenth more is there than is to be kept: a sweep reads all that stays.
+// sweep sweeps when the store has a tenth more revisions than it should keep. A sweep reads all kept
+// revisions.
 func (s *sweeper) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery/2)
 	defer cancel()

@@ -12,10 +12,10 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// lastTraces is how long the program waits at its end for the last traces to be sent.
+// lastTraces is how long the shutdown waits for the last traces to be sent.
 const lastTraces = 2 * time.Second
 
-// openTraces returns the traces that the environment asks for (OTEL_*), nil if it asks for none.
+// openTraces returns the traces that the environment asks for (OTEL_*). It returns nil if traces are off.
 func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
 	if !trace.Enabled() {
 		return nil, nil
@@ -31,7 +31,7 @@ func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
 	return t, nil
 }
 
-// closeTraces sends what is left.
+// closeTraces sends the remaining traces.
 func closeTraces(log *slog.Logger, t *trace.Traces) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTraces)
 	defer cancel()

@@ -21,15 +21,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A view is what the admin API shows of clients, and of loads.
+// A view holds the events and states that the admin API shows: of clients, and of loads.
 type view struct {
-	tracker        *clients.Tracker // of all clients; it hears of them if the API is served, or rollouts look at them
+	tracker        *clients.Tracker // of all clients; it observes the server if the admin API is served or rollouts need it
 	rejected       atomic.Pointer[api.Rejected]
-	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that the last load left as they were
-	lastCommit     uint64                         // the last commit of which there is an event; of the goroutine that loads
+	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that keep their previous configuration after the last load
+	lastCommit     uint64                         // the last commit with an event; owned by the loading goroutine
 }
 
-// track begins to follow clients. The source is there before the first of them.
+// track makes the tracker of clients. src and all are called when clients have connected.
 func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
 	var expectation endpointExpectation
 	v.tracker = clients.New(clients.Options{
@@ -48,7 +48,7 @@ func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept fu
 	})
 }
 
-// standings are those of all clients, for who counts them.
+// standings returns the state of each client, for the metrics.
 func (v *view) standings() iter.Seq[metrics.Standing] {
 	return func(yield func(metrics.Standing) bool) {
 		for c := range v.tracker.States() {
@@ -63,7 +63,7 @@ func (v *view) standings() iter.Seq[metrics.Standing] {
 	}
 }
 
-// loaded notes what became of a load.
+// loaded records the result of a load.
 func (v *view) loaded(at time.Time, err error, st *store.Store) {
 	kept, some := errors.AsType[dir.Kept](err)
 	if err == nil || some {
@@ -87,7 +87,7 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 	}
 }
 
-// rejectedGroups returns why groups stay as they were, and since when.
+// groupRejections returns why groups keep their previous configuration, and since when.
 func (v *view) groupRejections(at time.Time, kept dir.Kept) *[]api.Rejected {
 	var before, now []api.Rejected
 	if was := v.rejectedGroups.Load(); was != nil {
@@ -103,14 +103,14 @@ func (v *view) groupRejections(at time.Time, kept dir.Kept) *[]api.Rejected {
 	return &now
 }
 
-// committed tells of the commits since the last that was told.
+// committed records an event for each commit since the last call.
 func (v *view) committed(st *store.Store) {
 	for _, c := range st.Log() {
 		if c.Seq <= v.lastCommit || len(c.Changes) == 0 {
 			continue
 		}
 		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
-		if store.IsOverlay(c.Changes[0].Group) { // of registered endpoints, which may be a hundred a second
+		if store.IsOverlay(c.Changes[0].Group) { // commits of registered endpoints may come a hundred times a second
 			continue
 		}
 		for _, ch := range c.Changes {
@@ -122,7 +122,7 @@ func (v *view) committed(st *store.Store) {
 	v.lastCommit = st.Snapshot().Seq()
 }
 
-// clipped is the first of some texts, and how many more there are.
+// clipped returns the first text, shortened, and the number of the others.
 func clipped(all []string) string {
 	if len(all) == 0 {
 		return ""
@@ -134,7 +134,7 @@ func clipped(all []string) string {
 	return head
 }
 
-// problemsOf returns what is wrong with files, one thing each.
+// problemsOf returns the errors of files one by one.
 func problemsOf(err error) (all []string) {
 	errs, ok := errors.AsType[dir.Errors](err)
 	if !ok {
@@ -146,7 +146,7 @@ func problemsOf(err error) (all []string) {
 	return all
 }
 
-// config says what is served.
+// config returns the served configuration, for status.
 func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	sum := src.Summary()
 	c := api.Config{Files: sum.Files, Groups: sum.Groups, Rejected: v.rejected.Load()}
@@ -155,7 +155,7 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	}
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
-		p.Warning = false // its field says it
+		p.Warning = false // the field of the answer says that it is a warning
 		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
 	}
 	if newest, ok := st.Newest(); ok {
@@ -164,5 +164,5 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	return c
 }
 
-// maxWarnings is how many warnings of the configuration are told.
+// maxWarnings is the maximum number of warnings in status.
 const maxWarnings = 100

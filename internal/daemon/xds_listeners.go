@@ -26,32 +26,32 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// frontFlags are the flags of the listeners of xDS.
+// listenFlags are the flags about the listeners of xDS.
 type listenFlags struct {
 	addresses  []string
 	tls        authcerts.Files
 	age        server.Age
 	reflection bool
 
-	parsed []listen.Address // addresses, after check
+	parsed []listen.Address // the addresses, after check
 }
 
-// A front serves xDS over gRPC on its listeners.
+// xdsListeners serve xDS over gRPC.
 type xdsListeners struct {
 	listenFlags
 
 	certs      *authcerts.Source // nil: no TLS
 	handshakes handshakes.Failures
-	clients    *listen.Limit // who may connect; of REST, too
+	clients    *listen.Limit // limit of connections, shared with REST-JSON
 	listeners  []net.Listener
 	servers    []*grpc.Server
-	stopping   sync.WaitGroup // that were told to
+	stopping   sync.WaitGroup // servers after goAway
 }
 
-// flags are those of where to listen, with what: of others, too.
+// flags registers the flags of all listeners but the admin API, and of their TLS.
 func (f *listenFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *bool, monitor *string) {
 	set.StringSliceVar(&f.addresses, "listen", []string{"127.0.0.1:18000"}, "`HOST:PORT` or unix:///PATH to serve xDS on; may be repeated; 0.0.0.0 means all interfaces, port 0 any free port")
-	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets
+	set.Lookup("listen").DefValue = "127.0.0.1:18000" // without brackets, for the help
 	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON on; empty: no REST-JSON")
 	set.StringVar(monitor, "metrics-listen", "", "`HOST:PORT` to serve /metrics, /healthz and /readyz on, and profiles (/debug/pprof) if only this machine can reach it; empty: none of them")
 	set.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM; turns TLS on")
@@ -61,13 +61,13 @@ func (f *listenFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *b
 	set.BoolVar(&f.reflection, "reflection", false, "serve gRPC reflection, which lists the services for tools such as grpcurl")
 }
 
-// ageFlags are those of when connections end.
+// ageFlags registers the flags about the age of connections.
 func (f *listenFlags) ageFlags(set *pflag.FlagSet) {
 	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, plus a random part of up to a half, after which a stream and its connection are closed, so that clients spread over replicas; 0: never")
 	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that such a stream waits for the ACKs of its client before it is closed")
 }
 
-// check parses the addresses; an error is one of usage.
+// check parses the addresses; it returns usage errors.
 func (f *listenFlags) check() error {
 	if len(f.addresses) == 0 {
 		return errors.New("--listen: an address is missing")
@@ -88,11 +88,10 @@ func (f *listenFlags) check() error {
 	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, maxTime}.check())
 }
 
-// secure reports whether TLS protects a listener. On a unix socket the mode of
-// its file does.
+// secure reports whether TLS protects a listener. The mode of its file protects a unix socket.
 func (f *listenFlags) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
 
-// plain returns an address at which others may read what is sent, or "".
+// plain returns an address on which others could read the traffic, or "".
 func (f *listenFlags) plain() string {
 	for _, a := range f.parsed {
 		if !f.secure(a) && !a.Loopback() {
@@ -143,7 +142,8 @@ func (f *xdsListeners) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 	return nil
 }
 
-// serve serves until a listener fails, which it tells, or the front is closed.
+// serve accepts connections until a listener fails or the listeners are closed. The channel gets the
+// failures.
 func (f *xdsListeners) serve() <-chan error {
 	failed := make(chan error, len(f.servers))
 	for i, l := range f.listeners {
@@ -152,8 +152,7 @@ func (f *xdsListeners) serve() <-chan error {
 	return failed
 }
 
-// at returns the addresses that are listened on, ports chosen by the system
-// included.
+// at returns the addresses of the listeners, with the ports that the system chose.
 func (f *xdsListeners) at() string {
 	var all []string
 	for i, l := range f.listeners {
@@ -166,24 +165,23 @@ func (f *xdsListeners) at() string {
 	return strings.Join(all, ", ")
 }
 
-// goAway takes no more connections, and tells the clients of those that there are to
-// open their next stream elsewhere (GOAWAY). The connections end with their streams.
+// goAway accepts no more connections, and asks the clients of the open ones to open their next stream on
+// another server (GOAWAY). A connection ends with its streams.
 func (f *xdsListeners) goAway() {
 	for _, g := range f.servers {
 		f.stopping.Go(g.GracefulStop)
 	}
 }
 
-// handover is how long clients have to hear that before streams are refused.
+// goAwayDelay is the time that clients have to receive GOAWAY before streams are refused.
 const goAwayDelay = 300 * time.Millisecond
 
-// lastWords is how long connections without streams of ours may take to end.
+// finishTimeout is the time that connections without xDS streams have to end.
 const finishTimeout = time.Second
 
-// finish returns when the connections have ended after their streams: in order, so
-// that what the last of them were told on leaving is written before. Watches of
-// health and reflection never end by themselves, nor do connections on which nothing
-// comes for 10 s: they are cut when that takes too long, or when ctx is done.
+// finish waits until the connections have ended, after their streams. The order lets the last messages of a
+// stream reach its client. Watches of health and reflection do not end by themselves, nor do idle
+// connections (10 s): they are cut after finishTimeout, or when ctx is done.
 func (f *xdsListeners) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -195,11 +193,11 @@ func (f *xdsListeners) finish(ctx context.Context) {
 }
 
 func (f *xdsListeners) close() {
-	f.clients.Cut() // Stop waits for those on which nothing comes
+	f.clients.Cut() // Stop would wait for idle connections
 	for _, g := range f.servers {
 		g.Stop()
 	}
-	for _, l := range f.listeners { // of servers that have not begun
+	for _, l := range f.listeners { // listeners of servers that do not serve yet
 		_ = l.Close()
 	}
 }

@@ -6,33 +6,31 @@ import (
 	"strings"
 )
 
-// A check is one condition of being ready.
+// A check is one condition of readiness.
 type check struct {
 	name string
 	f    func() error
 }
 
-// Check adds a condition of being ready: f returns nil while it holds. Checks
-// are told in the order in which they were added, all of them before the server
-// serves. f is called by each request, by several goroutines, and must not wait.
-// Anyone who can ask is shown the first line of its error.
+// Check adds a condition of readiness: f returns nil while it holds. Answers list the checks in the order of
+// the calls. All calls come before [Server.Serve]. Each request calls f, from several goroutines, so f must
+// not block. Every client sees the first line of its error.
 func (s *Server) Check(name string, f func() error) { s.checks = append(s.checks, check{name, f}) }
 
-// A note is told to who asks for it, whether or not the server is ready.
+// A note is a line of information that does not affect readiness.
 type note struct {
 	name string
 	f    func() string
 }
 
-// Note adds a line of what is to be known besides, with ?verbose. The rules of
+// Note adds a line of information to answers that list the checks, for example with ?verbose. The rules of
 // [Server.Check] hold for f.
 func (s *Server) Note(name string, f func() string) { s.notes = append(s.notes, note{name, f}) }
 
-// maxReason is how much of an error is shown.
+// maxReason is the maximum length of a shown error, in bytes.
 const maxReason = 200
 
-// readyz answers as the servers of Kubernetes do: "ok", or a line for each check
-// if one fails or with ?verbose.
+// readyz answers in the format of Kubernetes: "ok", or a line for each check if one fails or with ?verbose.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var lines strings.Builder
 	ready := true
@@ -68,7 +66,7 @@ func answer(w http.ResponseWriter, code int, text string) {
 	fmt.Fprint(w, text)
 }
 
-// reason is an error on one line.
+// reason returns an error as one short line.
 func reason(err error) string {
 	line, _, more := strings.Cut(err.Error(), "\n")
 	if len(line) > maxReason {

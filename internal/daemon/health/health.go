@@ -1,10 +1,10 @@
-// Package health answers those who watch the daemon over HTTP: Prometheus, the
-// probes of Kubernetes and load balancers, and a developer with a profiler. It
-// shows no configuration, changes nothing, and asks nobody who they are.
+// Package health serves metrics, health checks and profiles of the daemon over HTTP. Its clients are Prometheus,
+// the probes of Kubernetes and of load balancers, and developers. It shows no configuration, changes nothing,
+// and needs no authentication.
 //
 //	/metrics          for Prometheus
 //	/healthz          200 while the process answers
-//	/readyz           200 if all checks pass, 503 if not; ?verbose tells each
+//	/readyz           200 if all checks pass, 503 if not; ?verbose lists the checks
 //	/debug/pprof/     to this machine only, see [Server.Handler]
 //
 // All other paths do not exist, those below /healthz and /readyz included.
@@ -23,26 +23,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// A Server is what answers. The zero value is alive and, without checks, ready.
+// A Server answers HTTP requests for metrics, health and profiles. The zero value is alive and, without
+// checks, ready.
 type Server struct {
-	Metrics http.Handler // serves /metrics; nil: there is none
-	Log     *slog.Logger // of broken requests; nil: slog.Default()
+	Metrics http.Handler // serves /metrics; nil: not found
+	Log     *slog.Logger // logs broken requests; nil: slog.Default()
 
 	checks []check
 	notes  []note
 }
 
-// How long things may take.
+// Timeouts of a connection.
 const (
-	readTime  = 10 * time.Second // to send a request
-	writeTime = 2 * time.Minute  // to be answered; a profile is taken over less than that
-	idleTime  = 2 * time.Minute  // between requests of a connection: scrapes come each minute at the latest
-	grace     = 5 * time.Second  // requests under way when the server ends
+	readTime  = 10 * time.Second // to receive a request
+	writeTime = 2 * time.Minute  // to answer it; a profile takes less than that
+	idleTime  = 2 * time.Minute  // between requests of a connection; scrapes come at least each minute
+	grace     = 5 * time.Second  // for requests in flight at shutdown
 )
 
-// Serve answers on a listener until the context is done, and then until the
-// requests under way are answered, 5 s at most. It closes the listener, and
-// returns nil if it ended because of the context.
+// Serve answers requests on a listener until ctx is done. Then it waits for requests in flight, at most 5 s.
+// It closes the listener, and returns nil if ctx ended it.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	log := s.Log
 	if log == nil {
@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		if h.Shutdown(last) != nil {
-			_ = h.Close() // cuts off what is left
+			_ = h.Close() // cuts the remaining connections
 		}
 	})
 	err := h.Serve(l)
@@ -76,10 +76,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Handler returns what answers on a listener with the address. If it is one of
-// the loopback, requests must name the loopback as their host, so that no web
-// page can reach the server under a name that it points here (DNS rebinding).
-// Only then, or on a unix socket, are there profiles, for peers on the loopback.
+// Handler returns the handler for a listener with the address at. On a loopback address, requests must name
+// the loopback as their host: otherwise a web page could reach the server under a name that it points here
+// (DNS rebinding). Profiles exist only on a unix socket, and on a loopback address for peers on the
+// loopback.
 func (s *Server) Handler(at net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)

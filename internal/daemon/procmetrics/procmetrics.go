@@ -1,5 +1,5 @@
-// Package procmetrics counts what the program does besides what its server does, for
-// Prometheus: package metrics has that. It starts no goroutine.
+// Package procmetrics exports metrics of the process to Prometheus: the Go runtime, connections, log lines and
+// certificates. Package metrics exports those of the xDS server. It starts no goroutine.
 package procmetrics
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Options say what runs. The zero value is ready to use.
+// Options configure [New]. The zero value is ready to use.
 type Options struct {
-	// Version and Revision are the program's; "" becomes "unknown".
+	// Version and Revision are those of the program; "" becomes "unknown".
 	Version, Revision string
 
 	Snapshot func() *store.Snapshot      // see [metrics.Options]
 	Newest   func() (store.Commit, bool) // the same
 }
 
-// Metrics are those of the program, and of its server. They are safe for concurrent use;
-// create them with [New].
+// Metrics are the metrics of the process and of its server. They are safe for concurrent use; create them
+// with [New].
 type Metrics struct {
 	*metrics.Metrics
 	*metrics.Loads
@@ -44,11 +44,11 @@ func New(o Options) *Metrics {
 	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest}), metrics.NewLoads(r), r}
 }
 
-// Registry is where more may be registered.
+// Registry returns the registry, so that others can register more metrics.
 func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
-// Connections adds how many connections of clients are open, and how many were closed
-// since there were too many.
+// Connections adds the number of open connections of clients, and of those closed because there were too
+// many.
 func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	m.registry.MustRegister(
 		promx.Gauge("connections", "Open connections of clients.", open),
@@ -56,13 +56,13 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	)
 }
 
-// Shed adds how many streams were ended since other servers have fewer.
+// Shed adds the number of streams that were ended because other servers have fewer.
 func (m *Metrics) Shed(n func() uint64) {
 	m.registry.MustRegister(promx.Counter("streams_shed_total", "Streams ended since this server had more than its share (--shed-surplus). Absent: it is off.", n))
 }
 
-// Quarantined adds how many resources are kept from clients that have refused them.
-// And it adds how many searches for who is at fault have ended, by result.
+// Quarantined adds the number of resources in quarantine, and the number of finished searches for a refused
+// resource, by result.
 func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
 	m.registry.MustRegister(
 		promx.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them; of each client one.", n),
@@ -70,24 +70,24 @@ func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
 	)
 }
 
-// Log adds how many lines of the log were lost.
+// Log adds the number of lost log lines.
 func (m *Metrics) Log(lost func() uint64) {
 	m.registry.MustRegister(promx.Counter("log_lines_lost_total", "Log lines lost because the reader of the log was too slow.", lost))
 }
 
-// Handshakes adds how many TLS handshakes have failed, by reason.
+// Handshakes adds the number of failed TLS handshakes, by reason.
 func (m *Metrics) Handshakes(counts func() map[string]uint64) {
 	m.registry.MustRegister(promx.Labelled("tls_handshakes_failed_total", "TLS handshakes that failed, by reason. closed: the client closed the connection without a reason, as health checks of load balancers do.", "reason", counts))
 }
 
-// TLS adds when the first certificate ends of those that the server shows its clients.
+// TLS adds the time when the first certificate of the server expires.
 func (m *Metrics) TLS(expiry func() time.Time) {
 	m.registry.MustRegister(promx.FirstExpiry("tls_certificate_first_expiry_timestamp_seconds",
 		"When the first certificate of the server (--tls-cert) expires, in Unix time. Absent: no TLS.", expiry))
 }
 
-// LastGood adds whether what is served was restored from disk, and whether it is kept
-// there; kept is nil if that is not wanted.
+// LastGood adds whether the served configuration was restored from disk, and whether it is stored there.
+// kept is nil if the flags ask to store nothing.
 func (m *Metrics) LastGood(restored, kept func() bool) {
 	m.registry.MustRegister(promx.Flag("config_restored", "1 while the server serves the last good configuration from before its start, because the files have errors.", restored))
 	if kept != nil {
@@ -99,12 +99,12 @@ func (m *Metrics) LastGood(restored, kept func() bool) {
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		EnableOpenMetrics: true,
-		CoalesceGather:    true, // any number of scrapers costs one count of the store at a time
+		CoalesceGather:    true, // concurrent scrapes share one count of the store
 		ErrorHandling:     promhttp.ContinueOnError,
 	})
 }
 
-// buildInfo is 1, and its labels are the information.
+// buildInfo returns a metric that is always 1 and has the version in its labels.
 func buildInfo(version, revision string) prometheus.Collector {
 	known := func(s string) string {
 		if s == "" {

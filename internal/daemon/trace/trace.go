@@ -1,8 +1,8 @@
-// Package trace tells OpenTelemetry how a commit reaches the clients: a span for the commit
-// ("xds.commit"), and below it one for each of its first responses ("xds.push"), which ends with the
-// client's answer. What is sent to streams that began after the commit is no part of it.
+// Package trace exports to OpenTelemetry how a commit reaches the clients. A commit is a span ("xds.commit"). Each
+// of its first responses is a span below it ("xds.push"), which ends with the answer of the client. Responses
+// to streams that began after the commit have no span.
 //
-// Long streams have no span: a span says when something ended, and is lost until then.
+// Streams have no span: a span is exported when it ends, and streams last for days.
 package trace
 
 import (
@@ -31,40 +31,40 @@ import (
 )
 
 const (
-	// maxPushes is of how many responses of a commit there are spans: a fleet says the same.
+	// maxPushes is the maximum number of spans of the responses to one commit; the clients of a fleet behave
+	// alike.
 	maxPushes = 100
 
-	// maxOpen is how many of them wait for an answer at once, of all commits.
+	// maxOpen is the maximum number of spans that wait for an answer, over all commits.
 	maxOpen = 1000
 
-	// recent is how long after a commit a response is taken for one of it.
+	// recent is how long after a commit a response counts as part of it.
 	recent = time.Minute
 )
 
-// A Traces tells an exporter of commits, and of what is sent because of them. It is an observer of a
-// server. Make it by [Open] or [New].
+// A Traces exports spans of commits and of the responses that they cause. It is an observer of a server.
+// Create it with [Open] or [New].
 type Traces struct {
 	provider *trace.TracerProvider
 	tracer   api.Tracer
 	newest   func() (store.Commit, bool)
 
 	mu     sync.Mutex
-	seq    uint64 // of the commit below
+	seq    uint64 // of the last commit
 	at     time.Time
 	commit api.SpanContext
-	pushes int               // spans of it
-	open   map[push]api.Span // that wait for an answer
+	pushes int               // number of its spans
+	open   map[push]api.Span // spans that wait for an answer
 }
 
-// A push is a response that was sent.
+// A push identifies a sent response.
 type push struct {
 	stream uint64
 	typ    *xds.Type
 	nonce  string
 }
 
-// Enabled reports whether the environment names where to send traces to, as OpenTelemetry
-// specifies it.
+// Enabled reports whether the environment names a collector for traces, as OpenTelemetry specifies.
 func Enabled() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
@@ -72,8 +72,8 @@ func Enabled() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// Open returns traces that are sent as the environment says (OTEL_*). The newest commit is asked
-// for at each response, by several goroutines.
+// Open returns traces that are exported as the environment configures (OTEL_*). newest returns the newest
+// commit; several goroutines call it for each response.
 func Open(ctx context.Context, version string, newest func() (store.Commit, bool)) (*Traces, error) {
 	var client otlptrace.Client
 	switch p := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p {
@@ -95,13 +95,13 @@ func Open(ctx context.Context, version string, newest func() (store.Commit, bool
 	return New(newest, trace.WithBatcher(exporter), trace.WithResource(of)), nil
 }
 
-// New returns traces that are sent as options say.
+// New returns traces that are exported as opts configure.
 func New(newest func() (store.Commit, bool), opts ...trace.TracerProviderOption) *Traces {
 	p := trace.NewTracerProvider(opts...)
 	return &Traces{provider: p, tracer: p.Tracer("github.com/chancery-xds/chancery"), newest: newest, open: map[push]api.Span{}}
 }
 
-// Close sends what is left, until ctx is done.
+// Close exports the remaining spans. It returns when ctx is done, at the latest.
 func (t *Traces) Close(ctx context.Context, log *slog.Logger) {
 	t.mu.Lock()
 	for k, span := range t.open {
@@ -114,15 +114,16 @@ func (t *Traces) Close(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Committed notes that there may be a new commit, of which nothing is sent perhaps. Of nil it notes
-// nothing.
+// Committed exports the span of a new commit, if there is one; a commit may cause no response. A nil Traces
+// does nothing.
 func (t *Traces) Committed() {
 	if t != nil {
 		t.look()
 	}
 }
 
-// look returns the span of the newest commit, and when that was.
+// look exports the span of a new commit. It returns the span and the time of the newest commit, and whether
+// there is room for more spans.
 func (t *Traces) look() (commit api.SpanContext, at time.Time, more bool) {
 	c, ok := t.newest()
 	t.mu.Lock()
@@ -162,7 +163,7 @@ func (t *Traces) Event(s *server.Stream, e protocol.Event) {
 	}
 }
 
-// Closed implements [server.Observer]. What the stream has not answered it never does.
+// Closed implements [server.Observer]. It ends the spans that the stream has not answered.
 func (t *Traces) Closed(s *server.Stream, _ error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +199,7 @@ func (t *Traces) answered(k push, e protocol.Event) {
 	if span == nil {
 		return
 	}
-	if e.Kind == protocol.Nacked { // what it says may have a secret in it: the log has it without
+	if e.Kind == protocol.Nacked { // the text of the client may contain a secret; the log has it redacted
 		span.SetStatus(codes.Error, "the client refused it (NACK)")
 		span.AddEvent("xds.nack")
 	} else {
@@ -207,5 +208,5 @@ func (t *Traces) answered(k push, e protocol.Event) {
 	span.End()
 }
 
-// clip cuts what a client says, which may be long.
+// clip shortens a text of a client.
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "") }

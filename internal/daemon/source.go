@@ -29,8 +29,8 @@ type source interface {
 
 	hasConfig() bool                                     // there is configuration to serve
 	ready() error                                        // why clients cannot be served; nil: they can
-	note() string // the served configuration, for /readyz
-	config() api.Config // the served configuration, for status
+	note() string                                        // the served configuration, for /readyz
+	config() api.Config                                  // the served configuration, for status
 	reload(ctx context.Context, approve bool) api.Reload // loads for an operator
 	upstreamNote() func() (text string, known bool)      // for explain: the state of the upstream, and whether its resources are known; nil: no upstream
 }

@@ -240,7 +240,7 @@ func Status() api.Status {
 		RejectedGroups: []api.Rejected{{Group: "pay", Since: at, Errors: []string{`config/pay/clusters.yaml:5:1: group pay: unknown field "nam" in Cluster`}}},
 		Troubles:       []api.Trouble{{Code: "no-eds", Node: "pay-5c-01", Type: "EDS", Since: ago(4 * time.Minute), Text: "has clusters of EDS and asks for no endpoints"}},
 		TurnedAway: []api.TurnedAway{
-			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule is for it`, Times: 12, Since: at, At: ago(4 * time.Second)},
+			{Kind: "denied", Node: "edge-9", From: "10.1.2.9", Text: `the identity mtls DNS "web-1" may not be node "edge-9": no rule matches it`, Times: 12, Since: at, At: ago(4 * time.Second)},
 			{Kind: "handshake", From: "10.1.2.7", Text: "expired: tls: failed to verify certificate: x509: certificate has expired or is not yet valid", Times: 3, Since: at, At: ago(time.Minute)},
 		},
 	}

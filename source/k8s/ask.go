@@ -20,19 +20,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An asker asks an API server for slices, and tells the log when that fails, and when it works again.
+// An asker lists and watches slices at an API server. It logs when that fails, and when it works
+// again.
 type asker struct {
 	api      typed.EndpointSliceInterface
 	selector labels.Selector
 	log      *slog.Logger
 
-	mu   sync.Mutex // guards what follows; held for memory only
-	away bool       // the log was told that it fails
-	why  string     // what the log was told last
-	when time.Time  // and when
+	mu   sync.Mutex // guards the fields below; never held during I/O
+	away bool       // a failure was logged
+	why  string     // the error that was logged last
+	when time.Time  // when that was
 }
 
-// informer returns one of the slices that the asker asks for.
+// informer returns an informer of the slices.
 func (a *asker) informer(client kubernetes.Interface) (cache.SharedIndexInformer, error) {
 	i := cache.NewSharedIndexInformer(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: a.list, WatchFuncWithContext: a.watch}, client),
@@ -48,7 +49,7 @@ func (a *asker) informer(client kubernetes.Interface) (cache.SharedIndexInformer
 	)
 }
 
-// lean leaves out of a slice what nobody needs here, and who changed what is much of it.
+// lean removes unused fields of a slice, to save memory. The managed fields are a large part of it.
 func lean(x any) (any, error) {
 	if s, is := x.(*discovery.EndpointSlice); is {
 		s.ManagedFields, s.Annotations = nil, nil
@@ -62,7 +63,7 @@ func (a *asker) list(ctx context.Context, o meta.ListOptions) (runtime.Object, e
 	if err == nil {
 		a.works()
 	}
-	return l, err // the informer tells the error
+	return l, err // the informer reports the error
 }
 
 func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface, error) {
@@ -72,20 +73,21 @@ func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface,
 	switch {
 	case err == nil:
 		a.works()
-	case o.SendInitialEvents == nil: // the informer tries that again and tells nobody while connections are refused
+	case o.SendInitialEvents == nil: // while connections are refused, the informer tries again and does not report the error
 		a.failed(ctx, err)
 	case busy:
-		// The informer would wait for up to a minute, also for its end. After any other error it lists, and is told when to end.
+		// For this error, the informer would wait up to a minute, even if ctx is done. After any other error it lists again, and
+		// its retries of lists end with ctx.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
-// failed tells the log that a list or a watch has failed, which is tried again: once a minute, or at once if it fails
-// in another way than before.
+// failed logs that a list or a watch has failed; the informer tries again. It logs once a minute, and
+// at once if the error changes.
 func (a *asker) failed(ctx context.Context, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return // what it has is too old, or it has ended: it begins anew
+		return // expired or ended: the informer starts again without a problem
 	}
 	why := root(err).Error()
 	a.mu.Lock()
@@ -95,22 +97,22 @@ func (a *asker) failed(ctx context.Context, err error) {
 	}
 	a.mu.Unlock()
 	if say {
-		a.log.Warn("endpoint slices cannot be watched: endpoints stay as they were", "error", err)
+		a.log.Warn("endpoint slices cannot be watched: keeping the last endpoints", "error", err)
 	}
 }
 
-// works tells the log that what has failed works.
+// works logs that a list or a watch works again after a failure.
 func (a *asker) works() {
 	a.mu.Lock()
 	say := a.away
-	a.away, a.why = false, "" // what fails after this is told at once
+	a.away, a.why = false, "" // the next failure is logged at once
 	a.mu.Unlock()
 	if say {
 		a.log.Info("endpoint slices are watched again")
 	}
 }
 
-// root is what an error wraps in the end, without ports and times of each try.
+// root returns the innermost error, which does not have the ports and times of each try.
 func root(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// A Service is one of Kubernetes, and its port.
+// A Service is a service of Kubernetes and one of its ports.
 type Service struct {
 	Namespace, Name string
-	Port            string // a name, or a number; "": the only one
+	Port            string // a name or a number; "": the only port
 }
 
-// A Mapping says which services a cluster has its endpoints from.
+// A Mapping adds the endpoints of a service to a cluster. A cluster may have several mappings.
 type Mapping struct {
 	Cluster string
 	Service
 }
 
-// ParseMapping reads CLUSTER=NAMESPACE/SERVICE[:PORT].
+// ParseMapping parses CLUSTER=NAMESPACE/SERVICE[:PORT].
 func ParseMapping(text string) (Mapping, error) {
 	cluster, of := "", text
-	if i := strings.LastIndex(text, "="); i >= 0 { // no name of Kubernetes has one
+	if i := strings.LastIndex(text, "="); i >= 0 { // names of Kubernetes do not contain "="
 		cluster, of = text[:i], text[i+1:]
 	}
 	of, port, _ := strings.Cut(of, ":")
@@ -31,14 +31,14 @@ func ParseMapping(text string) (Mapping, error) {
 	return Mapping{cluster, Service{namespace, name, port}}, nil
 }
 
-// DefaultNames is how clusters of all selected services are called.
+// DefaultNames is the default of Options.Names.
 const DefaultNames = "{namespace}/{service}/{port}"
 
-// cluster is what the cluster of a service is called.
+// cluster returns the name of the cluster of a service.
 func (s Service) cluster(names string) string {
 	name := strings.NewReplacer("{namespace}", s.Namespace, "{service}", s.Name, "{port}", s.Port).Replace(names)
 	if s.Port == "" {
-		name = strings.TrimRight(name, "/:-_.") // what was before it
+		name = strings.TrimRight(name, "/:-_.") // without the separator before {port}
 	}
 	return name
 }

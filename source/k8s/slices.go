@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// What of a slice is used.
+// The health of endpoints, in the words of xDS.
 const (
 	healthy  = "HEALTHY"
 	draining = "DRAINING"
 )
 
-// endpointsOf returns what slices of a service say of a port, in the order of addresses.
+// endpointsOf returns the endpoints of a port of a service from its slices, in the order of addresses.
 //
 // "Clients of the EndpointSlice API must iterate through all the existing EndpointSlices associated to a Service and build
 // a complete list of unique network endpoints. It is important to mention that endpoints may be duplicated in different EndpointSlices."
@@ -38,7 +38,7 @@ func endpointsOf(all []*discovery.EndpointSlice, port, region string, families F
 			if health == "" || len(e.Addresses) == 0 {
 				continue
 			}
-			// "the first address is used": others of an endpoint have no meaning.
+			// "the first address is used": other addresses of an endpoint have no meaning.
 			addr, err := netip.ParseAddr(e.Addresses[0])
 			if err != nil || addr.Zone() != "" {
 				continue
@@ -66,10 +66,10 @@ func endpointsOf(all []*discovery.EndpointSlice, port, region string, families F
 	return out
 }
 
-// healthOf is what the conditions of an endpoint are for a client of xDS; "": it is not to be there.
+// healthOf returns the health of an endpoint in xDS, by its conditions; "": leave it out.
 //
-// What is ready takes requests. What is about to end and still serves finishes those that it has, and gets no new ones, which is what
-// Envoy makes of DRAINING. What is not ready and does not end is left out, as kube-proxy does.
+// A ready endpoint gets requests. A terminating endpoint that still serves finishes its requests and
+// gets no new ones, as Envoy does for DRAINING. Other endpoints are left out, as kube-proxy does.
 func healthOf(c discovery.EndpointConditions) string {
 	ready := c.Ready == nil || *c.Ready // "A nil value should be interpreted as "true""
 	serving := ready
@@ -85,8 +85,8 @@ func healthOf(c discovery.EndpointConditions) string {
 	return ""
 }
 
-// portOf returns the number of a port in a slice, which may be another one in another slice: by its name or its number. ""
-// is the only one.
+// portOf returns the number of a port in a slice, by its name or number; "" means the only port. The
+// number may differ between slices.
 func portOf(s *discovery.EndpointSlice, want string) (uint16, bool) {
 	var found []uint16
 	for _, p := range s.Ports {
@@ -107,7 +107,7 @@ func portOf(s *discovery.EndpointSlice, want string) (uint16, bool) {
 	return found[0], true
 }
 
-// portNames are the names of the ports of slices that are of TCP; "" is one without a name.
+// portNames returns the names of the TCP ports of slices; "" is a port without a name.
 func portNames(all []*discovery.EndpointSlice) (names []string) {
 	for _, s := range all {
 		for _, p := range s.Ports {
@@ -125,12 +125,12 @@ func portNames(all []*discovery.EndpointSlice) (names []string) {
 	return slices.Compact(names)
 }
 
-// Families are which addresses of a service with two families are used.
+// Families select the addresses of a service with IPv4 and IPv6.
 type Families string
 
-// The families.
+// The values of Families.
 const (
-	Both Families = "" // an endpoint with an address of each is two
+	Both Families = "" // an endpoint with both addresses counts as two
 	IPv4 Families = "ipv4"
 	IPv6 Families = "ipv6"
 )

@@ -21,55 +21,57 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// Options of a watcher. Mappings or All say what is followed.
+// Options configure a watcher. Set Mappings or All.
 type Options struct {
 	Mappings []Mapping
-	// All follows each TCP port of each service whose slices the selector selects, in a cluster that Names calls.
+	// All follows each TCP port of each service whose slices match the selector. Names gives the names
+	// of the clusters.
 	All   bool
 	Names string // {namespace}, {service} and {port} are replaced; DefaultNames if ""
 
 	Namespace string // "": all
-	Selector  string // of the labels of slices, which have those of their service; "": all
+	Selector  string // for labels of slices, which include those of the service; "": all
 
-	Region   string // of all endpoints; the zone is that of the endpoint
+	Region   string // of all endpoints; zones come from the endpoints
 	Families Families
 
-	// Every is how often a cluster is told at most, so that what changes at once is told at once; 20 ms if zero.
+	// Every is the shortest time between two reports of a cluster, so that simultaneous changes are
+	// one report; 20 ms if zero.
 	Every time.Duration
-	// Log is told of what cannot be watched; slog.Default() if nil.
+	// Log receives failures of watches; slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// A Watcher follows slices. It is made by [New].
+// A Watcher follows slices. [New] makes it.
 type Watcher struct {
 	opts     Options
 	informer cache.SharedIndexInformer
 	tell     func(cluster string, all []api.Endpoint)
-	of       map[string][]Service // the services of a cluster, by the mappings
-	by       map[string][]string  // clusters of the mappings, by NAMESPACE/SERVICE
+	of       map[string][]Service // services by cluster, from the mappings
+	by       map[string][]string  // clusters by NAMESPACE/SERVICE, from the mappings
 	bell     chan struct{}
 
-	told  map[string][]api.Endpoint // of Run's goroutine
-	named map[string][]string       // the same: clusters that a service had by Options.All
+	told  map[string][]api.Endpoint // the last reports; only for Run's goroutine
+	named map[string][]string       // clusters of a service by Options.All; the same
 
-	mu      sync.Mutex      // guards what follows; held for memory only
+	mu      sync.Mutex      // guards changed; never held during I/O
 	changed map[string]bool // services
 }
 
 const byService = "service"
 
-// New returns a watcher. It tells all endpoints of a cluster, in order: once all slices have been read, and
-// whenever they are others. A cluster of a mapping is told though it has none.
+// New returns a watcher. It calls tell with all endpoints of a cluster, in order: once all slices have
+// been read, and at each change. It also calls it for a cluster of a mapping without endpoints.
 func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoint), o Options) (*Watcher, error) {
 	o.Names, o.Every, o.Log = cmp.Or(o.Names, DefaultNames), cmp.Or(o.Every, 20*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	if len(o.Mappings) == 0 && !o.All {
-		return nil, errors.New("nothing is followed")
+		return nil, errors.New("nothing to follow: a mapping or all services are needed")
 	}
 	if o.Families != Both && o.Families != IPv4 && o.Families != IPv6 {
 		return nil, fmt.Errorf("family %q: must be %s or %s", o.Families, IPv4, IPv6)
 	}
 	if o.All && (!strings.Contains(o.Names, "{service}") || o.Namespace == "" && !strings.Contains(o.Names, "{namespace}")) {
-		return nil, fmt.Errorf("names of clusters %q: two services would have one: write {namespace} and {service}", o.Names)
+		return nil, fmt.Errorf("names of clusters %q: two services would have the same name: use {namespace} and {service}", o.Names)
 	}
 	selector, err := labels.Parse(o.Selector)
 	if err != nil {
@@ -95,7 +97,7 @@ func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoi
 	return w, err
 }
 
-// serviceOf is NAMESPACE/SERVICE of a slice.
+// serviceOf returns NAMESPACE/SERVICE of a slice.
 func serviceOf(s *discovery.EndpointSlice) string {
 	name := s.Labels[discovery.LabelServiceName]
 	if name == "" {
@@ -104,9 +106,9 @@ func serviceOf(s *discovery.EndpointSlice) string {
 	return s.Namespace + "/" + name
 }
 
-// hear notes that a slice has changed.
+// hear records that a slice has changed.
 func (w *Watcher) hear(x any) {
-	if gone, is := x.(cache.DeletedFinalStateUnknown); is { // which was deleted while nobody watched
+	if gone, is := x.(cache.DeletedFinalStateUnknown); is { // deleted while no watch was open
 		x = gone.Obj
 	}
 	s, is := x.(*discovery.EndpointSlice)
@@ -122,7 +124,8 @@ func (w *Watcher) hear(x any) {
 	}
 }
 
-// Run follows slices until ctx is done. ready is called once all that there are have been read and told.
+// Run follows slices until ctx is done. It calls ready once all existing slices have been read and
+// reported.
 func (w *Watcher) Run(ctx context.Context, ready func()) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -157,7 +160,7 @@ func (w *Watcher) Run(ctx context.Context, ready func()) {
 	}
 }
 
-// take tells of the clusters of services that have changed.
+// take reports the clusters of services that have changed.
 func (w *Watcher) take() {
 	w.mu.Lock()
 	changed := w.changed
@@ -174,7 +177,7 @@ func (w *Watcher) take() {
 		}
 	}
 	for c, all := range others {
-		if w.of[c] == nil { // a mapping says it better
+		if w.of[c] == nil { // a mapping of the same cluster has priority
 			w.say(c, all)
 		}
 	}
@@ -183,7 +186,8 @@ func (w *Watcher) take() {
 	}
 }
 
-// all adds the clusters of a service, one for each port, and those that it had and has no more.
+// all adds the clusters of a service, one for each port, and the clusters that the service no longer
+// has.
 func (w *Watcher) all(key string, to map[string][]api.Endpoint) {
 	slicesOf := w.slices(key)
 	var has []string
@@ -201,7 +205,7 @@ func (w *Watcher) all(key string, to map[string][]api.Endpoint) {
 	w.named[key] = has
 }
 
-// mapped are the endpoints of a cluster of the mappings.
+// mapped returns the endpoints of a cluster of the mappings.
 func (w *Watcher) mapped(cluster string) []api.Endpoint {
 	by := map[string]api.Endpoint{}
 	for _, s := range w.of[cluster] {
@@ -219,9 +223,9 @@ func (w *Watcher) mapped(cluster string) []api.Endpoint {
 	return all
 }
 
-// slices are those of a service.
+// slices returns the slices of a service.
 func (w *Watcher) slices(key string) (all []*discovery.EndpointSlice) {
-	found, _ := w.informer.GetIndexer().ByIndex(byService, key) // there is such an index
+	found, _ := w.informer.GetIndexer().ByIndex(byService, key) // the index exists, so there is no error
 	for _, x := range found {
 		if s, is := x.(*discovery.EndpointSlice); is {
 			all = append(all, s)
@@ -230,7 +234,7 @@ func (w *Watcher) slices(key string) (all []*discovery.EndpointSlice) {
 	return all
 }
 
-// say tells of a cluster, if that is new.
+// say reports a cluster if its endpoints changed.
 func (w *Watcher) say(cluster string, all []api.Endpoint) {
 	if old, told := w.told[cluster]; told && slices.EqualFunc(old, all, func(a, b api.Endpoint) bool { return reflect.DeepEqual(a, b) }) {
 		return

@@ -1,2 +1,3 @@
-// Package real tests chancery-k8s with a real kube-apiserver on a real etcd, each a process: make k8s-real.
+// Package real tests chancery-k8s with a real kube-apiserver and a real etcd, each a process: make
+// k8s-real.
 package real

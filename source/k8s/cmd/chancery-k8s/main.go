@@ -1,4 +1,5 @@
-// Command chancery-k8s keeps endpoints of clusters at a Chancery server as the EndpointSlices of a Kubernetes have them.
+// Command chancery-k8s registers the endpoints of Kubernetes services at a Chancery server, and keeps
+// them equal to the EndpointSlices.
 package main
 
 import (
@@ -30,7 +31,7 @@ const (
 	ok       = 0
 	failed   = 1
 	misuse   = 2
-	noServer = 3 // the server lets nobody in, or takes no endpoints
+	noServer = 3 // the server does not authorize this program, or does not accept endpoints
 )
 
 func main() {
@@ -40,7 +41,7 @@ func main() {
 	os.Exit(code)
 }
 
-// What is asked for.
+// The flags of the program.
 type flags struct {
 	target     adminclient.Target
 	kubeconfig string
@@ -55,12 +56,12 @@ const help = `Usage:
   chancery-k8s [flags] CLUSTER=NAMESPACE/SERVICE[:PORT]...
 
 Registers the endpoints of services at a Chancery server that runs with --endpoints, and keeps
-them there as the EndpointSlices have them, until a signal ends it (docs/endpoint-sources.md). PORT is
-the name or the number of a port of the slices; it may be left out if there is one. With --all each
-TCP port of each service is a cluster.
+them equal to the EndpointSlices, until a signal ends it (docs/endpoint-sources.md). PORT is the name
+or the number of a port of the slices; leave it out if there is only one. With --all, each TCP port of
+each service is a cluster.
 
-Exit codes: 0 ended by a signal; 1 Kubernetes cannot be asked; 2 wrong usage; 3 the server lets
-nobody in, or takes no endpoints.
+Exit codes: 0 ended by a signal; 1 no access to Kubernetes; 2 wrong usage; 3 the server refuses
+this program, or does not accept endpoints.
 
 Examples:
   chancery-k8s backend=shop/backend:http --admin unix:///run/chancery/admin.sock
@@ -79,21 +80,21 @@ func (f *flags) set(w io.Writer) *pflag.FlagSet {
 	s.StringVar(&f.target.CA, "admin-ca", "", "`FILE` with the CA of the server's certificate")
 	s.StringVar(&f.target.Cert, "admin-cert", "", "`FILE` with a client certificate, in PEM")
 	s.StringVar(&f.target.Key, "admin-key", "", "`FILE` with its private key")
-	s.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is; that of the pod if it is not given")
-	s.StringVar(&f.options.Namespace, "namespace", "", "`NAMESPACE` to watch; all if it is not given")
-	s.BoolVar(&f.options.All, "all", false, "follow each TCP port of each service, besides those that are named")
-	s.StringVar(&f.options.Selector, "selector", "", "`LABELS` of the services that are followed, such as mesh=yes; slices have those of their service")
+	s.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the address of the API server; default: the service account of the pod")
+	s.StringVar(&f.options.Namespace, "namespace", "", "`NAMESPACE` to watch; default: all")
+	s.BoolVar(&f.options.All, "all", false, "follow each TCP port of each service, in addition to the arguments")
+	s.StringVar(&f.options.Selector, "selector", "", "`LABELS` of the services to follow, such as mesh=yes; slices have the labels of their service")
 	s.StringVar(&f.options.Names, "cluster-name", k8s.DefaultNames, "`NAME` of the clusters of --all")
-	s.StringVar(&f.options.Region, "region", "", "`NAME` of the region of all endpoints; their zones are those of their nodes")
-	s.StringVar(&f.family, "family", "", "ipv4 or ipv6: of a service with both, use that one; both if it is not given")
+	s.StringVar(&f.options.Region, "region", "", "`NAME` of the region of all endpoints; zones come from their nodes")
+	s.StringVar(&f.family, "family", "", "ipv4 or ipv6: the addresses to use of a service with both; default: both")
 	s.StringVar(&f.group, "group", "", "`GROUP` of resources whose nodes get the endpoints; default: the default group")
-	s.StringVar(&f.owner, "owner", "k8s", "`NAME` that the ids of the endpoints begin with: one for each Kubernetes")
-	s.DurationVar(&f.ttl, "ttl", 0, "`time` of the lease, 1s to 24h, after which all goes when this program has died; 0: none")
+	s.StringVar(&f.owner, "owner", "k8s", "`NAME` at the beginning of the ids of the endpoints: a different one for each Kubernetes cluster")
+	s.DurationVar(&f.ttl, "ttl", 0, "`time` of the lease, 1s to 24h: the endpoints are removed that long after this program died; 0: no lease")
 	s.Usage = func() { fmt.Fprint(w, help, s.FlagUsagesWrapped(100)) }
 	return s
 }
 
-// run is the program. It returns the exit code.
+// run runs the program. It returns the exit code.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	var f flags
 	set := f.set(stderr)
@@ -149,10 +150,10 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	part := func(cluster string) register.Part {
 		return register.Part{Group: f.group, Cluster: cluster, Owner: f.owner}
 	}
-	told := map[string]bool{} // of the watcher's goroutine
+	told := map[string]bool{} // only for the goroutine of the watcher
 	w, err := k8s.New(client, func(cluster string, all []api.Endpoint) {
 		told[cluster] = true
-		f.options.Log.Info("a cluster has other endpoints", "cluster", cluster, "endpoints", len(all))
+		f.options.Log.Info("endpoints of a cluster changed", "cluster", cluster, "endpoints", len(all))
 		reg.Set(part(cluster), all)
 	}, f.options)
 	if err != nil {
@@ -160,7 +161,7 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// What this owner had registered before, and is followed no more, goes once all slices are known, and not before.
+	// Clusters of this owner from before that are not followed any more are removed once all slices are known.
 	before, err := reg.Clusters(ctx, f.group, f.owner)
 	if err != nil && ctx.Err() == nil {
 		return say(stderr, noServer, err)
@@ -170,7 +171,7 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	defer cancel()
 	running.Go(func() {
 		w.Run(ctx, func() {
-			f.options.Log.Info("endpoint slices are followed", "clusters", len(told))
+			f.options.Log.Info("following endpoint slices", "clusters", len(told))
 			for _, c := range before {
 				if !told[c] {
 					reg.Set(part(c), nil)

@@ -137,7 +137,7 @@ func TestWrongUsage(t *testing.T) {
 		{ok, "Usage:", []string{"--help"}},
 		{misuse, "unknown flag", []string{"--x"}},
 		{misuse, "write CLUSTER=", []string{"b"}},
-		{misuse, "nothing is followed", nil},
+		{misuse, "nothing to follow", nil},
 		{misuse, "--owner", []string{"--all", "--owner", "a/b"}},
 		{misuse, "--ttl", []string{"--all", "--ttl", "1ms"}},
 		{misuse, "not the URL", []string{"--all", "--admin", "x"}},

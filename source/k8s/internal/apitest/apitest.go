@@ -1,5 +1,5 @@
-// Package apitest is an API server of Kubernetes for tests that knows EndpointSlices alone: lists, watches with
-// bookmarks and initial events, and 410 Gone. It answers as a real one was seen to do.
+// Package apitest is an API server of Kubernetes for tests. It only has EndpointSlices: lists, watches
+// with bookmarks and initial events, and 410 Gone. Its responses are like those of a real API server.
 package apitest
 
 import (
@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// A Server is an API server. Its methods may be called by several goroutines at once.
+// A Server is an API server. Any goroutine may call its methods.
 type Server struct {
 	*httptest.Server
-	Old bool // it knows no lists by watch, as those before 1.32; set before it is asked
+	Old bool // it does not support lists by watch, as before 1.32; set it before the first request
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed when something changes
@@ -33,9 +33,9 @@ type Server struct {
 	version   int
 	events    []event
 	compacted int
-	refuses   int           // the code of all answers; 0: it serves
-	refused   chan struct{} // closed when it has refused something
-	drop      int           // raised: watches end
+	refuses   int           // status code of all responses; 0: it serves
+	refused   chan struct{} // closed when it has refused a request
+	drop      int           // a new value ends all watches
 	lists     int
 	watches   int
 }
@@ -64,7 +64,7 @@ func start(t testing.TB, l net.Listener) *Server {
 	return s
 }
 
-// Kubeconfig writes a file that says where it is.
+// Kubeconfig writes a kubeconfig file with the address of the server.
 func (s *Server) Kubeconfig(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -109,12 +109,12 @@ func (s *Server) Delete(namespace, name string) {
 	})
 }
 
-// Compact forgets what happened: who watches from before is told that it is gone.
+// Compact forgets past events: a watch from an older version gets 410 Gone.
 func (s *Server) Compact() {
 	s.change(func() { s.version++; s.compacted, s.events = s.version, nil })
 }
 
-// Bookmark sends a bookmark to all that watch.
+// Bookmark sends a bookmark to all watches.
 func (s *Server) Bookmark() {
 	s.change(func() {
 		s.version++
@@ -122,10 +122,11 @@ func (s *Server) Bookmark() {
 	})
 }
 
-// Refuse has the server end all watches and answer with a code of HTTP, 403 or 503, until it is 0 again.
+// Refuse makes the server end all watches and respond with a status code, 403 or 503, until it is
+// called with 0.
 func (s *Server) Refuse(code int) { s.change(func() { s.refuses = code }) }
 
-// AwaitRefusal waits until somebody is refused.
+// AwaitRefusal waits until the server has refused a request.
 func (s *Server) AwaitRefusal() {
 	s.mu.Lock()
 	refused := s.refused
@@ -136,7 +137,7 @@ func (s *Server) AwaitRefusal() {
 // Drop ends all watches in the middle of a line.
 func (s *Server) Drop() { s.change(func() { s.drop++ }) }
 
-// Asked returns how many lists and watches there were.
+// Asked returns how many lists and watches were requested.
 func (s *Server) Asked() (lists, watches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch answers with events. The server is locked, but not while it waits.
+// watch sends events. The server is locked, but not during a wait.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, mine func(*discovery.EndpointSlice) bool) {
 	send := func(typ string, object any) {
 		if one, is := object.(*discovery.EndpointSlice); is {

@@ -12,14 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A Piped is a server whose connections are pipes, so that all of a test is in one bubble of testing/synctest.
+// A Piped is a server whose connections are pipes, so that a whole test runs in one bubble of
+// testing/synctest.
 type Piped struct {
 	*Server
 	Client kubernetes.Interface
 	pipes  *pipes
 }
 
-// StartPiped starts a server, in a bubble, that ends with the test.
+// StartPiped starts a server in a bubble. It ends with the test.
 func StartPiped(t testing.TB) *Piped {
 	t.Helper()
 	l := &pipes{arrived: make(chan net.Conn), closed: make(chan struct{})}
@@ -33,7 +34,8 @@ func StartPiped(t testing.TB) *Piped {
 	return s
 }
 
-// Kill cuts all connections and refuses new ones, as does the machine of a process that was killed, until Revive.
+// Kill closes all connections and refuses new ones until Revive, as the machine of a killed process
+// does.
 func (p *Piped) Kill() {
 	p.pipes.mu.Lock()
 	defer p.pipes.mu.Unlock()
@@ -44,7 +46,7 @@ func (p *Piped) Kill() {
 	p.pipes.all = nil
 }
 
-// Revive ends what Kill began.
+// Revive ends the effect of Kill.
 func (p *Piped) Revive() {
 	p.pipes.mu.Lock()
 	defer p.pipes.mu.Unlock()

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/xds"
@@ -81,4 +83,37 @@ func TestViewsOfCompositesDoNotChange(t *testing.T) {
 	if before.Table(xds.Cluster) != table || after.Table(xds.Cluster) == table {
 		t.Error("the commit changed the old view, or not the new one")
 	}
+}
+
+// The past of a watch that moves to another group is that of both groups, the newest first.
+func TestRecentAfterAMoveIsInOrder(t *testing.T) {
+	t.Run("SOTW-12", func(t *testing.T) {
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		st := New(WithClock(func() time.Time { return now }), WithGroups(selects(map[string][]string{"n": {"a"}, "m": {"b"}})))
+		set := func(group, body string) {
+			now = now.Add(time.Second)
+			update(t, st, func(tx *Tx) { tx.Group(group).Set(of(xds.Cluster, res("x", body))...) })
+		}
+		set("a", "a1")
+		set("b", "b1")
+		w, other := watchtest.Open(t, st, &xds.Node{ID: "n"}), watchtest.Open(t, st, &xds.Node{ID: "m"})
+		defer w.Close()
+		defer other.Close()
+		watchtest.Next(t, w)
+		set("a", "a2")
+		set("b", "b2")
+		set("a", "a3")
+		now = now.Add(time.Second)
+		update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"n": {"b"}, "m": {"b"}})) })
+		watchtest.Next(t, w)
+		var got []string
+		for _, table := range w.Recent(xds.Cluster) {
+			if r := table.Lookup("x"); r != nil {
+				got = append(got, string(r.Body))
+			}
+		}
+		if want := []string{"a3", "a2", "b1", "a1"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }

@@ -12,7 +12,7 @@ import (
 // SAFE-9: "cheap per request whatever was asked before".
 
 // These tests compare the cost of code for many names with its cost for few.
-var computing, grows = scaling.Computing, scaling.Grows
+var computing, grows = scaling.CPUTime, scaling.AtMost
 
 // Names with unknown content from an earlier stream cost a commit nothing: it costs what it sends.
 func TestUnknownContentIsCheap(t *testing.T) {

@@ -108,7 +108,7 @@ func TestFollowDNS(t *testing.T) {
 	d := serve(t, []string{"--endpoints", "--admin-listen", socket, "--state-dir", t.TempDir()}, "a.yaml", cluster("a"))
 	s := dnstest.Start(t)
 	const a, host = dnsmessage.TypeA, "backend.test"
-	s.Says(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.2", "10.0.0.1")})
+	s.SetAnswer(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.2", "10.0.0.1")})
 	chancery(t, 0, "ok: 1 set", "endpoints", "put", "backend", "10.9.9.9:1", "--admin", socket)
 	e := d.endpointsOf("backend")
 	e.gets("10.9.9.9:1")
@@ -125,24 +125,24 @@ func TestFollowDNS(t *testing.T) {
 			}
 		}
 	}
-	s.Says(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
+	s.SetAnswer(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
 	asked(2)
-	s.Says(host, a, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})
+	s.SetAnswer(host, a, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})
 	asked(2)
-	s.Says(host, a, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.2", "10.0.0.3")}) // whole over TCP only
+	s.SetAnswer(host, a, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.2", "10.0.0.3")}) // whole over TCP only
 	e.gets("10.0.0.2:80 10.0.0.3:80 10.9.9.9:1")
 	for _, heard := range e.heard {
 		if !strings.Contains(heard, "10.0.0.2:80") { // of all that came before, the client heard nothing
 			t.Errorf("the client got %q", heard)
 		}
 	}
-	s.Says(host, a, dnstest.Answer{RCode: dnsmessage.RCodeNameError})
+	s.SetAnswer(host, a, dnstest.Answer{RCode: dnsmessage.RCodeNameError})
 	e.gets("10.9.9.9:1")
-	s.Says(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.4", "10.0.0.5")})
+	s.SetAnswer(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.4", "10.0.0.5")})
 	e.gets("10.0.0.4:80 10.0.0.5:80 10.9.9.9:1")
 
 	kill()
-	s.Says(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.5")})
+	s.SetAnswer(host, a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.5")})
 	chancery(t, 0, "dns:backend.test:80/10.0.0.4:80", "endpoints", "ls", "backend", "--admin", socket)
 	d.follows(follow...)
 	e.gets("10.0.0.5:80 10.9.9.9:1")
@@ -150,13 +150,13 @@ func TestFollowDNS(t *testing.T) {
 	target := func(host string, port, priority, weight uint16) dnsmessage.ResourceBody {
 		return &dnsmessage.SRVResource{Target: dnsmessage.MustNewName(host + "."), Port: port, Priority: priority, Weight: weight}
 	}
-	s.Says("t2.test", dnsmessage.TypeAAAA, dnstest.Answer{Records: dnstest.Addresses("2001:db8::2")})
-	s.Says("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Answer{Records: []dnsmessage.ResourceBody{target("t2.test", 82, 20, 7)}})
+	s.SetAnswer("t2.test", dnsmessage.TypeAAAA, dnstest.Answer{Records: dnstest.Addresses("2001:db8::2")})
+	s.SetAnswer("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Answer{Records: []dnsmessage.ResourceBody{target("t2.test", 82, 20, 7)}})
 	e = d.endpointsOf("services")
 	e.gets("") // it does not exist yet
 	kill = d.follows("services", "srv:_http._tcp.test", "--ttl", "1s", "--admin", socket, "--dns-server", s.Addr)
 	e.gets("2001:db8::2:82/0/7")
-	s.Says("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Answer{Records: []dnsmessage.ResourceBody{target("t2.test", 82, 20, 7), target(host, 81, 10, 5)}})
+	s.SetAnswer("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Answer{Records: []dnsmessage.ResourceBody{target("t2.test", 82, 20, 7), target(host, 81, 10, 5)}})
 	e.gets("10.0.0.5:81/0/5 2001:db8::2:82/1/7")
 	kill()
 	e.gets("") // the lease ended

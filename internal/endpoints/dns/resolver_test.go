@@ -71,7 +71,7 @@ func TestLookUp(t *testing.T) {
 			return [][]byte{other, b[:20], {}, slices.Concat(b[:13], []byte("evil!!"), b[19:])}
 		}}, "10.0.0.4", 5 * time.Second},
 	} {
-		s.Says(c.name, c.typ, c.says)
+		s.SetAnswer(c.name, c.typ, c.says)
 		got, err := options(s.Addr).lookUp(t.Context(), question{c.name, c.typ})
 		if err != nil {
 			if c.want == "" || !strings.Contains(err.Error(), c.want) {
@@ -89,7 +89,7 @@ func TestLookUp(t *testing.T) {
 // A server that does not answer is given up after the timeout.
 func TestSilentServer(t *testing.T) {
 	s := dnstest.Start(t)
-	s.Says("silent", dnsmessage.TypeA, dnstest.Answer{Silent: true})
+	s.SetAnswer("silent", dnsmessage.TypeA, dnstest.Answer{Silent: true})
 	o := options(s.Addr)
 	o.Timeout = 50 * time.Millisecond
 	began := time.Now()
@@ -101,7 +101,7 @@ func TestSilentServer(t *testing.T) {
 // A truncated answer is a failure if TCP fails.
 func TestTruncatedAnswerWithoutTCP(t *testing.T) {
 	s := dnstest.Start(t)
-	s.Says("long", dnsmessage.TypeA, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
+	s.SetAnswer("long", dnsmessage.TypeA, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.1", "10.0.0.2")})
 	if _, err := options().over(t.Context(), "udp", s.Addr, question{"long", dnsmessage.TypeA}); !errors.Is(err, errTruncated) {
 		t.Error(err)
 	}
@@ -110,8 +110,8 @@ func TestTruncatedAnswerWithoutTCP(t *testing.T) {
 // The second server answers when the first does not; no server is asked after the deadline.
 func TestSecondServer(t *testing.T) {
 	bad, good := dnstest.Start(t), dnstest.Start(t)
-	bad.Says("b", dnsmessage.TypeA, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})
-	good.Says("b", dnsmessage.TypeA, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")})
+	bad.SetAnswer("b", dnsmessage.TypeA, dnstest.Answer{RCode: dnsmessage.RCodeServerFailure})
+	good.SetAnswer("b", dnsmessage.TypeA, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")})
 	got, err := options(bad.Addr, good.Addr).lookUp(t.Context(), question{"b", dnsmessage.TypeA})
 	if err != nil || texts(got) != "10.0.0.1" {
 		t.Error(texts(got), err)

@@ -1,5 +1,5 @@
-// Package apitest has for tests what is written with generated code, where they hold it
-// against what is known by descriptors only.
+// Package apitest converts messages of generated code to dynamic ones in tests, and formats messages as
+// text or JSON.
 package apitest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// Dynamic returns a message of generated code as the command has it.
+// Dynamic returns a generated message as a dynamic message, as the chancery command uses it.
 func Dynamic(t testing.TB, m proto.Message) proto.Message {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -26,12 +26,12 @@ func Dynamic(t testing.TB, m proto.Message) proto.Message {
 	return out
 }
 
-// Text returns a message in protobuf's text format, and what is in each Any.
+// Text returns a message in protobuf's text format, with the content of each Any.
 func Text(m proto.Message) string {
 	return prototext.MarshalOptions{Multiline: true, AllowPartial: true, EmitUnknown: true, Resolver: envoy.Envoy()}.Format(m)
 }
 
-// JSON returns a message in JSON.
+// JSON returns a message as JSON.
 func JSON(m proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{Resolver: envoy.Envoy()}.Marshal(m)
 }

@@ -13,25 +13,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// ago is a time, with half a unit to spare for a slow machine.
+// ago returns a past time, with half a unit to spare for a slow machine.
 func ago(d time.Duration) time.Time { return time.Now().Add(-d - 400*time.Millisecond) }
 
-// hostile is what a client may say.
+// hostile is a node id with control characters, which a client may send.
 const hostile = "evil\x1b[2J\u202enode\nline"
 
-// tame is what the same clients say in the pages of the documentation.
-var tame = func() *strings.Replacer {
+// documentedNames replaces hostile texts by plain ones for the pages of the documentation.
+var documentedNames = func() *strings.Replacer {
 	encoded := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
 	return strings.NewReplacer(encoded(hostile), "edge-7d9f-k8", encoded(red), "", encoded("\x1b[1m"), "", encoded("no\"\x1b[2J"), "serch")
 }()
 
-// red are errors of a load.
+// red is an error text with an escape sequence.
 const red = "config/\x1b[31mx.yaml: 2"
 
-// Server returns the URL of a server that answers as a daemon does, always the same.
+// Server starts an admin API with fixed answers and returns its URL. With documented, hostile texts are
+// replaced.
 func Server(t testing.TB, documented bool) string {
 	mux := http.NewServeMux()
-	say := func(w http.ResponseWriter, code int, body any) {
+	respond := func(w http.ResponseWriter, code int, body any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		b, err := json.Marshal(body)
@@ -39,21 +40,21 @@ func Server(t testing.TB, documented bool) string {
 			t.Error(err)
 		}
 		if documented {
-			b = []byte(tame.Replace(string(b)))
+			b = []byte(documentedNames.Replace(string(b)))
 			b = bytes.Replace(b, []byte(`,"","3","4","5","6","7"]`), []byte(`]`), 1)
 		}
 		_, _ = w.Write(b)
 	}
-	no := func(w http.ResponseWriter, code int, message, hint string) {
-		say(w, code, api.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
+	respondError := func(w http.ResponseWriter, code int, message, hint string) {
+		respond(w, code, api.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
 	}
 	answer := func(path string, body any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			if made, ok := body.(func() any); ok { // what has times in it is as old at each request
-				say(w, http.StatusOK, made())
+			if made, ok := body.(func() any); ok { // computes times at each request
+				respond(w, http.StatusOK, made())
 				return
 			}
-			say(w, http.StatusOK, body)
+			respond(w, http.StatusOK, body)
 		})
 	}
 	list := func(items ...api.Client) api.ClientList {
@@ -70,10 +71,10 @@ func Server(t testing.TB, documented bool) string {
 			l.Hidden = 1201
 		}
 		if r.URL.Query().Get("group") == "none" {
-			no(w, http.StatusNotFound, `no group has the name "none"`, "the groups are default, edge")
+			respondError(w, http.StatusNotFound, `no group has the name "none"`, "the groups are default, edge")
 			return
 		}
-		say(w, http.StatusOK, l)
+		respond(w, http.StatusOK, l)
 	})
 	mux.HandleFunc("GET /api/v1/clients/{node}", func(w http.ResponseWriter, r *http.Request) {
 		var found []api.Client
@@ -82,17 +83,17 @@ func Server(t testing.TB, documented bool) string {
 				found = append(found, c)
 			}
 		}
-		if r.PathValue("node") == "elsewhere" { // perhaps at a server that does not answer
+		if r.PathValue("node") == "elsewhere" { // may be connected to a server that does not answer
 			l := list()
 			l.Items, l.Replicas = []api.Client{}, []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
-			say(w, http.StatusOK, l)
+			respond(w, http.StatusOK, l)
 			return
 		}
 		if found == nil {
-			no(w, http.StatusNotFound, fmt.Sprintf("no client has the node id %q", r.PathValue("node")), `did you mean "edge-7d9f-x2"?`)
+			respondError(w, http.StatusNotFound, fmt.Sprintf("no client has the node id %q", r.PathValue("node")), `did you mean "edge-7d9f-x2"?`)
 			return
 		}
-		say(w, http.StatusOK, list(found...))
+		respond(w, http.StatusOK, list(found...))
 	})
 	of := func(items ...api.ClientResource) any {
 		return api.ClientResources{APIVersion: "v1", Kind: "ClientResourceList", Node: "edge-7d9f-x2", Total: len(items), Items: items}
@@ -124,10 +125,10 @@ func Server(t testing.TB, documented bool) string {
 		case e.Node == "pay-5c-01":
 			e.Links, e.Broken, e.Advice = e.Links[:2], "", ""
 		case e.Name == "none":
-			no(w, http.StatusNotFound, `no file has RDS "none"`, `did you mean "one"?`)
+			respondError(w, http.StatusNotFound, `no file has RDS "none"`, `did you mean "one"?`)
 			return
 		}
-		say(w, http.StatusOK, e)
+		respond(w, http.StatusOK, e)
 	})
 	cds := []api.ServedResource{
 		{Resource: api.Resource{Type: "CDS", Name: "pay", Place: "config/clusters.yaml:1:1"}, Group: "default", Version: "9f3c1ab2d4e5f6a7", Bytes: 1229, Clients: &api.Subscribers{Total: 1204, By: map[api.State]int{api.Synced: 1203}}},
@@ -155,19 +156,19 @@ func Server(t testing.TB, documented bool) string {
 	pay.Refs = []api.Resource{{Type: "EDS", Name: "pay"}}
 	answer("GET /api/v1/resources/CDS/pay", served(pay))
 	mux.HandleFunc("GET /api/v1/resources/{type}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		no(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)
+		respondError(w, http.StatusNotFound, fmt.Sprintf("no file has %s %q", r.PathValue("type"), r.PathValue("name")), `did you mean "pay"?`)
 	})
 	mux.HandleFunc("POST /api/v1/reload", func(w http.ResponseWriter, r *http.Request) {
 		var asked api.ReloadRequest
 		if json.NewDecoder(r.Body).Decode(&asked) != nil || r.Header.Get("Content-Type") != "application/json" {
-			no(w, http.StatusBadRequest, "not a request", "")
+			respondError(w, http.StatusBadRequest, "not a request", "")
 			return
 		}
 		res := api.Reload{APIVersion: "v1", Kind: "Reload", Files: 23, Resources: 118, Set: 1, Removed: 2, Held: 3}
 		if asked.AllowMassDelete {
 			res = api.Reload{APIVersion: "v1", Kind: "Reload", Errors: []string{"config/a.yaml:1:1: wrong\x1b[2J"}}
 		}
-		say(w, http.StatusOK, res)
+		respond(w, http.StatusOK, res)
 	})
 	answer("GET /api/v1/refusals", func() any {
 		return api.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: Status().Refusals}
@@ -185,7 +186,7 @@ func Server(t testing.TB, documented bool) string {
 		for _, e := range Events() {
 			b, _ := json.Marshal(e)
 			if documented {
-				b = []byte(tame.Replace(string(b)))
+				b = []byte(documentedNames.Replace(string(b)))
 			}
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
 		}
@@ -211,14 +212,14 @@ func Server(t testing.TB, documented bool) string {
 			res.Done, res.Pending = false, []string{"pay-5c-01", hostile}
 			res.Clients = api.Counts{Connected: 10, By: map[api.State]int{api.Synced: 7, api.Sent: 3}}
 		}
-		say(w, http.StatusOK, res)
+		respond(w, http.StatusOK, res)
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// Status is the status of the canned server.
+// Status returns the status of the canned server.
 func Status() api.Status {
 	at := ago(6 * time.Minute)
 	return api.Status{
@@ -246,7 +247,7 @@ func Status() api.Status {
 	}
 }
 
-// Clients are the clients of the canned server.
+// Clients returns the clients of the canned server.
 func Clients() []api.Client {
 	typ := func(short, name string, s api.State) api.TypeStatus {
 		m := &api.Message{At: ago(4 * time.Minute), Version: "9f3c1ab2d4e5f6a7", Nonce: "41", Resources: 12, Bytes: 3000}
@@ -272,7 +273,7 @@ func Clients() []api.Client {
 	return []api.Client{sick, odd, well, gone}
 }
 
-// Events are the events of the canned server.
+// Events returns the events of the canned server.
 func Events() []api.Event {
 	at := time.Date(2026, 11, 24, 12, 1, 7, 870_000_000, time.UTC)
 	return []api.Event{
@@ -284,7 +285,7 @@ func Events() []api.Event {
 	}
 }
 
-// Circle is a server of two resources that refer to each other.
+// Circle starts a server with two resources that refer to each other.
 func Circle(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, other := "a", "b"

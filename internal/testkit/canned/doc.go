@@ -1,2 +1,2 @@
-// Package canned is an admin API whose answers are always the same, for tests of what commands print.
+// Package canned is an admin API with fixed answers, to test the output of commands.
 package canned

@@ -1,4 +1,5 @@
-// Package dnstest is a server of the DNS for tests: it answers over UDP and TCP on this machine what it is told to.
+// Package dnstest is a DNS server for tests. It listens on UDP and TCP on this machine and gives the
+// answers set by the test.
 package dnstest
 
 import (
@@ -13,14 +14,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A Server answers questions. Its methods may be called by several goroutines at once.
+// A Server answers DNS questions. Its methods are safe for concurrent use.
 type Server struct {
 	Addr string // IP:PORT
 
-	mu    sync.Mutex
-	says  map[key]Answer
-	asked map[key]int
-	tcp   int
+	mu      sync.Mutex
+	answers map[key]Answer
+	asked   map[key]int
+	tcp     int
 }
 
 type key struct {
@@ -28,18 +29,18 @@ type key struct {
 	typ  dnsmessage.Type
 }
 
-// An Answer is what the server says to a question. The zero value says that there are no records.
+// An Answer is the server's response to a question. The zero value has no records.
 type Answer struct {
 	RCode   dnsmessage.RCode
 	TTL     uint32
-	Records []dnsmessage.ResourceBody // after a CNAME those of its target
-	Silent  bool                      // say nothing
-	Long    bool                      // over UDP, say that it is cut off
-	Lame    bool                      // neither with authority nor of who asks others
-	Before  func([]byte) [][]byte     // what is sent over UDP before it
+	Records []dnsmessage.ResourceBody // records after a CNAME belong to its target
+	Silent  bool                      // do not answer
+	Long    bool                      // truncate the answer over UDP
+	Lame    bool                      // neither authoritative nor recursive
+	Before  func([]byte) [][]byte     // messages to send over UDP before the answer
 }
 
-// Addresses are records of A or AAAA.
+// Addresses returns A and AAAA records.
 func Addresses(all ...string) (out []dnsmessage.ResourceBody) {
 	for _, a := range all {
 		switch addr := netip.MustParseAddr(a); {
@@ -55,15 +56,17 @@ func Addresses(all ...string) (out []dnsmessage.ResourceBody) {
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{says: map[key]Answer{}, asked: map[key]int{}}
+	s := &Server{answers: map[key]Answer{}, asked: map[key]int{}}
 	var udp net.PacketConn
 	var tcp net.Listener
 	var err error
 	for range 10 { // the port may be in use by the other protocol
-		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		tcp, err = net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if udp, err = net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+		udp, err = net.ListenPacket("udp", tcp.Addr().String())
+		if err == nil {
 			break
 		}
 		tcp.Close()
@@ -87,21 +90,21 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Says has the server answer a question so from now on. A name of which it was told nothing does not exist.
-func (s *Server) Says(name string, typ dnsmessage.Type, a Answer) {
+// SetAnswer sets the answer to a question. A name without any answer does not exist.
+func (s *Server) SetAnswer(name string, typ dnsmessage.Type, a Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.says[key{name, typ}] = a
+	s.answers[key{name, typ}] = a
 }
 
-// Asked returns how often a question was asked.
+// Asked returns the number of times that a question was asked.
 func (s *Server) Asked(name string, typ dnsmessage.Type) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[key{name, typ}]
 }
 
-// TCP returns how many questions came over TCP.
+// TCP returns the number of questions over TCP.
 func (s *Server) TCP() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +139,7 @@ func (s *Server) serveTCP(c net.Conn) {
 	}
 }
 
-// answer returns what to send.
+// answer returns the messages to send.
 func (s *Server) answer(message []byte, udp bool) [][]byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)
@@ -149,7 +152,7 @@ func (s *Server) answer(message []byte, udp bool) [][]byte {
 	}
 	k := key{strings.TrimSuffix(q.Name.String(), "."), q.Type}
 	s.mu.Lock()
-	a, known := s.says[k]
+	a, known := s.answers[k]
 	s.asked[k]++
 	if !udp {
 		s.tcp++

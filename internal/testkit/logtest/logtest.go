@@ -1,4 +1,4 @@
-// Package logtest has the log of a test: what it was told by several goroutines.
+// Package logtest collects the log of a test from several goroutines.
 package logtest
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A Log keeps what is written to it. The zero value is ready to use; several goroutines may use it at once.
+// A Log keeps the written text. The zero value is ready to use. It is safe for concurrent use.
 type Log struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -19,14 +19,14 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// String returns all that was written.
+// String returns the whole log.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Lines returns the lines that have a text in them.
+// Lines returns the lines that contain a text.
 func (l *Log) Lines(with string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, with) {

@@ -17,9 +17,10 @@ import (
 // Canary is the value of each secret.
 const Canary = "canary-of-a-secret"
 
-// Every calls f with each way to set each field that is marked in Envoy's API, in a message that
-// has nothing else. All texts in it are the [Canary], but for keys of maps. It returns
-// how many fields there are. The rules that f tests are part of the tests' names.
+// Every calls f for each field that Envoy's API marks as sensitive, with a message that sets only this
+// field, once for each choice of oneofs below it. All texts in the message are the [Canary], except
+// keys of maps. Every returns the number of fields. The names of the subtests contain rules, the
+// requirement IDs.
 func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor) bool, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
 	types := map[protoreflect.FullName]protoreflect.MessageType{}
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
@@ -37,7 +38,7 @@ func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor)
 			n++
 			t.Run(rules+" "+string(fd.FullName()), func(t *testing.T) {
 				tried := map[string]bool{}
-				for only := range 5 { // the fields of a oneof below
+				for only := range 5 { // for each field of the oneofs below
 					m := types[name].New()
 					set(m, fd, only, 4)
 					text := prototext.Format(m.Interface())
@@ -56,8 +57,8 @@ func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor)
 	return n
 }
 
-// fill sets every field below a message to a value that gives itself away; of a oneof
-// the last field wins, so that there are as many messages as fields.
+// fill sets every field of a message to the Canary. Of a oneof it sets the field with the index only,
+// so several messages are needed to cover all fields.
 func fill(m protoreflect.Message, only, depth int) {
 	fields := m.Descriptor().Fields()
 	switch m.Descriptor().FullName() {

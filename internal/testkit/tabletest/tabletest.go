@@ -1,4 +1,4 @@
-// Package tabletest makes tables for tests, where nothing is wrong with what is put into them.
+// Package tabletest makes tables for tests. It panics if the contents are invalid.
 package tabletest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// With is Table.With, and panics if that returns an error. Resources that have no type yet get
-// the table's; where that has none, either, they are clusters.
+// With is Table.With, and panics if that returns an error. It sets the type of resources without one to
+// the table's type, or to Cluster if the table has none.
 func With(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
 	n, err := t.With(Of(cmp.Or(t.Type(), xds.Cluster), set...), remove...)
 	if err != nil {
@@ -17,7 +17,7 @@ func With(t *xds.Table, set []*xds.Resource, remove ...string) *xds.Table {
 	return n
 }
 
-// Of makes resources that have no type yet ones of a type. Nil is left as it is.
+// Of sets the type of resources without one, and returns the resources. It ignores nil.
 func Of(t *xds.Type, rs ...*xds.Resource) []*xds.Resource {
 	for _, r := range rs {
 		if r != nil && r.Type == nil {

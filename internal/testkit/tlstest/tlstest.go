@@ -27,7 +27,7 @@ type Authority struct {
 // A Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority returns an authority of which nobody knows.
+// NewAuthority returns a new self-signed authority.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -44,14 +44,14 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Issue returns a certificate for servers and clients alike, with a common name
-// and for the hosts given, by name, IP address or URI.
+// Issue returns a certificate for servers and clients, with a common name and the given hosts: names,
+// IP addresses or URIs.
 func (a *Authority) Issue(name string, hosts ...string) Pair {
 	a.t.Helper()
 	return a.IssueUntil(time.Now().AddDate(0, 0, 90), name, hosts...)
 }
 
-// IssueUntil returns one that ends at a time.
+// IssueUntil returns a certificate that expires at end.
 func (a *Authority) IssueUntil(end time.Time, name string, hosts ...string) Pair {
 	a.t.Helper()
 	template := &x509.Certificate{

@@ -1,2 +1,2 @@
-// Package upstreamtest is an xDS server in memory that a test tells what to send.
+// Package upstreamtest is an in-memory xDS server whose responses are set by a test.
 package upstreamtest

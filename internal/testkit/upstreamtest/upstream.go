@@ -23,17 +23,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Upstream is a server that says what a test has it say, and can be away.
+// An Upstream is an xDS server controlled by a test. It can be unreachable.
 type Upstream struct {
 	responses chan *xds.Response
 	nonce     int
 
 	Mu    sync.Mutex
 	Away  error
-	asked map[string]bool // by type and name; false: not any more
+	asked map[string]bool // by type and name; false: unsubscribed
 }
 
-// New returns a server that has nothing yet.
+// New returns a server that has sent nothing yet.
 func New() *Upstream {
 	return &Upstream{responses: make(chan *xds.Response), asked: map[string]bool{}}
 }
@@ -54,17 +54,17 @@ func (*Upstream) Close() error { return nil }
 func (u *Upstream) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
-	return sayingStream{u, ctx}, u.Away
+	return stream{u, ctx}, u.Away
 }
 
-// Send has the server send resources of one type: those that are there, and nothing else.
+// Send sends a response of one type: a test passes all resources that exist.
 func (u *Upstream) Send(typ *xds.Type, of ...*xds.Resource) {
 	u.nonce++
 	u.responses <- &xds.Response{Type: typ, Nonce: fmt.Sprint(u.nonce), Changes: &xds.Changes{Upserts: of}}
 	synctest.Wait()
 }
 
-// Wants reports whether a name is asked for.
+// Wants reports whether the client subscribes to a name.
 func (u *Upstream) Wants(typ *xds.Type, name string) bool {
 	synctest.Wait()
 	u.Mu.Lock()
@@ -72,12 +72,12 @@ func (u *Upstream) Wants(typ *xds.Type, name string) bool {
 	return u.asked[typ.Short+" "+name]
 }
 
-type sayingStream struct {
+type stream struct {
 	*Upstream
 	ctx context.Context
 }
 
-func (s sayingStream) Send(r *xds.Request) error {
+func (s stream) Send(r *xds.Request) error {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	for _, n := range r.Subscribe {
@@ -89,7 +89,7 @@ func (s sayingStream) Send(r *xds.Request) error {
 	return nil
 }
 
-func (s sayingStream) Recv() (*xds.Response, error) {
+func (s stream) Recv() (*xds.Response, error) {
 	select {
 	case r := <-s.responses:
 		return r, nil
@@ -98,7 +98,7 @@ func (s sayingStream) Recv() (*xds.Response, error) {
 	}
 }
 
-// Follow is a source of what the server says.
+// Follow starts a relay of the server, and returns its client, source and store.
 func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.Store) {
 	t.Helper()
 	types := envoy.Envoy()
@@ -115,7 +115,7 @@ func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.S
 	return c, src, st
 }
 
-func made(t *testing.T, typ *xds.Type, name string, m proto.Message) *xds.Resource {
+func resource(t *testing.T, typ *xds.Type, name string, m proto.Message) *xds.Resource {
 	t.Helper()
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -126,10 +126,10 @@ func made(t *testing.T, typ *xds.Type, name string, m proto.Message) *xds.Resour
 
 // Cluster returns a cluster.
 func Cluster(t *testing.T, name string) *xds.Resource {
-	return made(t, xds.Cluster, name, &clusterv3.Cluster{Name: name})
+	return resource(t, xds.Cluster, name, &clusterv3.Cluster{Name: name})
 }
 
-// Listener is a listener that has its routes by name.
+// Listener returns a listener that refers to its routes by name.
 func Listener(t *testing.T, name, routes string) *xds.Resource {
 	t.Helper()
 	hcm, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -139,14 +139,14 @@ func Listener(t *testing.T, name, routes string) *xds.Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made(t, xds.Listener, name, &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
+	return resource(t, xds.Listener, name, &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
 		Filters: []*listenerv3.Filter{{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}},
 	}}})
 }
 
-// Routes returns routes of which all go to one cluster.
+// Routes returns a route configuration that routes everything to one cluster.
 func Routes(t *testing.T, name, cluster string) *xds.Resource {
-	return made(t, xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
+	return resource(t, xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
 		Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
 			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},

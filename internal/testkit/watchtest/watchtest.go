@@ -1,4 +1,4 @@
-// Package watchtest opens watches and follows them in tests, where nothing is refused.
+// Package watchtest opens watches and reads them in tests. It fails the test on an error.
 package watchtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Open returns a watch of what the node may see.
+// Open returns a watch of the resources that the node may see.
 func Open[W any](t testing.TB, from interface {
 	Watch(context.Context, *xds.Node) (W, error)
 }, node *xds.Node,
@@ -21,7 +21,7 @@ func Open[W any](t testing.TB, from interface {
 	return w
 }
 
-// Next returns what the watch sees now, and which names were touched.
+// Next returns the current view of a watch and the changed names.
 func Next(t testing.TB, w interface {
 	Next() (xds.View, []xds.Names, error)
 },

@@ -252,7 +252,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 4, "no revision that is kept has changed cluster/x", on(socket, "history", "cluster/x")...)
 	chancery(t, 0, "a.yaml:1:1", on("http://"+port, "blame", "cluster/a")...)
 	chancery(t, 4, "the newest revision has no cluster/x", on(socket, "blame", "cluster/x")...)
-	chancery(t, 1, "(secrets, or what cannot be shown): [redacted] → [redacted]", on("http://"+port, "diff", "rev:r1", "rev:r2")...)
+	chancery(t, 1, "(secrets, or content that cannot be shown): [redacted] → [redacted]", on("http://"+port, "diff", "rev:r1", "rev:r2")...)
 	chancery(t, 0, "no difference", on("http://"+port, "diff", "rev:head", config)...)
 	chancery(t, 4, "the newest is r2", on(socket, "diff", "rev:r9", config)...)
 	chancery(t, 1, "rev:r2 has secrets in 1 resource, which a server does not show", "export", "rev:r2", "--out", out, "--server", socket)

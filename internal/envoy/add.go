@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// ErrNoSet is the error of what is no encoded FileDescriptorSet.
+	// ErrNoSet reports input that is not an encoded FileDescriptorSet.
 	ErrNoSet = errors.New("not an encoded FileDescriptorSet, or an empty one")
-	// ErrMissing is that of a set without a file that another one imports.
+	// ErrMissing reports a set without a file that another file imports.
 	ErrMissing = errors.New("which is missing")
 )
 
-// Load returns the types of Envoy's API and of the descriptor sets in files. All that
-// these have is looked at now, so that nothing is wrong with it later.
+// Load returns the types of Envoy's API and of the descriptor sets in files. It checks the sets
+// completely, so later use cannot fail.
 func Load(paths ...string) (*Types, error) {
 	t := Envoy()
 	for _, path := range paths {
@@ -28,16 +28,17 @@ func Load(paths ...string) (*Types, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t, err = t.With(set); err != nil {
+		t, err = t.With(set)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return t, nil
 }
 
-// With returns the types that there are and those of a FileDescriptorSet. Where both
-// have a file, such as one of Envoy's that the set was compiled with, the one that there
-// is stays: it is an error if the other says something else of what both declare.
+// With returns the types of t together with those of a FileDescriptorSet. If both have a file, such as
+// an Envoy file that the set was compiled with, the file of t stays. With returns an error if the two
+// contradict each other.
 func (t *Types) With(set []byte) (*Types, error) {
 	next := newTypes()
 	next.files, next.at = maps.Clone(t.files), maps.Clone(t.at)
@@ -63,9 +64,9 @@ func (t *Types) With(set []byte) (*Types, error) {
 	return next, nil
 }
 
-// add adds an encoded file, and returns its path; "" if there is one of that path.
+// add adds an encoded file and returns its path; "" if that path exists.
 func (x *index) add(file []byte) (path string, err error) {
-	h, err := look(file)
+	h, err := scan(file)
 	if err != nil || h.path == "" {
 		return "", ErrNoSet
 	}
@@ -82,8 +83,8 @@ func (x *index) add(file []byte) (path string, err error) {
 	return h.path, nil
 }
 
-// differ returns an error if two files of one path contradict each other. That one
-// declares more than the other, as another version of it does, is none.
+// differ returns an error if two files of one path contradict each other. One may declare more than the
+// other, like a newer version.
 func differ(path string, ours, theirs []byte) error {
 	a, err := parse(ours)
 	if err != nil {
@@ -102,8 +103,7 @@ func differ(path string, ours, theirs []byte) error {
 	return nil
 }
 
-// shape returns what a file says of its fields, by name and by number, and of the values
-// of its enums.
+// shape describes the fields of a file by name and by number, and the values of its enums.
 func shape(f *descriptorpb.FileDescriptorProto) map[string]string {
 	all := map[string]string{}
 	enums := func(in protoreflect.FullName, enums []*descriptorpb.EnumDescriptorProto) {

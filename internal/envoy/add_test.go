@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// A file of a company, which uses Envoy's messages.
+// acme is a file of a company that uses Envoy's messages.
 const acme = `file {
   name: "acme/filter.proto" package: "acme" syntax: "proto3"
   dependency: "envoy/config/core/v3/base.proto"
@@ -56,8 +56,7 @@ func TestFILE6With(t *testing.T) {
 	}
 }
 
-// Of a file that is here already only a part may be there, or something newer, as long
-// as nothing is said to be another thing.
+// A file that exists already may have fewer or more declarations, but no contradicting ones.
 func TestWithFilesOfEnvoy(t *testing.T) {
 	const head = `file { name: "envoy/config/core/v3/base.proto" package: "envoy.config.core.v3" syntax: "proto3" message_type { name: "Locality" `
 	whole, err := split(encode(t, acme))

@@ -1,9 +1,8 @@
-// Package envoy has the messages of Envoy's API, contrib extensions included, as
-// descriptors: the encoded FileDescriptorSet that `make descriptors` takes out of Go
-// modules (tools/descriptors). It links no generated code and registers nothing: who
-// wants to read or write a message is given [Types].
+// Package envoy provides the messages of Envoy's API, including contrib extensions, as descriptors.
+// `make descriptors` extracts the encoded FileDescriptorSet from Go modules (tools/descriptors). The
+// package links no generated code and registers nothing: use [Types] to read or write a message.
 //
-// Nothing is read of the set before [Envoy] is called, and descriptors are built for the
-// files that somebody asks for, with all that they import: what a program does not use
-// costs it nothing but the 210 KB of the set.
+// [Envoy] reads the set at its first call. Descriptors of a file are built when a message of it is
+// first used, together with its imports. A program that uses none of this pays only for the 210 KB of
+// the set.
 package envoy

@@ -19,8 +19,7 @@ var packed []byte
 //go:embed modules.txt
 var modules string
 
-// Version returns the version of the Go module of Envoy's API that the set was made
-// from, such as "v1.40.0".
+// Version returns the version of the Go module of Envoy's API in the set, such as "v1.40.0".
 func Version() string {
 	for line := range strings.Lines(modules) {
 		if v, ok := strings.CutPrefix(line, "github.com/envoyproxy/go-control-plane/envoy "); ok {
@@ -30,11 +29,11 @@ func Version() string {
 	return "unknown"
 }
 
-// Envoy returns the types of Envoy's API, always the same ones.
+// Envoy returns the types of Envoy's API. Each call returns the same value.
 var Envoy = sync.OnceValue(func() *Types {
 	set, err := unpack(packed)
 	if err != nil {
-		panic(fmt.Sprintf("envoyapi: the embedded set: %v", err))
+		panic(fmt.Sprintf("envoy: the embedded set: %v", err))
 	}
 	t := newTypes()
 	files, err := split(set)
@@ -44,7 +43,7 @@ var Envoy = sync.OnceValue(func() *Types {
 		}
 	}
 	if err != nil {
-		panic(fmt.Sprintf("envoyapi: the embedded set: %v", err))
+		panic(fmt.Sprintf("envoy: the embedded set: %v", err))
 	}
 	return t
 })

@@ -14,8 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// The embedded set is what the modules have that are pinned, and those are the ones
-// that tests link.
+// The embedded set contains the files of the pinned modules, which are the modules that tests link.
 func TestSetIsCurrent(t *testing.T) {
 	to := t.TempDir()
 	cmd := exec.Command("go", "run", ".", to)
@@ -31,7 +30,7 @@ func TestSetIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := unpack(fresh) // what compresses it may change with Go
+	now, err := unpack(fresh) // the compressed bytes may change with Go
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +64,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Everything in the set can be built, and is found by its name.
-func TestWhole(t *testing.T) {
+// Every file of the set can be built, and every name is found.
+func TestWholeSet(t *testing.T) {
 	n := 0
 	Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		n++
@@ -94,8 +93,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// Whoever asks first builds what all have.
-func TestAtOnce(t *testing.T) {
+// Concurrent first calls share one build.
+func TestConcurrentFirstUse(t *testing.T) {
 	types := fresh(t)
 	found := make([]protoreflect.MessageType, 8)
 	var wg sync.WaitGroup
@@ -110,8 +109,8 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// What is not asked for is not built.
-func TestLazy(t *testing.T) {
+// Unused files are not built.
+func TestUnusedFilesAreNotBuilt(t *testing.T) {
 	types := fresh(t)
 	types.New("envoy.config.cluster.v3.Cluster")
 	n := 0
@@ -124,7 +123,7 @@ func TestLazy(t *testing.T) {
 	}
 }
 
-// fresh returns the types of Envoy's API with nothing built.
+// fresh returns the types of Envoy's API with no file built.
 func fresh(t *testing.T) *Types {
 	t.Helper()
 	all := newTypes()

@@ -10,14 +10,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// An index says which files there are and which of them declares a name. It is made by
-// a look at the encoded files, which costs a hundredth of building their descriptors.
+// An index lists the files and the declared names. It only scans the encoded files, which costs a
+// hundredth of building descriptors.
 type index struct {
 	files map[string][]byte                // encoded, by path
-	at    map[protoreflect.FullName]string // the paths, by what is declared outside of messages
+	at    map[protoreflect.FullName]string // paths, by declared top-level name
 }
 
-// declares returns the file that declares a name, inside a message or outside.
+// declares returns the path of the file that declares a name, at top level or inside a message.
 func (x *index) declares(name protoreflect.FullName) (path string, ok bool) {
 	for ; name != ""; name = name.Parent() {
 		if path, ok := x.at[name]; ok {
@@ -27,12 +27,11 @@ func (x *index) declares(name protoreflect.FullName) (path string, ok bool) {
 	return "", false
 }
 
-// Names returns the names of what is declared outside of messages: of messages, and of
-// enums and services, too.
+// Names returns the declared top-level names: messages, enums and services.
 func (x *index) Names() iter.Seq[protoreflect.FullName] { return maps.Keys(x.at) }
 
-// Fields of google.protobuf.FileDescriptorSet and FileDescriptorProto, and the name in
-// what is declared in a file.
+// Field numbers of google.protobuf.FileDescriptorSet and FileDescriptorProto, and of the name in each
+// declaration.
 const (
 	setFile = 1
 
@@ -46,7 +45,7 @@ const (
 	declaredName = 1
 )
 
-// A header is what stands in an encoded file, of which nothing else is read.
+// A header is the scanned part of an encoded file.
 type header struct {
 	path, pkg string
 	declared  []string
@@ -63,7 +62,7 @@ func split(set []byte) (files [][]byte, err error) {
 	return files, err
 }
 
-func look(file []byte) (h header, err error) {
+func scan(file []byte) (h header, err error) {
 	err = protoscan.Sized(file, func(num protowire.Number, v []byte) error {
 		switch num {
 		case fileName:
@@ -83,7 +82,7 @@ func look(file []byte) (h header, err error) {
 	return h, err
 }
 
-// names returns the full names of what a file declares.
+// names returns the full names of a file's declarations.
 func (h header) names() []protoreflect.FullName {
 	all := make([]protoreflect.FullName, len(h.declared))
 	for i, name := range h.declared {

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Linked are the descriptors of types, and those that the program links, such as of gRPC's own
-// services: what reflection tells of a server.
+// Linked extends Types by the descriptors that the program links, such as those of gRPC's own services.
+// gRPC server reflection uses it.
 type Linked struct{ *Types }
 
 // FindFileByPath returns the descriptor of a file.

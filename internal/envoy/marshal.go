@@ -12,11 +12,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Marshal returns a message encoded as proto.MarshalOptions with Deterministic does, and
-// as the generated code of the message does, byte by byte: versions of resources are
-// hashes of this. It takes less than half of the time that the former takes for messages
-// that are known by their descriptors only, since it sorts fields by a rank that is known.
-// The message has no extensions.
+// Marshal encodes a message with the same bytes as proto.MarshalOptions with Deterministic, and as
+// generated code. That matters because resource versions are hashes of these bytes. For messages known
+// only by their descriptors it takes less than half of the time, because it caches the order of fields.
+// The message must not have extensions.
 func Marshal(m protoreflect.Message) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
@@ -24,15 +23,15 @@ func Marshal(m protoreflect.Message) ([]byte, error) {
 	if err := e.message(m); err != nil {
 		return nil, err
 	}
-	return append(make([]byte, 0, len(e.b)), e.b...), nil // of no more than its length: many are kept
+	return append(make([]byte, 0, len(e.b)), e.b...), nil // an exact copy, because many results are kept
 }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// An encoder has room that is used again and again.
+// An encoder has reusable buffers.
 type encoder struct {
 	b   []byte
-	set []ranked // the fields of the message, and of those that it is in
+	set []ranked // the set fields of the current message and of the enclosing ones
 }
 
 // A ranked is a field that is set.
@@ -42,7 +41,7 @@ type ranked struct {
 	rank int
 }
 
-// ranks are the places of a message's fields in its encoding, by their index.
+// ranks caches the positions of a message's fields in its encoding, by field index.
 var ranks sync.Map // of []int, by message descriptor
 
 func ranksOf(md protoreflect.MessageDescriptor) []int {
@@ -53,7 +52,7 @@ func ranksOf(md protoreflect.MessageDescriptor) []int {
 	for i := range fields {
 		fields[i] = md.Fields().Get(i)
 	}
-	// By number, but those of oneofs last, as protobuf has always had it.
+	// By number, but the fields of oneofs last, as protobuf's encoder does.
 	oneof := func(f protoreflect.FieldDescriptor) int {
 		if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			return 1 + o.Index()
@@ -93,7 +92,7 @@ func (e *encoder) message(m protoreflect.Message) error {
 			return err
 		}
 	}
-	clear(e.set[begin:]) // nothing is kept by what is used again
+	clear(e.set[begin:]) // do not keep values alive
 	e.set = e.set[:begin]
 	e.b = append(e.b, m.GetUnknown()...)
 	return nil
@@ -183,7 +182,7 @@ func (e *encoder) tagged(f protoreflect.FieldDescriptor, v protoreflect.Value) e
 	return e.value(f, v)
 }
 
-// value appends a value that is no list, no map, and no message but a group.
+// value appends a scalar or a group.
 func (e *encoder) value(f protoreflect.FieldDescriptor, v protoreflect.Value) error {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -224,19 +223,19 @@ func (e *encoder) value(f protoreflect.FieldDescriptor, v protoreflect.Value) er
 	return nil
 }
 
-// mustBeUTF8 reports whether a field is of proto3, or of an edition that says so.
+// mustBeUTF8 reports whether a field is of proto3, or of an edition that requires UTF-8.
 func mustBeUTF8(f protoreflect.FieldDescriptor) bool {
 	e, ok := f.(interface{ EnforceUTF8() bool })
 	return !ok || e.EnforceUTF8()
 }
 
-// begin begins a field with a length, for which it leaves a byte: enough for most.
+// begin starts a field with a length. It reserves one byte for the length, which is usually enough.
 func (e *encoder) begin(field protowire.Number) (at int) {
 	e.b = append(protowire.AppendTag(e.b, field, protowire.BytesType), 0)
 	return len(e.b) - 1
 }
 
-// end sets the length to that of what was appended since the field began.
+// end sets the length of the field that starts at an offset.
 func (e *encoder) end(at int) {
 	n := len(e.b) - at - 1
 	if more := protowire.SizeVarint(uint64(n)) - 1; more > 0 {

@@ -27,16 +27,15 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Messages are the same bytes with generated code and without it, so that versions of
-// resources are the same whatever made them: random messages of every type that this
-// test links, as what protobuf itself makes of the generated message says.
-func TestMarshalIsGenerated(t *testing.T) {
+// Marshal gives the same bytes as generated code, so a resource's version does not depend on who
+// encoded it. The test compares random messages of all linked types.
+func TestMarshalEqualsGenerated(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	n := 0
 	protoregistry.GlobalTypes.RangeMessages(func(generated protoreflect.MessageType) bool {
 		name := generated.Descriptor().FullName()
 		mt, err := Envoy().FindMessageByName(name)
-		if err != nil { // of Go's own
+		if err != nil { // Go's own types
 			return true
 		}
 		for range 3 {
@@ -76,7 +75,7 @@ func same(t *testing.T, m, generated protoreflect.Message) {
 	}
 }
 
-// randomize sets some of a message's fields.
+// randomize sets some fields of a message.
 func randomize(rnd *rand.Rand, m protoreflect.Message, depth int) {
 	if rnd.IntN(8) == 0 {
 		m.SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, protowire.MaxValidNumber, protowire.VarintType), rnd.Uint64()))
@@ -141,8 +140,8 @@ func scalar(rnd *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 	return protoreflect.ValueOfBytes([]byte(fmt.Sprint(n)[:n&1]))
 }
 
-// What is long has its length in more than one byte, at each level.
-func TestMarshalLong(t *testing.T) {
+// Lengths of more than one byte are correct at each level.
+func TestMarshalLongFields(t *testing.T) {
 	for _, n := range []int{100, 127, 128, 200, 16_383, 16_384, 3_000_000} {
 		v := structpb.NewStringValue(string(bytes.Repeat([]byte("x"), n)))
 		s := &structpb.Struct{Fields: map[string]*structpb.Value{"b": v, "a": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v, v}})}}

@@ -10,15 +10,15 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// udpa.annotations.versioning of google.protobuf.MessageOptions, and in it
-// previous_message_type, by which a message of Envoy's API says what it was before.
+// The option udpa.annotations.versioning of google.protobuf.MessageOptions has previous_message_type,
+// the message's name in the previous version of Envoy's API.
 const (
 	versioning      = 7881811
 	previousMessage = 1
 )
 
-// Successor returns the message that has taken the place of one in the next version of
-// Envoy's API; "" if none says that it has. It builds the files that may say so.
+// Successor returns the message that replaces another one in the next version of Envoy's API; "" if
+// there is none. It builds the files that contain the name.
 func (t *Types) Successor(name protoreflect.FullName) (next protoreflect.FullName) {
 	for path, raw := range t.files {
 		if !bytes.Contains(raw, []byte(name)) {
@@ -26,7 +26,7 @@ func (t *Types) Successor(name protoreflect.FullName) (next protoreflect.FullNam
 		}
 		fd, err := t.FindFileByPath(path)
 		if err != nil {
-			continue // who asks for it is told
+			continue // the user of that file gets the error
 		}
 		t.rangeIn(fd.Messages(), func(m protoreflect.MessageType) bool {
 			if d := m.Descriptor(); previous(d) == name && (next == "" || d.FullName() < next) {

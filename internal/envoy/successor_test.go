@@ -20,7 +20,7 @@ func TestSuccessor(t *testing.T) {
 			t.Errorf("of %s: %q, want %q", name, got, want)
 		}
 	}
-	// Of nearly all messages of v2 it is known.
+	// Nearly all v2 messages have a known successor.
 	all, known := 0, 0
 	Envoy().RangeMessages(func(m protoreflect.MessageType) bool {
 		if name := m.Descriptor().FullName(); strings.HasPrefix(string(name), "envoy.api.v2.") && name.Parent() == "envoy.api.v2" {

@@ -15,20 +15,17 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Types are message types of which nothing but the descriptors is known. They are made
-// by [Envoy] and [Types.With], and what they have does not change. All methods may be
-// called by anyone at any time.
+// Types are message types known only by their descriptors. [Envoy] and [Types.With] make them; they do
+// not change afterwards. All methods are safe for concurrent use.
 //
-// They resolve what protobuf's readers and writers of JSON and text look for, and the
-// descriptors that gRPC's reflection tells. No extensions are known: in Envoy's API they
-// are in options only, where they stay unknown fields.
+// Types implements the resolvers for protobuf's JSON and text formats, and for gRPC's reflection. It
+// has no extensions: Envoy's API uses extensions only in options, where they stay unknown fields.
 type Types struct {
 	index
 
-	messages sync.Map // by name, once somebody has asked
+	messages sync.Map // by name, filled at first use
 
-	// Files are built when something in them is asked for, and what they import
-	// before.
+	// A file is built at first use, after its imports.
 	mu    sync.Mutex
 	built *protoregistry.Files
 }
@@ -56,27 +53,26 @@ func (t *Types) FindMessageByName(name protoreflect.FullName) (protoreflect.Mess
 	return m.(protoreflect.MessageType), nil
 }
 
-// New returns an empty message of a type that there is.
+// New returns an empty message of a known type. It panics if the type is unknown.
 func (t *Types) New(name protoreflect.FullName) protoreflect.Message {
 	m, err := t.FindMessageByName(name)
 	if err != nil {
-		panic(fmt.Sprintf("envoyapi: %s: %v", name, err))
+		panic(fmt.Sprintf("envoy: %s: %v", name, err))
 	}
 	return m.New()
 }
 
-// FindExtensionByName finds none.
+// FindExtensionByName always returns NotFound.
 func (t *Types) FindExtensionByName(protoreflect.FullName) (protoreflect.ExtensionType, error) {
 	return nil, protoregistry.NotFound
 }
 
-// FindExtensionByNumber finds none.
+// FindExtensionByNumber always returns NotFound.
 func (t *Types) FindExtensionByNumber(protoreflect.FullName, protoreflect.FieldNumber) (protoreflect.ExtensionType, error) {
 	return nil, protoregistry.NotFound
 }
 
-// FindDescriptorByName returns what is declared under a name, such as a message or a
-// service.
+// FindDescriptorByName returns the declaration of a name, such as a message or a service.
 func (t *Types) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
 	path, ok := t.declares(name)
 	if !ok {
@@ -103,7 +99,7 @@ func (t *Types) FindFileByPath(path string) (protoreflect.FileDescriptor, error)
 	return t.built.FindFileByPath(path)
 }
 
-// build builds a file and what it imports. It is called with the lock held.
+// build builds a file after its imports. The caller holds the lock.
 func (t *Types) build(path string, importers []string) error {
 	if _, err := t.built.FindFileByPath(path); err == nil {
 		return nil
@@ -131,16 +127,14 @@ func (t *Types) build(path string, importers []string) error {
 	return t.built.RegisterFile(fd)
 }
 
-// parse reads a file. Options that are extensions stay as they are, whatever the program
-// links.
+// parse decodes a file. Extensions in options stay unknown, even if the program links them.
 func parse(raw []byte) (*descriptorpb.FileDescriptorProto, error) {
 	f := &descriptorpb.FileDescriptorProto{}
 	err := proto.UnmarshalOptions{Resolver: (*protoregistry.Types)(nil)}.Unmarshal(raw, f)
 	return f, err
 }
 
-// Added yields the messages of the files that Envoy's own API does not have, without those
-// that are declared in them.
+// Added yields the top-level messages of the files that are not part of Envoy's API.
 func (t *Types) Added() iter.Seq[protoreflect.MessageDescriptor] {
 	return func(yield func(protoreflect.MessageDescriptor) bool) {
 		own := Envoy().files
@@ -150,7 +144,7 @@ func (t *Types) Added() iter.Seq[protoreflect.MessageDescriptor] {
 			}
 			fd, err := t.FindFileByPath(path)
 			if err != nil {
-				continue // who asks for it is told
+				continue // the user of that file gets the error
 			}
 			for i := range fd.Messages().Len() {
 				if !yield(fd.Messages().Get(i)) {
@@ -161,13 +155,13 @@ func (t *Types) Added() iter.Seq[protoreflect.MessageDescriptor] {
 	}
 }
 
-// RangeMessages calls f with each message type, in no particular order, until it returns
-// false. It builds everything: it is for tests.
+// RangeMessages calls f with each message type, in no particular order, until f returns false. It
+// builds all files, so only tests use it.
 func (t *Types) RangeMessages(f func(protoreflect.MessageType) bool) {
 	for path := range t.files {
 		fd, err := t.FindFileByPath(path)
 		if err != nil {
-			panic(fmt.Sprintf("envoyapi: %s: %v", path, err))
+			panic(fmt.Sprintf("envoy: %s: %v", path, err))
 		}
 		if !t.rangeIn(fd.Messages(), f) {
 			return
@@ -183,7 +177,7 @@ func (t *Types) rangeIn(all protoreflect.MessageDescriptors, f func(protoreflect
 		}
 		m, err := t.FindMessageByName(md.FullName())
 		if err != nil {
-			panic(fmt.Sprintf("envoyapi: %s: %v", md.FullName(), err))
+			panic(fmt.Sprintf("envoy: %s: %v", md.FullName(), err))
 		}
 		if !f(m) || !t.rangeIn(md.Messages(), f) {
 			return false

@@ -1,6 +1,5 @@
-// Package bootstrap writes what a client needs to find its management server:
-// Envoy's bootstrap, and gRPC's. It knows the two formats, not Envoy's messages,
-// and reads and writes no file.
+// Package bootstrap writes bootstraps with which a client finds its management server, for Envoy and
+// for gRPC. It knows the two formats, not Envoy's messages, and reads and writes no files.
 package bootstrap
 
 import (
@@ -11,40 +10,39 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// Options say who the client is and where its server. Node is needed, and Server
-// by all but [EnvoyFiles].
+// Options describe the client and its server. Node is required. Server is required except for
+// [EnvoyFiles].
 type Options struct {
 	Node    string // id
-	Cluster string // the service that the node belongs to; "" leaves it out, or is [DefaultCluster] for Envoy
+	Cluster string // the service of the node; "" omits it, or means [DefaultCluster] for Envoy
 
 	Server string // host:port, [ipv6]:port, unix:///path or unix:path
 	TLS    *TLS   // nil: plain text
 
-	// For Envoy only, as gRPC knows but one way.
+	// The fields below are only for Envoy, because gRPC supports only one transport.
 	Delta   bool   // incremental, instead of state of the world
-	PerType bool   // a service for each type, instead of the aggregated one
-	REST    bool   // polls over REST-JSON, instead of gRPC; then the types are apart, and Delta cannot be
-	Admin   string // where Envoy's admin interface listens; "" is [DefaultAdmin]
+	PerType bool   // one service per type, instead of ADS
+	REST    bool   // polling over REST-JSON, instead of gRPC; one service per type, and Delta is not possible
+	Admin   string // the address of Envoy's admin interface; "" means [DefaultAdmin]
 }
 
-// What Envoy gets if nothing is said.
+// Defaults for Envoy.
 const (
-	DefaultCluster = "default" // Envoy does not start without one
+	DefaultCluster = "default" // Envoy does not start without a cluster
 	DefaultAdmin   = "127.0.0.1:9901"
 )
 
-// TLS says how client and server know each other. Paths are of PEM files on the
-// client's machine.
+// TLS configures how client and server authenticate each other. Paths are PEM files on the client's
+// machine.
 type TLS struct {
-	CA        string // what the server's certificate leads to; "" is the system's roots, which Envoy does not have
+	CA        string // authorities for the server's certificate; "" means the system's roots, which Envoy does not have
 	Cert, Key string // the client's certificate; "": none
 
-	// ServerName is what the server's certificate must be for; "" is the host of
-	// Options.Server.
+	// ServerName is the expected name in the server's certificate; "" means the host of Options.Server.
 	ServerName string
 }
 
-// checkNode returns what is wrong with who the client is.
+// checkNode checks the identity of the client.
 func (o Options) checkNode() error {
 	switch {
 	case o.Node == "":
@@ -57,7 +55,7 @@ func (o Options) checkNode() error {
 	return nil
 }
 
-// check returns the address of the server, or what is wrong with the options.
+// check checks the options and returns the address of the server.
 func (o Options) check() (listen.Address, error) {
 	if err := o.checkNode(); err != nil {
 		return listen.Address{}, err

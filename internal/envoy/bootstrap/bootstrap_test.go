@@ -18,14 +18,13 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// everything has an option of each kind.
+// everything sets an option of each kind.
 var everything = Options{
 	Node: "edge-1", Cluster: "edge", Server: "xds.example:18000", Delta: true, Admin: "127.0.0.1:0",
 	TLS: &TLS{CA: "/tls/ca.crt", Cert: "/tls/tls.crt", Key: "/tls/tls.key"},
 }
 
-// parse decodes a bootstrap as strictly as can be: no unknown fields, also in
-// messages within messages, and all rules of the API hold.
+// parse decodes a bootstrap strictly: no unknown fields at any depth, and all rules of the API hold.
 func parse(t *testing.T, o Options) *bootstrapv3.Bootstrap {
 	t.Helper()
 	b, err := Envoy(o)
@@ -184,7 +183,7 @@ func TestEnvoyTLS(t *testing.T) {
 	}
 }
 
-// People read it, and it stays the same.
+// The text is readable and stable.
 func TestEnvoyText(t *testing.T) {
 	b, err := Envoy(Options{Node: "a&b", Cluster: "edge", Server: "unix:///run/xds.sock"})
 	if err != nil {
@@ -272,7 +271,7 @@ func TestEnvoyText(t *testing.T) {
 	}
 }
 
-// a27 is what gRFC A27 and A65 have that we use.
+// a27 has the used fields of gRFC A27 and A65.
 type a27 struct {
 	Servers []struct {
 		URI   string `json:"server_uri"`
@@ -335,7 +334,7 @@ func TestGRPC(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%+v: (-want +got)\n%s", c.o, diff)
 		}
-		// "node" must be a Node of the API, as far as gRPC cares.
+		// "node" must be a Node of the API, with the fields that gRPC reads.
 		var raw struct{ Node json.RawMessage }
 		if err := json.Unmarshal(b, &raw); err != nil {
 			t.Fatal(err)
@@ -354,7 +353,7 @@ func TestErrors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		o           Options
-		envoy, grpc string // "": good
+		envoy, grpc string // "": valid
 	}{
 		{set(func(*Options) {}), "", ""},
 		{set(func(o *Options) { o.Node = "" }), "the node's id is missing", "the node's id is missing"},

@@ -7,12 +7,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// xds is the name of the cluster that the server is in.
+// xds is the name of the server's cluster.
 const xds = "xds"
 
-// Envoy returns Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap) in JSON:
-// listeners and clusters come from the server, and all that they refer to. Equal
-// options give equal bytes.
+// Envoy returns Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap) as JSON. Envoy then gets
+// listeners and clusters from the server, and all resources that they refer to. Equal options give
+// equal bytes.
 func Envoy(o Options) ([]byte, error) {
 	server, err := o.check()
 	if err != nil {
@@ -31,10 +31,9 @@ func Envoy(o Options) ([]byte, error) {
 	)
 }
 
-// EnvoyFiles returns a bootstrap as [Envoy] does, where listeners and clusters
-// come from files: the paths of two DiscoveryResponses, and of the directory in
-// which a rename says that they are to be read again. Who the client is counts
-// of the options, and its admin interface.
+// EnvoyFiles returns a bootstrap like [Envoy], with listeners and clusters from files. The parameters
+// are the paths of two DiscoveryResponses, and of the directory in which a rename makes Envoy read them
+// again. Only the node and the admin interface of the options are used.
 func EnvoyFiles(o Options, listeners, clusters, watched string) ([]byte, error) {
 	if err := o.checkNode(); err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func EnvoyFiles(o Options, listeners, clusters, watched string) ([]byte, error) 
 	return o.envoy(field{"dynamic_resources", object{{"cds_config", source(clusters)}, {"lds_config", source(listeners)}}})
 }
 
-// envoy returns a bootstrap with fields that say where resources come from.
+// envoy returns a bootstrap with the given fields for the sources of resources.
 func (o Options) envoy(resources ...field) ([]byte, error) {
 	if o.Cluster == "" {
 		o.Cluster = DefaultCluster
@@ -68,7 +67,7 @@ func (o Options) envoy(resources ...field) ([]byte, error) {
 	return encode(append(b, field{"admin", object{{"address", address(admin)}}}), "  ")
 }
 
-// dynamic says by what protocol resources come.
+// dynamic returns the dynamic_resources.
 func (o Options) dynamic() object {
 	api := "GRPC"
 	if o.Delta {
@@ -100,7 +99,7 @@ func (o Options) dynamic() object {
 	return object{{"ads_config", stream}, {"cds_config", source}, {"lds_config", source}}
 }
 
-// cluster is the one that the server is in.
+// cluster returns the server's cluster.
 func (o Options) cluster(server listen.Address) (object, error) {
 	tls, err := o.envoyTLS(server)
 	if err != nil {
@@ -119,11 +118,11 @@ func (o Options) cluster(server listen.Address) (object, error) {
 			{"endpoints", list{object{{"lb_endpoints", list{object{{"endpoint", object{{"address", address(server)}}}}}}}}},
 		}},
 	)
-	if !o.REST { // a poll that is held has a connection, which costs the server less than a stream
+	if !o.REST { // a held poll uses a plain connection, which costs the server less than a stream
 		c = append(c, field{"typed_extension_protocol_options", object{{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions", object{
 			{"@type", "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"},
 			{"explicit_http_config", object{{"http2_protocol_options", object{
-				// A server that is gone without a word is noticed.
+				// Detect a server that disappeared without closing the connection.
 				{"connection_keepalive", object{{"interval", "30s"}, {"timeout", "5s"}}},
 			}}}},
 		}}}})
@@ -136,7 +135,7 @@ func (o Options) cluster(server listen.Address) (object, error) {
 	return append(c, field{"transport_socket", tls}), nil
 }
 
-// envoyTLS is the transport socket of the cluster; nil for plain text.
+// envoyTLS returns the transport socket of the cluster; nil for plain text.
 func (o Options) envoyTLS(server listen.Address) (any, error) {
 	t := o.TLS
 	if t == nil {
@@ -154,9 +153,9 @@ func (o Options) envoyTLS(server listen.Address) (any, error) {
 	}
 	sni, kind := name, "DNS"
 	if (listen.Address{Host: name}).IP() != nil {
-		sni, kind = "", "IP_ADDRESS" // SNI has no addresses
+		sni, kind = "", "IP_ADDRESS" // SNI does not allow addresses
 	}
-	protocol := "h2" // gRPC servers insist
+	protocol := "h2" // gRPC servers require it
 	if o.REST {
 		protocol = "http/1.1"
 	}
@@ -181,7 +180,7 @@ func (o Options) envoyTLS(server listen.Address) (any, error) {
 	}, nil
 }
 
-// address is an envoy.config.core.v3.Address.
+// address returns an envoy.config.core.v3.Address.
 func address(a listen.Address) object {
 	if a.Network == "unix" {
 		return object{{"pipe", object{{"path", a.Path}}}}

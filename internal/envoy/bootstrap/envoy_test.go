@@ -61,7 +61,7 @@ func envoy(ctx context.Context, t *testing.T, o Options, args ...string) *exec.C
 	return exec.CommandContext(ctx, envoyPath, append([]string{"--config-path", path, "--concurrency", "1", "--disable-hot-restart"}, args...)...)
 }
 
-// material writes what both sides need for mutual TLS.
+// material writes the files of both sides for mutual TLS.
 func material(t *testing.T, hosts ...string) (certs.Files, *TLS) {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,14 +94,14 @@ func TestEnvoyValidates(t *testing.T) {
 	}
 }
 
-// A log of streams that were opened.
+// opened receives the opened streams.
 type opened chan *server.Stream
 
 func (o opened) Opened(s *server.Stream)              { o <- s }
 func (o opened) Event(*server.Stream, protocol.Event) {}
 func (o opened) Closed(*server.Stream, error)         {}
 
-// creds tells the handshakes that failed.
+// creds records failed handshakes.
 type creds struct {
 	credentials.TransportCredentials
 	failed chan error
@@ -118,9 +118,8 @@ func (c creds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 	return conn, info, err
 }
 
-// connect runs an Envoy against a server until a stream is opened or a TLS
-// handshake fails. The port of the options' server is the one that the server
-// listens on.
+// connect runs an Envoy against a server until Envoy opens a stream or a TLS handshake fails. The
+// server's port replaces the port of the options.
 func connect(t *testing.T, at string, o Options, files *certs.Files) (*server.Stream, error) {
 	t.Helper()
 	a, err := listen.Parse(at)
@@ -187,7 +186,7 @@ func connect(t *testing.T, at string, o Options, files *certs.Files) (*server.St
 	}
 }
 
-// A real Envoy finds the server and says who it is, by each way there is.
+// A real Envoy connects to the server and sends its node id, with each transport.
 func TestEnvoyConnects(t *testing.T) {
 	needsEnvoy(t)
 	files, tls := material(t, "localhost", "127.0.0.1")
@@ -220,7 +219,7 @@ func TestEnvoyConnects(t *testing.T) {
 	}
 }
 
-// It trusts no other.
+// Envoy rejects a server that it does not trust.
 func TestEnvoyRefuses(t *testing.T) {
 	needsEnvoy(t)
 	files, tls := material(t, "localhost", "127.0.0.1")
@@ -243,7 +242,7 @@ func TestEnvoyRefuses(t *testing.T) {
 	}
 }
 
-// output keeps what a command writes, from one goroutine.
+// output collects the output of a command, from one goroutine.
 type output []byte
 
 func (o *output) Write(p []byte) (int, error) {

@@ -29,7 +29,7 @@ func TestEnvoyFiles(t *testing.T) {
 		}
 	}
 
-	t.Run("FILE-5 Envoy takes it, and wants the files to be there", func(t *testing.T) {
+	t.Run("FILE-5 Envoy accepts it and requires the files", func(t *testing.T) {
 		needsEnvoy(t)
 		path := write(t, dir, "bootstrap.json", b)
 		if out, err := exec.CommandContext(t.Context(), envoyPath, "--mode", "validate", "--config-path", path).CombinedOutput(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// GRPC returns gRPC's bootstrap in JSON, for GRPC_XDS_BOOTSTRAP: gRFC A27, with
-// TLS as in A65. Equal options give equal bytes.
+// GRPC returns gRPC's bootstrap as JSON, for GRPC_XDS_BOOTSTRAP (gRFC A27, with TLS as in A65). Equal
+// options give equal bytes.
 func GRPC(o Options) ([]byte, error) {
 	server, err := o.check()
 	switch {
@@ -42,10 +42,10 @@ func GRPC(o Options) ([]byte, error) {
 			{"channel_creds", list{creds}},
 			{"server_features", list{"xds_v3"}},
 		}}},
-		// grpc-js refuses a node without a locality.
+		// grpc-js rejects a node without a locality.
 		{"node", object{{"id", o.Node}, {"cluster", o.Cluster}, {"locality", object{}}}},
-		// For servers, which have no default: "if it is not present in the
-		// bootstrap then server creation or start will fail" (gRFC A36).
+		// Required by gRPC servers, which have no default: "if it is not present in the bootstrap then
+		// server creation or start will fail" (gRFC A36).
 		{"server_listener_resource_name_template", "grpc/server?xds.resource.listening_address=%s"},
 	}, "  ")
 }

@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 )
 
-// An object is a JSON object whose fields keep their order, in which people are
-// to read them.
+// An object is a JSON object that keeps the order of its fields, for readability.
 type object []field
 
 type field struct {
@@ -16,7 +15,7 @@ type field struct {
 
 type list []any
 
-// MarshalJSON implements [json.Marshaler]. Fields without a value are left out.
+// MarshalJSON implements [json.Marshaler]. It omits fields without a value.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -1,6 +1,6 @@
-// Package diff says in what two sets of resources differ, field by field. It knows messages by
-// their descriptors, and shows no secret: messages are compared as they are, and shown redacted.
-// It reads no file and serves nothing.
+// Package diff compares two sets of resources field by field. It identifies messages by their
+// descriptors. It compares messages with their secrets, but shows them redacted. It reads no files and
+// opens no connections.
 package diff
 
 import (
@@ -17,46 +17,47 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Resource is one of a side.
+// A Resource is a resource of one side.
 type Resource struct {
 	Type  *xds.Type
 	Name  string
-	Group string // "": sides are not compared by group
-	Place string // where it stands; "": nobody knows
+	Group string // "": compare without groups
+	Place string // the source position; "": unknown
 
-	Version string // that of the bytes with their secrets; "": nobody knows
+	Version string // the version of the bytes with secrets; "": unknown
 
 	shown  proto.Message
-	sum    [sha256.Size]byte // of what it is, with its secrets
-	hidden bool              // it has secrets, or what nobody can look into, and sum tells
-	size   int               // of its encoded message
-	body   []byte            // that message, of a listener: its parts say what is drained
+	sum    [sha256.Size]byte // of the original bytes, with secrets
+	hidden bool              // shown lacks secrets or undecodable content; sum covers them
+	size   int               // of the encoded message
+	body   []byte            // the encoded message of a listener, to compute its drained connections
 }
 
-// A Side is what is compared: resources by group, type and name.
+// A Side is one of the two compared sets: resources by group, type and name.
 type Side struct {
 	types    *envoy.Types
 	finder   *secrets.Finder
 	all      map[key]Resource
-	redacted bool // it comes from who shows no secrets
-	versions bool // it does, and the versions of resources tell whether these differ
+	redacted bool // its source does not show secrets
+	versions bool // versions reveal changed secrets
 
-	states []protoreflect.Name // of a dump: where in an entry the resource may be
+	states []protoreflect.Name // the fields of a dump's entry that may hold the resource
 }
 
 type key struct{ group, url, name string }
 
-// NewSide returns an empty side. A redacted one comes from who shows no secrets, so that these are not
-// compared.
+// NewSide returns an empty side. The source of a redacted side does not show secrets, so secrets are
+// not compared.
 func NewSide(types *envoy.Types, redacted bool) *Side {
 	return &Side{types: types, finder: secrets.NewFinder(types), all: map[key]Resource{}, redacted: redacted}
 }
 
-// ByVersion says that secrets are not in the messages of the side, and the versions of its resources tell whether they differ.
+// ByVersion declares that messages of the side lack secrets, and that resources with changed secrets
+// have different versions.
 func (s *Side) ByVersion() { s.versions = true }
 
-// Add adds a resource, with its encoded message. Of two of the same group, type and name the first
-// counts.
+// Add adds a resource with its encoded message. If the side has a resource of this group, type and
+// name, Add keeps the earlier one.
 func (s *Side) Add(r Resource, body []byte) {
 	k := key{r.Group, r.Type.URL, r.Name}
 	if _, had := s.all[k]; had {
@@ -71,45 +72,45 @@ func (s *Side) Add(r Resource, body []byte) {
 	s.all[k] = r
 }
 
-// Len is how many resources there are.
+// Len returns the number of resources.
 func (s *Side) Len() int { return len(s.all) }
 
-// A Kind says how a resource differs.
+// A Kind is the way in which a resource differs.
 type Kind string
 
-// Kinds of differences.
+// The kinds of differences.
 const (
 	Added   Kind = "added"
 	Removed Kind = "removed"
 	Changed Kind = "changed"
 )
 
-// A Difference is that of one resource.
+// A Difference describes a resource that differs.
 type Difference struct {
 	Kind   Kind    `json:"kind"`
 	Type   string  `json:"type"`
 	Name   string  `json:"name"`
 	Group  string  `json:"group,omitempty"`
-	Place  string  `json:"place,omitempty"` // of the new one, or of the one that is removed
+	Place  string  `json:"place,omitempty"` // of the new resource, or of the removed one
 	Fields []Field `json:"fields,omitempty"`
 
-	Drains *Draining `json:"drains,omitempty"` // nil: no connections, were a to become b
-	Bytes  int       `json:"bytes,omitempty"`  // of the new one, encoded
+	Drains *Draining `json:"drains,omitempty"` // if a became b; nil: no connections
+	Bytes  int       `json:"bytes,omitempty"`  // of the new resource, encoded
 
 	typ *xds.Type
 }
 
-// URL is that of the type.
+// URL returns the type URL of the resource.
 func (d Difference) URL() string { return d.typ.URL }
 
-// A Field is one that differs.
+// A Field is a field that differs.
 type Field struct {
 	Path string `json:"path"`
 	From string `json:"from"` // "": not set
 	To   string `json:"to"`
 }
 
-// Sides returns how b differs from a, in push order.
+// Sides returns the differences from a to b, in push order.
 func Sides(a, b *Side) (all []Difference) {
 	for k, is := range b.all {
 		was, had := a.all[k]
@@ -126,11 +127,12 @@ func Sides(a, b *Side) (all []Difference) {
 		if (a.redacted || b.redacted) && is.Type.Is(xds.Endpoint) && x != nil && y != nil {
 			x, y = asDumped(x), asDumped(y)
 		}
-		if d.Fields = fields(b.types, x, y); len(d.Fields) == 0 {
+		d.Fields = fields(b.types, x, y)
+		if len(d.Fields) == 0 {
 			if !was.hidden && !is.hidden || !versions && (a.redacted || b.redacted) {
-				continue // it is encoded in another way, or nobody can say
+				continue // only the encoding differs, or secrets are unknown
 			}
-			d.Fields = []Field{{Path: "(secrets, or what cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
+			d.Fields = []Field{{Path: "(secrets, or content that cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
 		}
 		d.Drains = drains(b.types, Changed, was, is, a.redacted || b.redacted)
 		all = append(all, d)

@@ -49,8 +49,8 @@ func side(t testing.TB, all ...proto.Message) *Side {
 	return s
 }
 
-// told is a list of differences, a line each.
-func told(all []Difference) (lines []string) {
+// lines formats differences, one per line.
+func lines(all []Difference) (lines []string) {
 	for _, d := range all {
 		lines = append(lines, string(d.Kind)+" "+d.Type+" "+d.Name)
 		for _, f := range d.Fields {
@@ -97,7 +97,7 @@ func TestSides(t *testing.T) {
 		"order in a list":             {hosts("a=a", "b=b"), hosts("b=b", "a=a"), []string{" virtual_hosts (order): a, b -> b, a"}},
 		"within one of a list":        {hosts("a=a", "b=b"), hosts("b=c", "a=a"), []string{` virtual_hosts["b"].domains: ["b"] -> ["c"]`, " virtual_hosts (order): a, b -> b, a"}},
 		"names that are twice":        {hosts("a=a", "a=b"), hosts("a=a", "a=c"), []string{` virtual_hosts[1].domains: ["b"] -> ["c"]`}},
-		"SAFE-6 a secret":             {secret("hunter2"), secret("hunter3"), []string{" (secrets, or what cannot be shown): [redacted] -> [redacted]"}},
+		"SAFE-6 a secret":             {secret("hunter2"), secret("hunter3"), []string{" (secrets, or content that cannot be shown): [redacted] -> [redacted]"}},
 		"what an extension is of": {http(t, "a"), func() proto.Message {
 			l := http(t, "a")
 			l.FilterChains[0].Filters[0].ConfigType = &listener.Filter_TypedConfig{TypedConfig: packed(t, &router.Router{})}
@@ -105,7 +105,7 @@ func TestSides(t *testing.T) {
 		}(), []string{` filter_chains[0].filters["hcm"].typed_config.@type: type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager -> type.googleapis.com/envoy.extensions.filters.http.router.v3.Router`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := told(Sides(side(t, tt.a), side(t, tt.b)))
+			got := lines(Sides(side(t, tt.a), side(t, tt.b)))
 			if len(got) > 0 && strings.HasPrefix(got[0], "changed ") {
 				got = got[1:]
 			}
@@ -114,8 +114,8 @@ func TestSides(t *testing.T) {
 			}
 		})
 	}
-	t.Run("of two of one name the first counts", func(t *testing.T) {
-		if got := told(Sides(side(t, c(nil), c(durationpb.New(1e9))), side(t, c(nil)))); len(got) > 0 {
+	t.Run("the first of two equal names counts", func(t *testing.T) {
+		if got := lines(Sides(side(t, c(nil), c(durationpb.New(1e9))), side(t, c(nil)))); len(got) > 0 {
 			t.Errorf("%q", got)
 		}
 	})
@@ -127,12 +127,12 @@ func TestSides(t *testing.T) {
 			}}}}
 			return r
 		}
-		got := strings.Join(told(Sides(side(t, body("a")), side(t, body("hunter22")))), "")
+		got := strings.Join(lines(Sides(side(t, body("a")), side(t, body("hunter22")))), "")
 		if !strings.Contains(got, "(1 bytes) -> (8 bytes)") {
 			t.Error(got)
 		}
 	})
-	t.Run("SAFE-1 what is too deep is not looked into, and told", func(t *testing.T) {
+	t.Run("SAFE-1 deep messages are compared as a whole", func(t *testing.T) {
 		deep := func(n int, status string) *listener.Listener {
 			f := &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: &route.HeaderMatcher{Name: status}}}}
 			for range n {
@@ -140,10 +140,10 @@ func TestSides(t *testing.T) {
 			}
 			return &listener.Listener{Name: "in", AccessLog: []*accesslog.AccessLog{{Filter: f}}}
 		}
-		if got := told(Sides(side(t, deep(10, "a")), side(t, deep(10, "b")))); len(got) != 2 || !strings.HasSuffix(got[1], `.header_filter.header.name: "a" -> "b"`) {
+		if got := lines(Sides(side(t, deep(10, "a")), side(t, deep(10, "b")))); len(got) != 2 || !strings.HasSuffix(got[1], `.header_filter.header.name: "a" -> "b"`) {
 			t.Errorf("%q", got)
 		}
-		if got := told(Sides(side(t, deep(deepest, "a")), side(t, deep(deepest, "b")))); len(got) != 2 || strings.Contains(got[1], "header_filter") {
+		if got := lines(Sides(side(t, deep(deepest, "a")), side(t, deep(deepest, "b")))); len(got) != 2 || strings.Contains(got[1], "header_filter") {
 			t.Errorf("%q", got)
 		}
 	})
@@ -151,8 +151,8 @@ func TestSides(t *testing.T) {
 		a := side(t, http(t, "a"), c(nil), hosts("a=a"))
 		b := side(t, http(t, "b"), hosts("a=a"), &cluster.Cluster{Name: "d"})
 		got := Sides(a, b)
-		if want := []string{"removed CDS c", "added CDS d", "changed LDS in"}; !slices.Equal(told(got)[:2], want[:2]) || told(got)[2] != want[2] {
-			t.Errorf("%q", told(got))
+		if want := []string{"removed CDS c", "added CDS d", "changed LDS in"}; !slices.Equal(lines(got)[:2], want[:2]) || lines(got)[2] != want[2] {
+			t.Errorf("%q", lines(got))
 		}
 		if got[0].Place != "f.yaml:2" || got[1].Place != "f.yaml:3" || got[2].Place != "f.yaml:1" {
 			t.Errorf("places %q %q %q", got[0].Place, got[1].Place, got[2].Place)
@@ -161,7 +161,7 @@ func TestSides(t *testing.T) {
 			t.Error("who drains, and sizes")
 		}
 	})
-	t.Run("what differs is bounded", func(t *testing.T) {
+	t.Run("the number of differences is limited", func(t *testing.T) {
 		var a, b []string
 		for i := range 5000 {
 			a, b = append(a, fmt.Sprintf("a%d=x", i)), append(b, fmt.Sprintf("b%d=%s", i, strings.Repeat("y", 1000)))
@@ -178,8 +178,8 @@ func TestSides(t *testing.T) {
 	})
 }
 
-// What an Envoy has is compared with what it was sent: not with what it adds, nor with
-// what it got elsewhere.
+// An Envoy's resources are compared with the sent ones. Fields that Envoy adds, and resources from
+// other sources, do not count.
 func TestDump(t *testing.T) {
 	eds := &endpoint.ClusterLoadAssignment{ClusterName: "e", Endpoints: []*endpoint.LocalityLbEndpoints{{LbEndpoints: []*endpoint.LbEndpoint{{
 		HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Hostname: "h"}},
@@ -224,11 +224,11 @@ func TestDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := told(Sides(side(t, c, http(t, "a"), eds, sent), has)); len(got) > 0 {
+	if got := lines(Sides(side(t, c, http(t, "a"), eds, sent), has)); len(got) > 0 {
 		t.Errorf("it has what it was sent, and differs by\n%s", strings.Join(got, "\n"))
 	}
 	eds.Endpoints[0].LbEndpoints[0].LoadBalancingWeight = wrapperspb.UInt32(7)
-	if got := told(Sides(side(t, c, http(t, "warms"), eds), has)); !slices.Equal(got, []string{
+	if got := lines(Sides(side(t, c, http(t, "warms"), eds), has)); !slices.Equal(got, []string{
 		"changed EDS e", " endpoints[0].lb_endpoints[0].load_balancing_weight: 7 -> ", "added SDS s",
 		"changed LDS in", ` filter_chains[0].filters["hcm"].typed_config.stat_prefix: "warms" -> "a"`,
 	}) {
@@ -246,8 +246,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// An Envoy makes a listener anew, and drains all of its connections, unless only filter chains
-// differ: then those that it has no more, as they were, are drained.
+// Envoy replaces a listener and drains all of its connections, unless only filter chains differ. Then
+// it drains the connections of removed and changed chains.
 func TestDrains(t *testing.T) {
 	chain := func(name, prefix string) *listener.FilterChain {
 		c := http(t, prefix).FilterChains[0]
@@ -297,8 +297,8 @@ func TestDrains(t *testing.T) {
 	}
 }
 
-// What a server has sent to a client that refuses it is compared, and with it the endpoints of a
-// refused cluster. An Envoy has what it had before.
+// A rejected resource counts as sent, and so do the endpoints of a rejected cluster. Envoy itself keeps
+// its previous resources.
 func TestSent(t *testing.T) {
 	c := &cluster.Cluster{Name: "c", EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{ServiceName: "e"}}
 	eds := &endpoint.ClusterLoadAssignment{ClusterName: "e", Endpoints: []*endpoint.LocalityLbEndpoints{{Priority: 1}}}
@@ -314,7 +314,7 @@ func TestSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := told(Sides(side(t, c, http(t, "a"), eds), sent)); len(got) > 0 {
+	if got := lines(Sides(side(t, c, http(t, "a"), eds), sent)); len(got) > 0 {
 		t.Errorf("it differs by\n%s", strings.Join(got, "\n"))
 	}
 	if has, err := Dump(envoy.Envoy(), "d.json", b); err != nil || has.Len() != 0 {
@@ -330,7 +330,7 @@ func FuzzDump(f *testing.F) {
 			return
 		}
 		if d := Sides(s, s); len(d) > 0 {
-			t.Errorf("it differs from itself: %q", told(d))
+			t.Errorf("it differs from itself: %q", lines(d))
 		}
 	})
 }

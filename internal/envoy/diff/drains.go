@@ -11,19 +11,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Draining says of which connections an Envoy takes leave when a listener becomes another:
-// they are drained, and closed after its --drain-time-s.
+// A Draining lists the connections that Envoy drains when a listener changes. Envoy closes them after
+// its --drain-time-s.
 type Draining struct {
 	Whole  bool     `json:"whole"`                   // all connections of the listener
-	Chains []string `json:"filter_chains,omitempty"` // only those of these: the others stay; by name, or by where they stand
+	Chains []string `json:"filter_chains,omitempty"` // only the connections of these chains; by name or index
 }
 
-// inPlace are the fields of a listener that an Envoy changes without making the listener anew.
-// "Filter chain only update": since Envoy 1.16, of listeners of any socket.
+// inPlace are the listener fields that Envoy updates without replacing the listener ("Filter chain only
+// update"). Envoy 1.16 and later does this for all listeners.
 // https://www.envoyproxy.io/docs/envoy/latest/configuration/listeners/lds
 var inPlace = []protoreflect.Name{"filter_chains", "default_filter_chain", "filter_chain_matcher"}
 
-// drains says what is drained when a listener goes, or becomes another; nil: nothing.
+// drains returns what Envoy drains when a listener is removed or changed; nil: nothing.
 func drains(types *envoy.Types, k Kind, was, is Resource, shown bool) *Draining {
 	switch {
 	case k == Added || !was.Type.Is(xds.Listener):
@@ -32,7 +32,7 @@ func drains(types *envoy.Types, k Kind, was, is Resource, shown bool) *Draining 
 		return &Draining{Whole: true}
 	}
 	a, b := was.shown, is.shown
-	if !shown { // secrets may be what differs
+	if !shown { // secrets may be the only difference
 		a, b = decoded(types, was), decoded(types, is)
 	}
 	if a == nil || b == nil || a.ProtoReflect().Descriptor().FullName() != b.ProtoReflect().Descriptor().FullName() || !onlyChains(a, b) {
@@ -56,9 +56,9 @@ func decoded(types *envoy.Types, r Resource) proto.Message {
 	return m
 }
 
-// onlyChains reports whether an Envoy can change a listener in place. It cannot if nothing but
-// the chains would be left to say so: a listener without any, as of UDP, is always made anew, and
-// so is one that begins or ceases to expect the PROXY protocol in its first chain.
+// onlyChains reports whether Envoy can update a listener in place. Envoy always replaces a listener
+// without chains, such as a UDP listener, and a listener whose first chain starts or stops expecting
+// the PROXY protocol.
 func onlyChains(a, b proto.Message) bool {
 	x, y := proto.Clone(a), proto.Clone(b)
 	if len(chainsOf(y.ProtoReflect())) == 0 || proxied(x.ProtoReflect()) != proxied(y.ProtoReflect()) {
@@ -92,8 +92,8 @@ func proxied(m protoreflect.Message) bool {
 	return v.IsValid() && v.Get(v.Descriptor().Fields().ByName("value")).Bool()
 }
 
-// chainsGone are the chains of a that b does not have as they are: an Envoy knows one by its
-// whole message.
+// chainsGone returns the chains of a that b lacks or changes. Envoy identifies a chain by its whole
+// message.
 func chainsGone(a, b protoreflect.Message) (gone []string) {
 	left := chainsOf(b)
 	for i, c := range chainsOf(a) {

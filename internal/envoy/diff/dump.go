@@ -12,14 +12,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Dump returns what an Envoy's config_dump has of what came from a server, in JSON: the dynamic
-// resources, of which those that are in force. An Envoy shows no secrets.
+// Dump returns the dynamic resources in an Envoy's config_dump (JSON), in their active versions. Envoy
+// shows no secrets.
 func Dump(types *envoy.Types, file string, src []byte) (*Side, error) {
 	return read(types, file, src, false)
 }
 
-// Sent returns what a config_dump of a server has that says what was sent to a client: also what
-// the client has refused. What it has in place of that, the server does not know.
+// Sent returns the resources that a server sent to a client, from the server's config_dump. It includes
+// resources that the client rejected, because the server does not know what the client uses instead.
 func Sent(types *envoy.Types, file string, src []byte) (*Side, error) {
 	return read(types, file, src, true)
 }
@@ -38,7 +38,8 @@ func read(types *envoy.Types, file string, src []byte, refused bool) (*Side, err
 		return nil, fmt.Errorf("%s: a config_dump has a list \"configs\", and here it is missing or empty", file)
 	}
 	s, eds := NewSide(types, true), assigned{}
-	if s.states = []protoreflect.Name{"active_state", "warming_state"}; refused {
+	s.states = []protoreflect.Name{"active_state", "warming_state"}
+	if refused {
 		s.states = append(s.states, "error_state")
 	}
 	w := walker{types: types}
@@ -61,7 +62,8 @@ func read(types *envoy.Types, file string, src []byte, refused bool) (*Side, err
 				if refused {
 					eds.noteRefused(w, v.List().Get(j).Message())
 				}
-				if err = s.dumped(w, v.List().Get(j).Message(), file); err != nil {
+				err = s.addEntry(w, v.List().Get(j).Message(), file)
+				if err != nil {
 					return false
 				}
 			}
@@ -72,21 +74,21 @@ func read(types *envoy.Types, file string, src []byte, refused bool) (*Side, err
 		}
 	}
 	for k, r := range s.all {
-		if r.Type.Is(xds.Endpoint) && (!eds[r.Name] || !some(r)) {
+		if r.Type.Is(xds.Endpoint) && (!eds[r.Name] || !hasEndpoints(r)) {
 			delete(s.all, k)
 		}
 	}
 	return s, nil
 }
 
-// assigned are the names of the endpoints that clusters ask for (EDS). A dump has others, too: those
-// that stand in a cluster, or come from DNS, and empty ones of clusters that wait for theirs.
+// assigned are the names of the endpoints that clusters request by EDS. A dump has other endpoints too:
+// inline ones, addresses from DNS, and empty ones of clusters that wait for their endpoints.
 type assigned map[string]bool
 
-// note looks into an entry of a cluster.
+// note records the name in the entry of a cluster.
 func (a assigned) note(w walker, m protoreflect.Message) { a.noteIn(w, m, "cluster") }
 
-// noteRefused looks into an entry of a cluster that was refused.
+// noteRefused records the name in the entry of a rejected cluster.
 func (a assigned) noteRefused(w walker, m protoreflect.Message) {
 	if fd := m.Descriptor().Fields().ByName("error_state"); fd != nil && m.Has(fd) {
 		a.noteIn(w, m.Get(fd).Message(), "failed_configuration")
@@ -117,8 +119,8 @@ func (a assigned) noteIn(w walker, m protoreflect.Message, field protoreflect.Na
 
 const clusterName = "envoy.config.cluster.v3.Cluster"
 
-// some reports whether there is anything in a ClusterLoadAssignment besides its name.
-func some(r Resource) bool {
+// hasEndpoints reports whether a ClusterLoadAssignment has endpoints.
+func hasEndpoints(r Resource) bool {
 	if r.shown == nil {
 		return true
 	}
@@ -127,19 +129,19 @@ func some(r Resource) bool {
 	return fd == nil || m.Get(fd).List().Len() > 0
 }
 
-// dynamic are the fields of the parts of a dump that have what came from a server.
+// dynamic are the fields of a dump with resources from a server.
 var dynamic = map[protoreflect.Name]bool{
 	"dynamic_active_clusters": true, "dynamic_warming_clusters": true, "dynamic_listeners": true, "dynamic_route_configs": true,
 	"dynamic_scoped_route_configs": true, "dynamic_endpoint_configs": true, "dynamic_active_secrets": true, "dynamic_warming_secrets": true,
 	"ecds_filters": true,
 }
 
-// dumped takes the resources in one entry: that of a listener is in its state.
-func (s *Side) dumped(w walker, m protoreflect.Message, file string) error {
+// addEntry adds the resources in an entry. The resource of a listener is inside one of its states.
+func (s *Side) addEntry(w walker, m protoreflect.Message, file string) error {
 	fds := m.Descriptor().Fields()
 	for _, state := range s.states {
 		if fd := fds.ByName(state); fd != nil && m.Has(fd) {
-			return s.dumped(w, m.Get(fd).Message(), file)
+			return s.addEntry(w, m.Get(fd).Message(), file)
 		}
 	}
 	var err error
@@ -148,18 +150,18 @@ func (s *Side) dumped(w walker, m protoreflect.Message, file string) error {
 		case fd.Message() == nil || fd.Message().FullName() != "google.protobuf.Any":
 		case fd.IsList():
 			for i := range v.List().Len() {
-				err = errors.Join(err, s.taken(w, v.List().Get(i).Message(), file))
+				err = errors.Join(err, s.addAny(w, v.List().Get(i).Message(), file))
 			}
 		default:
-			err = errors.Join(err, s.taken(w, v.Message(), file))
+			err = errors.Join(err, s.addAny(w, v.Message(), file))
 		}
 		return err == nil
 	})
 	return err
 }
 
-// taken adds the resource in an Any.
-func (s *Side) taken(w walker, m protoreflect.Message, file string) error {
+// addAny adds the resource in an Any.
+func (s *Side) addAny(w walker, m protoreflect.Message, file string) error {
 	inner := w.unpacked(m)
 	if inner == nil {
 		return fmt.Errorf("%s: a resource of type %q cannot be read", file, m.Get(m.Descriptor().Fields().ByName("type_url")).String())
@@ -167,7 +169,7 @@ func (s *Side) taken(w walker, m protoreflect.Message, file string) error {
 	t := xds.TypeOf("type.googleapis.com/" + string(inner.Descriptor().FullName()))
 	fd := inner.Descriptor().Fields().ByName(protoreflect.Name(t.Name))
 	if fd == nil {
-		return nil // it has no name, and no server sent it
+		return nil // without a name, so not from a server
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(inner.Interface())
 	if err != nil {

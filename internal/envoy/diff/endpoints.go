@@ -5,8 +5,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// asDumped returns a ClusterLoadAssignment as Envoy's config_dump has it. Envoy makes that of what it
-// uses: it writes defaults out, and health as it found it, which is no configuration.
+// asDumped returns a ClusterLoadAssignment in the form of Envoy's config_dump. Envoy generates it from
+// its state: it writes out default values and its own health results, which are not configuration.
 func asDumped(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	r := m.ProtoReflect()
@@ -50,7 +50,7 @@ func isEmpty(v protoreflect.Value) bool {
 	return empty
 }
 
-// wraps returns whether a UInt32Value has a value.
+// wraps returns a function that reports whether a UInt32Value has the value n.
 func wraps(n uint64) func(protoreflect.Value) bool {
 	return func(v protoreflect.Value) bool {
 		m := v.Message()

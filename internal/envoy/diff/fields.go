@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// deepest is how deep messages are looked into: those of clients may be made to be deep.
+	// deepest limits the nesting of compared messages, because a client can send very deep ones.
 	deepest = 100
 
-	// longest is how many bytes of a value are shown.
+	// longest is the maximum number of bytes shown of a value.
 	longest = 200
 
-	// most is how many fields are told of one resource.
+	// most is the maximum number of fields shown of one resource.
 	most = 200
 )
 
-// fields returns in what two messages differ.
+// fields returns the differences of two messages.
 func fields(types *envoy.Types, a, b proto.Message) []Field {
 	w := walker{types: types}
 	switch {
@@ -44,7 +44,7 @@ func fields(types *envoy.Types, a, b proto.Message) []Field {
 	return w.all
 }
 
-// A walker goes through two messages of a type.
+// A walker compares two messages of a type.
 type walker struct {
 	types *envoy.Types
 	all   []Field
@@ -74,7 +74,7 @@ func (w *walker) message(path string, a, b protoreflect.Message, deep int) {
 	case name == "google.protobuf.Any":
 		w.any(path, a, b, deep)
 		return
-	case name.Parent() == "google.protobuf": // as text they say what people write
+	case name.Parent() == "google.protobuf": // shown in their usual text form
 		if !proto.Equal(a.Interface(), b.Interface()) {
 			w.note(path, w.text(a), w.text(b))
 		}
@@ -96,7 +96,7 @@ func (w *walker) message(path string, a, b protoreflect.Message, deep int) {
 	}
 }
 
-// any looks into what two Anys have, if it is of one type that is known.
+// any compares the content of two Anys if both have the same known type.
 func (w *walker) any(path string, a, b protoreflect.Message, deep int) {
 	url := func(m protoreflect.Message) string {
 		return m.Get(m.Descriptor().Fields().ByName("type_url")).String()
@@ -131,15 +131,15 @@ func (w *walker) value(path string, fd protoreflect.FieldDescriptor, a, b protor
 		return
 	}
 	if had != has || !a.Equal(b) {
-		w.note(path, w.say(fd, a, had), w.say(fd, b, has))
+		w.note(path, w.format(fd, a, had), w.format(fd, b, has))
 	}
 }
 
-// list compares messages that have names by these, and others by where they stand.
+// list compares a list of messages by name if all have names, else by index.
 func (w *walker) list(path string, fd protoreflect.FieldDescriptor, a, b protoreflect.List, deep int) {
 	if fd.Message() == nil {
 		if !protoreflect.ValueOfList(a).Equal(protoreflect.ValueOfList(b)) {
-			w.note(path, w.sayList(fd, a), w.sayList(fd, b))
+			w.note(path, w.formatList(fd, a), w.formatList(fd, b))
 		}
 		return
 	}
@@ -174,7 +174,7 @@ func (w *walker) list(path string, fd protoreflect.FieldDescriptor, a, b protore
 	kept := func(names, of []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(of, n) })
 	}
-	if x, y := kept(was, is), kept(is, was); !slices.Equal(x, y) { // the first that matches counts, often
+	if x, y := kept(was, is), kept(is, was); !slices.Equal(x, y) { // the order often matters: the first match wins
 		w.note(path+" (order)", textutil.Head(strings.Join(x, ", "), longest), textutil.Head(strings.Join(y, ", "), longest))
 	}
 }
@@ -183,10 +183,10 @@ func named(path, name string) string {
 	return path + "[" + strconv.Quote(textutil.Head(name, longest)) + "]"
 }
 
-// manyNamed is how long lists may be of which each item is looked for by its name.
+// manyNamed is the maximum length of a list that is compared by name, which takes quadratic time.
 const manyNamed = 2000
 
-// namesOf returns the names of the messages in a list; nil if one has none, or two have the same.
+// namesOf returns the names of the messages in a list; nil if a name is missing or not unique.
 func namesOf(l protoreflect.List) (names []string) {
 	had := map[string]bool{}
 	if l.Len() > manyNamed {
@@ -225,8 +225,8 @@ func (w *walker) entries(path string, fd protoreflect.FieldDescriptor, a, b prot
 	}
 }
 
-// say shows a value; "" is what is not set.
-func (w *walker) say(fd protoreflect.FieldDescriptor, v protoreflect.Value, set bool) string {
+// format formats a value; "" means not set.
+func (w *walker) format(fd protoreflect.FieldDescriptor, v protoreflect.Value, set bool) string {
 	switch {
 	case !set:
 		return ""
@@ -244,13 +244,13 @@ func (w *walker) say(fd protoreflect.FieldDescriptor, v protoreflect.Value, set 
 	return fmt.Sprint(v.Interface())
 }
 
-func (w *walker) sayList(fd protoreflect.FieldDescriptor, l protoreflect.List) string {
+func (w *walker) formatList(fd protoreflect.FieldDescriptor, l protoreflect.List) string {
 	if l.Len() == 0 {
 		return ""
 	}
 	var all []string
 	for i := range min(l.Len(), 20) {
-		all = append(all, w.say(fd, l.Get(i), true))
+		all = append(all, w.format(fd, l.Get(i), true))
 	}
 	if n := l.Len() - len(all); n > 0 {
 		all = append(all, fmt.Sprintf("%d more", n))
@@ -258,14 +258,14 @@ func (w *walker) sayList(fd protoreflect.FieldDescriptor, l protoreflect.List) s
 	return textutil.Head("["+strings.Join(all, ", ")+"]", longest)
 }
 
-// text is a message in JSON, in one line.
+// text returns a message as JSON on one line.
 func (w *walker) text(m protoreflect.Message) string {
 	b, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: w.types}.Marshal(m.Interface())
 	if err != nil {
 		return "(a message)"
 	}
 	var line bytes.Buffer
-	if json.Compact(&line, b) != nil { // protojson puts spaces at random
+	if json.Compact(&line, b) != nil { // protojson adds spaces at random
 		return "(a message)"
 	}
 	return textutil.Head(strings.Trim(line.String(), `"`), longest)

@@ -1,4 +1,4 @@
-// Package nodemeta reads the metadata that nodes say of themselves.
+// Package nodemeta decodes the metadata that clients send about their nodes.
 package nodemeta
 
 import (
@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Clients send it: more than this is not looked at.
+// Limits, because clients send the metadata.
 const (
 	MaxBytes   = 1 << 20 // bytes
 	MaxEntries = 10_000  // values
-	MaxDepth   = 32      // structs and lists in each other
+	MaxDepth   = 32      // nested structs and lists
 )
 
-// Decode reads an encoded google.protobuf.Struct: nil, bool, float64, string, []any and map[string]any.
+// Decode decodes a google.protobuf.Struct to nil, bool, float64, string, []any and map[string]any.
 func Decode(b []byte) (map[string]any, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -42,7 +42,8 @@ func fields(b []byte, f func(num protowire.Number, typ protowire.Type, value []b
 			return errMalformed
 		}
 		b = b[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+		n = protowire.ConsumeFieldValue(num, typ, b)
+		if n < 0 {
 			return errMalformed
 		}
 		value := b[:n]
@@ -57,7 +58,7 @@ func fields(b []byte, f func(num protowire.Number, typ protowire.Type, value []b
 	return nil
 }
 
-// object reads a Struct.
+// object decodes a Struct.
 func (d *decoder) object(b []byte, into map[string]any, depth int) error {
 	if depth > MaxDepth {
 		return fmt.Errorf("it is nested more than %d deep", MaxDepth)
@@ -72,7 +73,8 @@ func (d *decoder) object(b []byte, into map[string]any, depth int) error {
 			switch {
 			case typ != protowire.BytesType:
 			case num == 1:
-				if key = string(part); !utf8.ValidString(key) {
+				key = string(part)
+				if !utf8.ValidString(key) {
 					return errMalformed
 				}
 			case num == 2:
@@ -85,10 +87,11 @@ func (d *decoder) object(b []byte, into map[string]any, depth int) error {
 	})
 }
 
-// value reads a Value. Of fields that stand there twice the last counts, and messages are
-// merged, as protobuf has it.
+// value decodes a Value. Of a repeated field the last value wins, and messages are merged, as in
+// protobuf.
 func (d *decoder) value(b []byte, into *any, depth int) error {
-	if d.left--; d.left < 0 {
+	d.left--
+	if d.left < 0 {
 		return fmt.Errorf("it has more than %d values", MaxEntries)
 	}
 	return fields(b, func(num protowire.Number, typ protowire.Type, part []byte) error {
@@ -126,7 +129,7 @@ func (d *decoder) value(b []byte, into *any, depth int) error {
 	})
 }
 
-// list reads a ListValue.
+// list decodes a ListValue.
 func (d *decoder) list(b []byte, to []any, depth int) ([]any, error) {
 	if depth > MaxDepth {
 		return nil, fmt.Errorf("it is nested more than %d deep", MaxDepth)

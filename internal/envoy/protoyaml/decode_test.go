@@ -129,7 +129,7 @@ func TestDecodeProblems(t *testing.T) {
 			`l.yaml:12:7: filter_chains[0].filters[0].typed_config: unknown field "stat_prefx" in HttpConnectionManager (did you mean "stat_prefix"?)`},
 		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
 		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: duplicate field "connectTimeout", first as "connect_timeout"`},
-		{"beside the value of a special message", "d.yaml", "\"@type\": type.googleapis.com/google.protobuf.Duration\nvalue: 1s\nseconds: 1", `d.yaml:3:1: a Duration allows only "value" beside "@type"`},
+		{"beside the value of a special message", "d.yaml", "\"@type\": type.googleapis.com/google.protobuf.Duration\nvalue: 1s\nseconds: 1", `d.yaml:3:1: a Duration allows only "value" next to "@type"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},

@@ -221,7 +221,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			if p.key.Value == "value" {
 				d.message(p.value, m, join(path, "value"), depth+1)
 			} else {
-				d.Report(p.key, path, "", `%s allows only "value" beside "@type"`, WithArticle(string(m.Descriptor().Name())))
+				d.Report(p.key, path, "", `%s allows only "value" next to "@type"`, WithArticle(string(m.Descriptor().Name())))
 			}
 		}
 		return m

@@ -67,9 +67,8 @@ var (
 	words = &structpb.Struct{Fields: map[string]*structpb.Value{"cluster": structpb.NewStringValue("c")}}
 )
 
-// An entry for each point where Envoy's API is extended, or leads to resources
-// without naming them.
-func TestComplete(t *testing.T) {
+// The cases cover each extension point of Envoy's API, and each reference without a name.
+func TestReferencesAreComplete(t *testing.T) {
 	filter := func(m proto.Message) proto.Message {
 		return hcm(t, &hcmv3.HttpConnectionManager{HttpFilters: []*hcmv3.HttpFilter{{Name: "f", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, m)}}}})
 	}
@@ -105,7 +104,7 @@ func TestComplete(t *testing.T) {
 		m    proto.Message
 		want string
 	}{
-		// Names that come with requests and connections.
+		// Names in requests and connections.
 		{"a route by cluster_header may refer to any cluster", action(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_ClusterHeader{ClusterHeader: "h"}}), "CDS *"},
 		{"a weighted cluster by header", action(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{
 			Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "a"}, {ClusterHeader: "h"}}}}}), "CDS *, CDS a"},
@@ -143,7 +142,7 @@ func TestComplete(t *testing.T) {
 		{"a table of names in a file", &dnsv3.DnsFilterConfig{}, "CDS *"},
 		{"an extension that is chosen by its name", &listenerv3.Filter{Name: "envoy.filters.network.sni_cluster"}, "CDS *"},
 
-		// What cannot be read.
+		// Content that cannot be decoded.
 		{"an Any that is not linked", extension(opaque), anything},
 		{"an Any that cannot be decoded", extension(&anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.route.v3.Route", Value: []byte{255}}), anything},
 		{"an Any without a type", extension(&anypb.Any{}), anything},
@@ -156,7 +155,7 @@ func TestComplete(t *testing.T) {
 		{"an unknown extension beside what is known", &routev3.Route{Action: to("a").Action, TypedPerFilterConfig: map[string]*anypb.Any{"x": opaque}},
 			strings.Replace(anything, "CDS *", "CDS *, CDS a", 1)},
 
-		// Resources from elsewhere, of which nobody knows what the client has.
+		// Resources from another server or a file, which this server does not know.
 		{"routes from a file", &hcmv3.Rds{ConfigSource: file, RouteConfigName: "r"}, anything},
 		{"routes from a server that is a cluster", &hcmv3.Rds{ConfigSource: other, RouteConfigName: "r"},
 			"CDS *, CDS grpc, SDS *, ECDS *, SRDS *, RDS *, RDS r, VHDS *"},
@@ -170,7 +169,7 @@ func TestComplete(t *testing.T) {
 		{"Thrift routes, likewise", &thriftv3.Trds{ConfigSource: ads, RouteConfigName: "r"}, anything},
 		{"the clusters of an aggregate one, likewise", &aggregatev3.AggregateClusterResource{ConfigSource: ads}, anything},
 
-		// Clusters that lead to others.
+		// Clusters that refer to clusters.
 		{"an aggregate cluster", custom(&aggregatev3.ClusterConfig{Clusters: []string{"a", "b"}}), "CDS a, CDS b"},
 		{"a composite cluster", custom(&compositev3.ClusterConfig{Clusters: []*compositev3.ClusterConfig_ClusterEntry{{Name: "a"}}}), "CDS a"},
 		{"a dynamic forward proxy makes its own", custom(&dfpv3.ClusterConfig{}), ""},
@@ -184,7 +183,7 @@ func TestComplete(t *testing.T) {
 			{Name: "f", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &authzv3.ExtAuthz{Services: &authzv3.ExtAuthz_GrpcService{GrpcService: grpc}})}}}})}}, "CDS grpc, ECDS e"},
 		{"where load is reported to", &clusterv3.Cluster{LrsServer: self}, ""},
 
-		// Filters that name a cluster or a secret: exactly these.
+		// Filters that name a cluster or a secret: exactly these references.
 		{"external authorization", filter(&authzv3.ExtAuthz{Services: &authzv3.ExtAuthz_GrpcService{GrpcService: grpc}}), "CDS grpc"},
 		{"rate limits", filter(&ratelimitv3.RateLimit{}), ""},
 		{"OAuth", filter(&oauthv3.OAuth2{Config: &oauthv3.OAuth2Config{TokenEndpoint: &corev3.HttpUri{HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "a"}},
@@ -221,8 +220,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// wired holds what can be read without descriptors against what can be read with
-// them: it may say more, and never less.
+// wired compares the references found without descriptors with those found with them. The former may
+// have more, never fewer.
 func wired(t *testing.T, m proto.Message, refs []xds.Ref) {
 	typ, name, types := xds.Cluster, "name", []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
 	switch m := m.(type) {

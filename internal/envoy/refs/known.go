@@ -8,21 +8,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is known about messages beyond the fields that name a resource. A list
-// of references that lacks one is an outage: the cluster is withdrawn while it
-// is used. So what stands here is what was looked at and found harmless, and
-// everything else may refer to any resource ([xds.Wildcard]): a new extension of
-// Envoy's may, until somebody has read it.
+// Facts about messages, beyond the fields that name a resource. A missing reference causes an outage,
+// because a cluster would be removed while a route uses it. So the lists below contain only messages
+// that were reviewed and found harmless. Any other message may refer to any resource ([xds.Wildcard]),
+// for example a new extension of Envoy until it is reviewed.
 
-// understood are the packages whose messages name a cluster in a field with a
-// rule, and nowhere else: not in a script, a plug-in or a file, and not by
-// putting a fixed header, metadata or filter state where another filter takes it
-// for the name of a cluster. In front of each stands "envoy.", and behind it ".v3".
+// understood are the packages whose messages name clusters only in fields with a rule. They do not name
+// clusters in a script, a plug-in or a file. They also set no fixed header, metadata or filter state
+// from which another filter takes a cluster name. The names omit the prefix "envoy." and the suffix
+// ".v3".
 //
-// Not here, though it looks harmless: what sets headers and metadata
-// (header_mutation, set_metadata, set_filter_state, custom_response,
-// *_to_metadata), what reads files of its own (dns_filter), and sni_cluster, for
-// which the name comes with the connection.
+// Some packages are missing although they look harmless: packages that set headers and metadata
+// (header_mutation, set_metadata, set_filter_state, custom_response, *_to_metadata), packages that read
+// their own files (dns_filter), and sni_cluster, whose cluster name comes with the connection.
 var understood = packages(`
 config accesslog cluster common.key_value common.matcher common.mutation_rules core endpoint grpc_credential listener
 	ratelimit rbac route trace
@@ -110,11 +108,11 @@ extensions udp_packet_writer upstreams.http upstreams.http.generic upstreams.htt
 	upstreams.http.udp upstreams.tcp upstreams.tcp.generic
 `)
 
-// packages reads a list whose lines begin with the first part of the names on
-// them; a line that is indented goes on with the one before.
+// packages parses a list. Each line begins with the first part of its names; an indented line continues
+// the previous one.
 func packages(list string) map[protoreflect.FullName]bool {
 	all := map[protoreflect.FullName]bool{
-		"xds.core.v3": true, "xds.type.matcher.v3": true, "xds.type.v3": true, // but for TypedStruct, see packed
+		"xds.core.v3": true, "xds.type.matcher.v3": true, "xds.type.v3": true, // except TypedStruct, see packed
 		"envoy.config.cluster.redis": true,
 	}
 	first := ""
@@ -131,14 +129,13 @@ func packages(list string) map[protoreflect.FullName]bool {
 	return all
 }
 
-// readable reports whether the messages of a package have nothing in them that
-// is not found by their descriptors: all of v3, whose ConfigSources are known.
-// Those of v2 have other ones.
+// readable reports whether descriptors reveal all references in the messages of a package. This holds
+// for v3, whose ConfigSources are known. Messages of v2 have other ConfigSources.
 func readable(pkg protoreflect.FullName) bool {
 	return pkg == "envoy.config.cluster.redis" || pkg.Name() == "v3" && (strings.HasPrefix(string(pkg), "envoy.") || strings.HasPrefix(string(pkg), "xds."))
 }
 
-// unnamed are the fields that lead to resources of a type without naming them.
+// unnamed are the fields that refer to resources of a type without naming them.
 var unnamed = map[protoreflect.FullName]*xds.Type{
 	// The name comes with the request or the connection.
 	"envoy.config.route.v3.RouteAction.cluster_header":                                               xds.Cluster,
@@ -149,30 +146,28 @@ var unnamed = map[protoreflect.FullName]*xds.Type{
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.OnDemand.odcds_config":                   xds.Cluster,
 	"envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config.config_source": xds.Secret,
 
-	// The name of a plug-in, which a virtual host of VHDS has in another resource.
+	// The name of a plug-in. With VHDS, the plug-in is in another resource than the virtual host.
 	"envoy.config.route.v3.RouteAction.cluster_specifier_plugin": xds.Cluster,
 
-	// A collection: its name, or the first part of theirs, is no name of a
-	// resource.
+	// A collection: its name, or the common prefix of its names, is not a resource name.
 	"envoy.config.route.v3.Vhds.config_source":                                                       xds.VirtualHost,
 	"envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_config":                                 xds.LbEndpoint,
 	"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRds.scoped_rds_config_source": xds.ScopedRoute,
 }
 
-// elsewhere says what resources may refer to that come from a file or from
-// another server, by the field with their ConfigSource. The fields that are not
-// here bring resources that may refer to anything.
+// elsewhere lists the types that a resource from a file or another server may refer to, by the field
+// with its ConfigSource. Resources of other fields may refer to anything.
 var elsewhere = map[protoreflect.FullName][]*xds.Type{
 	"envoy.config.cluster.v3.Cluster.EdsClusterConfig.eds_config":                                    {xds.LbEndpoint},
-	"envoy.config.cluster.v3.Cluster.lrs_server":                                                     nil, // brings none
+	"envoy.config.cluster.v3.Cluster.lrs_server":                                                     nil, // no resources
 	"envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_config":                                 nil,
 	"envoy.extensions.access_loggers.filters.process_ratelimit.v3.DynamicTokenBucket.config_source":  nil, // a number of tokens
 	"envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config.config_source": nil,
 	"envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.sds_config":                           nil,
 }
 
-// foreign are the fields that bring resources of a type that xds does not list.
-// Nobody withdraws those late, but they may refer to anything.
+// foreign are the fields that fetch resources of types unknown to xds. Their removal is never delayed,
+// but they may refer to anything.
 var foreign = map[protoreflect.FullName]bool{
 	"envoy.config.listener.v3.Listener.FcdsConfig.config_source":                    true, // filter chains
 	"envoy.extensions.clusters.aggregate.v3.AggregateClusterResource.config_source": true, // lists of clusters
@@ -181,9 +176,8 @@ var foreign = map[protoreflect.FullName]bool{
 	"envoy.extensions.filters.network.thrift_proxy.v3.Trds.config_source":           true,
 }
 
-// data are the fields with a Struct, a Value or Metadata that name nothing. In
-// other fields these may be what a filter takes the name of a cluster from: Lua
-// reads the metadata of routes.
+// data are the fields with a Struct, a Value or Metadata that contain no resource names. In other
+// fields, a filter may read a cluster name from such data: Lua reads the metadata of routes.
 var data = setOf(
 	// Compared with the metadata of endpoints.
 	"envoy.config.cluster.v3.Cluster.LbSubsetConfig.default_subset",
@@ -198,11 +192,11 @@ var data = setOf(
 	"envoy.extensions.filters.network.thrift_proxy.v3.WeightedCluster.ClusterWeight.metadata_match",
 	"envoy.extensions.load_balancing_policies.common.v3.OrcaOobReportingConfig.transport_socket_match_criteria",
 	"envoy.extensions.load_balancing_policies.subset.v3.Subset.default_subset",
-	// Of what was chosen already.
+	// Metadata of an object that is already selected.
 	"envoy.config.cluster.v3.Cluster.metadata",
 	"envoy.config.endpoint.v3.LbEndpoint.metadata",
 	"envoy.config.endpoint.v3.LocalityLbEndpoints.metadata",
-	// The form of log lines and of answers.
+	// The format of log lines and responses.
 	"envoy.config.core.v3.SubstitutionFormatString.json_format",
 	"envoy.config.trace.v3.XRayConfig.SegmentFields.aws",
 	"envoy.extensions.access_loggers.file.v3.FileAccessLog.json_format",

@@ -16,8 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/understood.txt anew")
 
-// fields yields every field of a registered v3 message that a resource may have
-// in it.
+// fields yields every field of the registered v3 messages that a resource may contain.
 func fields(yield func(protoreflect.FieldDescriptor)) {
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
 		d := mt.Descriptor()
@@ -30,8 +29,7 @@ func fields(yield func(protoreflect.FieldDescriptor)) {
 	})
 }
 
-// names reports whether a field may have the names of resources: strings, or the
-// keys of a map.
+// names reports whether a field may contain resource names: strings, or the keys of a map.
 func names(f protoreflect.FieldDescriptor) bool {
 	return f.Kind() == protoreflect.StringKind || f.IsMap() && f.MapKey().Kind() == protoreflect.StringKind
 }
@@ -76,8 +74,7 @@ func TestRulesExist(t *testing.T) {
 	}
 }
 
-// Fields that look like references and are none: prefixes of their names, by
-// reason.
+// none lists fields that look like references but are not: prefixes of their names, by reason.
 var none = map[string][]string{
 	"what Envoy tells, or is told by others": {"envoy.admin.", "envoy.data.accesslog.", "envoy.data.cluster.", "envoy.data.core.", "envoy.service."},
 	"no part of a resource":                  {"envoy.config.bootstrap.", "envoy.config.core.v3.Node.cluster"},
@@ -115,8 +112,8 @@ var none = map[string][]string{
 	},
 }
 
-// Every field whose name speaks of what a server has got a rule or a reason to
-// have none, and so has every field beside a ConfigSource.
+// Every field whose name suggests a reference has a rule, or a reason to have none. The same holds for
+// every field next to a ConfigSource.
 func TestRulesAreComplete(t *testing.T) {
 	used := map[string]bool{}
 	fields(func(f protoreflect.FieldDescriptor) {
@@ -160,13 +157,13 @@ func TestRulesAreComplete(t *testing.T) {
 	}
 }
 
-// Every ConfigSource has a type, or is known to bring one that xds does not
-// list; and each type of its own that may be withdrawn late is led to by one.
+// Every ConfigSource has a type, or fetches a type that xds does not know. Each type with delayed
+// removal has such a source.
 func TestSourcesHaveTypes(t *testing.T) {
 	other := []protoreflect.FullName{
 		"envoy.config.core.v3.ExtensionConfigSource.config_source",                                      // see the field with the ExtensionConfigSource
 		"envoy.config.cluster.v3.Cluster.EdsClusterConfig.eds_config",                                   // see assignment
-		"envoy.config.cluster.v3.Cluster.lrs_server",                                                    // brings none
+		"envoy.config.cluster.v3.Cluster.lrs_server",                                                    // no resources
 		"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRoutes.rds_config_source",    // the scopes have the names
 		"envoy.extensions.access_loggers.filters.process_ratelimit.v3.DynamicTokenBucket.config_source", // a number of tokens
 	}
@@ -174,7 +171,7 @@ func TestSourcesHaveTypes(t *testing.T) {
 		if f.Message() == nil || !isSource(f.Message()) || strings.HasPrefix(string(f.FullName()), "envoy.config.bootstrap.") {
 			return
 		}
-		_, named := beside[f.FullName()]
+		_, named := nameField[f.FullName()]
 		if named || unnamed[f.FullName()] != nil || foreign[f.FullName()] || slices.Contains(other, f.FullName()) {
 			return
 		}
@@ -182,8 +179,8 @@ func TestSourcesHaveTypes(t *testing.T) {
 	})
 }
 
-// ADS-8: what others call v3, and what Envoy called v2, has names where nobody looks.
-func TestReadable(t *testing.T) {
+// ADS-8: packages named v3 by other projects, and Envoy's v2, may have references in unknown fields.
+func TestReadablePackages(t *testing.T) {
 	for pkg, want := range map[protoreflect.FullName]bool{
 		"envoy.config.route.v3": true, "xds.core.v3": true, "envoy.config.cluster.redis": true,
 		"acme.filters.v3": false, "envoyproxy.v3": false, "envoy.api.v2": false, "google.protobuf": false, "": false,
@@ -194,7 +191,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// ADS-8: a value without a schema may name a cluster, in whatever form it comes.
+// ADS-8: a value without a schema may contain a cluster name in any form.
 func TestIsData(t *testing.T) {
 	value, fields := (&structpb.Value{}).ProtoReflect().Descriptor(), (&structpb.Struct{}).ProtoReflect().Descriptor()
 	for name, want := range map[protoreflect.Name]bool{"struct_value": true, "list_value": true, "string_value": false} {
@@ -207,9 +204,9 @@ func TestIsData(t *testing.T) {
 	}
 }
 
-// What may be withdrawn late is what something unknown may refer to, but for
-// assignments and their endpoints, which clusters alone have.
-func TestAnything(t *testing.T) {
+// An unknown resource may refer to every type with delayed removal, except assignments and their
+// endpoints, which only clusters refer to.
+func TestUnknownMayReferToAnything(t *testing.T) {
 	var c collector
 	c.anything()
 	for _, typ := range xds.Types() {
@@ -220,10 +217,9 @@ func TestAnything(t *testing.T) {
 	}
 }
 
-// A field that a new version of Envoy's API adds to a message that is understood
-// may name something under an innocent name. Read what is new here, give it a
-// rule if it needs one, and write the list anew with -update.
-func TestUnderstood(t *testing.T) {
+// A new version of Envoy's API may add a field with an unsuspicious name that contains a reference.
+// Review each new field, give it a rule if needed, and write the list with -update.
+func TestReviewedFields(t *testing.T) {
 	var list []string
 	missing := map[protoreflect.FullName]bool{}
 	for p := range understood {

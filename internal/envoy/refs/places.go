@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Places returns where in a resource it refers to others: the path of the first field
-// that has each name, such as "virtual_hosts[0].routes[1].route.cluster". There is none of
-// what refers to all resources of a type.
+// Places returns the positions of a resource's references: the path of the first field with each name,
+// such as "virtual_hosts[0].routes[1].route.cluster". References to all resources of a type have no
+// position.
 func Places(types Types, m proto.Message) map[xds.Ref]string {
 	c := collector{types: types}
 	w := walk{types: types, at: make(Path, 0, depth)}
@@ -31,8 +31,8 @@ func Places(types Types, m proto.Message) map[xds.Ref]string {
 	return places
 }
 
-// place returns the last step to a name in a field. A cluster has the name of its
-// assignment with the source of it.
+// place returns the last step of the path to a name. The name of a cluster's assignment is next to its
+// source.
 func place(f protoreflect.FieldDescriptor, v protoreflect.Value, ref xds.Ref) step {
 	switch name := f.FullName(); {
 	case name == clusterType:

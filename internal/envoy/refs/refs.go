@@ -1,6 +1,5 @@
-// Package refs finds the resources that a resource refers to. It looks into
-// every google.protobuf.Any whose type is known and knows messages by
-// their descriptors only, so it links no generated code of its own.
+// Package refs finds the resources that a resource refers to. It searches every google.protobuf.Any of
+// known type. It identifies messages by their descriptors, so it links no generated code.
 package refs
 
 import (
@@ -14,14 +13,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Of returns the references of a resource, in push order of their types and
-// then by name, each once. The list is complete: where a name is not known, or
-// something cannot be read that might have one, there is a reference to all
-// resources of the type ([xds.Wildcard]), next to those that are known. It is
-// never nil.
+// Of returns the references of a resource without duplicates, sorted by the push order of their types
+// and then by name. The list is complete: if a name is unknown, or a part cannot be decoded, it
+// contains a reference to all resources of the type ([xds.Wildcard]) in addition to the known ones. It
+// is never nil.
 //
-// Names that come to a proxy with requests and connections are no references.
-// But what takes them from there is one, and so is what puts them there.
+// A name in a request or a connection is not a reference. But the configuration that reads or sets the
+// name counts as a reference to all resources of the type.
 func Of(types Types, m proto.Message) []xds.Ref {
 	c := collector{types: types, refs: []xds.Ref{}}
 	w := walk{types: types, enter: c.enter, field: c.field, packed: c.packed, at: make(Path, 0, depth)}
@@ -33,10 +31,11 @@ func Of(types Types, m proto.Message) []xds.Ref {
 	return slices.Compact(c.refs)
 }
 
-// A locality's endpoints are a collection, which no source has by one name.
+// collectionName is the field with the name of a collection of endpoints, which is not the name of one
+// resource.
 const collectionName = "envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_collection_name"
 
-// An address is that of a host, but where Envoy opens a reverse tunnel.
+// address is a host's address, except if Envoy opens a reverse tunnel.
 const address = "envoy.config.core.v3.SocketAddress.address"
 
 type collector struct {
@@ -44,14 +43,14 @@ type collector struct {
 	refs  []xds.Ref
 }
 
-// enter looks at a message as a whole.
+// enter checks a message as a whole.
 func (c *collector) enter(m protoreflect.Message, _ Path) (changed bool) {
 	if len(m.GetUnknown()) > 0 {
-		c.anything() // a field that Envoy's API got later than this program
+		c.anything() // a field newer than this program's API
 	}
 	fields := m.Descriptor().Fields()
 	if f := fields.ByName("typed_config"); f != nil && fields.ByName("name") != nil && unset(m, f) {
-		c.any(xds.Cluster) // an extension that is chosen by its name, as in older Envoys
+		c.any(xds.Cluster) // older Envoys choose the extension by its name
 	}
 	return false
 }
@@ -63,8 +62,8 @@ func unset(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
 	return !m.Has(f)
 }
 
-// packed adds what a message may refer to of which nothing is known but what
-// type it is, nil if not even that.
+// packed adds the possible references of a message of unknown content. A nil message has an unknown
+// type.
 func (c *collector) packed(m protoreflect.Message) {
 	if m == nil {
 		c.anything()
@@ -83,7 +82,7 @@ func isUnderstood(m protoreflect.Message) bool {
 	return m != nil && understood[m.Descriptor().ParentFile().Package()]
 }
 
-// field adds what a field names.
+// field adds the references in a field.
 func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) (below bool) {
 	name := f.FullName()
 	if data[name] {
@@ -132,8 +131,8 @@ func isData(f protoreflect.FieldDescriptor) bool {
 	return false
 }
 
-// source adds what the resources may refer to that come from another place than
-// the one around the source: nobody knows what the client has of them.
+// source adds the possible references of resources from another server or a file, because this server
+// does not know these resources.
 func (c *collector) source(f protoreflect.FieldDescriptor, source protoreflect.Message) {
 	types, listed := elsewhere[f.FullName()]
 	switch {
@@ -146,7 +145,7 @@ func (c *collector) source(f protoreflect.FieldDescriptor, source protoreflect.M
 	}
 }
 
-// names adds what a field with a rule names.
+// names adds the names in a field with a rule.
 func (c *collector) names(r rule, m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case r.from != "" && !served(m, r.from):
@@ -173,16 +172,15 @@ func (c *collector) add(t *xds.Type, name string) {
 // any adds a reference to all resources of a type.
 func (c *collector) any(t *xds.Type) { c.add(t, xds.Wildcard) }
 
-// anything adds references to all resources that something unknown may refer to.
-// Only clusters have assignments, and only these have collections of endpoints.
+// anything adds references to all types that an unknown resource may refer to. Only clusters refer to
+// assignments, and only assignments refer to collections of endpoints.
 func (c *collector) anything() {
 	for _, t := range []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost} {
 		c.any(t)
 	}
 }
 
-// assignment adds the ClusterLoadAssignment of a cluster of type EDS, unless it
-// comes from a file.
+// assignment adds the ClusterLoadAssignment of an EDS cluster, unless it comes from a file.
 func (c *collector) assignment(cluster protoreflect.Message) {
 	if f := cluster.Descriptor().Fields().ByName("eds_cluster_config"); cluster.Has(f) {
 		config := cluster.Get(f).Message()
@@ -193,8 +191,8 @@ func (c *collector) assignment(cluster protoreflect.Message) {
 	c.add(xds.Endpoint, assignment(cluster))
 }
 
-// tunnel adds the cluster to which a listener opens connections, to be called over them:
-// "rc://src_node_id:src_cluster_id:src_tenant_id@cluster_name:count".
+// tunnel adds the cluster of a reverse tunnel, whose listener opens connections and receives requests
+// over them: "rc://src_node_id:src_cluster_id:src_tenant_id@cluster_name:count".
 func (c *collector) tunnel(address string) {
 	address, is := strings.CutPrefix(address, "rc://")
 	if !is {
@@ -203,14 +201,14 @@ func (c *collector) tunnel(address string) {
 	_, remote, _ := strings.Cut(address, "@")
 	name, count, _ := strings.Cut(remote, ":")
 	if name == "" || count == "" || strings.ContainsAny(count, ":@") || strings.Contains(name, "@") {
-		c.any(xds.Cluster) // which Envoy 1.40 refuses, and a later one may take
+		c.any(xds.Cluster) // Envoy 1.40 rejects such an address, but a later version may accept it
 		return
 	}
 	c.add(xds.Cluster, name)
 }
 
-// custom adds the assignments that a cluster of a type of its own may have, if
-// the type is not one of Envoy's that are understood.
+// custom adds the possible assignments of a cluster with a custom type, unless the type is in
+// understood.
 func (c *collector) custom(typ protoreflect.Message) {
 	if !isUnderstood((&walk{types: c.types}).inside(get(typ, "typed_config").Message())) {
 		c.any(xds.Endpoint)

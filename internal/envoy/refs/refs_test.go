@@ -38,7 +38,7 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 	return a
 }
 
-// anything is what something may refer to of which nothing is known.
+// anything is the references of a resource of unknown content.
 const anything = "CDS *, SDS *, ECDS *, SRDS *, RDS *, VHDS *"
 
 // hcm returns a listener with an HTTP connection manager.

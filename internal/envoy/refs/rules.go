@@ -6,25 +6,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A rule says that a string field names resources of a type.
+// A rule declares that a string field names resources of a type.
 type rule struct {
 	to *xds.Type
 
-	// from is the ConfigSource (or ExtensionConfigSource) beside the field.
-	// Without it, or if it is a file, the field refers to nothing that a
-	// management server has. "" where the message says nothing about it.
+	// from is the field with the ConfigSource or ExtensionConfigSource of the named resource. If that
+	// is unset or a file, the field does not refer to a resource of a management server. "" means that
+	// the message has no such field.
 	from protoreflect.Name
 }
 
 var cluster = rule{to: xds.Cluster}
 
-// Every field that names a resource of a type that xds lists: a string, a list
-// of them, or a map whose keys they are. A test holds it against the
-// descriptors, so that a new field of Envoy's does not go unseen.
+// rules lists every field that names a resource of a type known to xds: a string, a list of strings, or
+// a map with names as keys. A test compares it with the descriptors, so a new field of Envoy's API is
+// noticed.
 //
-// Not here: an EDS cluster's assignment, whose name has a default (see
-// assignment); the cluster in the address of a reverse tunnel (see tunnel); and
-// what is in [unnamed].
+// Three kinds of names are handled elsewhere: the assignment of an EDS cluster, whose name has a
+// default (see assignment); the cluster in the address of a reverse tunnel (see tunnel); and the fields
+// in [unnamed].
 var rules = map[protoreflect.FullName]rule{
 	"envoy.config.core.v3.ApiConfigSource.cluster_names":                                                        cluster,
 	"envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name":                                                   cluster,
@@ -71,8 +71,7 @@ var rules = map[protoreflect.FullName]rule{
 	"envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.name":                                         {to: xds.Secret, from: "sds_config"},
 	"envoy.extensions.transport_sockets.tls.cert_selectors.on_demand_secret.v3.Config.prefetch_secret_names": {to: xds.Secret, from: "config_source"},
 
-	// "The name of the filter configuration. It also serves as a resource name
-	// in ExtensionConfigDS."
+	// "The name of the filter configuration. It also serves as a resource name in ExtensionConfigDS."
 	"envoy.config.cluster.v3.Filter.name":                                         {to: xds.ExtensionConfig, from: "config_discovery"},
 	"envoy.config.listener.v3.Filter.name":                                        {to: xds.ExtensionConfig, from: "config_discovery"},
 	"envoy.config.listener.v3.ListenerFilter.name":                                {to: xds.ExtensionConfig, from: "config_discovery"},
@@ -81,23 +80,23 @@ var rules = map[protoreflect.FullName]rule{
 	"envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.SessionFilter.name": {to: xds.ExtensionConfig, from: "config_discovery"},
 }
 
-// beside has the field with the name for each field with the source.
-var beside = map[protoreflect.FullName]protoreflect.FullName{}
+// nameField maps each field with a source to the field with the name.
+var nameField = map[protoreflect.FullName]protoreflect.FullName{}
 
 func init() {
 	for name, r := range rules {
 		if r.from != "" {
-			beside[name.Parent().Append(r.from)] = name
+			nameField[name.Parent().Append(r.from)] = name
 		}
 	}
 }
 
-// Sources with no name beside them: the type of which they bring all, or nil if
-// they are read with the message around them, or bring none.
+// sources are fields with a source but without a name. The value is the type whose resources they all
+// fetch. It is nil if the source belongs to the enclosing message, or fetches no resources.
 var sources = map[protoreflect.FullName]*xds.Type{
 	"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRds.scoped_rds_config_source": xds.ScopedRoute,
 
 	"envoy.config.core.v3.ExtensionConfigSource.config_source":    nil,
 	"envoy.config.cluster.v3.Cluster.EdsClusterConfig.eds_config": nil,
-	"envoy.config.cluster.v3.Cluster.lrs_server":                  nil, // where Envoy reports load to
+	"envoy.config.cluster.v3.Cluster.lrs_server":                  nil, // the server for Envoy's load reports
 }

@@ -8,33 +8,32 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Source says where resources come from that a resource refers to.
+// A Source is the origin of resources that a resource refers to.
 type Source struct {
-	// Config is the envoy.config.core.v3.ConfigSource. It may be changed.
+	// Config is the envoy.config.core.v3.ConfigSource. The caller may change it.
 	Config protoreflect.Message
-	Field  protoreflect.Name // in the message that was asked
+	Field  protoreflect.Name // in the searched message
 
-	// Type and Name say what is subscribed to: the resource of that name, or all
-	// of the type if the name is [xds.Wildcard]. A nil Type means that the type
-	// is none that xds lists, or that not one name goes with the source.
+	// Type and Name are the subscription: the resource of that name, or all resources of the type if
+	// the name is [xds.Wildcard]. A nil Type means that xds does not know the type, or that the source
+	// has several names.
 	Type *xds.Type
 	Name string
 }
 
-// Sources returns the sources in the fields of a message that can lead to a
-// management server: files do not. They are not looked for in the messages
-// below, for which there is [Edit]; but the ConfigSource in an
-// ExtensionConfigSource, and an EDS cluster's, are where the name is that goes
-// with them.
+// Sources returns the sources in the fields of a message that may lead to a management server, not to a
+// file. It does not search the messages below; use [Edit] for these. Two sources belong to the message
+// above them, which has the name: the ConfigSource in an ExtensionConfigSource, and that of an EDS
+// cluster.
 func Sources(m protoreflect.Message) []Source { return sourcesThat(m, served) }
 
-// AllSources returns the sources as [Sources] does, and those that lead to files.
-func AllSources(m protoreflect.Message) []Source { return sourcesThat(m, said) }
+// AllSources returns the same sources as [Sources], and those that lead to files.
+func AllSources(m protoreflect.Message) []Source { return sourcesThat(m, isSet) }
 
-// Own reports whether a source leads to the server that the resource around it is from.
+// Own reports whether a source leads to the server of the resource that contains it.
 func (s Source) Own() bool { return own(s.Config) }
 
-// File returns the path of the file that a source leads to; "" if it is none.
+// File returns the path of a source that is a file; "" for other sources.
 func (s Source) File() string {
 	fields := s.Config.Descriptor().Fields()
 	if path := fields.ByName("path"); s.Config.Has(path) {
@@ -52,7 +51,8 @@ func sourcesThat(m protoreflect.Message, served func(protoreflect.Message, proto
 		s := Source{Field: f.Name()}
 		switch t, listed := sources[f.FullName()]; {
 		case f.FullName() == clusterEDS:
-			if s.Name = assignment(m); s.Name == "" || !served(v.Message(), "eds_config") {
+			s.Name = assignment(m)
+			if s.Name == "" || !served(v.Message(), "eds_config") {
 				continue
 			}
 			s.Type, s.Config = xds.Endpoint, get(v.Message(), "eds_config").Message()
@@ -63,7 +63,7 @@ func sourcesThat(m protoreflect.Message, served func(protoreflect.Message, proto
 			if t != nil {
 				s.Name = xds.Wildcard
 			}
-			if name := m.Descriptor().Fields().ByName(beside[f.FullName()].Name()); name != nil && !name.IsList() {
+			if name := m.Descriptor().Fields().ByName(nameField[f.FullName()].Name()); name != nil && !name.IsList() {
 				s.Type, s.Name = rules[name.FullName()].to, m.Get(name).String()
 			}
 			if f.Message().FullName() == extensionSource {
@@ -87,10 +87,10 @@ func isSource(d protoreflect.MessageDescriptor) bool {
 	return d.FullName() == configSource || d.FullName() == extensionSource
 }
 
-// assignment returns the name of the ClusterLoadAssignment that a cluster of
-// type EDS has, whatever the source; "" for clusters of other types. "Optional
-// alternative to cluster name to present to EDS." A custom type is taken for EDS
-// if it has settings for it: "envoy.cluster.eds" is the name of an extension, too.
+// assignment returns the name of the ClusterLoadAssignment of an EDS cluster, for any source; "" for
+// other clusters. "Optional alternative to cluster name to present to EDS." A cluster with a custom
+// type counts as EDS if it has an eds_cluster_config, because "envoy.cluster.eds" is also the name of
+// an extension.
 func assignment(cluster protoreflect.Message) string {
 	const eds = 3 // envoy.config.cluster.v3.Cluster.EDS
 	fields := cluster.Descriptor().Fields()
@@ -106,9 +106,8 @@ func assignment(cluster protoreflect.Message) string {
 	return name
 }
 
-// served reports whether the ConfigSource in a field, or in the
-// ExtensionConfigSource there, is set and can lead to a management server: a
-// file does not.
+// served reports whether the ConfigSource in a field, or in the ExtensionConfigSource there, is set and
+// may lead to a management server, not to a file.
 func served(m protoreflect.Message, field protoreflect.Name) bool {
 	f := m.Descriptor().Fields().ByName(field)
 	if !m.Has(f) {
@@ -122,22 +121,21 @@ func served(m protoreflect.Message, field protoreflect.Name) bool {
 	return !source.Has(fields.ByName("path")) && !source.Has(fields.ByName("path_config_source"))
 }
 
-// said reports whether the ConfigSource in a field, or in the ExtensionConfigSource there,
-// is set, whatever it leads to.
-func said(m protoreflect.Message, field protoreflect.Name) bool {
+// isSet reports whether the ConfigSource in a field, or in the ExtensionConfigSource there, is set.
+func isSet(m protoreflect.Message, field protoreflect.Name) bool {
 	f := m.Descriptor().Fields().ByName(field)
 	if !m.Has(f) {
 		return false
 	}
 	source := m.Get(f).Message()
 	if source.Descriptor().Fields().ByName("config_source") != nil {
-		return said(source, "config_source")
+		return isSet(source, "config_source")
 	}
 	return true
 }
 
-// own reports whether a ConfigSource leads to the server that the resource
-// around it is from, over the same stream: not to a file or another one.
+// own reports whether a ConfigSource leads to the server of the resource that contains it, over the
+// same stream.
 func own(source protoreflect.Message) bool {
 	which := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier"))
 	return which == nil || which.Name() == "ads" || which.Name() == "self"

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// sourcesOf returns all sources in a message, with their places.
+// sourcesOf returns all sources in a message, with their paths.
 func sourcesOf(m proto.Message) string {
 	var got []string
 	Edit(envoy.Envoy(), m, func(m protoreflect.Message, at Path) bool {
@@ -85,7 +85,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// become makes a message the same as another one, which may be of generated code.
+// become copies another message, possibly of generated code, into m.
 func become(t *testing.T, m protoreflect.Message, other proto.Message) {
 	t.Helper()
 	b, err := proto.Marshal(other)
@@ -97,7 +97,7 @@ func become(t *testing.T, m protoreflect.Message, other proto.Message) {
 	}
 }
 
-// What is changed deep inside is packed again, and nothing else is.
+// Only changed Anys are encoded again, at any depth.
 func TestEdit(t *testing.T) {
 	l := hcm(t, &hcmv3.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 		Rds: &hcmv3.Rds{ConfigSource: proto.CloneOf(ads), RouteConfigName: "r"}}})
@@ -130,8 +130,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// Whatever was changed before, the next is changed, too: in a list and in a map.
-func TestEditAll(t *testing.T) {
+// Every item of a list and of a map is edited, also after a changed one.
+func TestEveryItemIsEdited(t *testing.T) {
 	discovered := func(name string) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: proto.CloneOf(ads)}}}
 	}
@@ -152,7 +152,7 @@ func TestEditAll(t *testing.T) {
 	}
 }
 
-// Sources about which nothing is known here, and why.
+// unlisted are the sources without an entry, each with the reason.
 var unlisted = map[protoreflect.FullName]string{
 	"envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_config":                                 "a collection",
 	"envoy.config.route.v3.Vhds.config_source":                                                       "many names",
@@ -169,7 +169,7 @@ var unlisted = map[protoreflect.FullName]string{
 	"istio.workload.BootstrapExtension.config_source":                                                "a type that xds does not list",
 }
 
-// Every ConfigSource that a resource may have is known, or listed above.
+// Every ConfigSource that a resource may contain is listed in sources or above.
 func TestSourcesAreComplete(t *testing.T) {
 	n := 0
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
@@ -179,7 +179,7 @@ func TestSourcesAreComplete(t *testing.T) {
 				continue
 			}
 			n++
-			_, named := beside[f.FullName()]
+			_, named := nameField[f.FullName()]
 			_, known := sources[f.FullName()]
 			_, not := unlisted[f.FullName()]
 			if !named && !known && !not {

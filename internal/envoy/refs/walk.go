@@ -10,25 +10,24 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Types find the messages in an Any.
+// Types finds the message types of Anys.
 type Types interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
 }
 
-// Edit calls edit with m and each message in it, an outer one before the ones
-// inside. It follows every google.protobuf.Any whose type is known, and
-// packs it again if edit says that it changed something in there. It reports
-// whether anything was changed at all.
+// Edit calls edit with m and with every message inside it, outer messages first. It decodes each
+// google.protobuf.Any of known type, and encodes it again if edit reports a change inside. Edit reports
+// whether anything changed.
 //
-// edit may change the message it is given, and what is below it.
+// The callback may change its message and everything below.
 func Edit(types Types, m proto.Message, edit func(m protoreflect.Message, at Path) (changed bool)) (changed bool) {
 	w := walk{types: types, enter: edit, at: make(Path, 0, depth)}
 	return w.message(m.ProtoReflect())
 }
 
-// A Path leads from a resource to a message inside it. It is of use during the
-// call it is given to.
+// A Path leads from a resource to a message inside it. It is valid only during the call that receives
+// it.
 type Path []step
 
 type step struct {
@@ -37,8 +36,8 @@ type step struct {
 	key   protoreflect.MapKey
 }
 
-// String returns a path such as "filter_chains[0].filters[1].typed_config.rds":
-// what is inside an Any stands below the field that has the Any.
+// String returns a path such as "filter_chains[0].filters[1].typed_config.rds". The path of a message
+// inside an Any continues the path of the Any's field.
 func (p Path) String() string {
 	var b strings.Builder
 	for i, s := range p {
@@ -56,27 +55,26 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// A walk goes through a message and all that are in it.
+// A walk visits a message and all messages inside it.
 type walk struct {
 	types Types
 	enter func(m protoreflect.Message, at Path) (changed bool) // may be nil
 
-	// field reports whether to look into what is in the field. It may be nil.
+	// field reports whether to visit the content of a field. It may be nil.
 	field func(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) (below bool)
 
-	// packed is told what an Any has in it, nil if it cannot be read. It may be
-	// nil.
+	// packed is called with the content of an Any; nil if it cannot be decoded. It may be nil.
 	packed func(m protoreflect.Message)
 
 	at   Path
-	anys int // how many we are in
+	anys int // the number of enclosing Anys
 }
 
-// depth is how deep most messages go.
+// depth is the usual nesting of messages.
 const depth = 16
 
-// deepest is how many Anys may stand in each other. Each has all the bytes of
-// those in it: without a limit a file of n bytes costs n².
+// deepest is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
+// a limit n bytes cost n².
 const deepest = 64
 
 func (w *walk) message(m protoreflect.Message) (changed bool) {
@@ -84,7 +82,7 @@ func (w *walk) message(m protoreflect.Message) (changed bool) {
 	case name == "google.protobuf.Any":
 		return w.any(m)
 	case name.Parent() == "google.protobuf":
-		return false // values: nothing in there refers to a resource
+		return false // plain values, without references
 	}
 	if w.enter != nil {
 		changed = w.enter(m, w.at)
@@ -100,8 +98,7 @@ func (w *walk) message(m protoreflect.Message) (changed bool) {
 	return changed
 }
 
-// set yields the fields that are set, in the order in which they are declared: what is
-// told of them is told in the same order each time.
+// set yields the set fields in order of declaration, so the results have a stable order.
 func set(m protoreflect.Message) iter.Seq2[protoreflect.FieldDescriptor, protoreflect.Value] {
 	return func(yield func(protoreflect.FieldDescriptor, protoreflect.Value) bool) {
 		fields := m.Descriptor().Fields()
@@ -113,7 +110,7 @@ func set(m protoreflect.Message) iter.Seq2[protoreflect.FieldDescriptor, protore
 	}
 }
 
-// below goes through the messages in a field.
+// below visits the messages in a field.
 func (w *walk) below(f protoreflect.FieldDescriptor, v protoreflect.Value) (changed bool) {
 	last := len(w.at)
 	w.at = append(w.at, step{field: f})
@@ -161,7 +158,7 @@ func (w *walk) any(m protoreflect.Message) (changed bool) {
 	return true
 }
 
-// inside returns the message in an Any, nil if it cannot be read.
+// inside returns the message in an Any; nil if it cannot be decoded.
 func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	typ, err := w.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())

@@ -28,6 +28,8 @@ func TestProblemsOfOddFiles(t *testing.T) {
 			`XDS0701 config/a/group.yaml:2:1: unknown key "all" in group.yaml (it belongs below match)`},
 		{"sub_zone outside of locality", "-- a/group.yaml --\nmatch: {sub_zone: x}\n",
 			`XDS0701 config/a/group.yaml:1:9: match: unknown key "sub_zone" in a match (it belongs below locality)`},
+		{"a rule that excludes all nodes", "-- a/group.yaml --\nmatch: {not: {all: [{}, {}]}}\n",
+			`XDS0707 config/a/group.yaml:1:8: warning: match: no node can match the rule of group "a"`},
 		{"a lane of an unknown group", "-- a@next/group.yaml --\nlane: {of: a}\n",
 			`XDS0704 config/a@next/group.yaml:1:7: lane: there is no group "a"`},
 	} {
@@ -141,5 +143,11 @@ func TestOverlapOfIncludedGroups(t *testing.T) {
 	})
 	if !o.Possible("p", "q") {
 		t.Error("the included groups are apart")
+	}
+}
+
+func TestNegationOfARealConditionIsNoProblem(t *testing.T) {
+	if _, problems := load(t, "-- a/group.yaml --\nmatch: {not: {all: [{id: x}, {cluster: y}]}}\n"); len(problems) > 0 {
+		t.Error(told(problems))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -148,6 +149,23 @@ func TestLogOfNACKNamesItsStream(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResponseNonce: r.Nonce, ErrorDetail: status.New(codes.Internal, "bad").Proto()})
 		synctest.Wait()
 		if log := w.log.String(); !strings.Contains(log, " stream=") || !strings.Contains(log, "(NACK)") {
+			t.Error(log)
+		}
+	})
+}
+
+// A panic that a client causes again and again is logged once, and counted in a later line.
+func TestRepeatedPanicsAreCounted(t *testing.T) {
+	within(t, "SAFE-9", func(t *testing.T) {
+		w := serve(t)
+		st := &Stream{ID: 7, Node: &xds.Node{ID: "n"}}
+		for range 3 {
+			w.panicked(st, panics.Do(func() { panic("the same") }))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		log := w.log.String()
+		if strings.Count(log, "the same") != 2 || strings.Count(log, "repeated=2") != 1 {
 			t.Error(log)
 		}
 	})

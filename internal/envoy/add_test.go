@@ -49,10 +49,10 @@ func TestFILE6With(t *testing.T) {
 	types.New("acme.Filter.Inner")
 	types.New("envoy.config.cluster.v3.Cluster")
 	if _, err := Envoy().FindMessageByName("acme.Filter"); err == nil {
-		t.Error("Envoy's API has it now")
+		t.Error("Envoy's API was changed")
 	}
 	if _, err := types.With(encode(t, acme)); err != nil {
-		t.Error("the same again:", err)
+		t.Error("adding the same set again:", err)
 	}
 }
 
@@ -64,21 +64,21 @@ func TestWithFilesOfEnvoy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, set, want string }{
-		{"a part of it", head + `} }`, ""},
+		{"a subset of the file", head + `} }`, ""},
 		{"a field of another version", head + `field { name: "planet" number: 99 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, ""},
 		{"a field of another type", head + `field { name: "region" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL } } }`,
 			"envoy/config/core/v3/base.proto differs from the built-in envoy/config/core/v3/base.proto: envoy.config.core.v3.Locality.region is number 1, TYPE_INT32 there, and number 1, TYPE_STRING here"},
 		{"a field of another number", head + `field { name: "region" number: 7 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, "envoy.config.core.v3.Locality.region is number 7, TYPE_STRING there, and number 1, TYPE_STRING here"},
 		{"a field of another name", head + `field { name: "area" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } } }`, "field 1 of envoy.config.core.v3.Locality is area there, and region here"},
-		{"a list", head + `field { name: "region" number: 1 type: TYPE_STRING label: LABEL_REPEATED } } }`, "is number 1, a list of TYPE_STRING there"},
+		{"a field that becomes a list", head + `field { name: "region" number: 1 type: TYPE_STRING label: LABEL_REPEATED } } }`, "is number 1, a list of TYPE_STRING there"},
 		{"a value of another number", `file { name: "envoy/config/core/v3/base.proto" package: "envoy.config.core.v3" enum_type { name: "TrafficDirection" value { name: "OUTBOUND" number: 7 } } }`,
 			"envoy.config.core.v3.TrafficDirection.OUTBOUND is number 7 there, and number 2 here"},
 		{"a value of another number, in a message", `file { name: "envoy/config/core/v3/address.proto" package: "envoy.config.core.v3" message_type { name: "SocketAddress" enum_type { name: "Protocol" value { name: "UDP" number: 7 } } } }`,
 			"envoy.config.core.v3.SocketAddress.Protocol.UDP is number 7 there, and number 1 here"},
 		{"a message in another file", `file { name: "api/base.proto" package: "envoy.config.core.v3" message_type { name: "Locality" } }`,
 			"api/base.proto declares envoy.config.core.v3.Locality, and so does envoy/config/core/v3/base.proto: remove one of them"},
-		{"a name twice", `file { name: "a.proto" package: "a" message_type { name: "A" } } file { name: "b.proto" package: "a" message_type { name: "A" } }`, "b.proto declares a.A, and so does a.proto"},
-		{"a value of an enum twice", `file { name: "a.proto" package: "envoy.config.core.v3" enum_type { name: "Own" value { name: "OUTBOUND" number: 0 } } dependency: "envoy/config/core/v3/base.proto" }`, "OUTBOUND"},
+		{"a duplicate name", `file { name: "a.proto" package: "a" message_type { name: "A" } } file { name: "b.proto" package: "a" message_type { name: "A" } }`, "b.proto declares a.A, and so does a.proto"},
+		{"a duplicate enum value", `file { name: "a.proto" package: "envoy.config.core.v3" enum_type { name: "Own" value { name: "OUTBOUND" number: 0 } } dependency: "envoy/config/core/v3/base.proto" }`, "OUTBOUND"},
 		{"an import that is missing", `file { name: "a.proto" dependency: "acme/other.proto" }`, "a.proto imports acme/other.proto, which is missing"},
 		{"a file that imports itself", `file { name: "a.proto" dependency: "b.proto" } file { name: "b.proto" dependency: "a.proto" }`, "imports itself"},
 		{"a type that is missing", `file { name: "a.proto" syntax: "proto3" message_type { name: "A" field { name: "f" number: 1 type: TYPE_MESSAGE type_name: ".b.B" label: LABEL_OPTIONAL } } }`, "b.B"},
@@ -101,7 +101,7 @@ func TestWithFilesOfEnvoy(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	if types, err := Load(); err != nil || types != Envoy() {
-		t.Error("no file:", err)
+		t.Error("a missing file:", err)
 	}
 	path := filepath.Join(t.TempDir(), "acme.binpb")
 	if _, err := Load(path); !errors.Is(err, fs.ErrNotExist) {

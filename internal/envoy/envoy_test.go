@@ -75,7 +75,7 @@ func TestWholeSet(t *testing.T) {
 		return true
 	})
 	if n < 2000 {
-		t.Errorf("%d messages: is contrib among them?", n)
+		t.Errorf("only %d messages: is contrib missing?", n)
 	}
 	for _, name := range []protoreflect.FullName{
 		"envoy.config.cluster.v3.Cluster", "envoy.api.v2.Cluster", "xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct", "google.protobuf.StringValue",
@@ -104,7 +104,7 @@ func TestConcurrentFirstUse(t *testing.T) {
 	wg.Wait()
 	for _, mt := range found {
 		if mt == nil || mt != found[0] {
-			t.Error("each has its own")
+			t.Error("calls return different values")
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestUnusedFilesAreNotBuilt(t *testing.T) {
 		t.Errorf("%d files for a cluster, of %d", n, len(types.files))
 	}
 	if _, err := protoregistry.GlobalFiles.FindFileByPath("contrib/envoy/extensions/filters/http/golang/v3alpha/golang.proto"); err == nil {
-		t.Error("registered for all")
+		t.Error("the message is registered globally")
 	}
 }
 
@@ -138,7 +138,7 @@ func fresh(t *testing.T) *Types {
 func TestNewPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a message that there is not")
+			t.Error("no panic for an unknown message")
 		}
 	}()
 	_ = proto.Size(Envoy().New("envoy.None").Interface())

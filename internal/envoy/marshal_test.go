@@ -71,7 +71,7 @@ func same(t *testing.T, m, generated protoreflect.Message) {
 	}
 	again := m.New()
 	if err := proto.Unmarshal(got, again.Interface()); err != nil || !proto.Equal(m.Interface(), again.Interface()) {
-		t.Fatalf("%s: %v: read back it is another", m.Descriptor().FullName(), err)
+		t.Fatalf("%s: %v: decodes to another message", m.Descriptor().FullName(), err)
 	}
 }
 
@@ -154,17 +154,17 @@ func TestMarshalLongFields(t *testing.T) {
 			t.Errorf("%d: %v, %d bytes, want %d", n, err, len(got), len(want))
 		}
 		if cap(got) > len(got)+len(got)/4+64 {
-			t.Errorf("%d bytes take %d", len(got), cap(got))
+			t.Errorf("%d bytes have the capacity %d", len(got), cap(got))
 		}
 	}
 }
 
 func TestMarshalRefuses(t *testing.T) {
 	if _, err := Marshal(structpb.NewStringValue("\xff").ProtoReflect()); err == nil {
-		t.Error("a string that is none")
+		t.Error("accepted invalid UTF-8")
 	}
 	if _, err := Marshal((&descriptorpb.UninterpretedOption_NamePart{}).ProtoReflect()); err == nil {
-		t.Error("without what is required")
+		t.Error("accepted a missing required field")
 	}
 	old, err := Envoy().With(encode(t, `file { name: "a.proto" package: "a" syntax: "proto2" message_type { name: "A" field { name: "s" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } } }`))
 	if err != nil {
@@ -173,9 +173,9 @@ func TestMarshalRefuses(t *testing.T) {
 	m := old.New("a.A")
 	m.Set(m.Descriptor().Fields().ByName("s"), protoreflect.ValueOfString("\xff"))
 	if b, err := Marshal(m); err != nil || string(b) != "\x0a\x01\xff" {
-		t.Error("FILE-6 a string of proto2, which may be anything:", b, err)
+		t.Error("FILE-6 a proto2 string without UTF-8:", b, err)
 	}
 	if b, err := Marshal(Envoy().New("envoy.config.cluster.v3.Cluster")); err != nil || b == nil || len(b) > 0 {
-		t.Error("an empty message", b, err)
+		t.Error("an empty message:", b, err)
 	}
 }

@@ -17,7 +17,7 @@ func TestSuccessor(t *testing.T) {
 		"no.such.Message":                       "",
 	} {
 		if got := Envoy().Successor(name); got != want {
-			t.Errorf("of %s: %q, want %q", name, got, want)
+			t.Errorf("successor of %s: %q, want %q", name, got, want)
 		}
 	}
 	// Nearly all v2 messages have a known successor.
@@ -32,6 +32,6 @@ func TestSuccessor(t *testing.T) {
 		return true
 	})
 	if all == 0 || known < all/2 {
-		t.Errorf("of %d messages of v2 the successors of %d are known", all, known)
+		t.Errorf("of %d v2 messages, %d have a known successor", all, known)
 	}
 }

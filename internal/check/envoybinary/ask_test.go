@@ -83,7 +83,7 @@ func TestAsk(t *testing.T) {
 		refused = append(refused, all[i].Name)
 		t.Logf("%s: %s", all[i].Name, why)
 		if strings.Contains(why, "BEGIN") || why == "" {
-			t.Errorf("%s: it says %q", all[i].Name, why)
+			t.Errorf("%s: reason %q", all[i].Name, why)
 		}
 	}
 	for _, i := range answer.Skipped {
@@ -143,13 +143,13 @@ func TestListenerWithBootstrapParts(t *testing.T) {
 
 func TestNoEnvoy(t *testing.T) {
 	if _, err := Ask(t.Context(), filepath.Join(t.TempDir(), "envoy"), envoy.Envoy(), nil); err == nil {
-		t.Error("no error without an Envoy")
+		t.Error("no error for a missing program")
 	}
 	if _, err := Ask(t.Context(), "/bin/false", envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/false") {
-		t.Errorf("of another program: %v", err)
+		t.Errorf("for another program: %v", err)
 	}
 	if _, err := Ask(t.Context(), "/bin/true", envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "/bin/true") {
-		t.Errorf("of another program that takes everything: %v", err)
+		t.Errorf("for another program that exits with 0: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func check(t *testing.T, data []byte) (codes []string, all []Resource, output st
 		codes = append(codes, string(p.Code))
 		output += p.Text() + "\n"
 		if p.Pos.Line == 0 {
-			t.Errorf("no place: %v", p)
+			t.Errorf("no position: %v", p)
 		}
 	}
 	for _, l := range c.Loaded {

@@ -64,14 +64,14 @@ func TestBisection(t *testing.T) {
 	}
 	// Envoy accepts each resource alone.
 	if a := ask(t, path, clusters(t, "left", "a", "right")); len(a.Refused) != 1 {
-		t.Error("two that are refused only together:", a.Refused)
+		t.Error("two resources rejected only together:", a.Refused)
 	}
 	if a := ask(t, path, clusters(t, "a", "b", "c")); len(a.Refused) != 0 || a.Runs != 2 {
-		t.Error("asked more often than once without resources and once with all:", a)
+		t.Error("more than one run without and one with resources:", a)
 	}
 	path, _ = pretend(t, "chancery")
 	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources: chancery refused") {
-		t.Error("an Envoy that refuses everything:", err)
+		t.Error("an Envoy that rejects everything:", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestListenersWithAcceptedClusters(t *testing.T) {
 	path, dir := pretend(t, "bad-listener")
 	ask(t, path, append(clusters(t, "good-cluster"), all[3]))
 	if last, err := os.ReadFile(filepath.Join(dir, "last")); err != nil || !bytes.Contains(last, []byte("good-cluster")) {
-		t.Error("a listener is asked about without clusters", err)
+		t.Error("a listener is checked without clusters", err)
 	}
 }
 
@@ -119,11 +119,11 @@ func TestPartsOfUserBootstraps(t *testing.T) {
 	}
 	for _, want := range []string{"a-cluster", "another-cluster", "asked", "a-secret", "an-extension", "an-interface", "an-engine", "a-provider", "a-layer"} {
 		if !bytes.Contains(last, []byte(want)) {
-			t.Errorf("Envoy is not given %s", want)
+			t.Errorf("Envoy does not get %s", want)
 		}
 	}
 	if bytes.Contains(last, []byte("no-")) {
-		t.Errorf("Envoy is given what it does not need: %q", last)
+		t.Errorf("Envoy gets unneeded parts: %q", last)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestRejectedBootstrap(t *testing.T) {
 	}
 	path, _ = pretend(t, "chancery")
 	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, bootstrapOf(t, `{}`)); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources") {
-		t.Error("an Envoy that refuses everything:", err)
+		t.Error("an Envoy that rejects everything:", err)
 	}
 }
 
@@ -165,10 +165,10 @@ func TestInputIsPrivateAndRemoved(t *testing.T) {
 		t.Error("SAFE-6 modes", got)
 	}
 	if got := output("last"); !strings.Contains(got, "hunter2") {
-		t.Error("Envoy is not given what the secret has")
+		t.Error("Envoy does not get the secret's value")
 	}
 	if _, err := os.Stat(filepath.Dir(strings.TrimSpace(output("file")))); err == nil {
-		t.Error("SAFE-6 it is there still:", output("file"))
+		t.Error("SAFE-6 not removed:", output("file"))
 	}
 }
 

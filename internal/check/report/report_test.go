@@ -61,11 +61,11 @@ func TestSummary(t *testing.T) {
 	warnings := example()
 	warnings.Findings = warnings.Findings[2:]
 	if got := warnings.summary(); got != "0 errors, 1 warning" {
-		t.Error("warnings that count:", got)
+		t.Error("with warnings as errors:", got)
 	}
 	warnings.Bad = false
 	if got := warnings.summary(); got != "ok: 2 resources in 2 files: CDS 2; 1 warning" {
-		t.Error("warnings that do not:", got)
+		t.Error("with warnings:", got)
 	}
 	if got := (Report{Files: 1, Counts: []Count{{"CDS", 1}, {"EDS", 3}}}).summary(); got != "ok: 4 resources in 1 file: CDS 1, EDS 3" {
 		t.Error(got)
@@ -95,7 +95,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%v", out.Findings[1])
 	}
 	if got := written(t, "json", example()); !strings.Contains(got, `100% wrong: \"<x>\"`) {
-		t.Error("people read it, too:", got)
+		t.Error("HTML characters are escaped:", got)
 	}
 	if got := written(t, "json", Report{}); !strings.Contains(got, `"findings": []`) || !strings.Contains(got, `"ok": true`) {
 		t.Error(got)
@@ -115,7 +115,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	finding, _ := out["findings"].([]any)[0].(map[string]any)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(out)), slices.Collect(maps.Keys(finding))) {
 		if !regexp.MustCompile("[`.]" + name + "`").Match(page) {
-			t.Errorf("docs/check.md does not say what %q is", name)
+			t.Errorf("docs/check.md does not describe %q", name)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestSARIF(t *testing.T) {
 	}
 	for i, r := range run.Results {
 		if run.Tool.Driver.Rules[r.Index].ID != r.Rule {
-			t.Errorf("result %d is of rule %s, which is not at %d", i, r.Rule, r.Index)
+			t.Errorf("result %d has rule %s, which has not index %d", i, r.Rule, r.Index)
 		}
 	}
 	at := run.Results[0].Locations[0]
@@ -153,7 +153,7 @@ func TestSARIF(t *testing.T) {
 		t.Errorf("each rule once: %+v", run)
 	}
 	if got := written(t, "sarif", Report{}); !strings.Contains(got, `"results": []`) || !strings.Contains(got, `"rules": []`) {
-		t.Error("what is empty must be a list:", got)
+		t.Error("an empty result must be a list:", got)
 	}
 }
 
@@ -172,14 +172,14 @@ func TestJUnit(t *testing.T) {
 	strict := example()
 	strict.Findings = strict.Findings[2:]
 	if s := read(strict); s.Failures != 1 {
-		t.Errorf("warnings that count: %+v", s)
+		t.Errorf("with warnings as errors: %+v", s)
 	}
 	strict.Bad = false
 	if s := read(strict); s.Failures != 0 {
-		t.Errorf("warnings that do not: %+v", s)
+		t.Errorf("with warnings: %+v", s)
 	}
 	if s := read(Report{}); s.Tests != 1 || s.Failures != 0 {
-		t.Errorf("nothing: %+v", s)
+		t.Errorf("without findings: %+v", s)
 	}
 }
 
@@ -193,13 +193,13 @@ func TestJUnitIsWellFormed(t *testing.T) {
 	for range 2 {
 		text := written(t, "junit", r)
 		if !utf8.ValidString(text) {
-			t.Errorf("no UTF-8: %q", text)
+			t.Errorf("invalid UTF-8: %q", text)
 		}
 		for dec, depth := xml.NewDecoder(strings.NewReader(text)), 0; ; {
 			token, err := dec.Token()
 			if errors.Is(err, io.EOF) {
 				if depth != 0 {
-					t.Errorf("ends %d deep", depth)
+					t.Errorf("%d unclosed elements", depth)
 				}
 				break
 			}
@@ -227,7 +227,7 @@ func TestJUnitHidesNothing(t *testing.T) {
 	}}
 	text := written(t, "junit", r)
 	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) || r == utf8.RuneError }); i >= 0 {
-		t.Errorf("not shown as itself: %q", text[i:min(i+20, len(text))])
+		t.Errorf("unescaped unprintable text: %q", text[i:min(i+20, len(text))])
 	}
 	var s junitSuites
 	if err := xml.Unmarshal([]byte(text), &s); err != nil {

@@ -69,11 +69,11 @@ func TestValidate(t *testing.T) {
 		{"one Any in another", listener, `{"name":"l","address":{"socket_address":{"address":"::1","port_value":1}},"default_filter_chain":{"filters":[{"name":"h","typed_config":{"@type":"` + manager + `","stat_prefix":"s","rds":{"config_source":{"ads":{}}},"http_filters":[{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault","max_active_faults":1,"delay":{"fixed_delay":"0s"}}},` + router + `]}}]}}`, []string{
 			"XDS0301 default_filter_chain.filters[0].typed_config.http_filters[0].typed_config.delay.fixed_delay: must be more than 0s, not 0s",
 		}},
-		{"what a gRPC client reads", listener, `{"name":"l","api_listener":{"api_listener":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}}}}}`, nil},
+		{"a listener for gRPC clients", listener, `{"name":"l","api_listener":{"api_listener":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}}}}}`, nil},
 		{"secrets are not quoted", tlsSecret, `{"name":"s","tls_certificate":{"private_key":{"inline_string":""},"password":{"filename":""}}}`, []string{
 			"XDS0301 tls_certificate.password.filename: must not be empty",
 		}},
-		{"an Any of an unknown type, and one that is none", cluster, `{"name":"c"}`, nil},
+		{"an Any of an unknown type, and an undecodable one", cluster, `{"name":"c"}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := lines(known.Validate(parse(t, protoreflect.FullName(tt.typ), tt.json)))
@@ -119,7 +119,7 @@ func TestNestedAnysAreLimited(t *testing.T) {
 		m = a.Interface()
 	}
 	if got := known.Validate(m); got != nil {
-		t.Errorf("it looked into all of them: %v", got)
+		t.Errorf("every nested Any was checked: %v", got)
 	}
 }
 

@@ -137,14 +137,14 @@ func TestEnvoyAddresses(t *testing.T) {
 	m := parse(t, Options{Node: "a", Server: "localhost:18000", Admin: "unix:///run/admin.sock"})
 	c := m.StaticResources.Clusters[0]
 	if c.GetType() != cluster.Cluster_STRICT_DNS || c.DnsLookupFamily != cluster.Cluster_V4_PREFERRED {
-		t.Errorf("a name: %v", c)
+		t.Errorf("host name: %v", c)
 	}
 	if p := m.Admin.Address.GetPipe(); p.GetPath() != "/run/admin.sock" {
 		t.Errorf("admin %v", m.Admin)
 	}
 	c = parse(t, Options{Node: "a", Server: "unix:xds.sock"}).StaticResources.Clusters[0]
 	if p := c.LoadAssignment.Endpoints[0].LbEndpoints[0].GetEndpoint().Address.GetPipe(); p.GetPath() != "xds.sock" || c.UpstreamConnectionOptions != nil {
-		t.Errorf("a socket: %v", c)
+		t.Errorf("unix socket: %v", c)
 	}
 }
 

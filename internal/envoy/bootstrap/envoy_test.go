@@ -181,7 +181,7 @@ func connect(t *testing.T, at string, o Options, files *certs.Files) (*server.St
 	case err := <-failed:
 		return nil, err
 	case <-time.After(20 * time.Second):
-		t.Error("nothing within 20 s")
+		t.Error("no stream and no failed handshake within 20 s")
 		return nil, errors.New("nothing")
 	}
 }
@@ -228,10 +228,10 @@ func TestEnvoyRefuses(t *testing.T) {
 		tls  TLS
 		want string
 	}{
-		"another name":          {TLS{CA: tls.CA, Cert: tls.Cert, Key: tls.Key, ServerName: "xds.example"}, "remote error: tls: "},
-		"another authority":     {TLS{CA: other.CA, Cert: tls.Cert, Key: tls.Key}, "remote error: tls: "},
-		"no certificate":        {TLS{CA: tls.CA}, "didn't provide a certificate"},
-		"another's certificate": {TLS{CA: tls.CA, Cert: other.Cert, Key: other.Key}, "unknown authority"},
+		"another name":      {TLS{CA: tls.CA, Cert: tls.Cert, Key: tls.Key, ServerName: "xds.example"}, "remote error: tls: "},
+		"another authority": {TLS{CA: other.CA, Cert: tls.Cert, Key: tls.Key}, "remote error: tls: "},
+		"no certificate":    {TLS{CA: tls.CA}, "didn't provide a certificate"},
+		"a client certificate of another authority": {TLS{CA: tls.CA, Cert: other.Cert, Key: other.Key}, "unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := connect(t, "127.0.0.1:0", Options{TLS: &c.tls}, &files)

@@ -88,17 +88,17 @@ func TestSides(t *testing.T) {
 		want []string
 	}{
 		"nothing":                     {c(nil), c(nil), nil},
-		"a duration, as people write": {c(durationpb.New(250e6)), c(durationpb.New(1e9)), []string{" connect_timeout: 0.250s -> 1s"}},
-		"what was not set":            {c(nil), c(durationpb.New(1e9)), []string{" connect_timeout:  -> 1s"}},
-		"what is not set":             {c(durationpb.New(1e9)), c(nil), []string{" connect_timeout: 1s -> "}},
-		"a word":                      {c(nil), &cluster.Cluster{Name: "c", LbPolicy: cluster.Cluster_MAGLEV}, []string{" lb_policy:  -> MAGLEV"}},
+		"a duration in its text form": {c(durationpb.New(250e6)), c(durationpb.New(1e9)), []string{" connect_timeout: 0.250s -> 1s"}},
+		"a field that was unset":      {c(nil), c(durationpb.New(1e9)), []string{" connect_timeout:  -> 1s"}},
+		"a field that becomes unset":  {c(durationpb.New(1e9)), c(nil), []string{" connect_timeout: 1s -> "}},
+		"an enum value":               {c(nil), &cluster.Cluster{Name: "c", LbPolicy: cluster.Cluster_MAGLEV}, []string{" lb_policy:  -> MAGLEV"}},
 		"inside an extension":         {http(t, "a"), http(t, "b"), []string{` filter_chains[0].filters["hcm"].typed_config.stat_prefix: "a" -> "b"`}},
 		"lists by name":               {hosts("a=a", "b=b"), hosts("b=b", "x=x"), []string{` virtual_hosts["a"]: {"name":"a","domains":["a"]} -> `, ` virtual_hosts["x"]:  -> {"name":"x","domains":["x"]}`}},
 		"order in a list":             {hosts("a=a", "b=b"), hosts("b=b", "a=a"), []string{" virtual_hosts (order): a, b -> b, a"}},
-		"within one of a list":        {hosts("a=a", "b=b"), hosts("b=c", "a=a"), []string{` virtual_hosts["b"].domains: ["b"] -> ["c"]`, " virtual_hosts (order): a, b -> b, a"}},
-		"names that are twice":        {hosts("a=a", "a=b"), hosts("a=a", "a=c"), []string{` virtual_hosts[1].domains: ["b"] -> ["c"]`}},
+		"a field of a list item":      {hosts("a=a", "b=b"), hosts("b=c", "a=a"), []string{` virtual_hosts["b"].domains: ["b"] -> ["c"]`, " virtual_hosts (order): a, b -> b, a"}},
+		"duplicate names in a list":   {hosts("a=a", "a=b"), hosts("a=a", "a=c"), []string{` virtual_hosts[1].domains: ["b"] -> ["c"]`}},
 		"SAFE-6 a secret":             {secret("hunter2"), secret("hunter3"), []string{" (secrets, or content that cannot be shown): [redacted] -> [redacted]"}},
-		"what an extension is of": {http(t, "a"), func() proto.Message {
+		"the type of an extension": {http(t, "a"), func() proto.Message {
 			l := http(t, "a")
 			l.FilterChains[0].Filters[0].ConfigType = &listener.Filter_TypedConfig{TypedConfig: packed(t, &router.Router{})}
 			return l
@@ -158,7 +158,7 @@ func TestSides(t *testing.T) {
 			t.Errorf("places %q %q %q", got[0].Place, got[1].Place, got[2].Place)
 		}
 		if got[0].Drains != nil || got[2].Drains == nil || got[0].Bytes != 0 || got[1].Bytes == 0 {
-			t.Error("who drains, and sizes")
+			t.Error("wrong drained connections or sizes")
 		}
 	})
 	t.Run("the number of differences is limited", func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestSides(t *testing.T) {
 		}
 		for _, f := range got[0].Fields {
 			if len(f.From)+len(f.To)+len(f.Path) > 4*longest {
-				t.Fatalf("a field of %d bytes", len(f.From)+len(f.To)+len(f.Path))
+				t.Fatalf("a difference of %d bytes", len(f.From)+len(f.To)+len(f.Path))
 			}
 		}
 	})
@@ -225,7 +225,7 @@ func TestDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := lines(Sides(side(t, c, http(t, "a"), eds, sent), has)); len(got) > 0 {
-		t.Errorf("it has what it was sent, and differs by\n%s", strings.Join(got, "\n"))
+		t.Errorf("Envoy has the sent resources, but the comparison reports\n%s", strings.Join(got, "\n"))
 	}
 	eds.Endpoints[0].LbEndpoints[0].LoadBalancingWeight = wrapperspb.UInt32(7)
 	if got := lines(Sides(side(t, c, http(t, "warms"), eds), has)); !slices.Equal(got, []string{
@@ -264,17 +264,17 @@ func TestDrains(t *testing.T) {
 		a, b func(*listener.Listener)
 		want string
 	}{
-		"another address":         {same, func(l *listener.Listener) { l.Address = nil }, "all"},
-		"another filter":          {same, func(l *listener.Listener) { l.ListenerFilters = []*listener.ListenerFilter{{Name: "x"}} }, "all"},
-		"one chain differs":       {same, func(l *listener.Listener) { l.FilterChains[1] = chain("b", "x") }, "b"},
-		"one without a name":      {same, func(l *listener.Listener) { l.FilterChains = l.FilterChains[:2] }, "filter_chains[2]"},
-		"a new name is a new one": {same, func(l *listener.Listener) { l.FilterChains[0].Name = "z" }, "a"},
-		"one more":                {same, func(l *listener.Listener) { l.FilterChains = append(l.FilterChains, chain("d", "d")) }, ""},
-		"another order":           {same, func(l *listener.Listener) { slices.Reverse(l.FilterChains) }, ""},
-		"the default chain":       {func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, same, "default_filter_chain"},
-		"a new default chain":     {same, func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, ""},
-		"no chain is left":        {same, func(l *listener.Listener) { l.FilterChains = nil }, "all"},
-		"the PROXY protocol":      {same, func(l *listener.Listener) { l.FilterChains[0].UseProxyProto = wrapperspb.Bool(true) }, "all"},
+		"a changed address":         {same, func(l *listener.Listener) { l.Address = nil }, "all"},
+		"a changed listener filter": {same, func(l *listener.Listener) { l.ListenerFilters = []*listener.ListenerFilter{{Name: "x"}} }, "all"},
+		"one chain differs":         {same, func(l *listener.Listener) { l.FilterChains[1] = chain("b", "x") }, "b"},
+		"a chain without a name":    {same, func(l *listener.Listener) { l.FilterChains = l.FilterChains[:2] }, "filter_chains[2]"},
+		"a renamed chain":           {same, func(l *listener.Listener) { l.FilterChains[0].Name = "z" }, "a"},
+		"an additional chain":       {same, func(l *listener.Listener) { l.FilterChains = append(l.FilterChains, chain("d", "d")) }, ""},
+		"a different order":         {same, func(l *listener.Listener) { slices.Reverse(l.FilterChains) }, ""},
+		"the default chain":         {func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, same, "default_filter_chain"},
+		"a new default chain":       {same, func(l *listener.Listener) { l.DefaultFilterChain = chain("d", "d") }, ""},
+		"no chain is left":          {same, func(l *listener.Listener) { l.FilterChains = nil }, "all"},
+		"the PROXY protocol":        {same, func(l *listener.Listener) { l.FilterChains[0].UseProxyProto = wrapperspb.Bool(true) }, "all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Sides(side(t, in(tt.a)), side(t, in(tt.b)))
@@ -290,10 +290,10 @@ func TestDrains(t *testing.T) {
 		})
 	}
 	if got := Sides(side(t, in(same)), side(t)); !got[0].Drains.Whole {
-		t.Error("one that goes")
+		t.Error("a removed listener")
 	}
 	if got := Sides(side(t), side(t, in(same))); got[0].Drains != nil {
-		t.Error("a new one")
+		t.Error("an added listener")
 	}
 }
 
@@ -315,10 +315,10 @@ func TestSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := lines(Sides(side(t, c, http(t, "a"), eds), sent)); len(got) > 0 {
-		t.Errorf("it differs by\n%s", strings.Join(got, "\n"))
+		t.Errorf("unexpected differences\n%s", strings.Join(got, "\n"))
 	}
 	if has, err := Dump(envoy.Envoy(), "d.json", b); err != nil || has.Len() != 0 {
-		t.Errorf("%d in force, %v", has.Len(), err)
+		t.Errorf("%d active resources, %v", has.Len(), err)
 	}
 }
 
@@ -330,7 +330,7 @@ func FuzzDump(f *testing.F) {
 			return
 		}
 		if d := Sides(s, s); len(d) > 0 {
-			t.Errorf("it differs from itself: %q", lines(d))
+			t.Errorf("a side differs from itself: %q", lines(d))
 		}
 	})
 }

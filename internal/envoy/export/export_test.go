@@ -185,7 +185,7 @@ func (s *site) tidy() {
 		s.t.Fatal(err)
 	}
 	if got, want := names(s.t, s.root), []string{".generations", "bootstrap.json", "current"}; !slices.Equal(got, want) {
-		s.t.Errorf("there are %q, want %q", got, want)
+		s.t.Errorf("entries %q, want %q", got, want)
 	}
 	if got, want := names(s.t, filepath.Join(s.root, ".generations")), []string{filepath.Base(to)}; !slices.Equal(got, want) {
 		s.t.Errorf("generations %q, want %q", got, want)
@@ -237,11 +237,11 @@ func TestExport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := s.export(w); r.Steps != 0 || r.Written != 0 {
-			t.Errorf("nothing had changed, and: %+v", r)
+			t.Errorf("export without a change: %+v", r)
 		}
 		w[1] = assignment("a", 3)
 		if r := s.export(w); r.Steps != 1 || r.Written != 1 {
-			t.Errorf("one endpoint had moved, and: %+v", r)
+			t.Errorf("export after an endpoint changed: %+v", r)
 		}
 		if now, _ := os.Lstat(filepath.Join(s.root, "current")); os.SameFile(link, now) {
 			t.Error("the link was not replaced")
@@ -256,7 +256,7 @@ func TestExport(t *testing.T) {
 			}
 		}
 		if r := s.export(w[:2]); r.Removed != 1 || s.read()["eds/b.yaml"] != "" {
-			t.Errorf("an assignment was deleted, and: %+v", r)
+			t.Errorf("export after an assignment was deleted: %+v", r)
 		}
 		s.tidy()
 	})
@@ -271,14 +271,14 @@ func TestExport(t *testing.T) {
 			s.Close()
 			s = open(t, root, Options{Format: f, Settle: time.Nanosecond})
 			if r := s.export(w); r.Steps != 0 || r.Written != 0 {
-				t.Errorf("nothing had changed, and: %+v", r)
+				t.Errorf("export without a change: %+v", r)
 			}
 			if d := cmp.Diff(was, s.read()); d != "" {
 				t.Error(d)
 			}
 			// The cluster to be removed is known only from the exported file.
 			if r := s.export(resourceList{eds("b"), assignment("b", 1), rds(t, "l", "r"), routes("r", "b")}); r.Steps != 4 {
-				t.Errorf("another cluster: %+v", r)
+				t.Errorf("export of another cluster: %+v", r)
 			}
 			s.tidy()
 		})
@@ -301,7 +301,7 @@ func TestExport(t *testing.T) {
 		}
 	})
 
-	t.Run("FILE-4 the files may be read at another place", func(t *testing.T) {
+	t.Run("FILE-4 Envoy may read the files at another path", func(t *testing.T) {
 		for prefix, want := range map[string]string{"/etc/envoy": "/etc/envoy/current/", "/etc/envoy/": "/etc/envoy/current/", ".": "current/", "": ""} {
 			s := open(t, t.TempDir(), Options{Prefix: prefix})
 			if prefix == "" {
@@ -328,11 +328,11 @@ func TestOpen(t *testing.T) {
 		make func(t *testing.T, root string)
 		want string
 	}{
-		"a file where the link is to be": {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
-		"a foreign link":                 {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
-		"a foreign bootstrap":            {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
-		"clusters that cannot be read":   {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "the last export is damaged: remove "},
-		"a file that is none": {func(t *testing.T, root string) {
+		"a file in place of the link": {func(t *testing.T, root string) { write(t, filepath.Join(root, "current"), "") }, "current exists, and is not part of an export"},
+		"a foreign link":              {func(t *testing.T, root string) { symlink(t, "elsewhere", filepath.Join(root, "current")) }, "current exists, and is not part of an export"},
+		"a foreign bootstrap":         {func(t *testing.T, root string) { write(t, filepath.Join(root, "bootstrap.json"), "{}") }, "bootstrap.json exists, and is not part of an export"},
+		"invalid clusters file":       {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{}), "cds.yaml", "{") }, "the last export is damaged: remove "},
+		"a socket in place of a file": {func(t *testing.T, root string) {
 			swapped(t, root, exported(t, Options{}), "", "")
 			path := filepath.Join(root, ".generations/1/eds/a.yaml")
 			if err := os.Remove(path); err != nil {
@@ -340,8 +340,8 @@ func TestOpen(t *testing.T) {
 			}
 			symlink(t, "../cds.yaml", path)
 		}, "a.yaml exists, and is not part of an export"},
-		"an export of another format":      {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export in another format than yaml"},
-		"a link that leads nowhere is one": {func(t *testing.T, root string) { symlink(t, ".generations/7", filepath.Join(root, "current")) }, ""},
+		"an export of another format": {func(t *testing.T, root string) { swapped(t, root, exported(t, Options{Format: formats[3]}), "", "") }, "has an export in another format than yaml"},
+		"a dangling link is accepted": {func(t *testing.T, root string) { symlink(t, ".generations/7", filepath.Join(root, "current")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -364,7 +364,7 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 		if got := names(t, victim); len(got) != 1 {
-			t.Error("left:", got)
+			t.Error("remaining files:", got)
 		}
 	})
 	t.Run("SAFE-11 files that no export made are not removed", func(t *testing.T) {
@@ -408,7 +408,7 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 		if !maps.Equal(second.read(), was) {
-			t.Error("both write")
+			t.Error("both exporters write to the directory")
 		}
 		second.Close()
 		first.export(resourceList{eds("c")})
@@ -483,7 +483,7 @@ func TestMode(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "a", "out")
 	s := open(t, root, Options{})
 	if s.Exposed() {
-		t.Error("a new directory can be read by everybody")
+		t.Error("a new directory is readable by every user")
 	}
 	if err := os.Chmod(root, 0o700); err != nil {
 		t.Fatal(err)
@@ -498,6 +498,6 @@ func TestMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !s.Exposed() {
-		t.Error("everybody may read it now")
+		t.Error("the directory is readable by every user")
 	}
 }

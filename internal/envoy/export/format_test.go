@@ -85,9 +85,9 @@ func TestFormats(t *testing.T) {
 				for r := range want.All() {
 					now := got.Table(typ).Lookup(r.Name)
 					if now == nil {
-						t.Fatalf("%s %q is gone", typ, r.Name)
+						t.Fatalf("%s %q is missing", typ, r.Name)
 					}
-					t.Errorf("%s %q is another (-want +got):\n%s", typ, r.Name, cmp.Diff(message(t, url, r.Body), message(t, url, now.Body), protocmp.Transform()))
+					t.Errorf("%s %q differs (-want +got):\n%s", typ, r.Name, cmp.Diff(message(t, url, r.Body), message(t, url, now.Body), protocmp.Transform()))
 				}
 			}
 			for path, content := range s.read() {
@@ -119,13 +119,13 @@ func TestLossless(t *testing.T) {
 		format string
 		want   string
 	}{
-		"newer as yaml":      {newer, "yaml", `CDS "c" cannot be written as yaml: metadata has fields that this program does not know: use --format pb, which keeps them`},
-		"newer as text":      {newer, "pb_text", `CDS "c" cannot be written as pb_text: metadata has fields that this program does not know: use --format pb, which keeps them`},
-		"newer as binary":    {newer, "pb", ""},
-		"foreign as json":    {foreign, "json", `CDS "c" cannot be written as json: `},
-		"foreign as text":    {foreign, "pb_text", ""},
-		"foreign as binary":  {foreign, "pb", ""},
-		"unknown altogether": {nil, "pb", `not.Known "x" cannot be written as pb: `},
+		"newer as yaml":     {newer, "yaml", `CDS "c" cannot be written as yaml: metadata has fields that this program does not know: use --format pb, which keeps them`},
+		"newer as text":     {newer, "pb_text", `CDS "c" cannot be written as pb_text: metadata has fields that this program does not know: use --format pb, which keeps them`},
+		"newer as binary":   {newer, "pb", ""},
+		"foreign as json":   {foreign, "json", `CDS "c" cannot be written as json: `},
+		"foreign as text":   {foreign, "pb_text", ""},
+		"foreign as binary": {foreign, "pb", ""},
+		"unknown type":      {nil, "pb", `not.Known "x" cannot be written as pb: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := ParseFormat(tt.format)
@@ -153,6 +153,6 @@ func TestParseFormat(t *testing.T) {
 		}
 	}
 	if _, err := ParseFormat("yml"); err == nil {
-		t.Error("yml is none")
+		t.Error("accepted yml")
 	}
 }

@@ -72,15 +72,15 @@ func FuzzFileName(f *testing.F) {
 		}
 		if !strings.Contains(got, "~") {
 			if back := nameOf(t, got); back != name {
-				t.Errorf("%q: %q is that of %q", name, got, back)
+				t.Errorf("%q: %q is the file name of %q", name, got, back)
 			}
 			return
 		}
 		if begins := nameOf(t, got[:strings.LastIndexByte(got, '~')]); !strings.HasPrefix(name, begins) {
-			t.Errorf("%q: %q begins as %q", name, got, begins)
+			t.Errorf("%q: %q does not keep the beginning %q", name, got, begins)
 		}
 		if other := fileName(name + "x"); other == got {
-			t.Errorf("%q and one that is longer are both %q", name, got)
+			t.Errorf("%q and a longer name are both %q", name, got)
 		}
 	})
 }

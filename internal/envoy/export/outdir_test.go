@@ -93,7 +93,7 @@ func TestFullDisk(t *testing.T) {
 	done := 0
 	for n := 0; done < 2; n++ {
 		if n > 200 {
-			t.Fatal("never enough")
+			t.Fatal("the export fails without end")
 		}
 		once := n%2 > 0
 		t.Run(fmt.Sprintf("FILE-4 FILE-5 operation %d, once: %v", n/2, once), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestFullDisk(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			case !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), full.failed+": no space left on device"):
-				t.Errorf("error %q does not say that %s is full", err, full.failed)
+				t.Errorf("error %q does not name %s", err, full.failed)
 			}
 			want := was
 			if err == nil || strings.Contains(err.Error(), "the export is in place") {
@@ -179,7 +179,7 @@ func TestLossOfPower(t *testing.T) {
 			s.export(resourceList{eds("a"), assignment("a", i), secret("s", "1"), routes("r", "a")})
 		}
 		if j.swaps != 3 || len(j.unsafe) > 0 || len(j.dirty) > 0 {
-			t.Errorf("%d links led to what is not on the disk: %q; at the end %v is not", j.swaps, j.unsafe, j.dirty)
+			t.Errorf("%d swaps; not synced before a swap: %q; not synced at the end: %v", j.swaps, j.unsafe, j.dirty)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestReadersSeeWholeExports(t *testing.T) {
 			switch got := contents(s.root); {
 			case got == "":
 			case !known[got]:
-				t.Errorf("neither the one nor the other: %.200q", got)
+				t.Errorf("neither of the two exports: %.200q", got)
 			default:
 				looks.Add(1)
 			}
@@ -248,6 +248,6 @@ func TestFullDiskAtFirstExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := names(t, s.root); len(got) != 1 || len(names(t, filepath.Join(s.root, got[0]))) != 0 {
-		t.Errorf("left %q", got)
+		t.Errorf("remaining files %q", got)
 	}
 }

@@ -101,14 +101,14 @@ func TestConfigSources(t *testing.T) {
 		{"EDS from self", "cds", with(self), []string{"/x/current/eds/c.json in /x"}},
 		{"EDS from gRPC", "cds", with(api(corev3.ApiConfigSource_GRPC)), []string{"/x/current/eds/c.json in /x"}},
 		{"EDS from REST", "cds", with(api(corev3.ApiConfigSource_REST)), []string{"/x/current/eds/c.json in /x"}},
-		{"EDS from a file already", "cds", with(theirs), []string{"/theirs"}},
+		{"EDS from a file", "cds", with(theirs), []string{"/theirs"}},
 		{"EDS by its service name", "cds", service, []string{"/x/current/eds/a%2fb.json in /x"}},
-		{"where load is reported to stays", "cds", &clusterv3.Cluster{Name: "c", LrsServer: self}, []string{"self"}},
+		{"the load reporting server is unchanged", "cds", &clusterv3.Cluster{Name: "c", LrsServer: self}, []string{"self"}},
 		{"RDS", "lds", rds(t, "l", "Local"), []string{"/x/current/rds/%4cocal.json in /x"}},
 		{"SDS inside a typed_config", "cds", secure, []string{"/x/current/sds/cert.json in /x"}},
 		{"ECDS and SDS in a listener", "lds", downstream, []string{"/theirs", "/x/current/ecds/jwt.json in /x", "/x/current/sds/cert.json in /x"}},
 		{"SRDS; scopes have their routes in them", "lds", scoped, []string{"/x/current/srds.json in /x"}},
-		{"an extension's own, deep inside", "ecds/e", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, packed(t, secure))}, []string{"/x/current/sds/cert.json in /x"}},
+		{"a source deep inside an extension", "ecds/e", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, packed(t, secure))}, []string{"/x/current/sds/cert.json in /x"}},
 	} {
 		t.Run("FILE-4 "+tt.name, func(t *testing.T) {
 			was := proto.CloneOf(tt.m)
@@ -118,7 +118,7 @@ func TestConfigSources(t *testing.T) {
 				t.Errorf("%q, want %q in\n%s", got, tt.want, s.read()[tt.file+".json"])
 			}
 			if !proto.Equal(was, tt.m) {
-				t.Error("the resource itself was changed")
+				t.Error("the original resource was changed")
 			}
 			// Every referenced resource has a file.
 			for _, p := range tt.want {
@@ -183,10 +183,10 @@ func TestFoldedResources(t *testing.T) {
 		// The route configuration itself is unchanged.
 		view[xds.VirtualHost.URL] = resourceList{named{host("e"), "r/e.example"}}.view(t).Table(xds.VirtualHost)
 		if r, err := s.Export(t.Context(), view); r.Written != 1 || err != nil {
-			t.Errorf("virtual hosts have changed, and: %+v %v", r, err)
+			t.Errorf("export after virtual hosts changed: %+v %v", r, err)
 		}
 		if now := s.read()["rds/r.yaml"]; !strings.Contains(now, "name: e\n") || after(now, "version_info: ")[0] == after(got, "version_info: ")[0] {
-			t.Errorf("before:\n%s\nnow:\n%s", got, now)
+			t.Errorf("before:\n%s\nafter:\n%s", got, now)
 		}
 	})
 

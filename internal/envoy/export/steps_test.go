@@ -76,21 +76,21 @@ func TestSteps(t *testing.T) {
 		want     []string
 	}{
 		{"nothing", join(a, l), join(a, l), nil},
-		{"an endpoint has moved", join(a, l), join(resourceList{eds("a"), assignment("a", 3)}, l), []string{"a |  | eds/a rds/r"}},
-		{"a route moves between clusters that stay", join(a, b, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "b")}), []string{"a b | b | eds/a eds/b rds/r"}},
-		{"a cluster comes, and nothing leads to it", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a")}), []string{"a b | a | eds/a eds/b rds/r"}},
-		{"a cluster comes, and a route leads to it", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a", "b")}),
+		{"a changed endpoint", join(a, l), join(resourceList{eds("a"), assignment("a", 3)}, l), []string{"a |  | eds/a rds/r"}},
+		{"a route moves between existing clusters", join(a, b, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "b")}), []string{"a b | b | eds/a eds/b rds/r"}},
+		{"a new cluster without a route", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a")}), []string{"a b | a | eds/a eds/b rds/r"}},
+		{"a new cluster with a route", join(a, l, resourceList{routes("r", "a")}), join(a, b, l, resourceList{routes("r", "a", "b")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a b | a b | eds/a eds/b rds/r"}},
-		{"a cluster goes, to which nothing led", join(a, b, l, resourceList{routes("r", "a")}), join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
-		{"a cluster goes, and the route to it", join(a, b, l, resourceList{routes("r", "a", "b")}), join(a, l, resourceList{routes("r", "a")}),
+		{"a removed cluster without a route", join(a, b, l, resourceList{routes("r", "a")}), join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
+		{"a removed cluster with its route", join(a, b, l, resourceList{routes("r", "a", "b")}), join(a, l, resourceList{routes("r", "a")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a | a | eds/a eds/b rds/r", "a | a | eds/a rds/r"}},
-		{"one takes the place of the other", join(a, l, resourceList{routes("r", "a")}), join(b, l, resourceList{routes("r", "b")}),
+		{"one cluster replaces another", join(a, l, resourceList{routes("r", "a")}), join(b, l, resourceList{routes("r", "b")}),
 			[]string{"a b | a | eds/a eds/b rds/r", "a b | b | eds/a eds/b rds/r", "b | b | eds/a eds/b rds/r", "b | b | eds/b rds/r"}},
-		{"a cluster is another, and the route to it", join(a, l, resourceList{routes("r", "a")}), join(resourceList{slow("a"), assignment("a", 1)}, l, resourceList{routes("r", "a", "a")}),
+		{"a changed cluster with a changed route", join(a, l, resourceList{routes("r", "a")}), join(resourceList{slow("a"), assignment("a", 1)}, l, resourceList{routes("r", "a", "a")}),
 			[]string{"a | a | eds/a rds/r", "a | a | eds/a rds/r"}},
-		{"a listener and its routes go", join(a, l, resourceList{routes("r", "a")}), a, []string{"a |  | eds/a rds/r", "a |  | eds/a"}},
-		{"a listener comes with its routes", a, join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
-		{"certificates change", join(a, resourceList{secret("s", "1"), secret("t", "1")}), join(a, resourceList{secret("s", "2")}), []string{"a |  | eds/a sds/s sds/t", "a |  | eds/a sds/s"}},
+		{"a removed listener with its routes", join(a, l, resourceList{routes("r", "a")}), a, []string{"a |  | eds/a rds/r", "a |  | eds/a"}},
+		{"a new listener with its routes", a, join(a, l, resourceList{routes("r", "a")}), []string{"a | a | eds/a rds/r"}},
+		{"changed certificates", join(a, resourceList{secret("s", "1"), secret("t", "1")}), join(a, resourceList{secret("s", "2")}), []string{"a |  | eds/a sds/s sds/t", "a |  | eds/a sds/s"}},
 	} {
 		t.Run("FILE-5 "+tt.name, func(t *testing.T) {
 			s := open(t, t.TempDir(), Options{})
@@ -142,14 +142,14 @@ func TestStepsInAnyOrder(t *testing.T) {
 				of := func(bit int) files { return []files{was, step}[mixture>>bit&1] }
 				for _, c := range reachable(of(0), of(1)) {
 					if !hasCluster(of(2), c) {
-						t.Fatalf("seed %d: in step %d a route leads to %q, which is not there\nfrom %s\nto   %s", seed, i+1, c, describe(was), describe(step))
+						t.Fatalf("seed %d: in step %d a route refers to the missing cluster %q\nfrom %s\nto   %s", seed, i+1, c, describe(was), describe(step))
 					}
 				}
 			}
 			for _, p := range slices.Concat(step["cds.yaml"].pieces, step["lds.yaml"].pieces) {
 				for _, n := range p.needs {
 					if step[s.Format.pathOf(n.Type, n.Name)] == nil {
-						t.Fatalf("seed %d: in step %d there is no file of %s %q", seed, i+1, n.Type, n.Name)
+						t.Fatalf("seed %d: in step %d the file of %s %q is missing", seed, i+1, n.Type, n.Name)
 					}
 				}
 			}

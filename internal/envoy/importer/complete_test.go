@@ -54,7 +54,7 @@ func TestComplete(t *testing.T) {
 		"another server": {
 			"dynamic_resources: {lds_config: {path: /lds}, ads_config: {api_type: GRPC}}", Keep{}, []string{`"lds_config":{"ads":{},`}, []string{"/lds", `"api_type":"GRPC"`},
 		},
-		"a cluster of our name": {
+		"a cluster with the server's name": {
 			"static_resources: {clusters: [{name: xds}, {name: b}]}\nstats_sinks: [{name: xds}]", Keep{},
 			[]string{`"clusters":[{"name":"xds"},{"name":"b"},{"`, `"load_assignment":{"cluster_name":"xds-2"`, `"name":"xds-2"`, `"envoy_grpc":{"cluster_name":"xds-2"}`, `"stats_sinks":[{"name":"xds"}]`}, nil,
 		},

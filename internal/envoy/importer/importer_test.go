@@ -68,8 +68,8 @@ func file(t *testing.T, im *Import, path string) string {
 func TestImportedBootstrapsAreServable(t *testing.T) {
 	for _, path := range bootstraps(t) {
 		for name, change := range map[string]func(*Options){
-			"as it is": func(*Options) {},
-			"split":    func(o *Options) { o.SplitRoutes, o.EDS = true, true },
+			"default options": func(*Options) {},
+			"split":           func(o *Options) { o.SplitRoutes, o.EDS = true, true },
 		} {
 			t.Run("FILE-8 "+filepath.Base(path)+" "+name, func(t *testing.T) {
 				o := options()
@@ -90,7 +90,7 @@ func TestImportedBootstrapsAreServable(t *testing.T) {
 				}
 				again := do(t, o, read(t, path))
 				if !slices.EqualFunc(im.Files(), again.Files(), func(a, b Output) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) }) {
-					t.Error("another result the second time")
+					t.Error("the second import gives another result")
 				}
 			})
 		}
@@ -225,27 +225,27 @@ stats_sinks: [{name: s, typed_config: {"@type": type.googleapis.com/envoy.config
 
 func TestRejectedInputs(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"nothing":                  {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
-		"a slip of the pen":        {"static_resource: {}", `e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (did you mean "static_resources" and not "static_resource"?)`},
-		"of Kubernetes":            {"apiVersion: v1\nkind: ConfigMap\ndata: {}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own)"},
-		"emptiness":                {"---\n", "e.yaml: there is nothing to import (it must contain a bootstrap, a config_dump or a DiscoveryResponse)"},
-		"something else":           {"services: {web: {image: x}}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
-		"no resources":             {"resources: []", "e.yaml: there is nothing to import (it must contain a bootstrap, a config_dump or a DiscoveryResponse)"},
-		"no YAML":                  {"static_resources: {", "e.yaml:1:20: did not find expected node content (the file ends here)"},
-		"a slip":                   {"static_resources: {clusters: [{nam: a}]}", `e.yaml:1:32: static_resources.clusters[0]: unknown field "nam" in Cluster (did you mean "name"?)`},
-		"a slip of a slip":         {"static_resource: {}\nnode: {}", `e.yaml:1:1: unknown field "static_resource" in Bootstrap (did you mean "static_resources"?)`},
-		"a cluster without a name": {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
-		"two of a name":            {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: duplicate cluster "a", first at e.yaml:3 (Envoy accepts only one of them)`},
-		"a type of one's own":      {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X" (--proto-set FILE adds messages that Envoy's API does not have)`},
-		"an empty file":            {"# nothing\n", "e.yaml: there is nothing to import"},
-		"a wrapper alone":          {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: the Resource has no field \"resource\""},
-		"paths":                    {"resources: [a.yaml]", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
-		"v2":                       {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, `e.yaml:1:23: envoy.api.v2.Cluster is of the v2 API, which Envoy no longer supports (write "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster; then import again: it reports the fields that v3 does not have)`},
+		"nothing":                           {"{}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
+		"a misspelled key":                  {"static_resource: {}", `e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (did you mean "static_resources" and not "static_resource"?)`},
+		"a Kubernetes object":               {"apiVersion: v1\nkind: ConfigMap\ndata: {}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource (this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own)"},
+		"emptiness":                         {"---\n", "e.yaml: there is nothing to import (it must contain a bootstrap, a config_dump or a DiscoveryResponse)"},
+		"another format":                    {"services: {web: {image: x}}", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
+		"no resources":                      {"resources: []", "e.yaml: there is nothing to import (it must contain a bootstrap, a config_dump or a DiscoveryResponse)"},
+		"invalid YAML":                      {"static_resources: {", "e.yaml:1:20: did not find expected node content (the file ends here)"},
+		"an unknown field":                  {"static_resources: {clusters: [{nam: a}]}", `e.yaml:1:32: static_resources.clusters[0]: unknown field "nam" in Cluster (did you mean "name"?)`},
+		"a misspelled field of a bootstrap": {"static_resource: {}\nnode: {}", `e.yaml:1:1: unknown field "static_resource" in Bootstrap (did you mean "static_resources"?)`},
+		"a cluster without a name":          {"static_resources: {clusters: [{type: EDS}]}", "e.yaml:1:31: cluster without a name"},
+		"duplicate names":                   {"static_resources:\n  clusters:\n  - name: a\n  - name: a", `e.yaml:4:5: duplicate cluster "a", first at e.yaml:3 (Envoy accepts only one of them)`},
+		"an unknown message type":           {`static_resources: {listeners: [{name: a, metadata: {typed_filter_metadata: {x: {"@type": type.googleapis.com/acme.X}}}}]}`, `no message type is known as "acme.X" (--proto-set FILE adds messages that Envoy's API does not have)`},
+		"an empty file":                     {"# nothing\n", "e.yaml: there is nothing to import"},
+		"an empty wrapper":                  {`resources: [{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a}]`, "e.yaml:1:13: the Resource has no field \"resource\""},
+		"a list of paths":                   {"resources: [a.yaml]", "e.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource"},
+		"v2":                                {`resources: [{"@type": type.googleapis.com/envoy.api.v2.Cluster, name: a}]`, `e.yaml:1:23: envoy.api.v2.Cluster is of the v2 API, which Envoy no longer supports (write "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster; then import again: it reports the fields that v3 does not have)`},
 		"v2 in a bootstrap": {`static_resources: {clusters: [{name: a, transport_socket: {name: tls, typed_config: {"@type": type.googleapis.com/envoy.api.v2.auth.UpstreamTlsContext}}}]}`,
 			`e.yaml:1:85: transport_socket.typed_config: envoy.api.v2.auth.UpstreamTlsContext is of the v2 API, which Envoy no longer supports (write "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext; then import again: it reports the fields that v3 does not have)`},
-		"redacted":                {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `e.yaml:1:81: generic_secret.secret.inline_string: secret "a" has "[redacted]" here: Envoy's admin interface does not show secrets (import the file that Envoy was started with, which has it; or --without-redacted leaves the secret out)`},
-		"redacted bytes":          {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `generic_secret.secret.inline_bytes: secret "a" has "[redacted]" here`},
-		"redacted, in what stays": {`admin: {address: {pipe: {path: "[redacted]"}}}`, `admin.address.pipe.path: the bootstrap has "[redacted]" here`},
+		"redacted":                            {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_string: "[redacted]"}}}]}`, `e.yaml:1:81: generic_secret.secret.inline_string: secret "a" has "[redacted]" here: Envoy's admin interface does not show secrets (import the file that Envoy was started with, which has it; or --without-redacted leaves the secret out)`},
+		"redacted bytes":                      {`static_resources: {secrets: [{name: a, generic_secret: {secret: {inline_bytes: W3JlZGFjdGVkXQ==}}}]}`, `generic_secret.secret.inline_bytes: secret "a" has "[redacted]" here`},
+		"redacted in the remaining bootstrap": {`admin: {address: {pipe: {path: "[redacted]"}}}`, `admin.address.pipe.path: the bootstrap has "[redacted]" here`},
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{{Name: "e.yaml", Data: []byte(c.in)}}, options())

@@ -17,13 +17,13 @@ func TestFreeNamesAreCheap(t *testing.T) {
 	for i := range n {
 		name := used.free([]string{"a", "A", "b"}[i%3], fold)
 		if folded := strings.ToLower(name); seen[folded] {
-			t.Fatalf("%s twice", name)
+			t.Fatalf("duplicate name %s", name)
 		} else {
 			seen[folded] = true
 		}
 	}
 	if asked > 10*n {
-		t.Errorf("%d names are looked at for %d", asked, n)
+		t.Errorf("%d names tried for %d resources", asked, n)
 	}
 	if got := fmt.Sprint(used.free("a-2", fold), " ", used.free("c", fold), " ", used.free("C", fold)); got != "a-2-2 c C-2" {
 		t.Error(got)

@@ -49,16 +49,16 @@ func TestLooseFiles(t *testing.T) {
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
 	first := File{Name: "a.yaml", Data: []byte(cluster + "a"), Loose: true}
 	for name, c := range map[string]struct{ in, want string }{
-		"a Kustomization":                   {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
-		"paths alone":                       {"resources: [a.yaml]", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
-		"values of a chart":                 {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
-		"two documents of others":           {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
-		"what cannot be read":               {"{{ template }}: {", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
-		"what cannot be read, and is meant": {"static_resources: {", "x.yaml:1:20: did not find expected node content (the file ends here)\n"},
-		"nothing":                           {"# nothing\n", "clusters/a.yaml "},
-		"a resource and others":             {cluster + "b\n---\na: b\n---\n" + cluster + "c\n", "x.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
-		"others and a resource":             {"a: b\n---\n" + cluster + "c\n", "x.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
-		"a response with a slip":            {"resources: []\nversion_inf: 1", `x.yaml:2:1: unknown field "version_inf" in DiscoveryResponse (did you mean "version_info"?)` + "\n"},
+		"a Kustomization":                  {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- a.yaml\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"a list of paths":                  {"resources: [a.yaml]", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"values of a chart":                {"replicas: 1\nimage: x\nresources: {limits: {cpu: 1}}", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"two other documents":              {"a: b\n---\nc: d\n", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"an unreadable file":               {"{{ template }}: {", "clusters/a.yaml x.yaml is ignored: it is not an Envoy configuration"},
+		"an unreadable Envoy file":         {"static_resources: {", "x.yaml:1:20: did not find expected node content (the file ends here)\n"},
+		"an empty file":                    {"# nothing\n", "clusters/a.yaml "},
+		"a resource and other documents":   {cluster + "b\n---\na: b\n---\n" + cluster + "c\n", "x.yaml:4:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"other documents and a resource":   {"a: b\n---\n" + cluster + "c\n", "x.yaml:1:1: neither an Envoy bootstrap, nor a config_dump, nor a DiscoveryResponse, nor a resource\n"},
+		"a response with an unknown field": {"resources: []\nversion_inf: 1", `x.yaml:2:1: unknown field "version_inf" in DiscoveryResponse (did you mean "version_info"?)` + "\n"},
 	} {
 		t.Run("FILE-8 "+name, func(t *testing.T) {
 			im, problems := Do([]File{first, {Name: "x.yaml", Data: []byte(c.in), Loose: true}}, options())
@@ -116,7 +116,7 @@ func TestModeOfInputs(t *testing.T) {
 		return ModeOf(files)
 	}
 	if got := mode(); got != 0o644 {
-		t.Error("SAFE-6 of no file:", got)
+		t.Error("SAFE-6 without files:", got)
 	}
 	for _, f := range []struct {
 		name       string
@@ -134,7 +134,7 @@ func TestModeOfInputs(t *testing.T) {
 		}
 	}
 	if got := ModeOf([]File{{Name: "stdin"}}); got != 0o644 {
-		t.Error("of what is no file:", got)
+		t.Error("mode of an input that is not a file:", got)
 	}
 }
 

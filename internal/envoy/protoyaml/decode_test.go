@@ -102,7 +102,7 @@ func TestAgreesWithProtojson(t *testing.T) {
 		t.Error(diff)
 	}
 	if !strings.Contains(string(js), `"stream_idle_timeout":"300s"`) && !strings.Contains(string(js), `"stream_idle_timeout": "300s"`) {
-		t.Error("a field is lost:", string(js))
+		t.Error("a field is missing:", string(js))
 	}
 }
 
@@ -121,25 +121,25 @@ func TestDecodeProblems(t *testing.T) {
 		{"unknown field", "c.yaml", cluster + "conect_timeout: 1s", `c.yaml:3:1: unknown field "conect_timeout" in Cluster (did you mean "connect_timeout"?)`},
 		{"a field of v2", "c.yaml", cluster + "hosts: []", `c.yaml:3:1: unknown field "hosts" in Cluster (Envoy's API no longer has it: write "load_assignment")`},
 		{"a field of v2 without a successor", "c.yaml", cluster + "extension_protocol_options: {}", `c.yaml:3:1: unknown field "extension_protocol_options" in Cluster (Envoy's API no longer has it)`},
-		{"all at once", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
+		{"several mistakes", "c.yaml", cluster + "connect_timeout: x\ntype: STATC\nlb_policy: [1]",
 			"c.yaml:3:18: connect_timeout: a duration is needed, not the string \"x\" (write seconds: \"0.25s\", \"300s\")\n" +
 				"c.yaml:4:7: type: DiscoveryType has no value \"STATC\" (did you mean STATIC?)\n" +
 				"c.yaml:5:12: lb_policy: an LbPolicy is needed, not a list"},
 		{"inside an Any", "l.yaml", strings.Replace(listener, "statPrefix", "stat_prefx", 1),
 			`l.yaml:12:7: filter_chains[0].filters[0].typed_config: unknown field "stat_prefx" in HttpConnectionManager (did you mean "stat_prefix"?)`},
 		{"duplicate key", "c.yaml", cluster + "name: d", `c.yaml:3:1: duplicate key "name", first on line 2`},
-		{"two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: duplicate field "connectTimeout", first as "connect_timeout"`},
-		{"beside the value of a special message", "d.yaml", "\"@type\": type.googleapis.com/google.protobuf.Duration\nvalue: 1s\nseconds: 1", `d.yaml:3:1: a Duration allows only "value" next to "@type"`},
+		{"a field in two spellings", "c.yaml", cluster + "connect_timeout: 1s\nconnectTimeout: 2s", `c.yaml:4:1: duplicate field "connectTimeout", first as "connect_timeout"`},
+		{"a key next to the value of a special message", "d.yaml", "\"@type\": type.googleapis.com/google.protobuf.Duration\nvalue: 1s\nseconds: 1", `d.yaml:3:1: a Duration allows only "value" next to "@type"`},
 		{"oneof", "c.yaml", cluster + "type: STATIC\ncluster_type: {name: x}", `c.yaml:4:1: "type" and "cluster_type" exclude each other`},
 		{"no type", "c.yaml", "name: c", `c.yaml:1:1: "@type" is missing (for example "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster)`},
 		{"unknown type", "c.yaml", `"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr`, `c.yaml:1:10: no message type is known as "envoy.config.cluster.v3.Clustr" (did you mean "type.googleapis.com/envoy.config.cluster.v3.Cluster"?)`},
-		{"a type of a package that is none", "c.yaml", `"@type": type.googleapis.com/envoy.filters.http.router.Router`, `c.yaml:1:10: no message type is known as "envoy.filters.http.router.Router" (did you mean "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"?)`},
-		{"a long type, whole", "l.yaml", strings.Replace(listener, "HttpConnectionManager", "HttpConectionManager", 1),
+		{"a type of an unknown package", "c.yaml", `"@type": type.googleapis.com/envoy.filters.http.router.Router`, `c.yaml:1:10: no message type is known as "envoy.filters.http.router.Router" (did you mean "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"?)`},
+		{"a long type is quoted completely", "l.yaml", strings.Replace(listener, "HttpConnectionManager", "HttpConectionManager", 1),
 			`l.yaml:11:16: filter_chains[0].filters[0].typed_config: no message type is known as "envoy.extensions.filters.network.http_connection_manager.v3.HttpConectionManager" (did you mean "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"?)`},
-		{"a type like nothing", "c.yaml", `"@type": type.googleapis.com/acme.Frobnicator`, `c.yaml:1:10: no message type is known as "acme.Frobnicator"`},
+		{"a type without a similar one", "c.yaml", `"@type": type.googleapis.com/acme.Frobnicator`, `c.yaml:1:10: no message type is known as "acme.Frobnicator"`},
 		{"type_url for @type", "c.yaml", "type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "type_url"?)`},
 		{"a slip in @type", "c.yaml", "\"@typ\": x\nname: c", `c.yaml:1:1: "@type" is missing (did you mean "@type" and not "@typ"?)`},
-		{"where a secret may be, no type is quoted", "s.yaml", `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+		{"a type in a secret is not quoted", "s.yaml", `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
 tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type": type.googleapis.com/envoy.config.cluster.v3.Clustr}}}`,
 			`s.yaml:2:84: tls_certificate.private_key_provider.typed_config: no message type is known as "…"`},
 		{"nested type key", "c.yaml", cluster + "eds_cluster_config: {\"@type\": a/b}", `c.yaml:3:22: eds_cluster_config: "@type" is only allowed in a google.protobuf.Any, and this is an EdsClusterConfig`},
@@ -151,25 +151,25 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"a key without a colon", "c.yaml", cluster + "type EDS\nlb_policy: RANDOM\n", `c.yaml:3:1: could not find expected ':'`},
 		{"a key in another column", "c.yaml", cluster + "metadata:\n   filter_metadata: {}\n  typed_filter_metadata: {}\n", `c.yaml:5:3: did not find expected key (in the mapping that begins at 1:1: each of its keys must begin in column 1)`},
 		{"an item in another column", "c.yaml", "- é: 1\n  -b: [\n", `c.yaml:2:8: did not find expected node content (the file ends here)`},
-		{"an item that is none", "c.yaml", "a:\n- b\n-c\n", `c.yaml:3:1: could not find expected ':'`},
+		{"a missing item", "c.yaml", "a:\n- b\n-c\n", `c.yaml:3:1: could not find expected ':'`},
 		{"a list that becomes a mapping", "c.yaml", "- a\nb: c\n", `c.yaml:2:1: did not find expected '-' indicator (in the list that begins at 1:1: each of its - must be in column 1)`},
-		{"a brace that nobody closes", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
-		{"a quote that nobody closes", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
-		{"an anchor that there is not", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: this alias has no anchor (text that begins with "*" needs quotes)`},
+		{"an unclosed brace", "c.yaml", cluster + "metadata: {é: {}\ntype: EDS\n", `c.yaml:4:1: did not find expected ',' or '}' (in the mapping whose { is at 3:11)`},
+		{"an unclosed quote", "c.yaml", cluster + "alt_stat_name: 'é\n\n", `c.yaml:3:18: found unexpected end of stream (in the text whose quotes begin at 3:16)`},
+		{"an unknown anchor", "c.yaml", cluster + "é: *x\n", `c.yaml:3:4: this alias has no anchor (text that begins with "*" needs quotes)`},
 		{"a password that is a tag", "c.yaml", cluster + "alt_stat_name: !hunter2", `c.yaml:3:16: a tag has no meaning here (text that begins with "!" needs quotes)`},
 		{"a control character", "c.yaml", "a: b\nc: \x01\n", `c.yaml:2:4: control characters are not allowed (value: 1)`},
 		{"a line that ends too early", "c.yaml", "a: [", `c.yaml:1:5: did not find expected node content (the file ends here)`},
 		{"json syntax", "c.json", "{\n \"name\" \"c\"}", `c.json:2:9: invalid character '"' after object key`},
-		{"json behind wide text", "c.json", `{"é": 1, "b" 2}`, `c.json:1:14: invalid character '2' after object key`},
-		{"json and more", "c.json", `{"@type": "type.googleapis.com/google.protobuf.Empty"} {}`, `c.json:1:56: more after the end of the value`},
+		{"json after wide text", "c.json", `{"é": 1, "b" 2}`, `c.json:1:14: invalid character '2' after object key`},
+		{"json with more text", "c.json", `{"@type": "type.googleapis.com/google.protobuf.Empty"} {}`, `c.json:1:56: more after the end of the value`},
 		{"a merge conflict", "c.yaml", cluster + "connect_timeout: 1s\n<<<<<<< HEAD\ntype: EDS\n=======\ntype: STATIC\n>>>>>>> other\n", `c.yaml:4:1: could not find expected ':' (a merge conflict: keep one of the two sides, and remove the marker lines)`},
 		{"a merge conflict in JSON", "c.json", "{\n<<<<<<< HEAD\n\"name\": 1\n", `c.json:2:1: invalid character '<' (a merge conflict: keep one of the two sides, and remove the marker lines)`},
 		{"a template", "c.yaml", "{{- if .x }}\n" + cluster + "{{- end }}\n", `c.yaml:1:3: did not find expected node content (this is a template: check its output instead, as in: helm template . | chancery check -)`},
 		{"a template's value", "c.yaml", cluster + "alt_stat_name: {{ .Values.hunter2 }}\nconnect_timeout: {{ .x }}\n", "c.yaml:3:16: alt_stat_name: a string is needed, not a mapping (this is a template: check its output instead, as in: helm template . | chancery check -)\nc.yaml:4:19: connect_timeout: a key must be a word (this is a template: check its output instead, as in: helm template . | chancery check -)"},
 		{"a template of JSON", "c.json", `{"@type": {{ x }}}`, `c.json:1:12: invalid character '{' (this is a template: check its output instead, as in: helm template . | chancery check -)`},
-		{"a star", "c.yaml", cluster + "alt_stat_name: *\n", `c.yaml:3:17: did not find expected alphabetic or numeric character ("*" needs quotes)`},
+		{"an unquoted *", "c.yaml", cluster + "alt_stat_name: *\n", `c.yaml:3:17: did not find expected alphabetic or numeric character ("*" needs quotes)`},
 		{"a no-break space", "c.yaml", cluster + "type:\u00a0EDS\n", `c.yaml:3:1: could not find expected ':' (this line contains a no-break space: replace it by a normal space)`},
-		{"a mark of UTF-8", "c.json", "\ufeff{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": 1}", `c.json:1:74: warning: name: int 1 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)`},
+		{"a byte order mark", "c.json", "\ufeff{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": 1}", `c.json:1:74: warning: name: int 1 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)`},
 		{"json comma", "c.json", `{"name": [1, ]}`, `c.json:1:14: invalid character ']' looking for beginning of value (remove the comma before ])`},
 		{"json comment", "c.json", "{ // x\n}", `c.json:1:3: invalid character '/' (JSON has no comments: use a .yaml file, with # comments)`},
 		{"json quotes", "c.json", "{'name': 1}", `c.json:1:2: invalid character '\'' (JSON allows only " as quotes)`},
@@ -239,7 +239,7 @@ func TestEnvoyOnlySpellings(t *testing.T) {
 	}
 	for _, src := range []string{"type: strict-dns", "load_assignment: {cluster_name: c, endpoints: hunter2}", "connect_timeout: [1s]", "connect_timeout: {second: 1}", `respect_dns_ttl: "on"`, "respect_dns_ttl: 1", "type: 0.0", "metadata: {filter_metadata: [a]}"} {
 		if _, d := decode(t, "c.yaml", before+src); d.Errors() == 0 {
-			t.Error("taken, and Envoy refuses it:", src)
+			t.Error("accepted, but Envoy rejects it:", src)
 		}
 	}
 }

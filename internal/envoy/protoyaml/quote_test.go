@@ -15,7 +15,7 @@ func TestExcerpts(t *testing.T) {
 		{"SAFE-6 a value in quotes", cluster + "connect_timeout: '5x'", "    2 | connect_timeout: '5x'\n                         ^"},
 		{"SAFE-6 between others", "{" + strings.TrimSpace(cluster) + ", name: hunter2, connect_timeout: 5x, alt_stat_name: hunter2}", "    1 | … connect_timeout: 5x …\n                           ^"},
 		{"SAFE-6 a key between others", "{" + strings.TrimSpace(cluster) + ", name: hunter2, nam: hunter2}", "    1 | … nam: …\n          ^"},
-		{"SAFE-6 behind tabs and wide text", "{" + strings.TrimSpace(cluster) + ", name: \"世界\",\t\"type\": \"世\"}", "    1 | … \"type\": \"世\" …\n                  ^"},
+		{"SAFE-6 after tabs and wide text", "{" + strings.TrimSpace(cluster) + ", name: \"世界\",\t\"type\": \"世\"}", "    1 | … \"type\": \"世\" …\n                  ^"},
 		{"SAFE-6 a list", cluster + "name: [hunter2]", "    2 | name: […]\n              ^"},
 		{"SAFE-6 a mapping", cluster + "name: {hunter2: x}", "    2 | name: {…}\n              ^"},
 		{"SAFE-6 text of several lines", cluster + "connect_timeout: |\n  hunter2", "    2 | connect_timeout: …\n                         ^"},

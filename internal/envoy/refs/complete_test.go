@@ -113,7 +113,7 @@ func TestReferencesAreComplete(t *testing.T) {
 		{"a Thrift route by header", &thriftv3.RouteAction{ClusterSpecifier: &thriftv3.RouteAction_ClusterHeader{ClusterHeader: "h"}}, "CDS *"},
 		{"the name in TLS's SNI", network(&sniv3.SniCluster{}), "CDS *"},
 		{"clusters on demand", filter(&demandv3.OnDemand{Odcds: &demandv3.OnDemandCds{Source: ads}}), "CDS *"},
-		{"clusters on demand of a route", &routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"d": packed(t, &demandv3.PerRouteConfig{Odcds: &demandv3.OnDemandCds{Source: ads}})}}, "CDS *"},
+		{"clusters on demand for a route", &routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"d": packed(t, &demandv3.PerRouteConfig{Odcds: &demandv3.OnDemandCds{Source: ads}})}}, "CDS *"},
 		{"clusters on demand of a TCP proxy", network(&tcpv3.TcpProxy{OnDemand: &tcpv3.TcpProxy_OnDemand{OdcdsConfig: ads}}), "CDS *"},
 		{"secrets on demand", &ondemandv3.Config{ConfigSource: ads, PrefetchSecretNames: []string{"s"}}, "SDS *, SDS s"},
 		{"filter state, from which a TCP proxy takes its cluster", network(&filterstatev3.Config{}), "CDS *"},
@@ -143,52 +143,52 @@ func TestReferencesAreComplete(t *testing.T) {
 		{"an extension that is chosen by its name", &listenerv3.Filter{Name: "envoy.filters.network.sni_cluster"}, "CDS *"},
 
 		// Content that cannot be decoded.
-		{"an Any that is not linked", extension(opaque), anything},
+		{"an Any of an unknown type", extension(opaque), anything},
 		{"an Any that cannot be decoded", extension(&anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.route.v3.Route", Value: []byte{255}}), anything},
 		{"an Any without a type", extension(&anypb.Any{}), anything},
 		{"an Any of v2", extension(&anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.Cluster"}), anything},
-		{"more Anys in each other than anybody needs", extension(deep), anything},
+		{"deeply nested Anys", extension(deep), anything},
 		{"a TypedStruct", extension(packed(t, &xdstypev3.TypedStruct{TypeUrl: "x", Value: words})), anything},
 		{"a Struct", extension(packed(t, words)), anything},
 		{"a StringValue", extension(packed(t, wrapperspb.String("c"))), anything},
-		{"a field that is younger than this program", action(younger), anything},
-		{"an unknown extension beside what is known", &routev3.Route{Action: to("a").Action, TypedPerFilterConfig: map[string]*anypb.Any{"x": opaque}},
+		{"a field newer than this program", action(younger), anything},
+		{"an unknown extension next to a known route", &routev3.Route{Action: to("a").Action, TypedPerFilterConfig: map[string]*anypb.Any{"x": opaque}},
 			strings.Replace(anything, "CDS *", "CDS *, CDS a", 1)},
 
 		// Resources from another server or a file, which this server does not know.
 		{"routes from a file", &hcmv3.Rds{ConfigSource: file, RouteConfigName: "r"}, anything},
-		{"routes from a server that is a cluster", &hcmv3.Rds{ConfigSource: other, RouteConfigName: "r"},
+		{"routes from another server", &hcmv3.Rds{ConfigSource: other, RouteConfigName: "r"},
 			"CDS *, CDS grpc, SDS *, ECDS *, SRDS *, RDS *, RDS r, VHDS *"},
 		{"routes from the server itself", &hcmv3.Rds{ConfigSource: self, RouteConfigName: "r"}, "RDS r"},
 		{"a filter from a file", &hcmv3.HttpFilter{Name: "e", ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: file}}}, anything},
 		{"endpoints from a file", eds("c", "s", file), "LEDS *"},
-		{"endpoints from a server that is a cluster", eds("c", "s", other), "CDS grpc, EDS s, LEDS *"},
+		{"endpoints from another server", eds("c", "s", other), "CDS grpc, EDS s, LEDS *"},
 		{"a secret from a file", &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: file}, ""},
-		{"a secret from a server that is a cluster", &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: other}, "CDS grpc, SDS s"},
+		{"a secret from another server", &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: other}, "CDS grpc, SDS s"},
 		{"filter chains, a type that xds does not list", &listenerv3.Listener_FcdsConfig{Name: "f", ConfigSource: ads}, anything},
-		{"Thrift routes, likewise", &thriftv3.Trds{ConfigSource: ads, RouteConfigName: "r"}, anything},
-		{"the clusters of an aggregate one, likewise", &aggregatev3.AggregateClusterResource{ConfigSource: ads}, anything},
+		{"Thrift routes, a type that xds does not list", &thriftv3.Trds{ConfigSource: ads, RouteConfigName: "r"}, anything},
+		{"aggregate clusters, a type that xds does not list", &aggregatev3.AggregateClusterResource{ConfigSource: ads}, anything},
 
 		// Clusters that refer to clusters.
 		{"an aggregate cluster", custom(&aggregatev3.ClusterConfig{Clusters: []string{"a", "b"}}), "CDS a, CDS b"},
 		{"a composite cluster", custom(&compositev3.ClusterConfig{Clusters: []*compositev3.ClusterConfig_ClusterEntry{{Name: "a"}}}), "CDS a"},
-		{"a dynamic forward proxy makes its own", custom(&dfpv3.ClusterConfig{}), ""},
+		{"a dynamic forward proxy", custom(&dfpv3.ClusterConfig{}), ""},
 		{"a cluster of a module", custom(&clustermodulev3.ClusterConfig{}), "CDS *, EDS *"},
-		{"a cluster of a type that nobody knows", &clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "t", TypedConfig: opaque}}},
+		{"a cluster of an unknown type", &clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "t", TypedConfig: opaque}}},
 			strings.Replace(anything, "CDS *", "CDS *, EDS *", 1)},
 		{"EDS chosen as an extension", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "envoy.cluster.eds"}},
 			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads, ServiceName: "s"}}, "CDS *, EDS *, EDS s"},
 		{"an upstream filter of a cluster", &clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{"o": packed(t, &upstreamv3.HttpProtocolOptions{HttpFilters: []*hcmv3.HttpFilter{
 			{Name: "e", ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}},
 			{Name: "f", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &authzv3.ExtAuthz{Services: &authzv3.ExtAuthz_GrpcService{GrpcService: grpc}})}}}})}}, "CDS grpc, ECDS e"},
-		{"where load is reported to", &clusterv3.Cluster{LrsServer: self}, ""},
+		{"a load reporting server", &clusterv3.Cluster{LrsServer: self}, ""},
 
 		// Filters that name a cluster or a secret: exactly these references.
 		{"external authorization", filter(&authzv3.ExtAuthz{Services: &authzv3.ExtAuthz_GrpcService{GrpcService: grpc}}), "CDS grpc"},
 		{"rate limits", filter(&ratelimitv3.RateLimit{}), ""},
 		{"OAuth", filter(&oauthv3.OAuth2{Config: &oauthv3.OAuth2Config{TokenEndpoint: &corev3.HttpUri{HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "a"}},
 			Credentials: &oauthv3.OAuth2Credentials{TokenSecret: &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: ads}}}}), "CDS a, SDS s"},
-		{"health by the health of clusters", filter(&healthv3.HealthCheck{ClusterMinHealthyPercentages: map[string]*typev3.Percent{"a": {Value: 1}, "b": {}}}), "CDS a, CDS b"},
+		{"a health check by cluster health", filter(&healthv3.HealthCheck{ClusterMinHealthyPercentages: map[string]*typev3.Percent{"a": {Value: 1}, "b": {}}}), "CDS a, CDS b"},
 		{"a filter that is discovered for a request", &filtercompositev3.ExecuteFilterAction{DynamicConfig: &filtercompositev3.DynamicConfig{Name: "e",
 			ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}}, "ECDS e"},
 		{"an access log", &listenerv3.Listener{AccessLog: []*accesslogv3.AccessLog{{ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed(t,
@@ -196,7 +196,7 @@ func TestReferencesAreComplete(t *testing.T) {
 		{"a tracer", hcm(t, &hcmv3.HttpConnectionManager{Tracing: &hcmv3.HttpConnectionManager_Tracing{Provider: &tracev3.Tracing_Http{
 			ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: packed(t, &tracev3.ZipkinConfig{CollectorCluster: "a"})}}}}), "CDS a"},
 		{"the router", filter(&routerv3.Router{}), ""},
-		{"more filters beside each other than Anys may be in each other", many, ""},
+		{"more filters than the nesting limit of Anys", many, ""},
 		{"a route to a cluster without a name", action(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{}}), ""},
 		{"Redis", network(&redisv3.RedisProxy{PrefixRoutes: &redisv3.RedisProxy_PrefixRoutes{CatchAllRoute: &redisv3.RedisProxy_PrefixRoutes_Route{Cluster: "a"}}}), "CDS a"},
 		{"a generic proxy", &genericv3.RouteAction{ClusterSpecifier: &genericv3.RouteAction_Cluster{Cluster: "a"}}, "CDS a"},
@@ -238,7 +238,7 @@ func wired(t *testing.T, m proto.Message, refs []xds.Ref) {
 	}
 	for _, ref := range refs {
 		if slices.ContainsFunc(types, ref.Type.Is) && !r.MayRefer(ref.Type, ref.Name) {
-			t.Errorf("wire knows nothing of %s %s: %s", ref.Type, ref.Name, show(r.Refs))
+			t.Errorf("wire misses %s %s: %s", ref.Type, ref.Name, show(r.Refs))
 		}
 	}
 }

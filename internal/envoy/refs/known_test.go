@@ -59,11 +59,11 @@ func TestRulesExist(t *testing.T) {
 				t.Errorf("%s has no strings", name)
 			}
 			if from := f.ContainingMessage().Fields().ByName(r.from); r.from != "" && (from == nil || !isSource(from.Message())) {
-				t.Errorf("%s: %s beside it is no ConfigSource", name, r.from)
+				t.Errorf("%s: field %s is not a ConfigSource", name, r.from)
 			}
 		}
 		if _, ok := elsewhere[name]; (ok || foreign[name]) && f.Message().FullName() != configSource {
-			t.Errorf("%s is no ConfigSource", name)
+			t.Errorf("%s is not a ConfigSource", name)
 		}
 		if data[name] && !isData(f) && f.Message().FullName() != "envoy.config.core.v3.Metadata" {
 			t.Errorf("%s has a schema", name)
@@ -76,8 +76,8 @@ func TestRulesExist(t *testing.T) {
 
 // none lists fields that look like references but are not: prefixes of their names, by reason.
 var none = map[string][]string{
-	"what Envoy tells, or is told by others": {"envoy.admin.", "envoy.data.accesslog.", "envoy.data.cluster.", "envoy.data.core.", "envoy.service."},
-	"no part of a resource":                  {"envoy.config.bootstrap.", "envoy.config.core.v3.Node.cluster"},
+	"state that Envoy reports or receives": {"envoy.admin.", "envoy.data.accesslog.", "envoy.data.cluster.", "envoy.data.core.", "envoy.service."},
+	"not part of a resource":               {"envoy.config.bootstrap.", "envoy.config.core.v3.Node.cluster"},
 	"its own name": {
 		"envoy.config.cluster.v3.Cluster.name", "envoy.config.cluster.v3.Cluster.alt_stat_name", "envoy.config.endpoint.v3.ClusterLoadAssignment.cluster_name",
 		"envoy.config.endpoint.v3.LbEndpoint.endpoint_name",
@@ -85,17 +85,17 @@ var none = map[string][]string{
 		"envoy.extensions.clusters.dynamic_modules.",
 		"envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute.per_route_config_name",
 	},
-	"see assignment":                     {"envoy.config.cluster.v3.Cluster.EdsClusterConfig.service_name"},
-	"see collector.field":                {collectionName},
-	"what Envoy counts, by the endpoint": {"envoy.config.endpoint.v3.ClusterStats."},
+	"see assignment":         {"envoy.config.cluster.v3.Cluster.EdsClusterConfig.service_name"},
+	"see collector.field":    {collectionName},
+	"statistics by endpoint": {"envoy.config.endpoint.v3.ClusterStats."},
 	"a condition": {
 		"envoy.extensions.filters.http.fault.v3.HTTPFault.upstream_cluster",
 		"envoy.extensions.filters.network.reverse_tunnel.",
 	},
-	"a listener leaves with the next response, whoever refers to it": {
+	"the removal of a listener is never delayed": {
 		"envoy.config.core.v3.EnvoyInternalAddress.server_listener_name",
 	},
-	"a secret of AWS": {"envoy.extensions.common.aws.", "envoy.extensions.filters.http.aws_lambda."},
+	"an AWS secret": {"envoy.extensions.common.aws.", "envoy.extensions.filters.http.aws_lambda."},
 	"names of secrets in a formatter's own list": {"envoy.extensions.formatter.generic_secret.v3.GenericSecret.secret_configs"},
 	"parts of one secret":                        {"envoy.extensions.transport_sockets.tls.v3.GenericSecret.secrets"},
 	"see unnamed: all of the type": {
@@ -175,7 +175,7 @@ func TestSourcesHaveTypes(t *testing.T) {
 		if named || unnamed[f.FullName()] != nil || foreign[f.FullName()] || slices.Contains(other, f.FullName()) {
 			return
 		}
-		t.Errorf("%s: what does it bring?", f.FullName())
+		t.Errorf("%s: which type does this source fetch?", f.FullName())
 	})
 }
 
@@ -200,7 +200,7 @@ func TestIsData(t *testing.T) {
 		}
 	}
 	if !isData(fields.Fields().ByName("fields")) {
-		t.Error("a map of values is no data")
+		t.Error("a map of values does not count as data")
 	}
 }
 
@@ -260,7 +260,7 @@ func TestReviewedFields(t *testing.T) {
 	}
 	for _, f := range was {
 		if _, ok := slices.BinarySearch(list, f); !ok {
-			t.Errorf("%s is gone", f)
+			t.Errorf("%s was removed", f)
 		}
 	}
 }

@@ -28,14 +28,14 @@ func TestPlaces(t *testing.T) {
 		m    proto.Message
 		want []string
 	}{
-		{"the first of each", &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Routes: []*routev3.Route{to("a"), to("b"), to("a")}}}},
+		{"the first place of each reference", &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Routes: []*routev3.Route{to("a"), to("b"), to("a")}}}},
 			[]string{"CDS a virtual_hosts[0].routes[0].route.cluster", "CDS b virtual_hosts[0].routes[1].route.cluster"}},
 		{"an assignment", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}},
 			[]string{"EDS c eds_cluster_config"}},
 		{"items of a list, in an Any", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "x", TypedConfig: aggregate}}},
 			[]string{"CDS a cluster_type.typed_config.clusters[0]", "CDS b cluster_type.typed_config.clusters[1]"}},
 		{"a reverse tunnel", listening("rc://n:c:t@remote:1"), []string{"CDS remote additional_addresses[0].address.socket_address.address"}},
-		{"what may be any", &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Routes: []*routev3.Route{{Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_ClusterHeader{ClusterHeader: "x"}}}}}}}}, nil},
+		{"references to all resources", &routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Routes: []*routev3.Route{{Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_ClusterHeader{ClusterHeader: "x"}}}}}}}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string

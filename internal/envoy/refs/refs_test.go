@@ -106,7 +106,7 @@ func TestOf(t *testing.T) {
 		{"EDS by the cluster's name", eds("c", "", ads), "EDS c"},
 		{"EDS by service name", eds("c", "s", ads), "EDS s"},
 		{"EDS from a file", eds("c", "s", file), "LEDS *"},
-		{"EDS from a file, the old way", eds("c", "s", &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Path{Path: "x.yaml"}}), "LEDS *"},
+		{"EDS from a file by its path", eds("c", "s", &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Path{Path: "x.yaml"}}), "LEDS *"},
 		{"EDS without a source", &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}, "EDS c"},
 		{"EDS by service name, without a source", eds("c", "s", nil), "EDS s"},
 		{"EDS settings of a cluster of another type", &clusterv3.Cluster{Name: "c", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: "s", EdsConfig: ads}}, ""},
@@ -147,10 +147,10 @@ func TestOf(t *testing.T) {
 		{"a cluster from a header", routes(&routev3.Route{Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}}}}), "CDS *"},
 		{"a reverse tunnel", listening("rc://node:its-cluster:tenant@remote:1"), "CDS remote"},
-		{"a reverse tunnel in words that nobody knows", listening("rc://node:its-cluster:tenant@a:1,b:2"), "CDS *"},
+		{"a reverse tunnel in an unknown form", listening("rc://node:its-cluster:tenant@a:1,b:2"), "CDS *"},
 		{"a reverse tunnel to a name with an @", listening("rc://node:its-cluster:tenant@a@b:1"), "CDS *"},
-		{"a reverse tunnel to nowhere", listening("rc://node:its-cluster:tenant"), "CDS *"},
-		{"a reverse tunnel to no name", listening("rc://node:its-cluster:tenant@:1"), "CDS *"},
+		{"a reverse tunnel without a cluster", listening("rc://node:its-cluster:tenant"), "CDS *"},
+		{"a reverse tunnel with an empty name", listening("rc://node:its-cluster:tenant@:1"), "CDS *"},
 		{"a reverse tunnel without a count", listening("rc://node:its-cluster:tenant@remote"), "CDS *"},
 		{"an address", listening("127.0.0.1"), ""},
 		{"virtual host", &routev3.VirtualHost{Name: "v", Routes: []*routev3.Route{to("c")}}, "CDS c"},
@@ -172,7 +172,7 @@ func TestOf(t *testing.T) {
 				t.Errorf("by descriptors only: got %q\nwant %q", got, tt.want)
 			}
 			if Of(envoy.Envoy(), tt.m) == nil {
-				t.Error("nil: that would mean unknown")
+				t.Error("nil references, which would mean unknown")
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func BenchmarkOf(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if len(Of(envoy.Envoy(), m)) != 1000 {
-			b.Fatal("lost some")
+			b.Fatal("missing references")
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestSources(t *testing.T) {
 		{"EDS from a file", eds("c", "s", file), ""},
 		{"EDS without a source", eds("c", "s", nil), ""},
 		{"EDS settings of a cluster of another type", &clusterv3.Cluster{Name: "c", EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads}}, ""},
-		{"where load is reported to", &clusterv3.Cluster{Name: "c", LrsServer: ads}, ""},
+		{"a load reporting server", &clusterv3.Cluster{Name: "c", LrsServer: ads}, ""},
 		{"RDS in a listener", hcm(t, &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads, RouteConfigName: "r"}}}), "RDS r @ filter_chains[0].filters[0].typed_config.rds.config_source"},
 		{"secrets in a transport socket", &clusterv3.Cluster{TransportSocket: tls(t,
@@ -69,7 +69,7 @@ func TestSources(t *testing.T) {
 		{"a filter of a route's map", &routev3.Route{TypedPerFilterConfig: map[string]*anypb.Any{"f": packed(t, &hcmv3.HttpFilter{
 			Name: "ecds", ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}})}},
 			`ECDS ecds @ typed_per_filter_config["f"].config_discovery`},
-		{"scoped RDS brings all", scoped(&hcmv3.ScopedRoutes{ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}}}),
+		{"scoped RDS fetches all scopes", scoped(&hcmv3.ScopedRoutes{ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}}}),
 			"SRDS * @ scoped_routes.scoped_rds.scoped_rds_config_source"},
 		{"the routes of scopes have many names", scoped(&hcmv3.ScopedRoutes{RdsConfigSource: ads}), "unknown @ scoped_routes.rds_config_source"},
 		{"virtual hosts", &routev3.RouteConfiguration{Vhds: &routev3.Vhds{ConfigSource: ads}}, "unknown @ vhds.config_source"},
@@ -104,7 +104,7 @@ func TestEdit(t *testing.T) {
 	l.FilterChains[0].TransportSocket = tls(t, &tlsv3.SdsSecretConfig{Name: "s", SdsConfig: ads})
 	was := proto.CloneOf(l)
 	if Edit(envoy.Envoy(), l, func(protoreflect.Message, Path) bool { return false }) || !proto.Equal(l, was) {
-		t.Error("changed, without anybody asking")
+		t.Error("changed without an edit")
 	}
 	changed := Edit(envoy.Envoy(), l, func(m protoreflect.Message, _ Path) bool {
 		for _, s := range Sources(m) {
@@ -116,17 +116,17 @@ func TestEdit(t *testing.T) {
 		return false
 	})
 	if got, want := sourcesOf(l), "SDS s @ filter_chains[0].transport_socket.typed_config.common_tls_context.tls_certificate_sds_secret_configs[0].sds_config"; !changed || got != want {
-		t.Errorf("%v, left %q, want %q", changed, got, want)
+		t.Errorf("changed %v, sources %q, want %q", changed, got, want)
 	}
 	var m hcmv3.HttpConnectionManager
 	if err := l.FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(&m); err != nil {
 		t.Fatal(err)
 	}
 	if m.GetStatPrefix() != "x" || m.GetRds().GetRouteConfigName() != "r" || !proto.Equal(m.GetRds().GetConfigSource(), file) {
-		t.Errorf("packed again as %v", &m)
+		t.Errorf("encoded again as %v", &m)
 	}
 	if !proto.Equal(l.FilterChains[0].TransportSocket, was.FilterChains[0].TransportSocket) {
-		t.Error("a message beside it was changed")
+		t.Error("an unrelated message was changed")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestEveryItemIsEdited(t *testing.T) {
 			return changed
 		})
 		if left := sourcesOf(m); left != "" {
-			t.Errorf("left %q", left)
+			t.Errorf("sources %q", left)
 		}
 	}
 }
@@ -183,13 +183,13 @@ func TestSourcesAreComplete(t *testing.T) {
 			_, known := sources[f.FullName()]
 			_, not := unlisted[f.FullName()]
 			if !named && !known && !not {
-				t.Errorf("%s: what does it bring?", f.FullName())
+				t.Errorf("%s: which type does this source fetch?", f.FullName())
 			}
 			if f.IsList() || f.IsMap() {
 				t.Errorf("%s: Sources looks into single fields only", f.FullName())
 			}
 			if not && known {
-				t.Errorf("%s: known and unlisted", f.FullName())
+				t.Errorf("%s: listed twice", f.FullName())
 			}
 			delete(unlisted, f.FullName())
 		}

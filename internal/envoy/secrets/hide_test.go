@@ -23,18 +23,18 @@ func TestHide(t *testing.T) {
 		{"SAFE-6 JSON, in a list", `{"private_key":{"inline_string":["hunter2Quokkas"]}}`, pw, `{"private_key":{"inline_string":["…"]}}`},
 		{"SAFE-6 YAML", "password: hunter2Quokkas\nuser: 'hunter2Quokkas'", pw, "password: …\nuser: '…'"},
 		{"SAFE-6 quoted in quotes", `password=\"hunter2Quokkas\"`, pw, `password=\"…\"`},
-		{"SAFE-6 its end is cut", `"x": "hunter2Qu`, pw, `"x": "…`},
-		{"SAFE-6 its head is cut", `near "er2Quokkas", expected`, pw, `near "…", expected`},
+		{"SAFE-6 the end is cut", `"x": "hunter2Qu`, pw, `"x": "…`},
+		{"SAFE-6 the beginning is cut", `near "er2Quokkas", expected`, pw, `near "…", expected`},
 		{"SAFE-6 twice", "hunter2Quokkas and hunter2Quokkas", pw, "… and …"},
-		{"SAFE-6 a short one", `a=pass; passing "pass"`, "pass", `a=…; …ing "…"`},
-		{"SAFE-6 one that is anything", `line 1: "a": "1", b: 1, c: [1], d: 11, e="1"`, "1", `line 1: "a": "…", b: …, c: […], d: 11, e="…"`},
-		{"SAFE-6 nothing", `""`, " ", `""`},
-		{"SAFE-6 two that touch", "alphabetagammadelta", "alphabet|gammadelta", "…a…"},
+		{"SAFE-6 a short secret", `a=pass; passing "pass"`, "pass", `a=…; …ing "…"`},
+		{"SAFE-6 a very short secret", `line 1: "a": "1", b: 1, c: [1], d: 11, e="1"`, "1", `line 1: "a": "…", b: …, c: […], d: 11, e="…"`},
+		{"SAFE-6 an empty secret", `""`, " ", `""`},
+		{"SAFE-6 two adjacent secrets", "alphabetagammadelta", "alphabet|gammadelta", "…a…"},
 		{"SAFE-6 spaces", "key: one two \n  three four.", "one  two\tthree four", "key: …."},
-		{"SAFE-6 characters that are escaped by halves", `key: "\ud83d\udd11\ud83d\udd11"`, "🔑🔑", `key: "…"`},
-		{"SAFE-6 a short one that has the end of its line with it", `a: "pass" b`, " pass\n", `a: "…" b`},
-		{"what is none", "hunte-2 quokka", pw, "hunte-2 quokka"},
-		{"no text", "", pw, ""},
+		{"SAFE-6 surrogate pairs", `key: "\ud83d\udd11\ud83d\udd11"`, "🔑🔑", `key: "…"`},
+		{"SAFE-6 a short secret with a line break", `a: "pass" b`, " pass\n", `a: "…" b`},
+		{"a text without secrets", "hunte-2 quokka", pw, "hunte-2 quokka"},
+		{"an empty text", "", pw, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Hide(tt.text, strings.Split(tt.secrets, "|")); got != tt.want {
@@ -73,7 +73,7 @@ func TestHideEscaped(t *testing.T) {
 			shown := Hide("before: ( "+text+" ) after", []string{secret})
 			rest := strings.NewReplacer("before: (", "", ") after", "", "inline_bytes:", "", "…", "").Replace(shown)
 			if rest = strings.Trim(rest, "\n \\n\"'"); rest != "" {
-				t.Errorf("SAFE-6 %q %s: %q of %q", secret, form, shown, text)
+				t.Errorf("SAFE-6 secret %q %s: shown %q of %q", secret, form, shown, text)
 			}
 			if !strings.HasPrefix(shown, "before: (") || !strings.HasSuffix(shown, ") after") {
 				t.Errorf("SAFE-6 %q %s: more than the secret is hidden: %q", secret, form, shown)
@@ -130,7 +130,7 @@ func TestHideUnknown(t *testing.T) {
 	}
 	in.ConfigType = &tlsv3.PrivateKeyProvider_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.config.core.v3.Locality", Value: []byte("\xff")}}
 	if known.Texts(&tlsv3.TlsCertificate{PrivateKeyProvider: in}, func(string) {}) {
-		t.Error("SAFE-6 what is not what it says is taken for read")
+		t.Error("SAFE-6 an undecodable Any counts as searched")
 	}
 }
 

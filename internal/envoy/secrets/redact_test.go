@@ -47,7 +47,7 @@ func TestRedactEveryField(t *testing.T) {
 				t.Errorf("%s: shown\n%s\nof\n%s", in.where, apitest.Text(got), apitest.Text(in.m))
 			}
 			if !value && !proto.Equal(got, in.m) {
-				t.Errorf("%s: other than before:\n%s", in.where, apitest.Text(got))
+				t.Errorf("%s: other fields changed:\n%s", in.where, apitest.Text(got))
 			}
 			if left := known.Find(got); len(left.Unread) > 0 {
 				t.Errorf("%s: broken: %v", in.where, left.Unread)
@@ -57,7 +57,7 @@ func TestRedactEveryField(t *testing.T) {
 				t.Errorf("%s: %v", in.where, err)
 			}
 			if value != strings.Contains(string(js), Redacted) && value != strings.Contains(string(js), "W3JlZGFjdGVkXQ") && !strings.Contains(string(js), "TypedStruct") {
-				t.Errorf("%s: no mark in %s", in.where, js)
+				t.Errorf("%s: no redaction mark in %s", in.where, js)
 			}
 		}
 	})
@@ -89,7 +89,7 @@ func TestSAFE6Redact(t *testing.T) {
 		m    proto.Message
 		want string // JSON without spaces
 	}{
-		"a key, and what stands beside it": {
+		"a key and other fields": {
 			&tlsv3.TlsCertificate{CertificateChain: inline("chain"), PrivateKey: inline(canary), OcspStaple: inline("x")},
 			`{"certificateChain":{"inlineString":"chain"},"privateKey":{"inlineString":"[redacted]"},"ocspStaple":{"inlineString":"x"}}`,
 		},
@@ -97,32 +97,32 @@ func TestSAFE6Redact(t *testing.T) {
 			&tlsv3.TlsCertificate{PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(canary)}}},
 			`{"privateKey":{"inlineBytes":"W3JlZGFjdGVkXQ=="}}`,
 		},
-		"where a key is": {&tlsv3.TlsCertificate{PrivateKey: file, Password: inline(canary)},
+		"the location of a key": {&tlsv3.TlsCertificate{PrivateKey: file, Password: inline(canary)},
 			`{"privateKey":{"filename":"/etc/key.pem"},"password":{"inlineString":"[redacted]"}}`},
-		"users":                     {&basicauthv3.BasicAuth{Users: inline(canary)}, `{"users":{"inlineString":"[redacted]"}}`},
-		"of a type that is unknown": {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: unknown}, `{"name":"a","typedConfig":{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","typeUrl":"type.googleapis.com/acme.Filter"}}`},
-		"not what it says": {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: &anypb.Any{TypeUrl: tls, Value: []byte("\x0a\xff" + canary)}},
+		"users":           {&basicauthv3.BasicAuth{Users: inline(canary)}, `{"users":{"inlineString":"[redacted]"}}`},
+		"an unknown type": {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: unknown}, `{"name":"a","typedConfig":{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","typeUrl":"type.googleapis.com/acme.Filter"}}`},
+		"undecodable content": {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: &anypb.Any{TypeUrl: tls, Value: []byte("\x0a\xff" + canary)}},
 			`{"name":"a","typedConfig":{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","typeUrl":"` + tls + `"}}`},
-		"of no type":        {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: &anypb.Any{Value: []byte(canary)}}, `{"name":"a","typedConfig":{}}`},
-		"an unknown field":  {odd, `{"name":"a"}`},
-		"one further below": {inside, `{"name":"a","transportSocket":{"name":"t"}}`},
-		"spelled, of a type that is unknown": {spelled("type.googleapis.com/acme.Filter", `{"a":"`+canary+`"}`),
+		"without a type":         {&corev3.TypedExtensionConfig{Name: "a", TypedConfig: &anypb.Any{Value: []byte(canary)}}, `{"name":"a","typedConfig":{}}`},
+		"an unknown field":       {odd, `{"name":"a"}`},
+		"a nested unknown field": {inside, `{"name":"a","transportSocket":{"name":"t"}}`},
+		"JSON of an unknown type": {spelled("type.googleapis.com/acme.Filter", `{"a":"`+canary+`"}`),
 			`{"typeUrl":"type.googleapis.com/acme.Filter"}`},
-		"spelled, with a field that is unknown": {spelled(tls, `{"nobody":{"x":["`+canary+`"]},"ocsp_staple":{"filename":"x"}}`),
+		"JSON with an unknown field": {spelled(tls, `{"nobody":{"x":["`+canary+`"]},"ocsp_staple":{"filename":"x"}}`),
 			`{"typeUrl":"` + tls + `","value":{"nobody":{"x":["[redacted]"]},"ocsp_staple":{"filename":"x"}}}`},
-		"spelled, with a name in another spelling": {spelled(tls, `{"privatekey_":"`+canary+`","ocsp_staple":{"inline_string":"x"}}`),
+		"JSON with another spelling of a name": {spelled(tls, `{"privatekey_":"`+canary+`","ocsp_staple":{"inline_string":"x"}}`),
 			`{"typeUrl":"` + tls + `","value":{"ocsp_staple":{"inline_string":"x"},"privatekey_":"[redacted]"}}`},
-		"spelled, where a list of one is": {spelled(tls, `{"private_key":[{"inline_string":"`+canary+`"}],"password":{"filename":"/p"}}`),
+		"JSON with a mapping for a list of one": {spelled(tls, `{"private_key":[{"inline_string":"`+canary+`"}],"password":{"filename":"/p"}}`),
 			`{"typeUrl":"` + tls + `","value":{"password":{"filename":"/p"},"private_key":[{"inline_string":"[redacted]"}]}}`},
-		"spelled, with two types": {spelled(anyURL, `{"@type":"`+tls+`","@Type":"`+tls+`","a":"`+canary+`"}`),
+		"JSON with two types": {spelled(anyURL, `{"@type":"`+tls+`","@Type":"`+tls+`","a":"`+canary+`"}`),
 			`{"typeUrl":"` + anyURL + `","value":{"@Type":"[redacted]","@type":"` + tls + `","a":"[redacted]"}}`},
-		"spelled, with a type that is a number": {spelled(anyURL, `{"@type":5,"a":"`+canary+`"}`),
+		"JSON with a number as type": {spelled(anyURL, `{"@type":5,"a":"`+canary+`"}`),
 			`{"typeUrl":"` + anyURL + `","value":{"@type":"[redacted]","a":"[redacted]"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := proto.Clone(tt.m)
 			if !known.Redact(got) {
-				t.Error("says that nothing changed")
+				t.Error("reports no change")
 			}
 			js, err := protojson.MarshalOptions{Resolver: envoy.Envoy()}.Marshal(got)
 			if err != nil {
@@ -138,7 +138,7 @@ func TestSAFE6Redact(t *testing.T) {
 	}
 	got := proto.Clone(deep)
 	if !known.Redact(got) || shows(t, got) {
-		t.Error("what is too deep is shown")
+		t.Error("content that is nested too deep is shown")
 	}
 }
 

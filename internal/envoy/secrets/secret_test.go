@@ -104,13 +104,13 @@ func TestMarkedFields(t *testing.T) {
 				t.Errorf("SAFE-11 %s: found %q, want %q in\n%s", in.where, found.Values, in.path, apitest.Text(in.m))
 			}
 			if !value && len(found.Values) != 0 {
-				t.Errorf("SAFE-11 %s: found %q, where a value is not, in\n%s", in.where, found.Values, text)
+				t.Errorf("SAFE-11 %s: found %q without a value, in\n%s", in.where, found.Values, text)
 			}
 			if !value {
 				continue
 			}
 			if !shows(t, in.m) {
-				t.Errorf("%s: the canary is not there to begin with\n%s", in.where, apitest.Text(in.m))
+				t.Errorf("%s: the message does not contain the canary\n%s", in.where, apitest.Text(in.m))
 			}
 			for _, dump := range dumps(t, in.m) {
 				if shown := hidden(t, in.m, dump); has([]byte(shown)) {
@@ -120,10 +120,10 @@ func TestMarkedFields(t *testing.T) {
 		}
 	})
 	if n < 38 {
-		t.Errorf("%d fields are marked; Envoy's API has 38 at least", n)
+		t.Errorf("%d fields are marked; Envoy's API has at least 38", n)
 	}
 	if len(nothing) < 20 {
-		t.Errorf("%d fields may name another place: what the test takes for that does not fit the API any more", len(nothing))
+		t.Errorf("%d fields may name a location: the test's list is out of date", len(nothing))
 	}
 }
 
@@ -147,7 +147,7 @@ func hidden(t *testing.T, m proto.Message, text string) string {
 	t.Helper()
 	var texts []string
 	if !known.Texts(m, func(text string) { texts = append(texts, text) }) {
-		t.Error("not all could be read")
+		t.Error("a part could not be searched")
 	}
 	return Hide(text, texts)
 }
@@ -176,28 +176,28 @@ func TestFind(t *testing.T) {
 		want string
 	}{
 		{"SAFE-11 a key", key(&corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}), "[tls_certificate.private_key]"},
-		{"SAFE-11 a file has it", key(&corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "k"}}), "[]"},
-		{"SAFE-11 a variable has it", key(&corev3.DataSource{Specifier: &corev3.DataSource_EnvironmentVariable{EnvironmentVariable: "k"}}), "[]"},
-		{"SAFE-11 it comes in a way that is not known here", key(unknown), "[tls_certificate.private_key]"},
-		{"SAFE-11 what is for all to see", &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+		{"SAFE-11 a key in a file", key(&corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "k"}}), "[]"},
+		{"SAFE-11 a key in an environment variable", key(&corev3.DataSource{Specifier: &corev3.DataSource_EnvironmentVariable{EnvironmentVariable: "k"}}), "[]"},
+		{"SAFE-11 a key in an unknown kind of source", key(unknown), "[tls_certificate.private_key]"},
+		{"SAFE-11 public fields", &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
 			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "ca"}}}}}, "[]"},
-		{"SAFE-11 all of them", &tlsv3.Secret{Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
+		{"SAFE-11 several keys", &tlsv3.Secret{Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
 			Secret:  &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "a"}},
 			Secrets: map[string]*corev3.DataSource{"b": {Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("b")}}}}}},
 			"[generic_secret.secret generic_secret.secrets]"},
-		{"SAFE-11 a file has the first of several", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{
+		{"SAFE-11 the first of several in a file", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{
 			{Specifier: &corev3.DataSource_Filename{Filename: "k"}}, {Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}}}, "[keys]"},
-		{"SAFE-11 files have all of several", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{{Specifier: &corev3.DataSource_Filename{Filename: "k"}}}}, "[]"},
-		{"SAFE-11 files have all but one of a map", &tlsv3.GenericSecret{Secrets: fileBut(20, 7)}, "[secrets]"},
-		{"SAFE-11 files have all of a map", &tlsv3.GenericSecret{Secrets: fileBut(20, -1)}, "[]"},
-		{"SAFE-11 a TypedStruct has a key, and what nobody knows beside it", &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate",
+		{"SAFE-11 all of several in files", &tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{{Specifier: &corev3.DataSource_Filename{Filename: "k"}}}}, "[]"},
+		{"SAFE-11 all values of a map but one in files", &tlsv3.GenericSecret{Secrets: fileBut(20, 7)}, "[secrets]"},
+		{"SAFE-11 all values of a map in files", &tlsv3.GenericSecret{Secrets: fileBut(20, -1)}, "[]"},
+		{"SAFE-11 a TypedStruct with a key and an unknown field", &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate",
 			Value: &structpb.Struct{Fields: map[string]*structpb.Value{
 				"of_a_later_version": structpb.NewBoolValue(true),
 				"private_key":        structpb.NewStructValue(structOf(t, &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}))}}}, "[value.private_key]"},
-		{"an Any of a type that nobody knows", &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte(canary)}, "[]"},
-		{"SAFE-11 an Any that is not what it says", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}}, "[typed_config]"},
-		{"an Any that is not what it says, and never has secrets", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.core.v3.Locality", Value: []byte(canary)}}, "[]"},
-		{"a TypedStruct of a type that nobody knows", &xdsv3.TypedStruct{TypeUrl: "my.Own", Value: structOf(t, &corev3.Locality{Region: canary})}, "[]"},
+		{"an Any of an unknown type", &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte(canary)}, "[]"},
+		{"SAFE-11 an undecodable Any", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Value: []byte(canary)}}, "[typed_config]"},
+		{"an undecodable Any of a type without secrets", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.core.v3.Locality", Value: []byte(canary)}}, "[]"},
+		{"a TypedStruct of an unknown type", &xdsv3.TypedStruct{TypeUrl: "my.Own", Value: structOf(t, &corev3.Locality{Region: canary})}, "[]"},
 		{"nothing", &clusterv3.Cluster{}, "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestFind(t *testing.T) {
 				if got := fmt.Sprint(known.Find(m).Values); got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
 				}
-				if all := known.Texts(m, func(string) {}); all == strings.Contains(tt.name, "SAFE-11 an Any that is not what it says") {
-					t.Error("SAFE-6 is all read?", all)
+				if all := known.Texts(m, func(string) {}); all == strings.Contains(tt.name, "SAFE-11 an undecodable Any") {
+					t.Error("SAFE-6 was everything searched?", all)
 				}
 			}
 		})
@@ -230,7 +230,7 @@ func TestDeepMessagesAreFast(t *testing.T) {
 		t.Error("SAFE-9", f)
 	}
 	if known.Texts(deep, func(string) {}) {
-		t.Error("SAFE-6 what is too deep is taken for read")
+		t.Error("SAFE-6 content that is nested too deep counts as searched")
 	}
 }
 

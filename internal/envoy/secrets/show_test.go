@@ -36,7 +36,7 @@ func TestMarkedNamesHideLines(t *testing.T) {
 		return true
 	})
 	if n < 30 {
-		t.Errorf("%d fields are marked: too few to prove anything", n)
+		t.Errorf("only %d fields are marked", n)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestShowsLines(t *testing.T) {
 		}
 	}
 	if !ShowsLines([]byte("licence: x"), nil) {
-		t.Error("nobody has marked it")
+		t.Error("an unmarked name hides the file")
 	}
 }
 

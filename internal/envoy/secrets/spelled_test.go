@@ -68,7 +68,7 @@ var forms = map[string]func(any) any{
 		}
 		return v
 	},
-	"fields that nobody knows": func(v any) any {
+	"unknown fields": func(v any) any {
 		if m, ok := v.(map[string]any); ok {
 			m["no_such_field"], m["a_field"] = "x", []any{1}
 		}
@@ -151,11 +151,11 @@ func TestMarkedFieldsInEverySpelling(t *testing.T) {
 				filters[1].(map[string]any)["typed_config"].(map[string]any)["@type"] = own //nolint:forcetypeassert // made above
 			}
 			for where, in := range map[string]proto.Message{
-				"alone":         &xdsv3.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)},
-				"of old":        &udpav1.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)},
-				"in an Any":     packed(t, &xdsv3.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)}),
-				"among filters": &xdsv3.TypedStruct{TypeUrl: hcm, Value: asStruct(t, map[string]any{"codec_type": []any{1}, "http_filters": filters})},
-				"in itself": &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/xds.type.v3.TypedStruct", Value: asStruct(t, map[string]any{
+				"alone":          &xdsv3.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)},
+				"of an old type": &udpav1.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)},
+				"in an Any":      packed(t, &xdsv3.TypedStruct{TypeUrl: own, Value: asStruct(t, alone)}),
+				"among filters":  &xdsv3.TypedStruct{TypeUrl: hcm, Value: asStruct(t, map[string]any{"codec_type": []any{1}, "http_filters": filters})},
+				"in another TypedStruct": &xdsv3.TypedStruct{TypeUrl: "type.googleapis.com/xds.type.v3.TypedStruct", Value: asStruct(t, map[string]any{
 					"typeUrl": own, "value": alone})},
 			} {
 				got := known.Find(in).Values
@@ -167,7 +167,7 @@ func TestMarkedFieldsInEverySpelling(t *testing.T) {
 		}
 	})
 	if n < 38 {
-		t.Errorf("%d fields are marked; Envoy's API has 38 at least", n)
+		t.Errorf("%d fields are marked; Envoy's API has at least 38", n)
 	}
 }
 
@@ -178,13 +178,13 @@ func TestTypedStruct(t *testing.T) {
 		{"SAFE-11 a mapping for a list of one", `{"common_tls_context": {"tls_certificates": {"private_key": {"inline_string": "k"}}}}`, "[value.common_tls_context.tls_certificates.private_key]"},
 		{"SAFE-11 a text for a bool", `{"common_tls_context": {"tls_certificates": [{"private_key": {"inline_string": "k"}}]}, "allow_renegotiation": "true"}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
 		{"SAFE-11 both names of a field", `{"common_tls_context": {}, "commonTlsContext": {"tls_certificates": [{"private_key": {"inline_string": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
-		{"SAFE-11 a name as nobody writes it", `{"CommonTLSContext": {"tlscertificates": [{"PRIVATE_KEY": {"inlineString": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
+		{"SAFE-11 an unusual spelling of a name", `{"CommonTLSContext": {"tlscertificates": [{"PRIVATE_KEY": {"inlineString": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
 		{"SAFE-11 a text in place of the source", `{"common_tls_context": {"tls_certificates": [{"private_key": "k"}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
 		{"SAFE-11 a text in place of the certificate", `{"common_tls_context": {"tls_certificates": ["k"]}}`, "[value.common_tls_context.tls_certificates[0]]"},
 		{"SAFE-11 a list in place of the text", `{"common_tls_context": {"tls_certificates": [{"private_key": {"inline_string": ["k"]}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
-		{"SAFE-11 a source that nobody knows", `{"common_tls_context": {"tls_certificates": [{"private_key": {"inline": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
+		{"SAFE-11 an unknown kind of source", `{"common_tls_context": {"tls_certificates": [{"private_key": {"inline": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
 		{"SAFE-11 a mapping in place of a file's name", `{"common_tls_context": {"tls_certificates": [{"private_key": {"filename": {"x": "k"}}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
-		{"SAFE-11 a file and a value", `{"common_tls_context": {"tls_certificates": [{"private_key": {"filename": "f", "inline_string": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
+		{"SAFE-11 both a file and a value", `{"common_tls_context": {"tls_certificates": [{"private_key": {"filename": "f", "inline_string": "k"}}]}}`, "[value.common_tls_context.tls_certificates[0].private_key]"},
 		{"SAFE-11 an Any without a type", `{"common_tls_context": {"custom_handshaker": {"typed_config": {"private_key": "k"}}}}`, "[value.common_tls_context.custom_handshaker.typed_config]"},
 		{"SAFE-11 an Any in an Any", `{"common_tls_context": {"custom_handshaker": {"typed_config": {"@type": "x/google.protobuf.Any", "value": {"@type": "` + context + `", "common_tls_context": 5}}}}}`,
 			"[value.common_tls_context.custom_handshaker.typed_config.common_tls_context]"},
@@ -192,8 +192,8 @@ func TestTypedStruct(t *testing.T) {
 			"[value.common_tls_context.custom_handshaker.typed_config.secrets]"},
 		{"a file", `{"common_tls_context": {"tls_certificates": [{"private_key": {"filename": "f", "watched_directory": {"path": "d"}}, "password": {"environment_variable": "v"}}]}}`, "[]"},
 		{"nothing", `{"common_tls_context": {"tls_certificates": [{"private_key": {"inline_string": null}, "password": null, "pkcs12": {}}, null], "custom_handshaker": {"typed_config": {}}}}`, "[]"},
-		{"what leads nowhere", `{"require_client_certificate": "k", "no_such": {"private_key": {"inline_string": "k"}}}`, "[]"},
-		{"an Any of a type that nobody knows", `{"common_tls_context": {"custom_handshaker": {"typed_config": {"@type": "x/no.Such", "private_key": "k"}}}}`, "[]"},
+		{"fields without secrets below", `{"require_client_certificate": "k", "no_such": {"private_key": {"inline_string": "k"}}}`, "[]"},
+		{"an Any of an unknown type", `{"common_tls_context": {"custom_handshaker": {"typed_config": {"@type": "x/no.Such", "private_key": "k"}}}}`, "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &structpb.Struct{}
@@ -245,9 +245,9 @@ func TestV2(t *testing.T) {
 		want string
 	}{
 		{"TYP-6 in an Any", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: old}}, "[{typed_config envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
-		{"TYP-6 in a file that does not say so", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.api.v2.auth.Secret"}}, "[{typed_config envoy.api.v2.auth.Secret}]"},
+		{"TYP-6 in a file without the frozen mark", &corev3.TypedExtensionConfig{TypedConfig: &anypb.Any{TypeUrl: "x/envoy.api.v2.auth.Secret"}}, "[{typed_config envoy.api.v2.auth.Secret}]"},
 		{"TYP-6 in a TypedStruct", &xdsv3.TypedStruct{TypeUrl: old}, "[{value envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
-		{"TYP-6 in the JSON of one", &xdsv3.TypedStruct{TypeUrl: "x/envoy.config.listener.v3.Filter", Value: asStruct(t, filter(old))},
+		{"TYP-6 in the JSON of a TypedStruct", &xdsv3.TypedStruct{TypeUrl: "x/envoy.config.listener.v3.Filter", Value: asStruct(t, filter(old))},
 			"[{value.typed_config envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager}]"},
 		{"of v3", &xdsv3.TypedStruct{TypeUrl: "x/envoy.config.listener.v3.Filter", Value: asStruct(t, filter("x/envoy.config.cluster.v3.Cluster"))}, "[]"},
 	} {

@@ -67,14 +67,14 @@ func TestCompanyMessages(t *testing.T) {
 		want string
 	}{
 		{"SAFE-11 in an Any", inAny("Filter", "\x12\x03\x0a\x01k"), "[more[0].token] [] []"},
-		{"SAFE-11 in a TypedStruct, spelled as only Envoy takes it", inStruct("Filter", map[string]any{"more": map[string]any{"Token": []any{"k"}}}), "[value.more.token] [] []"},
+		{"SAFE-11 in a TypedStruct, in a spelling only for Envoy", inStruct("Filter", map[string]any{"more": map[string]any{"Token": []any{"k"}}}), "[value.more.token] [] []"},
 		{"SAFE-11 in a TypedStruct, a number", inStruct("Filter", map[string]any{"more": []any{map[string]any{"token": 5}}}), "[value.more[0].token] [] []"},
-		{"SAFE-11 not what it says", inAny("Filter", "\xff"), "[.] [Filter] []"},
-		{"not what it says, and never has secrets", inAny("Plain", "\xff"), "[] [Plain] []"},
+		{"SAFE-11 undecodable content", inAny("Filter", "\xff"), "[.] [Filter] []"},
+		{"undecodable content of a type without secrets", inAny("Plain", "\xff"), "[] [Plain] []"},
 		{"no secret", inAny("Plain", "\x0a\x01k"), "[] [] []"},
 		{"TYP-6 frozen", inAny("old.Filter", ""), "[] [] [acme.old.Filter]"},
 		{"TYP-6 frozen, in a TypedStruct", inStruct("old.Filter", nil), "[] [] [acme.old.Filter]"},
-		{"a type that nobody knows", inAny("None", "\xff"), "[] [] []"},
+		{"an unknown type", inAny("None", "\xff"), "[] [] []"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found := own.Find(tt.m)
@@ -89,7 +89,7 @@ func TestCompanyMessages(t *testing.T) {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 			if f := known.Find(tt.m); len(f.Values)+len(f.Unread)+len(f.V2) > 0 {
-				t.Errorf("Envoy's API has none of it: %+v", f)
+				t.Errorf("found without the company's messages: %+v", f)
 			}
 		})
 	}

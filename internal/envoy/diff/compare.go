@@ -118,24 +118,9 @@ func Sides(a, b *Side) (all []Difference) {
 			all = append(all, difference(Added, is))
 			continue
 		}
-		versions := (a.versions || b.versions) && was.hidden && is.hidden && was.Version != "" && is.Version != ""
-		if was.sum == is.sum && !versions || versions && was.Version == is.Version {
-			continue
+		if d, differs := change(a, b, was, is); differs {
+			all = append(all, d)
 		}
-		d := difference(Changed, is)
-		x, y := was.shown, is.shown
-		if (a.redacted || b.redacted) && is.Type.Is(xds.Endpoint) && x != nil && y != nil {
-			x, y = asDumped(x), asDumped(y)
-		}
-		d.Fields = fields(b.types, x, y)
-		if len(d.Fields) == 0 {
-			if !was.hidden && !is.hidden || !versions && (a.redacted || b.redacted) {
-				continue // only the encoding differs, or secrets are unknown
-			}
-			d.Fields = []Field{{Path: "(secrets, or content that cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
-		}
-		d.Drains = drains(b.types, Changed, was, is, a.redacted || b.redacted)
-		all = append(all, d)
 	}
 	for k, was := range a.all {
 		if _, has := b.all[k]; !has {
@@ -148,6 +133,29 @@ func Sides(a, b *Side) (all []Difference) {
 		return cmp.Or(cmp.Compare(x.typ.Rank(), y.typ.Rank()), strings.Compare(x.typ.URL, y.typ.URL), strings.Compare(x.Group, y.Group), strings.Compare(x.Name, y.Name))
 	})
 	return all
+}
+
+// change returns the difference of a resource that both sides have; false if there is none.
+func change(a, b *Side, was, is Resource) (d Difference, differs bool) {
+	versions := (a.versions || b.versions) && was.hidden && is.hidden && was.Version != "" && is.Version != ""
+	if was.sum == is.sum && !versions || versions && was.Version == is.Version {
+		return d, false
+	}
+	redacted := a.redacted || b.redacted
+	x, y := was.shown, is.shown
+	if redacted && is.Type.Is(xds.Endpoint) && x != nil && y != nil {
+		x, y = asDumped(x), asDumped(y)
+	}
+	d = difference(Changed, is)
+	d.Fields = fields(b.types, x, y)
+	if len(d.Fields) == 0 {
+		if !was.hidden && !is.hidden || !versions && redacted {
+			return d, false // only the encoding differs, or secrets are unknown
+		}
+		d.Fields = []Field{{Path: "(secrets, or content that cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
+	}
+	d.Drains = drains(b.types, Changed, was, is, redacted)
+	return d, true
 }
 
 func difference(k Kind, r Resource) Difference {

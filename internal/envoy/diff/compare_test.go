@@ -68,30 +68,36 @@ func http(t testing.TB, prefix string) *listener.Listener {
 	}}}}}
 }
 
+// hosts returns a route configuration with virtual hosts, each given as NAME=DOMAIN.
+func hosts(names ...string) *route.RouteConfiguration {
+	r := &route.RouteConfiguration{Name: "r"}
+	for _, n := range names {
+		name, domain, _ := strings.Cut(n, "=")
+		r.VirtualHosts = append(r.VirtualHosts, &route.VirtualHost{Name: name, Domains: []string{domain}})
+	}
+	return r
+}
+
+// clusterOf returns cluster c with a connect timeout.
+func clusterOf(d *durationpb.Duration) *cluster.Cluster {
+	return &cluster.Cluster{Name: "c", ConnectTimeout: d}
+}
+
 func TestSides(t *testing.T) {
 	secret := func(key string) *tls.Secret {
 		return &tls.Secret{Name: "s", Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{
 			PrivateKey: &core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: key}},
 		}}}
 	}
-	hosts := func(names ...string) *route.RouteConfiguration {
-		r := &route.RouteConfiguration{Name: "r"}
-		for _, n := range names {
-			name, domain, _ := strings.Cut(n, "=")
-			r.VirtualHosts = append(r.VirtualHosts, &route.VirtualHost{Name: name, Domains: []string{domain}})
-		}
-		return r
-	}
-	c := func(d *durationpb.Duration) *cluster.Cluster { return &cluster.Cluster{Name: "c", ConnectTimeout: d} }
 	for name, tt := range map[string]struct {
 		a, b proto.Message
 		want []string
 	}{
-		"nothing":                     {c(nil), c(nil), nil},
-		"a duration in its text form": {c(durationpb.New(250e6)), c(durationpb.New(1e9)), []string{" connect_timeout: 0.250s -> 1s"}},
-		"a field that was unset":      {c(nil), c(durationpb.New(1e9)), []string{" connect_timeout:  -> 1s"}},
-		"a field that becomes unset":  {c(durationpb.New(1e9)), c(nil), []string{" connect_timeout: 1s -> "}},
-		"an enum value":               {c(nil), &cluster.Cluster{Name: "c", LbPolicy: cluster.Cluster_MAGLEV}, []string{" lb_policy:  -> MAGLEV"}},
+		"nothing":                     {clusterOf(nil), clusterOf(nil), nil},
+		"a duration in its text form": {clusterOf(durationpb.New(250e6)), clusterOf(durationpb.New(1e9)), []string{" connect_timeout: 0.250s -> 1s"}},
+		"a field that was unset":      {clusterOf(nil), clusterOf(durationpb.New(1e9)), []string{" connect_timeout:  -> 1s"}},
+		"a field that becomes unset":  {clusterOf(durationpb.New(1e9)), clusterOf(nil), []string{" connect_timeout: 1s -> "}},
+		"an enum value":               {clusterOf(nil), &cluster.Cluster{Name: "c", LbPolicy: cluster.Cluster_MAGLEV}, []string{" lb_policy:  -> MAGLEV"}},
 		"inside an extension":         {http(t, "a"), http(t, "b"), []string{` filter_chains[0].filters["hcm"].typed_config.stat_prefix: "a" -> "b"`}},
 		"lists by name":               {hosts("a=a", "b=b"), hosts("b=b", "x=x"), []string{` virtual_hosts["a"]: {"name":"a","domains":["a"]} -> `, ` virtual_hosts["x"]:  -> {"name":"x","domains":["x"]}`}},
 		"order in a list":             {hosts("a=a", "b=b"), hosts("b=b", "a=a"), []string{" virtual_hosts (order): a, b -> b, a"}},
@@ -115,7 +121,7 @@ func TestSides(t *testing.T) {
 		})
 	}
 	t.Run("the first of two equal names counts", func(t *testing.T) {
-		if got := lines(Sides(side(t, c(nil), c(durationpb.New(1e9))), side(t, c(nil)))); len(got) > 0 {
+		if got := lines(Sides(side(t, clusterOf(nil), clusterOf(durationpb.New(1e9))), side(t, clusterOf(nil)))); len(got) > 0 {
 			t.Errorf("%q", got)
 		}
 	})
@@ -132,6 +138,9 @@ func TestSides(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+func TestSidesOrderAndLimits(t *testing.T) {
 	t.Run("SAFE-1 deep messages are compared as a whole", func(t *testing.T) {
 		deep := func(n int, status string) *listener.Listener {
 			f := &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: &route.HeaderMatcher{Name: status}}}}
@@ -148,7 +157,7 @@ func TestSides(t *testing.T) {
 		}
 	})
 	t.Run("resources, in push order", func(t *testing.T) {
-		a := side(t, http(t, "a"), c(nil), hosts("a=a"))
+		a := side(t, http(t, "a"), clusterOf(nil), hosts("a=a"))
 		b := side(t, http(t, "b"), hosts("a=a"), &cluster.Cluster{Name: "d"})
 		got := Sides(a, b)
 		if want := []string{"removed CDS c", "added CDS d", "changed LDS in"}; !slices.Equal(lines(got)[:2], want[:2]) || lines(got)[2] != want[2] {

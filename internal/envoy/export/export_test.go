@@ -205,21 +205,7 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
-func TestExport(t *testing.T) {
-	t.Run("FILE-4 one file for each collective type, and for each other resource", func(t *testing.T) {
-		s := open(t, t.TempDir(), Options{})
-		r := s.export(resourceList{eds("a"), eds("b"), assignment("a", 1), assignment("b", 2), rds(t, "l", "r"), routes("r", "a"), secret("s", "x"),
-			&corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, secret("any", "message"))}})
-		want := []string{"_bootstrap.json", "cds.yaml", "ecds/e.yaml", "eds/a.yaml", "eds/b.yaml", "lds.yaml", "rds/r.yaml", "sds/s.yaml", "srds.yaml"}
-		if got := slices.Sorted(maps.Keys(s.read())); !slices.Equal(got, want) {
-			t.Errorf("files %q, want %q", got, want)
-		}
-		if want := (Report{Resources: 8, Files: 9, Steps: 1, Written: 9, Watches: 5}); !cmp.Equal(r, want) {
-			t.Error(cmp.Diff(want, r))
-		}
-		s.tidy()
-	})
-
+func TestExportReplacesLink(t *testing.T) {
 	t.Run("FILE-5 a rename replaces the link, and unchanged files stay", func(t *testing.T) {
 		s := open(t, t.TempDir(), Options{})
 		w := resourceList{eds("a"), assignment("a", 1), eds("b"), assignment("b", 2)}
@@ -257,6 +243,22 @@ func TestExport(t *testing.T) {
 		}
 		if r := s.export(w[:2]); r.Removed != 1 || s.read()["eds/b.yaml"] != "" {
 			t.Errorf("export after an assignment was deleted: %+v", r)
+		}
+		s.tidy()
+	})
+}
+
+func TestExport(t *testing.T) {
+	t.Run("FILE-4 one file for each collective type, and for each other resource", func(t *testing.T) {
+		s := open(t, t.TempDir(), Options{})
+		r := s.export(resourceList{eds("a"), eds("b"), assignment("a", 1), assignment("b", 2), rds(t, "l", "r"), routes("r", "a"), secret("s", "x"),
+			&corev3.TypedExtensionConfig{Name: "e", TypedConfig: packed(t, secret("any", "message"))}})
+		want := []string{"_bootstrap.json", "cds.yaml", "ecds/e.yaml", "eds/a.yaml", "eds/b.yaml", "lds.yaml", "rds/r.yaml", "sds/s.yaml", "srds.yaml"}
+		if got := slices.Sorted(maps.Keys(s.read())); !slices.Equal(got, want) {
+			t.Errorf("files %q, want %q", got, want)
+		}
+		if want := (Report{Resources: 8, Files: 9, Steps: 1, Written: 9, Watches: 5}); !cmp.Equal(r, want) {
+			t.Error(cmp.Diff(want, r))
 		}
 		s.tidy()
 	})

@@ -41,16 +41,24 @@ func same(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
+// clusterA is the file of cluster a in written imports.
+const clusterA = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
+
+// written returns an import with two clusters, a listener and a bootstrap.
+func written(t *testing.T) *Import {
+	t.Helper()
+	return do(t, options(), File{Name: "e.yaml", Data: []byte("{node: {id: n}, static_resources: {clusters: [{name: a}, {name: b}], listeners: [{name: l}]}}")})
+}
+
 func TestWriteImport(t *testing.T) {
-	im := do(t, options(), File{Name: "e.yaml", Data: []byte("{node: {id: n}, static_resources: {clusters: [{name: a}, {name: b}], listeners: [{name: l}]}}")})
-	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
+	im := written(t)
 	t.Run("FILE-8 a new directory with missing parents", func(t *testing.T) {
 		root := t.TempDir()
 		out := filepath.Join(root, "x", "y")
 		if err := im.To(Write{Dir: out}); err != nil {
 			t.Fatal(err)
 		}
-		if got := tree(t, root); got["x/y/clusters/a.yaml"] != cluster || len(got) != 8 {
+		if got := tree(t, root); got["x/y/clusters/a.yaml"] != clusterA || len(got) != 8 {
 			t.Error(got)
 		}
 	})
@@ -59,7 +67,7 @@ func TestWriteImport(t *testing.T) {
 		if err := im.To(Write{Dir: out}); err != nil {
 			t.Fatal(err)
 		}
-		if got := tree(t, out); got["clusters/a.yaml"] != cluster || len(got) != 6 {
+		if got := tree(t, out); got["clusters/a.yaml"] != clusterA || len(got) != 6 {
 			t.Error(got)
 		}
 	})
@@ -84,10 +92,14 @@ func TestWriteImport(t *testing.T) {
 		if err := im.To(Write{Dir: out, Force: true}); err != nil {
 			t.Fatal(err)
 		}
-		if got := tree(t, out); got["clusters/a.yaml"] != cluster || got["mine"] != "mine" || len(got) != 7 {
+		if got := tree(t, out); got["clusters/a.yaml"] != clusterA || got["mine"] != "mine" || len(got) != 7 {
 			t.Error(got)
 		}
 	})
+}
+
+func TestFailedWriteChangesNothing(t *testing.T) {
+	im := written(t)
 	t.Run("FILE-8 a failure leaves existing files", func(t *testing.T) {
 		out := t.TempDir()
 		for path, content := range map[string]string{"clusters/a.yaml": "was", "listeners/l.yaml/in the way": ""} {
@@ -140,6 +152,10 @@ func TestWriteImport(t *testing.T) {
 			t.Error(saw)
 		}
 	})
+}
+
+func TestCheckedWrite(t *testing.T) {
+	im := written(t)
 	t.Run("FILE-8 the check sees existing files together with new ones", func(t *testing.T) {
 		out := t.TempDir()
 		for path, content := range map[string]string{"old.yaml": "old", "clusters/a.yaml": "was", "clusters/c.yaml": "c", ".git/x": ""} {
@@ -154,13 +170,17 @@ func TestWriteImport(t *testing.T) {
 		if err := im.To(Write{Dir: out, Force: true, Check: func(dir string) error { saw = tree(t, dir); return nil }}); err != nil {
 			t.Fatal(err)
 		}
-		if saw["old.yaml"] != "old" || saw["clusters/a.yaml"] != cluster || saw["clusters/c.yaml"] != "c" || saw["listeners/l.yaml"] == "" || len(saw) != 8 {
+		if saw["old.yaml"] != "old" || saw["clusters/a.yaml"] != clusterA || saw["clusters/c.yaml"] != "c" || saw["listeners/l.yaml"] == "" || len(saw) != 8 {
 			t.Error(saw)
 		}
-		if got := tree(t, out); got["old.yaml"] != "old" || got["clusters/a.yaml"] != cluster || len(got) != 10 {
+		if got := tree(t, out); got["old.yaml"] != "old" || got["clusters/a.yaml"] != clusterA || len(got) != 10 {
 			t.Error(got)
 		}
 	})
+}
+
+func TestWriteMode(t *testing.T) {
+	im := written(t)
 	t.Run("SAFE-6 written files are as private as the source", func(t *testing.T) {
 		out := t.TempDir()
 		if err := im.To(Write{Dir: out, Mode: 0o600}); err != nil {

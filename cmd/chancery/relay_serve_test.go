@@ -95,8 +95,8 @@ func TestRelayFlags(t *testing.T) {
 		{"--validate is about files, and xds://up has none", []string{"xds://up", "--validate"}},
 		{"--max-file is about files, and xds://up has none", []string{"xds://up", "--max-file", "1MiB"}},
 		{"--confirm-removals is about files", []string{"xds://up", "--confirm-removals", "1s"}},
-		{"--pass-refusals is of a relay, and DIR is a directory", []string{"DIR", "--pass-refusals"}},
-		{"--pass-refusals needs an upstream that is asked by delta", []string{"xds://up", "--pass-refusals"}},
+		{"--pass-refusals needs a relay, and DIR is a directory", []string{"DIR", "--pass-refusals"}},
+		{"--pass-refusals needs a delta relay", []string{"xds://up", "--pass-refusals"}},
 		{"--pass-refusals needs --quarantine", []string{"xds://up?delta", "--pass-refusals", "--quarantine=false"}},
 		{"after the ? there may be", []string{"xds://up?what"}},
 	} {

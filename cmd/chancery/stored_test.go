@@ -44,7 +44,7 @@ func TestServeStore(t *testing.T) {
 	}
 	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	const why = " has given nothing yet, and nothing of it is stored here: the store has no revision yet: chancery apply commits one"
+	const why = ": the store has no revision yet: chancery apply commits one"
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the store file:"+at+why) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
@@ -109,7 +109,7 @@ func TestServeStore(t *testing.T) {
 	if err := os.WriteFile(head, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"; the newest is not served since ")
+	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"; the newest revision is not served since ")
 	if err := os.WriteFile(head, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestWaitHeld(t *testing.T) {
 		}
 	}
 	chancery(t, 124, `"store_revision": "r2"`, "wait", "--for=synced", "--revision", "1", "--node", "none", "--timeout", "100ms", "-o", "json", "--admin", admin)
-	chancery(t, 1, `r2 has it, and group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
+	chancery(t, 1, `revision r2 has it, but group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, has it served", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "no revision that is served has CDS \"c\"", "explain", "edge", "cluster/c", "--admin", admin)
 	chancery(t, 0, "warning: nobody who is connected is picked", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
@@ -299,7 +299,7 @@ func testThroughServer(t *testing.T) {
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 0, "served as in r4, and was frozen at r4 since 20", on(socket, "unfreeze", "default", "-m", "over")...)
 	_, port, _ = net.SplitHostPort(port)
-	for _, want := range []string{" by unix socket (says ben)", "group default is not frozen any more by unix socket (says ", `"message":"over"`, `"author":"unix socket (says ben)"`, "refused: promote of rollout r9-123456 by "} {
+	for _, want := range []string{" by unix socket (says ben)", "group default is no longer frozen by unix socket (says ", `"message":"over"`, `"author":"unix socket (says ben)"`, "refused: promote of rollout r9-123456 by "} {
 		d.tells(port, "/api/v1/events?kind=store&stop=1", want)
 	}
 }
@@ -339,7 +339,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	writer, standby := st.Replicas[0].ID, st.Replicas[1].ID
 	chancery(t, 0, "another server writes to it what its directory says: "+writer+"; this one stands by", "status", "--admin", waits)
 	_, port, _ := net.SplitHostPort(other.http)
-	other.tells(port, "/readyz?verbose", "; "+writer+" writes to it what its directory says")
+	other.tells(port, "/readyz?verbose", "; "+writer+" commits its directory to it")
 
 	// Explain asks the server at which the client is, and says of how many it is known that it is at none.
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(other.conn).StreamClusters(other.ctx)
@@ -363,7 +363,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	if out, _ := exec.CommandContext(t.Context(), binary, "get", "clients", "--admin", admin).CombinedOutput(); strings.Contains(string(out), "was asked") {
 		t.Errorf("%s", out)
 	}
-	chancery(t, 0, "what "+config+" says", "history", "--store", at)
+	chancery(t, 0, "content of "+config, "history", "--store", at)
 	write(t, config, "b.yaml", "x: y\n")
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)
 	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)

@@ -110,7 +110,7 @@ func (a *accessFile) reload(log *slog.Logger, set func(*access.Policy)) {
 
 func firstProblem(problems []findings.Problem) string {
 	if len(problems) == 0 {
-		return "the rules are of no use"
+		return "the rules are invalid"
 	}
 	if n := len(problems) - 1; n > 0 {
 		return fmt.Sprintf("%s (and %d more)", problems[0].Text(), n)

@@ -49,12 +49,12 @@ type adminListeners struct {
 }
 
 func (a *adminFlags) flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&a.addresses, "admin-listen", []string{AdminAddress}, "`HOST:PORT` or unix:///PATH to serve the admin API on, which shows what each client has; may be repeated; empty: no admin API")
+	f.StringSliceVar(&a.addresses, "admin-listen", []string{AdminAddress}, "`HOST:PORT` or unix:///PATH to serve the admin API on, which shows the state of each client; may be repeated; empty: no admin API")
 	f.Lookup("admin-listen").DefValue = AdminAddress // without brackets
 	f.StringVar(&a.token, "admin-token-file", "", "`FILE` with a token that requests of the admin API must have, except on unix sockets (Authorization: Bearer TOKEN)")
 	f.StringVar(&a.tls.Cert, "admin-tls-cert", "", "`FILE` with the certificate of the admin API, in PEM; turns TLS on")
-	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with its private key")
-	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of those who ask must chain to (mutual TLS)")
+	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with the private key of --admin-tls-cert")
+	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of callers must chain to (mutual TLS)")
 }
 
 // authenticates reports whether callers must authenticate. Then another program on the same port would be
@@ -78,7 +78,7 @@ func (a *adminFlags) check() error {
 	}
 	for _, at := range a.parsed {
 		if !at.Loopback() && a.token == "" && a.tls.ClientCA == "" {
-			return fmt.Errorf("--admin-listen: %s can be reached from other machines: give --admin-token-file or --admin-client-ca, so that not everybody may ask", at)
+			return fmt.Errorf("--admin-listen: %s can be reached from other machines: give --admin-token-file or --admin-client-ca, so that callers must authenticate", at)
 		}
 	}
 	return nil

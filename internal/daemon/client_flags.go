@@ -17,10 +17,10 @@ type clientFlags struct {
 }
 
 func (m *clientFlags) flags(f *pflag.FlagSet) {
-	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that nothing still refers to what is removed; 0: none")
+	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that no resource still refers to a removed one; 0: none")
 	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
-	f.BoolVar(&m.resourceErrors, "resource-errors", false, "report names that do not exist in resource_errors, too")
-	f.BoolVar(&m.v2, "legacy-v2", false, "serve the methods of the v2 API, too, and v2 resources as the files have them; without this flag a v2 resource is an error")
+	f.BoolVar(&m.resourceErrors, "resource-errors", false, "also report missing resources, in resource_errors")
+	f.BoolVar(&m.v2, "legacy-v2", false, "also serve the v2 API, with v2 resources unchanged from the files; without this flag a v2 resource is an error")
 }
 
 // check returns a usage error.

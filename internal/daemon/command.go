@@ -39,10 +39,10 @@ When a file changes, serve loads all files again. If one of them has an error, s
 logs the error with its location and keeps the previous configuration. After a
 restart it does the same, with the last good configuration, which it stores in
 --state-dir. If nothing is stored there, an error at the start ends the program.
-While a directory has never had a resource, clients get no response: serve does not
-tell them that all their resources are removed.
-A group whose group.yaml has "on_error: alone" is loaded, or keeps its previous
-configuration, by itself.
+While a directory has never had a resource, clients get no response: an empty one would
+remove all their resources.
+A group whose group.yaml has "on_error: alone" is loaded by itself: if it has errors, only
+this group keeps its previous configuration.
 
 A load that removes the last file, or leaves less than half of the resources that a
 type (of 20 or more) had in the last 10 minutes, is rejected, because an unmounted
@@ -58,20 +58,21 @@ With --client-ca a client may only be the node that its certificate names: by a 
 name, a URI, or the last segment of its SPIFFE ID. Rules (--access FILE) can say
 otherwise; --access any allows any node (docs/identity.md).
 
-In place of DIR there may be another xDS server, of whatever make: xds://HOST:PORT. Serve
-is a relay then: it asks that server once for what any of its clients wants, keeps the
-last good in --state-dir, and serves that while the server is away (docs/relay.md). After
-a ? there may be flags of the fetch command: xds://HOST:PORT?delta&node=ID&tls-ca=FILE
+With xds://HOST:PORT in place of DIR, serve is a relay of another xDS server, the upstream,
+by any vendor. It subscribes once to each resource that its clients want, stores the last
+good configuration in --state-dir, and serves that while the upstream is away
+(docs/relay.md). The URL can have flags of the fetch command after a "?":
+xds://HOST:PORT?delta&node=ID&tls-ca=FILE
 
-With --endpoints, programs register endpoints of clusters by the admin API while serve
-runs, with a lease or without ("chancery endpoints", docs/endpoints.md).
+With --endpoints, programs can register endpoints of clusters through the admin API while
+serve runs, with or without a lease ("chancery endpoints", docs/endpoints.md).
 
-With --store URL there is no DIR: serve has its configuration from a store, into which
-"chancery apply" commits revisions, and serves each as a whole when it is committed. Any
-number of servers may serve one store. With --store-write, "chancery apply" may ask the admin
-API of the server to commit. With DIR, too, one of the servers, which they elect, commits what DIR
-says when that has changed. While the store is away, they serve on; after a
-restart, too: the last good is in --state-dir (docs/revisions.md).
+With --store URL and no DIR, serve gets its configuration from a store of revisions.
+"chancery apply" commits a revision, and serve serves it as a whole. Any number of servers
+can serve one store. With --store-write, "chancery apply" can also commit through the admin
+API of the server. With --store URL and DIR, the servers elect one of them: it commits the
+content of DIR when that changes. While the store is away, the servers continue with the
+last good configuration, which is in --state-dir also after a restart (docs/revisions.md).
 
 An environment variable can replace each flag: CHANCERY_LISTEN for --listen,
 CHANCERY_MAX_FILE for --max-file. If both are given, the flag is used. A SIZE is a

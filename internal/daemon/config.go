@@ -76,12 +76,12 @@ type healthFlags struct {
 func (s *storeFlags) flags(f *pflag.FlagSet) {
 	s.at.Register(f)
 	s.replicas.flags(f)
-	f.BoolVar(&s.write, "store-write", false, "let those who show who they are (unix socket, token or client certificate) commit to the store by the admin API, freeze groups, and change rollouts")
-	f.IntVar(&s.keep, "store-keep", 0, "keep the last `NUMBER` of revisions in the store, and those since one that a group is frozen at, and sweep older ones, once an hour at most; 0: sweep nothing")
+	f.BoolVar(&s.write, "store-write", false, "allow authenticated callers of the admin API (unix socket, token or client certificate) to commit to the store, freeze groups and change rollouts")
+	f.IntVar(&s.keep, "store-keep", 0, "keep the last `NUMBER` of revisions in the store, and all since the oldest that a group is frozen at; remove older ones, at most once an hour; 0: remove none")
 }
 
 func (l *fileFlags) flags(f *pflag.FlagSet) {
-	f.BoolVar(&l.validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does, and keep the previous configuration")
+	f.BoolVar(&l.validate, "validate", false, "reject configuration that Envoy would refuse, as chancery check does, and keep the previous configuration")
 	dirload.ProtoSetFlag(f, &l.sets)
 	cli.SizeFlag(f, &l.maxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	dirload.FollowLinksFlag(f, &l.followOutside)
@@ -89,7 +89,7 @@ func (l *fileFlags) flags(f *pflag.FlagSet) {
 }
 
 func (l *fileFlags) loading(f *pflag.FlagSet) {
-	f.BoolVar(&l.allowEmpty, "allow-empty", false, "serve a directory without resources: clients lose all resources that they have")
+	f.BoolVar(&l.allowEmpty, "allow-empty", false, "serve a directory without resources: clients lose all their resources")
 	f.DurationVar(&l.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be missing from the files before they are removed, if they are more than a tenth of a type; 0: remove at once")
 	f.BoolVar(&l.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
 }
@@ -104,8 +104,8 @@ func (l *fileFlags) options(sv *services) dir.Options {
 }
 
 func (c *Config) draining(f *pflag.FlagSet) {
-	f.BoolVar(&c.quarantine, "quarantine", true, "when a client refuses a response, find out which resource is at fault, and send the others without it: the client keeps what it accepted last of that resource; =false: nothing of the response is sent again before it changes")
-	f.BoolVar(&c.passRefusals, "pass-refusals", false, "tell the upstream of a relay, which is asked by delta, what clients refuse and why: it may keep it from all clients then")
+	f.BoolVar(&c.quarantine, "quarantine", true, "when a client refuses a response, find the refused resource and send the others without it; the client keeps the version of it that it accepted last; =false: send nothing of the response again until it changes")
+	f.BoolVar(&c.passRefusals, "pass-refusals", false, "report the resources that clients refuse, and why, to the upstream of a delta relay; the upstream may then withhold them from all clients")
 	f.DurationVar(&c.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
@@ -157,7 +157,7 @@ func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 	isURL, store := strings.HasPrefix(arg, xdsclient.Scheme), c.store.at.URL
 	switch {
 	case store != "" && isURL:
-		return fmt.Errorf("serve has %s or --store, not both", arg)
+		return fmt.Errorf("give %s or --store, not both", arg)
 	case store != "":
 		return c.checkStore(given)
 	case arg == "":
@@ -165,7 +165,7 @@ func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 	case isURL:
 		return c.checkRelay(given)
 	case c.passRefusals:
-		return errors.New("--pass-refusals is of a relay, and " + arg + " is a directory")
+		return errors.New("--pass-refusals needs a relay, and " + arg + " is a directory")
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 func (c *Config) checkStore(given func(flag string) bool) error {
 	url := c.store.at.URL
 	if c.passRefusals {
-		return errors.New("--pass-refusals is of a relay, and " + url + " is a store")
+		return errors.New("--pass-refusals needs a relay, and " + url + " is a store")
 	}
 	if c.root == "" {
 		if err := checkNoFileFlags(given, url); err != nil {
@@ -206,9 +206,9 @@ func (c *Config) checkRelay(given func(flag string) bool) error {
 	case c.passRefusals && !up.Delta:
 		// A SotW NACK refuses the whole type. The relay could not tell a resource that the upstream then
 		// withholds from a removed resource.
-		return errors.New("--pass-refusals needs an upstream that is asked by delta: " + arg + " does not say delta")
+		return errors.New("--pass-refusals needs a delta relay: add delta to the URL, as in xds://HOST:PORT?delta, not " + arg)
 	case c.passRefusals && !c.quarantine:
-		return errors.New("--pass-refusals needs --quarantine, which finds out what is refused")
+		return errors.New("--pass-refusals needs --quarantine, which finds the refused resources")
 	}
 	c.upstream, c.dir, c.root = up, up.Text, ""
 	return nil

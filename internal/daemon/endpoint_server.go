@@ -33,14 +33,14 @@ type endpointServer struct {
 }
 
 func (r *endpointFlags) flags(f *pflag.FlagSet) {
-	f.BoolVar(&r.on, "endpoints", false, "let programs register endpoints by the admin API, if they show who they are (unix socket, token or client certificate)")
+	f.BoolVar(&r.on, "endpoints", false, "allow authenticated callers of the admin API (unix socket, token or client certificate) to register endpoints")
 }
 
 // check returns a usage error.
 func (r *endpointFlags) check(upstream bool, dir string, admin bool) error {
 	switch {
 	case r.on && upstream:
-		return errors.New("--endpoints is of a directory or a store, and " + dir + " is another server")
+		return errors.New("--endpoints needs a directory or a store, and " + dir + " is another xDS server")
 	case r.on && !admin:
 		return errors.New("--endpoints needs --admin-listen")
 	}

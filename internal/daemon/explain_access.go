@@ -27,9 +27,9 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		}
 		switch {
 		case st == nil:
-			return true, "nobody knows who the client is: it is not connected"
+			return true, "the identity of the client is unknown: it is not connected"
 		case i.access == "" && who.Kind == access.Unix:
-			return true, "who may open the unix socket may see everything"
+			return true, "clients of the unix socket may see everything"
 		}
 		g, err := i.source.Policy().Decide(who, n)
 		if err == nil {

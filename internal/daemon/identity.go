@@ -70,8 +70,8 @@ type identityFinder struct {
 }
 
 func (i *identityFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&i.access, "access", "", "`FILE` with rules that say which clients may be which nodes; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
-	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may show (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
+	f.StringVar(&i.access, "access", "", "`FILE` with rules about which client may be which node; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
+	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may send (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
 	f.StringSliceVar(&i.audiences, "jwt-audience", nil, "`AUDIENCE` (aud) that tokens must be for; may be repeated")
 	f.StringVar(&i.jwks, "jwks", "", "`FILE` or https:// URL with the issuer's public keys (JSON Web Key Set)")
 }

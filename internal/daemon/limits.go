@@ -117,7 +117,7 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	case total != 0 && b.HeldInAll < b.Held && given("max-held"):
 		return fmt.Errorf("--max-held-total: %s is less than one stream may hold (--max-held)", cli.SizeText(total))
 	case b.Silent > b.Streams && given("max-silent-streams"):
-		return fmt.Errorf("--max-silent-streams: %d is more than all streams may be (--max-streams)", b.Silent)
+		return fmt.Errorf("--max-silent-streams: %d is more than --max-streams", b.Silent)
 	case b.Unfinished != 0 && b.Unfinished < b.request:
 		return fmt.Errorf("--max-unfinished: %s is less than the largest request (--max-request)", cli.SizeText(int64(b.Unfinished)))
 	}

@@ -135,7 +135,7 @@ func (r *relaySource) ready() error {
 	if r.source.Ready() {
 		return nil
 	}
-	err := errors.New("the upstream " + r.upstream.Text + " has not answered yet, and nothing of it is stored")
+	err := errors.New("the upstream " + r.upstream.Text + " has not answered yet, and none of its resources are stored")
 	if s := r.status(); s.Error != "" {
 		err = fmt.Errorf("%w: %s", err, s.Error)
 	}
@@ -149,11 +149,11 @@ func (r *relaySource) note() string {
 	case s.Connected:
 		return s.URL + ", connected since " + s.Since.UTC().Format(time.RFC3339)
 	case s.Idle && r.source.Ready():
-		return s.URL + ", which is asked for nothing now, as no client wants anything"
+		return s.URL + ", idle: no client subscribes to a resource"
 	case s.Since != nil:
-		return "the last good of " + s.URL + ", which is lost since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
+		return "the last good configuration of " + s.URL + ", which is disconnected since " + s.Since.UTC().Format(time.RFC3339) + ": " + s.Error
 	case r.source.Ready():
-		return "from disk (last good), the upstream " + s.URL + " is away"
+		return "the last good configuration from disk: the upstream " + s.URL + " is not connected"
 	}
 	return s.URL + ", which has not answered yet"
 }

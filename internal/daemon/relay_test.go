@@ -22,7 +22,7 @@ func TestRelayReady(t *testing.T) {
 		r := &relaySource{upstream: &xdsclient.Server{Text: "xds://up"}}
 		r.client, r.source, _ = up.Follow(t)
 		synctest.Wait()
-		if err := r.ready(); err == nil || err.Error() != "the upstream xds://up has not answered yet, and nothing of it is stored: connection refused" {
+		if err := r.ready(); err == nil || err.Error() != "the upstream xds://up has not answered yet, and none of its resources are stored: connection refused" {
 			t.Error(err)
 		}
 		if got := r.note(); got != "xds://up, which has not answered yet" {
@@ -51,9 +51,9 @@ func TestRelayOf(t *testing.T) {
 	}{
 		{"xds://up?delta", true, true, ""},
 		{"xds://up", false, true, ""},
-		{"xds://up", true, true, "--pass-refusals needs an upstream that is asked by delta"},
+		{"xds://up", true, true, "--pass-refusals needs a delta relay"},
 		{"xds://up?delta", true, false, "--pass-refusals needs --quarantine"},
-		{"DIR", true, true, "--pass-refusals is of a relay"},
+		{"DIR", true, true, "--pass-refusals needs a relay"},
 	} {
 		c := Config{passRefusals: tt.pass, quarantine: tt.find}
 		if err := c.checkSource(func(string) bool { return false }, tt.url); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

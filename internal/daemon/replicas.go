@@ -41,15 +41,15 @@ type replicaList struct {
 func (r *replicaFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.address, "replica-address", "", "`HOST:PORT` at which the other servers of the store reach the admin API of this one; without it: the first --admin-listen, with the name of the machine if that is on all addresses")
 	f.StringVar(&r.files.CA, "replica-ca", "", "`FILE` with the CA of the certificates of the other servers' admin APIs; without it: --admin-client-ca, or the system's CAs, and then no server gets the token of --admin-token-file")
-	f.StringVar(&r.files.Cert, "replica-cert", "", "`FILE` with the client certificate for these; without it: --admin-tls-cert")
-	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with its private key")
+	f.StringVar(&r.files.Cert, "replica-cert", "", "`FILE` with the client certificate for the other servers; without it: --admin-tls-cert")
+	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with the private key of --replica-cert")
 }
 
 // check returns a usage error, and fills in defaults from the flags of the admin API.
 func (r *replicaFlags) check(store string, admin *adminFlags) error {
 	switch {
 	case store == "" && (r.address != "" || r.files != certs.ClientFiles{}):
-		return errors.New("--replica-address, --replica-ca, --replica-cert and --replica-key are of servers of a store: give --store")
+		return errors.New("--replica-address, --replica-ca, --replica-cert and --replica-key need --store")
 	case (r.files.Cert == "") != (r.files.Key == ""):
 		return errors.New("--replica-cert and --replica-key: give both or none")
 	}

@@ -36,7 +36,7 @@ type shedder struct {
 }
 
 func (h *shedFlags) flags(f *pflag.FlagSet) {
-	f.BoolVar(&h.wanted, "shed-surplus", false, "of a store: while this server has more than 1.3 times the mean of all servers' streams, end some of its oldest connections each second, in order, so that their clients go to others")
+	f.BoolVar(&h.wanted, "shed-surplus", false, "of a store: while this server has more than 1.3 times the mean number of streams of all servers, end some of its oldest connections each second, gracefully, so that their clients move to other servers")
 }
 
 // check returns a usage error.

@@ -41,7 +41,7 @@ type state struct {
 
 func (s *stateFlags) flags(f *pflag.FlagSet) {
 	cli.StateDirFlag(f, &s.root)
-	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and no resources of a type of which one contains a secret, such as an extension; if that is a listener, a cluster or a scoped route, store nothing")
+	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and omit each type that has a resource with a secret, such as an extension; if that type is listeners, clusters or scoped routes, store nothing")
 }
 
 // open opens the folder and the socket. Without an explicit --state-dir a failure, such as a read-only file

@@ -246,7 +246,7 @@ func (d *storeSource) ready() error {
 	if d.hasConfig() {
 		return nil
 	}
-	err := errors.New("the store " + d.dir + " has given nothing yet, and nothing of it is stored here")
+	err := errors.New("no revision to serve, neither from disk nor from the store " + d.dir)
 	if t := d.trouble.Load(); t != nil {
 		err = fmt.Errorf("%w: %w%s", err, t.err, cli.Prefixed(": ", d.firstStep(t.err)))
 	}
@@ -259,7 +259,7 @@ func (d *storeSource) firstStep(err error) string {
 	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
 	case d.root != "":
-		return "what " + d.root + " says becomes one as soon as it has a resource, and no mistake"
+		return "the content of " + d.root + " becomes the first revision as soon as it has a resource and no errors"
 	}
 	return "chancery apply commits one"
 }
@@ -268,17 +268,17 @@ func (d *storeSource) note() string { return d.servedText() + d.writerText() }
 
 // servedText describes the served configuration.
 func (d *storeSource) servedText() string {
-	text := "nothing of " + d.dir
+	text := "no revision of " + d.dir
 	if n := d.repo.Served().Number; n > 0 {
 		text = "revision " + n.String() + " of " + d.dir + holdsText(d.repo.Holds())
 	} else if d.restoredAt.Load() != nil {
-		text = "what " + d.dir + " gave"
+		text = "the configuration of " + d.dir
 	}
 	if at := d.restoredAt.Load(); at != nil {
 		text += " from disk (last good), of " + at.UTC().Format(time.RFC3339)
 	}
 	if t := d.trouble.Load(); t != nil {
-		text += "; the newest is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
+		text += "; the newest revision is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
 	}
 	return text
 }
@@ -348,7 +348,7 @@ func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 				continue
 			}
 			h, number := holds[group], newest.Revision.Number
-			text = fmt.Sprintf("%s has it, and group %q is frozen at %s", number, group, h.Number)
+			text = fmt.Sprintf("revision %s has it, but group %q is frozen at %s", number, group, h.Number)
 			if h.Next != nil {
 				return text, fmt.Sprintf("chancery rollout status says how far rollout %s of the group to %s is", h.Next.Rollout, h.Next.Number)
 			}

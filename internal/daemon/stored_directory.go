@@ -42,7 +42,7 @@ func (d *storeSource) openCommitter(e revisions.Engine) {
 			}
 		},
 		Note: func() revisions.Note {
-			return revisions.Note{Author: "chancery serve at " + host, Message: "what " + d.root + " says", Source: storeclient.GitRevision(d.root)}
+			return revisions.Note{Author: "chancery serve at " + host, Message: "content of " + d.root, Source: storeclient.GitRevision(d.root)}
 		},
 	})
 }
@@ -107,9 +107,9 @@ func (d *storeSource) writerText() string {
 		return ""
 	}
 	if d.committer.State().Writes {
-		return "; this server writes to it what " + d.root + " says"
+		return "; this server commits " + d.root + " to it"
 	}
-	return "; " + cmp.Or(text.Line(d.electedWriter(context.Background(), false).ID), "another server") + " writes to it what its directory says"
+	return "; " + cmp.Or(text.Line(d.electedWriter(context.Background(), false).ID), "another server") + " commits its directory to it"
 }
 
 // writesSince returns since when this server writes to the store; zero: it does not.

@@ -97,7 +97,7 @@ func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hol
 			if freed, err := a.repo.Released(ctx); err == nil && freed[group].Number == a.holds[group].Number {
 				by = freed[group]
 			}
-			a.noteHold(group, a.at.Number, "is not frozen any more", by)
+			a.noteHold(group, a.at.Number, "is no longer frozen", by)
 		}
 	}
 }
@@ -171,5 +171,5 @@ func refusedText(what, author, message string, err error) api.Event {
 
 // sweptText returns the event of a sweep by this server.
 func sweptText(s revisions.Swept) api.Event {
-	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; %s of %s are gone", s.Oldest, cli.BytesText(int(s.Bytes)), cli.Amount(s.Packs, "pack"))}
+	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; removed %s in %s", s.Oldest, cli.BytesText(int(s.Bytes)), cli.Amount(s.Packs, "pack"))}
 }

@@ -103,11 +103,11 @@ func TestAuditor(t *testing.T) {
 	if _, err := steer.Unfreeze(t.Context(), "edge", api.NoteRequest{Author: "ben", Message: "over"}); err != nil {
 		t.Fatal(err)
 	}
-	tells("r3 group edge is not frozen any more by ben: over [ben, over]")
+	tells("r3 group edge is no longer frozen by ben: over [ben, over]")
 	hold(func(holds map[string]revisions.Hold) { holds["edge"] = revisions.Hold{Number: 2} })
 	tells("r2 group edge is frozen at r2 [, ]")
 	hold(func(holds map[string]revisions.Hold) { delete(holds, "edge") })
-	tells("r3 group edge is not frozen any more [, ]")
+	tells("r3 group edge is no longer frozen [, ]")
 	for range maxRevisionEvents + 5 {
 		commit(got[0] + "x")
 		got[0] += "x"

@@ -55,7 +55,7 @@ func (f *listenFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *b
 	set.StringVar(rest, "rest-listen", "", "`HOST:PORT` or unix:///PATH to serve xDS over REST-JSON on; empty: no REST-JSON")
 	set.StringVar(monitor, "metrics-listen", "", "`HOST:PORT` to serve /metrics, /healthz and /readyz on, and profiles (/debug/pprof) if only this machine can reach it; empty: none of them")
 	set.StringVar(&f.tls.Cert, "tls-cert", "", "`FILE` with the server's certificate, in PEM; turns TLS on")
-	set.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with its private key")
+	set.StringVar(&f.tls.Key, "tls-key", "", "`FILE` with the private key of --tls-cert")
 	set.StringVar(&f.tls.ClientCA, "client-ca", "", "`FILE` with the CA that the clients' certificates must chain to (mutual TLS)")
 	set.BoolVar(insecureSecrets, "insecure-secrets", false, "allow sending secrets to other machines in plain text, or to clients without certificates")
 	set.BoolVar(&f.reflection, "reflection", false, "serve gRPC reflection, which lists the services for tools such as grpcurl")

@@ -65,8 +65,8 @@ func (m *Metrics) Shed(n func() uint64) {
 // resource, by result.
 func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
 	m.registry.MustRegister(
-		promx.Gauge("quarantined_resources", "Resources that clients have refused, and that are kept from them; of each client one.", n),
-		promx.Labelled("quarantine_searches_total", "Searches by bisecting for the resource that a client refuses, by how they have ended.", "result", searches),
+		promx.Gauge("quarantined_resources", "Resources in quarantine: clients refused them and do not get them. Counted once for each client.", n),
+		promx.Labelled("quarantine_searches_total", "Searches by bisecting for the resource that a client refuses, by result.", "result", searches),
 	)
 }
 

@@ -200,7 +200,7 @@ func (t *Traces) answered(k push, e protocol.Event) {
 		return
 	}
 	if e.Kind == protocol.Nacked { // the text of the client may contain a secret; the log has it redacted
-		span.SetStatus(codes.Error, "the client refused it (NACK)")
+		span.SetStatus(codes.Error, "the client refused the response (NACK)")
 		span.AddEvent("xds.nack")
 	} else {
 		span.AddEvent("xds.ack")

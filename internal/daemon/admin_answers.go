@@ -31,7 +31,7 @@ func (d *daemon) adminServer() *admin.Server {
 	if d.endpoints.registry != nil {
 		beside = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
 	}
-	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, heldForCSDS(d.held)), Beside: beside, Log: d.log})
+	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, heldForCSDS(d.held)), OtherServices: beside, Log: d.log})
 	answers := &admin.Server{
 		About:   d.about(),
 		Version: api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()},

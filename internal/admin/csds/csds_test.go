@@ -66,7 +66,7 @@ func metadata(t testing.TB, all map[string]any) []byte {
 	return b
 }
 
-// edge is a client with a resource in each state.
+// edge is a client with one resource in each state.
 func edge(t testing.TB, id string) Client {
 	of := func(typ *xds.Type, state State, has bool, m proto.Message) Resource {
 		r := resource(t, typ, m)
@@ -94,7 +94,7 @@ func edge(t testing.TB, id string) Client {
 	}
 }
 
-// service returns a service of clients that do not change.
+// service returns a service with fixed clients.
 func service(all ...Client) *Service {
 	return New(Options{Clients: func() []Client { return all }})
 }

@@ -1,9 +1,8 @@
-// Package csds says what each client has by the messages that Envoy's API has for it: the Client
-// Status Discovery Service from the side of the server, and the config_dump of one node in the
-// shape of that of Envoy's admin interface, for programs that read either.
+// Package csds serves the state of xDS clients in the messages of Envoy's API: the Client Status Discovery
+// Service (CSDS), and a config_dump of one node in the format of Envoy's admin interface.
 //
-// It knows clients by what [Options] says of them, keeps nothing and starts no goroutine. Messages
-// are known by their descriptors. No secret is in any answer.
+// It gets clients from [Options], keeps no state and starts no goroutine. It knows messages only by their
+// descriptors. Answers contain no secrets.
 package csds
 
 import (
@@ -17,63 +16,63 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options say what is told of whom.
+// Options are the clients that a service shows, and its limits.
 type Options struct {
-	Types *envoy.Types // messages that are known; nil: those of Envoy's API
+	Types *envoy.Types // descriptors of messages; nil: those of Envoy's API
 
-	// Clients returns the clients that are connected, in the order in which they are told.
+	// Clients returns the connected clients, in the order in which the answer lists them.
 	Clients func() []Client
 
-	Beside []string // services that somebody else serves at the same address: reflection tells of them
+	OtherServices []string // further gRPC services at the same address, which reflection lists
 
-	Log      *slog.Logger // of what should not happen; nil: slog.Default()
-	MaxBytes int          // of one answer of the service; 0: 64 MiB
+	Log      *slog.Logger // for internal errors; nil: slog.Default()
+	MaxBytes int          // limit of one answer of the service; 0: 64 MiB
 }
 
 // A Client is a node at an address, with all its streams.
 type Client struct {
 	Node  *xds.Node
-	Scope string // which of several with one node it is: client_scope
+	Scope string // client_scope: distinguishes clients of one node
 	Since time.Time
 
-	// Config asks for what the client has of each type. It is called by one goroutine. An error
-	// says that nobody knows: the client is told of without resources.
+	// Config returns the resources of the client by type. One goroutine calls it. If it fails, the client
+	// is listed without resources.
 	Config func(ctx context.Context) ([]TypeConfig, error)
 }
 
-// A TypeConfig is what a client has, or shall have, of one type.
+// A TypeConfig has the resources of one type that a client has or should have.
 type TypeConfig struct {
 	Type      *xds.Type
-	Version   string // of the type, as responses state it
+	Version   string // version_info of the type in responses
 	Resources []Resource
 }
 
-// A State says how a client stands with a resource.
+// A State is the state of a client with regard to a resource.
 type State uint8
 
-// The states, by what the service says of them. One that nobody knows is the zero value.
+// The states. The zero value is Unknown.
 const (
 	Unknown State = iota
-	Synced        // it has accepted what there is
-	Absent        // it was told that there is none
-	Sent          // it was sent what there is, and has not answered
-	Refused       // it has refused what there is
-	NotSent       // it has to be sent what there is
-	Leaving       // it has what there was, and is not told yet that there is none
+	Synced        // the client has accepted the current version
+	Absent        // the client knows that the resource does not exist
+	Sent          // the current version was sent and is not answered
+	Refused       // the client refused the current version
+	NotSent       // the current version must still be sent
+	Leaving       // the resource was removed, and the client still has it
 )
 
-// A Resource is how a client stands with one resource.
+// A Resource is the state of one resource on a client.
 type Resource struct {
 	Name    string
 	State   State
-	Body    *xds.Resource // what there is now, or, beside a Failure of other content, what the client keeps; nil: nothing
+	Body    *xds.Resource // the current version, or the version that the client keeps if Failure.Body is set; nil: none
 	Has     bool          // the client has accepted some version of it
-	Version string        // of what the client has; it counts if there is no body, or a Status
-	Updated time.Time     // when what there is was sent; zero: it is not known
-	Failure *Failure      // why it was refused; nil: it was not
+	Version string        // version that the client has; used if Body is nil or Status is set
+	Updated time.Time     // when the current version was sent; zero: unknown
+	Failure *Failure      // the refusal; nil: not refused
 
-	// Status is how the client itself says that it stands, as envoy.admin.v3.ClientResourceStatus has
-	// it; 0: by State. Where it is set, Body is what the client uses.
+	// Status is the state that a client reports itself, a value of envoy.admin.v3.ClientResourceStatus; 0:
+	// derived from State. If it is set, Body is the version that the client uses.
 	Status int32
 }
 
@@ -84,20 +83,20 @@ func (r *Resource) version() string {
 	return r.Version
 }
 
-// A Failure is how a client refused a resource.
-type Failure struct {
+// A Failure is the refusal of a resource.
+type Failure struct { // zero: unknown
 	At      time.Time     // zero: it is not known
-	Version string        // of what it refused
-	Body    *xds.Resource // what it refused, if it keeps something else or nothing; nil: what there is now, if State is Refused
-	Text    string        // without secrets
+	Version string        // the refused version
+	Body    *xds.Resource // the refused version, if it is not Resource.Body; nil: Resource.Body, if State is Refused
+	Text    string        // secrets are removed
 }
 
-// keeps reports whether the client has refused what there is, and is shown something else meanwhile.
+// keeps reports whether the client refused the current version and keeps another one.
 func (r *Resource) keeps() bool {
 	return r.State == Refused && r.Body != nil && r.Failure != nil && r.Failure.Body != nil
 }
 
-// refused returns what the client refused, as far as it is known.
+// refused returns the refused version, if known.
 func (r *Resource) refused() *xds.Resource {
 	switch {
 	case r.Failure == nil:
@@ -110,7 +109,7 @@ func (r *Resource) refused() *xds.Resource {
 	return nil
 }
 
-// A Service answers. It is safe for concurrent use.
+// A Service answers CSDS and config_dump requests. It is safe for concurrent use.
 type Service struct {
 	o     Options
 	types *envoy.Types
@@ -118,14 +117,14 @@ type Service struct {
 	names names
 
 	calls chan struct{} // open calls
-	turns chan struct{} // answers that are made and sent
+	turns chan struct{} // answers that are being built and sent
 
-	once sync.Once // names
+	once sync.Once // guards names
 }
 
 const (
-	maxCalls = 32       // at a time
-	maxTurns = 2        // answers at a time
+	maxCalls = 32       // concurrent calls
+	maxTurns = 2        // concurrent answers
 	maxBytes = 64 << 20 // of one answer
 )
 

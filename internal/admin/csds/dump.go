@@ -15,30 +15,31 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// ConfigDump returns the handler of /config_dump?node=: what a node has, in the shape of that of
-// Envoy's admin interface. The bootstrap is not in it: the server does not know it.
+// ConfigDump returns the handler of /config_dump?node=: the resources of a node in the format of Envoy's
+// admin interface. It has no bootstrap, because the server does not know it.
 //
-// The answer is written resource by resource, so that a large one is never whole in memory.
+// The answer is written resource by resource, so that a large one is never in memory as a whole.
 func (s *Service) ConfigDump() http.Handler { return http.HandlerFunc(s.dump) }
 
 func (s *Service) dump(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "", "this path takes GET", "")
+		refuse(w, http.StatusMethodNotAllowed, "", "method not allowed: use GET", "")
 		return
 	}
-	c, bad := s.asked(r)
+	c, bad := s.requestedClient(r)
 	if bad != nil {
 		refuse(w, bad.code, bad.field, bad.text, bad.hint)
 		return
 	}
 	var all []TypeConfig
 	if c.Config != nil {
-		of, cancel := context.WithTimeout(r.Context(), patient)
+		of, cancel := context.WithTimeout(r.Context(), stuckBudget)
 		defer cancel()
 		var err error
-		if all, err = c.Config(of); err != nil {
-			refuse(w, http.StatusServiceUnavailable, "", "the client's stream says nothing: "+valid(err.Error()), "try again")
+		all, err = c.Config(of)
+		if err != nil {
+			refuse(w, http.StatusServiceUnavailable, "", "the client's stream does not answer: "+valid(err.Error()), "try again")
 			return
 		}
 	}
@@ -51,23 +52,22 @@ func (s *Service) dump(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A wrong is what is wrong with a request.
-type wrong struct {
+// A requestError describes an invalid request.
+type requestError struct {
 	code              int
 	field, text, hint string
 }
 
-// asked returns the client that a request asks for. Of several with its node id it is the one
-// that came last.
-func (s *Service) asked(r *http.Request) (*Client, *wrong) {
+// requestedClient returns the client that a request asks for. Of several with its node ID it is the newest.
+func (s *Service) requestedClient(r *http.Request) (*Client, *requestError) {
 	query := r.URL.Query()
 	for key, values := range query {
 		switch {
-		case key == "include_eds": // they always are
+		case key == "include_eds": // accepted, because endpoints are always included
 		case key != "node":
-			return nil, &wrong{http.StatusBadRequest, clip(key), "unknown parameter", "node=ID is all that can be asked for"}
+			return nil, &requestError{http.StatusBadRequest, clip(key), "unknown parameter", "the only parameter is node=ID"}
 		case len(values) > 1:
-			return nil, &wrong{http.StatusBadRequest, "node", "is given more than once", ""}
+			return nil, &requestError{http.StatusBadRequest, "node", "given more than once", ""}
 		}
 	}
 	id := query.Get("node")
@@ -82,9 +82,9 @@ func (s *Service) asked(r *http.Request) (*Client, *wrong) {
 	}
 	switch {
 	case !query.Has("node") && len(ids) != 1:
-		return nil, &wrong{http.StatusBadRequest, "node", fmt.Sprintf("say of which node: %d are connected", len(ids)), "/config_dump?node=ID; /api/v1/clients?all=1 lists them"}
+		return nil, &requestError{http.StatusBadRequest, "node", fmt.Sprintf("required, because %d nodes are connected", len(ids)), "/config_dump?node=ID; /api/v1/clients?all=1 lists them"}
 	case found == nil:
-		return nil, &wrong{http.StatusNotFound, "node", fmt.Sprintf("no node %q is connected", clip(id)), "/api/v1/clients?all=1 lists those that are"}
+		return nil, &requestError{http.StatusNotFound, "node", fmt.Sprintf("no node %q is connected", clip(id)), "/api/v1/clients?all=1 lists the connected nodes"}
 	}
 	return found, nil
 }
@@ -106,11 +106,11 @@ func refuse(w http.ResponseWriter, code int, field, text, hint string) {
 	_ = json.NewEncoder(w).Encode(api.Error{APIVersion: api.Version, Kind: "Error", Field: field, Message: text, Hint: hint})
 }
 
-// A dump is being written.
+// A dump is an answer that is being written.
 type dump struct {
 	s      *Service
 	to     io.Writer
-	err    error // of writing: the client has gone
+	err    error // write error: the requester has disconnected
 	pretty bytes.Buffer
 }
 
@@ -120,7 +120,7 @@ func (d *dump) text(format string, args ...any) {
 	}
 }
 
-// write writes a ConfigDump. A part is there if the client has opened the type.
+// write writes a ConfigDump. It has a section for each type that the client has opened.
 func (d *dump) write(all []TypeConfig) {
 	d.text("{\n \"configs\": [")
 	first := true
@@ -157,7 +157,8 @@ func (d *dump) part(c *section, t TypeConfig) {
 		n := 0
 		for i := range t.Resources {
 			if r := &t.Resources[i]; c.in(r) == list && d.err == nil {
-				if n++; n > 1 {
+				n++
+				if n > 1 {
 					d.text(",")
 				}
 				d.item(c, r)
@@ -168,8 +169,7 @@ func (d *dump) part(c *section, t TypeConfig) {
 	d.text("\n  }")
 }
 
-// item writes what there is to say of a resource. What has no form in JSON is told without its
-// body.
+// item writes one resource. If the resource has no JSON form, it is written without its body.
 func (d *dump) item(c *section, r *Resource) {
 	js := protojson.MarshalOptions{UseProtoNames: true, Resolver: d.s.types}
 	var b []byte
@@ -179,10 +179,11 @@ func (d *dump) item(c *section, r *Resource) {
 	for _, with := range [][2]*content{{body, refused}, {body, nil}, {nil, nil}} {
 		m := d.s.types.New(c.item)
 		c.fill(m, r, with[0], with[1])
-		if b, err = js.Marshal(m.Interface()); err == nil {
+		b, err = js.Marshal(m.Interface())
+		if err == nil {
 			break
 		}
-		d.s.log().Warn("a resource cannot be shown in JSON", "type", c.typ.Short, "name", r.Name, "error", err)
+		d.s.log().Warn("resource has no JSON form", "type", c.typ.Short, "name", r.Name, "error", err)
 	}
 	d.pretty.Reset()
 	if err == nil {

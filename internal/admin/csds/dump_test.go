@@ -27,7 +27,7 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-// The dump is one for who reads Envoy's: generated code takes each field of it.
+// The dump is valid for readers of Envoy's config_dump: generated code decodes every field.
 func TestConfigDump(t *testing.T) {
 	w := get(service(edge(t, "one")).ConfigDump(), "/config_dump?node=one&include_eds")
 	if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "canary") {
@@ -69,7 +69,7 @@ func TestConfigDump(t *testing.T) {
 	for _, m := range []proto.Message{clusters, endpoints, secrets, filters, listeners, scopes, routes} {
 		want.Configs = append(want.Configs, packed(t, m))
 	}
-	for i, c := range got.Configs { // JSON has no order of fields
+	for i, c := range got.Configs { // the order of JSON fields is undefined
 		m, err := c.UnmarshalNew()
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +79,8 @@ func TestConfigDump(t *testing.T) {
 	same(t, got, want)
 }
 
-// What has no form in JSON is told of without its body, and what nobody knows is left out.
-func TestDumpOfOddResources(t *testing.T) {
+// A resource without a JSON form is shown without its body; an unknown resource is left out.
+func TestDumpWithoutJSONForm(t *testing.T) {
 	own := &xds.Type{URL: "type.googleapis.com/acme.Own", Short: "Own"}
 	bad := xds.NewResource(xds.Cluster, "bad", []byte("\x0a\xff"))
 	c := edge(t, "one")
@@ -100,7 +100,7 @@ func TestDumpOfOddResources(t *testing.T) {
 	}
 }
 
-func TestWhichNode(t *testing.T) {
+func TestDumpSelectsNode(t *testing.T) {
 	old, young := edge(t, "same"), edge(t, "same")
 	young.Since = began
 	young.Config = func(context.Context) ([]TypeConfig, error) { return nil, nil }
@@ -112,7 +112,7 @@ func TestWhichNode(t *testing.T) {
 		code        int
 		field, text string
 	}{
-		"/config_dump":                                              {400, "node", "say of which node: 3 are connected"},
+		"/config_dump":                                              {400, "node", "required, because 3 nodes are connected"},
 		"/config_dump?node=nobody":                                  {404, "node", `no node "nobody" is connected`},
 		"/config_dump?node=a&node=b":                                {400, "node", "more than once"},
 		"/config_dump?node=same&mask=x":                             {400, "mask", "unknown parameter"},
@@ -120,7 +120,7 @@ func TestWhichNode(t *testing.T) {
 		"/config_dump?node=gone":                                    {503, "", "the stream has ended"},
 		"/config_dump?node=same":                                    {200, "", ""},
 		"/config_dump?node=a%2Fb%20c%3F%26%22%C3%A9%01":             {200, "", ""},
-		"/config_dump?node=%zz":                                     {400, "node", "say of which node"},
+		"/config_dump?node=%zz":                                     {400, "node", "required, because"},
 		"/config_dump?" + strings.Repeat("y", 1000) + "=1&node=one": {400, strings.Repeat("y", 256) + "…", "unknown parameter"},
 	} {
 		w := get(h, target)
@@ -146,7 +146,7 @@ func TestWhichNode(t *testing.T) {
 	}
 }
 
-// A failing is where a client has gone.
+// A failing writer stands for a disconnected requester.
 type failing struct {
 	http.ResponseWriter
 	after int
@@ -160,7 +160,7 @@ func (f *failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestDumpForWhoLeaves(t *testing.T) {
+func TestDumpStopsOnDisconnect(t *testing.T) {
 	h := service(fleet(t, 1)...).ConfigDump()
 	for after := range 20 {
 		w := &failing{ResponseWriter: httptest.NewRecorder(), after: after}
@@ -183,7 +183,7 @@ func large(t testing.TB, n int) Client {
 	return Client{Node: &xds.Node{ID: "large"}, Config: func(context.Context) ([]TypeConfig, error) { return []TypeConfig{{xds.Cluster, "v", all}}, nil }}
 }
 
-// A dump costs what is written, and is never whole in memory.
+// The cost of a dump is proportional to its size, and it is never in memory as a whole.
 func TestLargeDump(t *testing.T) {
 	h := service(large(t, 10_000)).ConfigDump()
 	w := &counting{header: http.Header{}}

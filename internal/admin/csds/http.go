@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	maxRequest = 64 << 10         // bytes of a request of gRPC
-	writeTime  = 30 * time.Second // for a client to take an answer
-	life       = time.Hour        // of a call
+	maxRequest = 64 << 10         // bytes of a gRPC request
+	writeTime  = 30 * time.Second // for the requester to read an answer
+	life       = time.Hour        // maximum duration of a call
 )
 
-// GRPC returns a handler of requests of gRPC, on a server that speaks HTTP/2: it serves the
-// service, and reflection, which tells tools such as grpcurl its messages. Who may ask is for
-// its caller to decide.
+// GRPC returns a handler for gRPC requests on an HTTP/2 server. It serves CSDS, and reflection for tools
+// such as grpcurl. The caller decides who may ask.
 func (s *Service) GRPC() http.Handler {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
 	s.Register(g)
-	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: services{g, s.o.Beside}, DescriptorResolver: envoy.Linked{Types: s.types}}))
+	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: services{g, s.o.OtherServices}, DescriptorResolver: envoy.Linked{Types: s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &writer{ResponseWriter: w, c: http.NewResponseController(w), flushed: make(chan struct{}, 1)}
 		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be quiet
@@ -35,28 +34,28 @@ func (s *Service) GRPC() http.Handler {
 	})
 }
 
-// services are those of a server, and others.
+// services lists the services of a server and others, for reflection.
 type services struct {
 	reflection.ServiceInfoProvider
-	beside []string
+	others []string
 }
 
 // GetServiceInfo implements [reflection.ServiceInfoProvider].
 func (t services) GetServiceInfo() map[string]grpc.ServiceInfo {
 	all := t.ServiceInfoProvider.GetServiceInfo()
-	for _, name := range t.beside {
+	for _, name := range t.others {
 		all[name] = grpc.ServiceInfo{}
 	}
 	return all
 }
 
-// A writer gives the client of a call some time to take each answer. gRPC writes and flushes an
-// answer by the goroutine that serves the request: after that nobody may write.
+// A writer limits the time in which the requester must read each answer. gRPC writes and flushes an answer
+// on the goroutine that serves the request; nothing may write after that.
 type writer struct {
 	http.ResponseWriter
 	c       *http.ResponseController
 	writing bool
-	flushed chan struct{} // with one slot
+	flushed chan struct{} // has one slot
 }
 
 type writerKey struct{}
@@ -81,8 +80,8 @@ func (w *writer) Flush() {
 	}
 }
 
-// sending returns a function that waits until what was sent since is written. gRPC itself only
-// takes it over.
+// sending returns a function that waits until everything sent since is written. SendMsg of gRPC only queues
+// it.
 func sending(ctx context.Context) (written func()) {
 	w, ok := ctx.Value(writerKey{}).(*writer)
 	if !ok {

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An at is where a server listens, and what a client needs besides.
+// An at is the address of a server, with the client options for it.
 type at struct {
 	target string
 	creds  credentials.TransportCredentials
@@ -34,7 +34,7 @@ const (
 	unix  = "a unix socket"
 )
 
-// serve serves as the admin API does: HTTP/1 and HTTP/2 at one address, with short times.
+// serve serves HTTP/1 and HTTP/2 at one address, as the admin API does, with short timeouts.
 func serve(t *testing.T, s *Service, how string) at {
 	t.Helper()
 	grpcs := s.GRPC()
@@ -93,7 +93,7 @@ func dial(t *testing.T, a at, opts ...grpc.DialOption) statusv3.ClientStatusDisc
 	return statusv3.NewClientStatusDiscoveryServiceClient(connect(t, a, opts...))
 }
 
-// One address is for both, whatever it is. A stream outlives the times of a request.
+// HTTP and gRPC share one address of any kind. A stream outlives the timeouts of a request.
 func TestGRPCBesideHTTP(t *testing.T) {
 	for _, how := range []string{plain, over, unix} {
 		t.Run(how, func(t *testing.T) {
@@ -103,14 +103,14 @@ func TestGRPCBesideHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, got, &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{told(t, "one")}})
+			same(t, got, &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{expected(t, "one")}})
 			stream, err := client.StreamClientStatus(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range 2 {
 				if i > 0 {
-					time.Sleep(time.Second) // a real connection, and times of net/http
+					time.Sleep(time.Second) // a real connection and the timeouts of net/http need real time
 				}
 				if err := stream.Send(&statusv3.ClientStatusRequest{}); err != nil {
 					t.Fatal(err)
@@ -131,8 +131,8 @@ func TestGRPCBesideHTTP(t *testing.T) {
 	}
 }
 
-// Who is refused by what is before the service is told so as gRPC tells it.
-func TestRefusedByHTTP(t *testing.T) {
+// A handler that refuses before the service is reported as gRPC reports HTTP errors.
+func TestHTTPErrorsOverGRPC(t *testing.T) {
 	client := dial(t, serve(t, service(), plain), grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		return invoke(metadataOf(ctx), method, req, reply, c, opts...)
 	}))
@@ -141,9 +141,9 @@ func TestRefusedByHTTP(t *testing.T) {
 	}
 }
 
-// Tools such as grpcurl learn the messages from the server.
+// Tools such as grpcurl read the descriptors by reflection.
 func TestReflection(t *testing.T) {
-	stream, err := described.NewServerReflectionClient(connect(t, serve(t, New(Options{Beside: []string{"acme.Beside"}}), plain))).ServerReflectionInfo(t.Context())
+	stream, err := described.NewServerReflectionClient(connect(t, serve(t, New(Options{OtherServices: []string{"acme.Beside"}}), plain))).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func metadataOf(ctx context.Context) context.Context {
 	return metadata2.AppendToOutgoingContext(ctx, "x-refused", "1")
 }
 
-// A timed writer remembers the times that are set.
+// A timed writer records its write deadlines.
 type timed struct {
 	*httptest.ResponseRecorder
 	limited []bool
@@ -187,8 +187,8 @@ func (w *timed) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Each answer has a time of its own, from its first byte to its last.
-func TestEachAnswerHasItsTime(t *testing.T) {
+// Each answer has its own write timeout, from its first byte to its last.
+func TestWriteTimeoutPerAnswer(t *testing.T) {
 	to := &timed{ResponseRecorder: httptest.NewRecorder()}
 	w := &writer{ResponseWriter: to, c: http.NewResponseController(to), flushed: make(chan struct{}, 1)}
 	for range 2 {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
-// What imports the config_dump of an Envoy imports that of a server: what the client has or is
-// to have, and nothing that it has refused.
+// The importer reads a config_dump of the server like one of an Envoy: it imports the resources that the
+// client has or should have, and no refused ones.
 func TestImporterReadsDump(t *testing.T) {
 	w := get(service(edge(t, "one")).ConfigDump(), "/config_dump?include_eds")
 	done, problems := importer.Do([]importer.File{{Name: "dump.json", Data: w.Body.Bytes()}}, importer.Options{Types: envoy.Envoy(), WithoutRedacted: true})

@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a client refuses while it keeps something else, or nothing, is refused beside what it keeps.
-func TestKept(t *testing.T) {
+// A refused version is shown in error_state, next to the version that the client keeps.
+func TestRefusedAndKeptVersions(t *testing.T) {
 	newer := proto.CloneOf(cluster)
 	newer.AltStatName = "newer"
 	old, is := resource(t, xds.Cluster, cluster), resource(t, xds.Cluster, newer)
@@ -46,7 +46,7 @@ func TestKept(t *testing.T) {
 	}
 	kept := of(old, failed(is, newer))
 	kept.XdsConfig, kept.VersionInfo = packed(t, cluster), old.Version
-	want := told(t, "one")
+	want := expected(t, "one")
 	want.GenericXdsConfigs = []*statusv3.ClientConfig_GenericXdsConfig{kept, of(other, failed(other, broken)), of(key, failed(key, shown))}
 	same(t, got, &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{want}})
 
@@ -55,7 +55,7 @@ func TestKept(t *testing.T) {
 	if err := protojson.Unmarshal(w.Body.Bytes(), dump); err != nil || w.Code != http.StatusOK || strings.Contains(w.Body.String(), "canary") {
 		t.Fatalf("%v in\n%s", err, w.Body)
 	}
-	for i, c := range dump.Configs { // JSON has no order of fields
+	for i, c := range dump.Configs { // the order of JSON fields is undefined
 		m, err := c.UnmarshalNew()
 		if err != nil {
 			t.Fatal(err)

@@ -14,40 +14,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Limits of what a request may ask for.
+// Limits for the matchers of a request.
 const (
-	maxMatchers = 64   // of nodes, of metadata in one of these, and of alternatives
-	maxSegments = 64   // of a path
-	maxDeep     = 16   // matchers inside each other
-	maxText     = 4096 // bytes of a text
+	maxMatchers = 64   // node matchers, metadata matchers in one of them, or alternatives
+	maxSegments = 64   // in a path
+	maxDeep     = 16   // nested matchers
+	maxText     = 4096 // bytes of a string
 	maxRegex    = 1024 // bytes of all regular expressions
-	maxSteps    = 2000 // instructions of one: what matching takes is this times the text
+	maxSteps    = 2000 // instructions of a regular expression: matching takes at most this times the length of the text
 )
 
-// A nodeMatcher says whether it means a node.
+// A nodeMatcher is a compiled NodeMatcher.
 type nodeMatcher struct {
 	id       func(string) bool // nil: any
 	metadata []structMatcher
 }
 
-// A structMatcher looks at one value of a google.protobuf.Struct.
+// A structMatcher matches one value in a google.protobuf.Struct.
 type structMatcher struct {
 	path  []string
-	value func(protoreflect.Message) bool // of a google.protobuf.Value; nil: there is none
+	value func(protoreflect.Message) bool // takes a google.protobuf.Value, or nil if the path does not exist
 }
 
-// matchers are those of a request: "The match follows OR semantics." Without any, all nodes match.
+// matchers are the node matchers of a request: "The match follows OR semantics." Without any, all nodes
+// match.
 type matchers struct {
 	types *envoy.Types
 	any   []nodeMatcher
 }
 
-// match reports whether a node is meant.
+// match reports whether a node matches.
 func (m *matchers) match(n *xds.Node) bool {
 	if len(m.any) == 0 {
 		return true
 	}
-	var metadata protoreflect.Message // decoded if somebody asks
+	var metadata protoreflect.Message // decoded when needed
 	for i := range m.any {
 		one := &m.any[i]
 		if one.id != nil && !one.id(n.ID) {
@@ -55,7 +56,7 @@ func (m *matchers) match(n *xds.Node) bool {
 		}
 		if len(one.metadata) > 0 && metadata == nil {
 			metadata = m.types.New("google.protobuf.Struct")
-			_ = proto.Unmarshal(n.Metadata, metadata.Interface()) // what cannot be read is not there
+			_ = proto.Unmarshal(n.Metadata, metadata.Interface()) // unreadable fields count as missing
 		}
 		if one.matches(metadata) {
 			return true
@@ -64,7 +65,7 @@ func (m *matchers) match(n *xds.Node) bool {
 	return false
 }
 
-// matches reports whether all of a matcher holds: "The match follows AND semantics."
+// matches reports whether all metadata matchers match: "The match follows AND semantics."
 func (m *nodeMatcher) matches(metadata protoreflect.Message) bool {
 	for _, s := range m.metadata {
 		if !s.value(valueAt(metadata, s.path)) {
@@ -74,7 +75,7 @@ func (m *nodeMatcher) matches(metadata protoreflect.Message) bool {
 	return true
 }
 
-// valueAt returns the value at the end of a path, nil if there is none.
+// valueAt returns the value at a path; nil if it does not exist.
 func valueAt(s protoreflect.Message, path []string) protoreflect.Message {
 	for i, key := range path {
 		fields := s.Get(s.Descriptor().Fields().ByName("fields")).Map()
@@ -95,18 +96,18 @@ func valueAt(s protoreflect.Message, path []string) protoreflect.Message {
 	return nil
 }
 
-// A compiler makes matchers of messages.
+// A compiler turns matcher messages into functions.
 type compiler struct {
-	regexes int // bytes of them
+	regexes int // total bytes
 }
 
-// compile makes the matchers of a ClientStatusRequest. An error says which field is wrong.
+// compile compiles the matchers of a ClientStatusRequest. An error names the invalid field.
 func compile(types *envoy.Types, request protoreflect.Message) (*matchers, error) {
 	c := compiler{}
 	m := &matchers{types: types}
 	all := list(request, "node_matchers")
 	if all.Len() > maxMatchers {
-		return nil, fmt.Errorf("node_matchers: %d matchers, at most %d may be asked for", all.Len(), maxMatchers)
+		return nil, fmt.Errorf("node_matchers: %d matchers, the maximum is %d", all.Len(), maxMatchers)
 	}
 	for i := range all.Len() {
 		one, err := c.node(all.Get(i).Message(), fmt.Sprintf("node_matchers[%d]", i))
@@ -120,13 +121,14 @@ func compile(types *envoy.Types, request protoreflect.Message) (*matchers, error
 
 func (c *compiler) node(m protoreflect.Message, at string) (n nodeMatcher, err error) {
 	if id := sub(m, "node_id"); id != nil {
-		if n.id, err = c.text(id, at+".node_id"); err != nil {
+		n.id, err = c.text(id, at+".node_id")
+		if err != nil {
 			return n, err
 		}
 	}
 	all := list(m, "node_metadatas")
 	if all.Len() > maxMatchers {
-		return n, fmt.Errorf("%s.node_metadatas: %d matchers, at most %d may be asked for", at, all.Len(), maxMatchers)
+		return n, fmt.Errorf("%s.node_metadatas: %d matchers, the maximum is %d", at, all.Len(), maxMatchers)
 	}
 	for i := range all.Len() {
 		s, err := c.structure(all.Get(i).Message(), fmt.Sprintf("%s.node_metadatas[%d]", at, i))
@@ -158,14 +160,14 @@ func (c *compiler) structure(m protoreflect.Message, at string) (s structMatcher
 	return s, err
 }
 
-// value makes a function of a ValueMatcher.
+// value compiles a ValueMatcher.
 func (c *compiler) value(m protoreflect.Message, at string, deep int) (func(protoreflect.Message) bool, error) {
 	if deep == maxDeep {
-		return nil, fmt.Errorf("%s: more than %d matchers inside each other", at, maxDeep)
+		return nil, fmt.Errorf("%s: more than %d nested matchers", at, maxDeep)
 	}
 	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
 	if set == nil {
-		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+		return nil, fmt.Errorf("%s: match_pattern must be set", at)
 	}
 	v := m.Get(set)
 	at += "." + string(set.Name())
@@ -200,7 +202,7 @@ func (c *compiler) value(m protoreflect.Message, at string, deep int) (func(prot
 	case "or_match":
 		return c.or(v.Message(), at, deep)
 	}
-	return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+	return nil, fmt.Errorf("%s: this matcher is not supported", at)
 }
 
 func (c *compiler) or(m protoreflect.Message, at string, deep int) (func(protoreflect.Message) bool, error) {
@@ -226,18 +228,18 @@ func (c *compiler) or(m protoreflect.Message, at string, deep int) (func(protore
 	}, nil
 }
 
-// text makes a function of a StringMatcher.
+// text compiles a StringMatcher.
 func (c *compiler) text(m protoreflect.Message, at string) (func(string) bool, error) {
 	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
 	if set == nil {
-		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+		return nil, fmt.Errorf("%s: match_pattern must be set", at)
 	}
 	at += "." + string(set.Name())
 	switch set.Name() {
 	case "safe_regex":
 		return c.regex(m.Get(set).Message(), at)
 	case "custom":
-		return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+		return nil, fmt.Errorf("%s: this matcher is not supported", at)
 	}
 	want, fold := m.Get(set).String(), m.Get(m.Descriptor().Fields().ByName("ignore_case")).Bool()
 	if len(want) > maxText || want == "" && set.Name() != "exact" {
@@ -250,7 +252,7 @@ func (c *compiler) text(m protoreflect.Message, at string) (func(string) bool, e
 		"exact": func(s, want string) bool { return s == want }, "prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "contains": strings.Contains,
 	}[set.Name()]
 	if match == nil {
-		return nil, fmt.Errorf("%s: this server does not know how to match that", at)
+		return nil, fmt.Errorf("%s: this matcher is not supported", at)
 	}
 	return func(s string) bool {
 		if fold {
@@ -260,13 +262,14 @@ func (c *compiler) text(m protoreflect.Message, at string) (func(string) bool, e
 	}, nil
 }
 
-// regex makes a function of a RegexMatcher: "The regex is matched against the full string".
+// regex compiles a RegexMatcher: "The regex is matched against the full string".
 func (c *compiler) regex(m protoreflect.Message, at string) (func(string) bool, error) {
 	text := str(m, "regex")
-	if c.regexes += len(text); text == "" || c.regexes > maxRegex {
-		return nil, fmt.Errorf("%s.regex: must have a byte, and all of a request %d at most", at, maxRegex)
+	c.regexes += len(text)
+	if text == "" || c.regexes > maxRegex {
+		return nil, fmt.Errorf("%s.regex: must not be empty; all regular expressions of a request may have %d bytes", at, maxRegex)
 	}
-	parsed, err := syntax.Parse(text, syntax.Perl) // by itself: ")|(" is none
+	parsed, err := syntax.Parse(text, syntax.Perl) // without the wrapping below: ")|(" is invalid
 	if err != nil {
 		return nil, fmt.Errorf("%s.regex: %w", at, err)
 	}
@@ -275,7 +278,7 @@ func (c *compiler) regex(m protoreflect.Message, at string) (func(string) bool, 
 		return nil, fmt.Errorf("%s.regex: %w", at, err)
 	}
 	if n := len(program.Inst); n > maxSteps {
-		return nil, fmt.Errorf("%s.regex: is too complex: a program of %d instructions, at most %d are allowed", at, n, maxSteps)
+		return nil, fmt.Errorf("%s.regex: too complex: %d instructions, the maximum is %d", at, n, maxSteps)
 	}
 	re, err := regexp.Compile(`\A(?:` + text + `)\z`)
 	if err != nil {
@@ -284,11 +287,11 @@ func (c *compiler) regex(m protoreflect.Message, at string) (func(string) bool, 
 	return re.MatchString, nil
 }
 
-// number makes a function of a DoubleMatcher. A range is half open: its end is not in it.
+// number compiles a DoubleMatcher. A range does not include its end.
 func number(m protoreflect.Message, at string) (func(float64) bool, error) {
 	set := m.WhichOneof(m.Descriptor().Oneofs().ByName("match_pattern"))
 	if set == nil {
-		return nil, fmt.Errorf("%s: nothing is to be matched", at)
+		return nil, fmt.Errorf("%s: match_pattern must be set", at)
 	}
 	if set.Name() == "exact" {
 		want := m.Get(set).Float()
@@ -298,12 +301,12 @@ func number(m protoreflect.Message, at string) (func(float64) bool, error) {
 	fields := r.Descriptor().Fields()
 	start, end := r.Get(fields.ByName("start")).Float(), r.Get(fields.ByName("end")).Float()
 	if math.IsNaN(start) || math.IsNaN(end) {
-		return nil, fmt.Errorf("%s.%s: is no range", at, set.Name())
+		return nil, fmt.Errorf("%s.%s: not a range", at, set.Name())
 	}
 	return func(n float64) bool { return n >= start && n < end }, nil
 }
 
-// lower ignores the case of ASCII only, as Envoy does.
+// lower lowers ASCII letters only, as Envoy does.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -313,7 +316,7 @@ func lower(s string) string {
 	}, s)
 }
 
-// kind returns what is in a google.protobuf.Value, "" of nil.
+// kind returns the kind and the content of a google.protobuf.Value; "" for nil.
 func kind(v protoreflect.Message) (protoreflect.Name, protoreflect.Value) {
 	if v == nil {
 		return "", protoreflect.Value{}
@@ -325,8 +328,8 @@ func kind(v protoreflect.Message) (protoreflect.Name, protoreflect.Value) {
 	return fd.Name(), v.Get(fd)
 }
 
-// primitive reports whether a value is one: "If the path is referring to a non-primitive value,
-// the result is always not matched."
+// primitive reports whether a value is primitive: "If the path is referring to a non-primitive value, the
+// result is always not matched."
 func primitive(v protoreflect.Message) bool {
 	switch k, _ := kind(v); k {
 	case "null_value", "number_value", "string_value", "bool_value":
@@ -335,7 +338,7 @@ func primitive(v protoreflect.Message) bool {
 	return false
 }
 
-// anyOf reports whether a value is a list, and one in it matches.
+// anyOf reports whether a value is a list with a matching element.
 func anyOf(v protoreflect.Message, match func(protoreflect.Message) bool) bool {
 	k, in := kind(v)
 	if k != "list_value" {
@@ -350,7 +353,7 @@ func anyOf(v protoreflect.Message, match func(protoreflect.Message) bool) bool {
 	return false
 }
 
-// list, sub and str return what a field has: a list, a message or nil, a text.
+// list, sub and str return the value of a field: a list, a message or nil, a string.
 func list(m protoreflect.Message, field protoreflect.Name) protoreflect.List {
 	return m.Get(m.Descriptor().Fields().ByName(field)).List()
 }

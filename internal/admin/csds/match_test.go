@@ -25,7 +25,7 @@ func request(t testing.TB, text string) protoreflect.Message {
 	return apitest.Dynamic(t, m).ProtoReflect()
 }
 
-// value is a request that looks at one value of the metadata.
+// value returns a request that matches one metadata value.
 func value(path, value string) string {
 	var keys strings.Builder
 	for key := range strings.SplitSeq(path, "/") {
@@ -97,40 +97,40 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Whatever a request asks for is bounded, and what is wrong with it is named.
-func TestHostileMatchers(t *testing.T) {
+// The matchers of a request are limited, and errors name the invalid field.
+func TestMatchersAreLimited(t *testing.T) {
 	deep := func(n int) string {
 		return strings.Repeat("list_match { one_of { ", n) + "bool_match: true" + strings.Repeat(" } }", n)
 	}
 	id := func(s string) string { return "node_matchers { node_id { " + s + " } }" }
 	regex := func(s string) string { return id(`safe_regex { regex: "` + s + `" }`) }
 	for _, tt := range []struct{ text, want string }{
-		{id(""), "node_matchers[0].node_id: nothing is to be matched"},
+		{id(""), "node_matchers[0].node_id: match_pattern must be set"},
 		{id(`prefix: ""`), "node_matchers[0].node_id.prefix: must have 1 to 4096 bytes"},
 		{id(`exact: "` + strings.Repeat("x", maxText+1) + `"`), "node_id.exact: must have"},
-		{id(`custom { name: "x" }`), "node_matchers[0].node_id.custom: this server does not know"},
-		{regex(""), "safe_regex.regex: must have a byte"},
-		{regex(strings.Repeat("x", maxRegex+1)), "safe_regex.regex: must have a byte, and all of a request 1024 at most"},
-		{strings.Repeat(regex(strings.Repeat("x", 100)), 11), "node_matchers[10].node_id.safe_regex.regex: must have"},
+		{id(`custom { name: "x" }`), "node_matchers[0].node_id.custom: this matcher is not supported"},
+		{regex(""), "safe_regex.regex: must not be empty"},
+		{regex(strings.Repeat("x", maxRegex+1)), "all regular expressions of a request may have 1024 bytes"},
+		{strings.Repeat(regex(strings.Repeat("x", 100)), 11), "node_matchers[10].node_id.safe_regex.regex: must not be empty"},
 		{regex(`)|(`), "unexpected )"},
 		{regex(`(`), "missing closing )"},
 		{regex(`\\pX`), "invalid character class"},
-		{regex(strings.Repeat("(a{0,30}){0,30}", 3)), "is too complex"},
-		{regex(strings.Repeat("a{1000}", 100)), "is too complex"},
+		{regex(strings.Repeat("(a{0,30}){0,30}", 3)), "too complex"},
+		{regex(strings.Repeat("a{1000}", 100)), "too complex"},
 		{regex(strings.Repeat("(", 500) + strings.Repeat(")", 500)), ""},
 		{regex(strings.Repeat("(a*)*", 50)), ""},
-		{value("a", ""), "node_matchers[0].node_metadatas[0].value: nothing is to be matched"},
+		{value("a", ""), "node_matchers[0].node_metadatas[0].value: match_pattern must be set"},
 		{"node_matchers { node_metadatas { value { bool_match: true } } }", "path: 0 segments"},
 		{`node_matchers { node_metadatas { path { key: "a" } } }`, "node_metadatas[0].value: must be set"},
 		{`node_matchers { node_metadatas { path { } value { bool_match: true } } }`, "path[0].key: must have"},
 		{value(strings.Repeat("a/", maxSegments)+"a", "bool_match: true"), "path: 65 segments"},
-		{value("a", "double_match { }"), "double_match: nothing is to be matched"},
-		{value("a", "double_match { range { start: nan } }"), "is no range"},
+		{value("a", "double_match { }"), "double_match: match_pattern must be set"},
+		{value("a", "double_match { range { start: nan } }"), "not a range"},
 		{value("a", "list_match { }"), "list_match.one_of: must be set"},
 		{value("a", "or_match { value_matchers { bool_match: true } }"), "1 matchers, there must be 2"},
 		{value("a", deep(maxDeep-1)), ""},
-		{value("a", deep(maxDeep)), "more than 16 matchers inside each other"},
-		{value("a", deep(3000)), "more than 16 matchers inside each other"},
+		{value("a", deep(maxDeep)), "more than 16 nested matchers"},
+		{value("a", deep(3000)), "more than 16 nested matchers"},
 		{strings.Repeat("node_matchers { }", maxMatchers+1), "node_matchers: 65 matchers"},
 	} {
 		begin := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What the service says of each state: envoy.service.status.v3.ConfigStatus, "from a management
-// server view", and envoy.admin.v3.ClientResourceStatus, that of the client.
+// The values of envoy.service.status.v3.ConfigStatus, "from a management server view", and of
+// envoy.admin.v3.ClientResourceStatus, from the client's view.
 const (
 	configUnknown, configSynced, configNotSent, configStale, configError = 0, 1, 2, 3, 4
 
@@ -21,7 +21,7 @@ func (r *Resource) configStatus() protoreflect.EnumNumber {
 	switch r.State {
 	case Synced, Absent:
 		return configSynced
-	case NotSent, Leaving: // that it is gone
+	case NotSent, Leaving: // Leaving: the removal was not sent
 		return configNotSent
 	case Sent:
 		return configStale
@@ -46,9 +46,9 @@ func (r *Resource) clientStatus() protoreflect.EnumNumber {
 	case Sent, NotSent:
 		switch {
 		case r.Failure != nil:
-			return clientNacked // what it was sent before
+			return clientNacked // an earlier version
 		case r.Has:
-			return clientAcked // an older one
+			return clientAcked // an older version
 		}
 		return clientRequested
 	default:
@@ -56,7 +56,7 @@ func (r *Resource) clientStatus() protoreflect.EnumNumber {
 	}
 }
 
-// set sets a field to a text, a number, or whatever else it has, unless that is nothing.
+// set sets a field, unless v is empty.
 func set(m protoreflect.Message, field protoreflect.Name, v any) {
 	fd := m.Descriptor().Fields().ByName(field)
 	switch v := v.(type) {
@@ -89,26 +89,26 @@ func set(m protoreflect.Message, field protoreflect.Name, v any) {
 	}
 }
 
-// A content is what is shown of a resource, encoded.
+// A content is the encoded form of a resource as it is shown.
 type content struct {
 	url   string
 	value []byte
 }
 
-// into sets a google.protobuf.Any.
+// into writes the content to a google.protobuf.Any.
 func (c *content) into(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByName("type_url"), protoreflect.ValueOfString(c.url))
 	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(c.value))
 }
 
-// contents are those of one answer: clients share resources.
+// contents caches the contents of one answer: clients share resources.
 type contents struct {
 	s   *Service
 	all map[*xds.Resource]*content
 }
 
-// of returns what is shown of a resource, nil if there is none, or nothing may be.
+// of returns the content of a resource; nil if there is none or it must not be shown.
 func (c *contents) of(r *xds.Resource) *content {
 	if r == nil {
 		return nil
@@ -139,7 +139,7 @@ func (s *Service) content(r *xds.Resource) *content {
 	return &content{"type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), b}
 }
 
-// failure sets an error_state; refused is nil if it is not known, or not to be shown.
+// failure sets error_state. refused is nil if it is unknown or must not be shown.
 func failure(m protoreflect.Message, r *Resource, refused *content) {
 	if r.Failure == nil {
 		return
@@ -151,7 +151,7 @@ func failure(m protoreflect.Message, r *Resource, refused *content) {
 	set(is, "version_info", r.Failure.Version)
 }
 
-// node sets an envoy.config.core.v3.Node.
+// node sets the fields of an envoy.config.core.v3.Node.
 func node(m protoreflect.Message, n *xds.Node) {
 	fields := m.Descriptor().Fields()
 	set(m, "id", n.ID)

@@ -6,24 +6,24 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A section is a part of a config_dump: the resources of one type, each in an item of a list.
+// A section describes one section of a config_dump: the resources of one type, as items of a list.
 type section struct {
 	typ     *xds.Type
-	message protoreflect.FullName // of the part
-	version bool                  // the part has that of the type
+	message protoreflect.FullName // message of the section
+	version bool                  // the section has the version of the type
 
-	active  protoreflect.Name // the list of what the client has
-	warming protoreflect.Name // of what it has not, or not in this version; "": the same list
+	active  protoreflect.Name // list of resources that the client uses
+	warming protoreflect.Name // list of resources that it does not use, or not in this version; "": the same list
 	item    protoreflect.FullName
 
-	body  protoreflect.Name // the resource, in an item or in a state of it
-	state bool              // it is in a state: "active_state" or "warming_state"
+	body  protoreflect.Name // field with the resource, in an item or its state
+	state bool              // the resource is in a state: "active_state" or "warming_state"
 	named bool              // an item has a name
 }
 
 const admin = "envoy.admin.v3."
 
-// sections are all that there are. Types that are not here have no place in a config_dump.
+// sections has all sections. Other types do not appear in a config_dump.
 var sections = []section{
 	{
 		typ: xds.Cluster, message: admin + "ClustersConfigDump", version: true,
@@ -55,9 +55,9 @@ var sections = []section{
 	},
 }
 
-// in returns the list that has a resource; "" if none can say anything of it.
+// in returns the list for a resource; "" if no list can show it.
 func (c *section) in(r *Resource) protoreflect.Name {
-	if !c.named && r.Body == nil && r.refused() == nil { // then nothing would say which it is
+	if !c.named && r.Body == nil && r.refused() == nil { // the item would not show its name
 		return ""
 	}
 	if c.warming != "" && !r.used() {
@@ -66,11 +66,11 @@ func (c *section) in(r *Resource) protoreflect.Name {
 	return c.active
 }
 
-// used reports whether the client uses what is shown of a resource.
+// used reports whether the client uses the body of r.
 func (r *Resource) used() bool { return r.State == Synced || r.State == Leaving || r.keeps() }
 
-// fill sets an item. The server has no other version than the newest, and what is kept by a quarantine:
-// one that the client has and that is older is not shown.
+// fill sets the fields of an item. The server knows only the current version, and the one that a quarantine
+// keeps. An older version that the client still has is not shown.
 func (c *section) fill(m protoreflect.Message, r *Resource, body, refused *content) {
 	if c.named {
 		set(m, "name", r.Name)

@@ -19,12 +19,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// Name is the name of the gRPC service.
 const (
 	// Name is that of the gRPC service.
 	Name = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
 	file = "envoy/service/status/v3/csds.proto"
-)
+) // names has the message types of the service, which are looked up once.
 
 // names are the messages of the service, looked up once.
 type names struct{ request, response, config, generic protoreflect.MessageType }
@@ -41,9 +42,9 @@ func (s *Service) messages() *names {
 }
 
 // Register adds the service to a gRPC server.
-func (s *Service) Register(g grpc.ServiceRegistrar) {
-	// A unary call is a stream of one request and one response. As a stream it is over when the
-	// response was sent, and not when it was made: so there are never many large ones at once.
+func (s *Service) Register(g grpc.ServiceRegistrar) { // Register adds the service to a gRPC server.
+	// A unary call is registered as a stream with one request and one response. A stream ends when the
+	// response is sent, not when it is built, so that few large responses exist at once.
 	fetch := func(_ any, g grpc.ServerStream) error { return s.serve(g, true) }
 	stream := func(_ any, g grpc.ServerStream) error { return s.serve(g, false) }
 	g.RegisterService(&grpc.ServiceDesc{
@@ -56,7 +57,7 @@ func (s *Service) Register(g grpc.ServiceRegistrar) {
 }
 
 // serve answers requests until the client wants no more, or the first one only.
-func (s *Service) serve(g grpc.ServerStream, once bool) (err error) {
+func (s *Service) serve(g grpc.ServerStream, once bool) (err error) { // serve answers requests until the requester ends the stream, or only the first one.
 	if p := panics.Do(func() { err = s.requests(g, once) }); p != nil {
 		p.Log(s.log(), "CSDS")
 		return status.Error(codes.Internal, "internal error")
@@ -69,7 +70,7 @@ func (s *Service) requests(g grpc.ServerStream, once bool) error {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
 	default:
-		return status.Errorf(codes.ResourceExhausted, "%d calls are open, the maximum of this server", maxCalls)
+		return status.Errorf(codes.ResourceExhausted, "too many calls: %d are open, the maximum", maxCalls)
 	}
 	for {
 		request := s.messages().request.New()
@@ -83,7 +84,7 @@ func (s *Service) requests(g grpc.ServerStream, once bool) error {
 			return err
 		}
 	}
-}
+} // respond builds the answer to one request and sends it. It waits for one of maxTurns slots.
 
 // respond makes the answer to one request and sends it, in its turn.
 func (s *Service) respond(g grpc.ServerStream, request protoreflect.Message) error {
@@ -106,7 +107,7 @@ func (s *Service) respond(g grpc.ServerStream, request protoreflect.Message) err
 	return nil
 }
 
-// answer makes the answer to a request.
+// answer builds the answer to a request.
 func (s *Service) answer(ctx context.Context, request protoreflect.Message) (protoreflect.Message, error) {
 	match, err := compile(s.types, request)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *Service) answer(ctx context.Context, request protoreflect.Message) (pro
 		}
 	}
 	response := s.messages().response.New()
-	response.SetUnknown(a.b) // encoded already: as such it is copied, and never in memory as messages
+	response.SetUnknown(a.b) // encoded already: copied as bytes, never in memory as messages
 	return response, nil
 }
 
@@ -137,19 +138,19 @@ func (s *Service) clients() []Client {
 	return s.o.Clients()
 }
 
-// An answer is the encoding of a ClientStatusResponse that is being made.
+// An answer is a ClientStatusResponse that is being encoded.
 type answer struct {
 	s       *Service
 	b       []byte
 	max     int
-	without bool // contents
+	without bool // exclude_resource_contents
 	contents
 	known  map[key][]byte
-	busy   time.Duration // spent on clients that did not say what they have
-	config []byte        // of the client: room that is used again
+	busy   time.Duration // time spent on clients that did not answer
+	config []byte        // the current client; reused
 }
 
-// A key is all that the encoding of a resource depends on where nothing is special about it.
+// A key is everything that the encoding of a resource depends on, if it has no Failure and no time.
 type key struct {
 	typ     string
 	name    string
@@ -161,17 +162,18 @@ type key struct {
 }
 
 const (
-	patience = time.Second     // with one client
-	patient  = 5 * time.Second // with all
+	clientTimeout = time.Second     // for one client
+	stuckBudget   = 5 * time.Second // for all clients that do not answer
 )
 
-// ask asks a client what it has. One whose stream is stuck does not hold up the others for long.
+// ask asks a client for its resources. The time for stuck streams is limited, so that they do not delay the
+// other clients for long.
 func (a *answer) ask(ctx context.Context, c *Client) []TypeConfig {
-	if c.Config == nil || a.busy >= patient {
+	if c.Config == nil || a.busy >= stuckBudget {
 		return nil
 	}
 	begin := time.Now()
-	of, cancel := context.WithTimeout(ctx, patience)
+	of, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	all, err := c.Config(of)
 	if err != nil && of.Err() != nil {
@@ -210,7 +212,7 @@ func (a *answer) client(ctx context.Context, c *Client) error {
 	return nil
 }
 
-// resource returns the encoding of a GenericXdsConfig.
+// resource returns an encoded GenericXdsConfig.
 func (a *answer) resource(t *xds.Type, r *Resource) ([]byte, error) {
 	k := key{t.URL, r.Name, r.Body, r.version(), r.State, r.Has, r.Status}
 	usual := r.Failure == nil && r.Updated.IsZero()
@@ -239,7 +241,7 @@ func (a *answer) resource(t *xds.Type, r *Resource) ([]byte, error) {
 	return b, err
 }
 
-// metadata sets that of a node, which is encoded already.
+// metadata sets the metadata of a node from its encoded form.
 func (s *Service) metadata(m protoreflect.Message, n *xds.Node) {
 	if len(n.Metadata) == 0 {
 		return
@@ -251,5 +253,5 @@ func (s *Service) metadata(m protoreflect.Message, n *xds.Node) {
 	}
 }
 
-// valid is a text as messages may have it.
+// valid replaces invalid UTF-8, which messages must not contain.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -34,8 +34,8 @@ func packed(t testing.TB, m proto.Message) *anypb.Any {
 	return a
 }
 
-// told is what the service shall say of an edge.
-func told(t testing.TB, id string) *statusv3.ClientConfig {
+// expected has the expected answers for an edge.
+func expected(t testing.TB, id string) *statusv3.ClientConfig {
 	md, err := structpb.NewStruct(map[string]any{"team": "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -83,14 +83,14 @@ func same(t *testing.T, got, want proto.Message) {
 	}
 }
 
-// Messages that are known by their descriptors only are what generated code says.
+// Messages built from descriptors equal those of generated code.
 func TestFetchAndStream(t *testing.T) {
 	client := dial(t, serve(t, service(edge(t, "one"), edge(t, "two")), plain))
 	got, err := client.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, got, &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{told(t, "one"), told(t, "two")}})
+	same(t, got, &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{expected(t, "one"), expected(t, "two")}})
 	if b, _ := proto.Marshal(got); strings.Contains(string(b), "canary") {
 		t.Error("the private key is shown")
 	}
@@ -111,7 +111,7 @@ func TestFetchAndStream(t *testing.T) {
 		}
 		want := &statusv3.ClientStatusResponse{}
 		if id != "none" {
-			c := told(t, id)
+			c := expected(t, id)
 			for _, x := range c.GenericXdsConfigs {
 				x.XdsConfig = nil
 				if x.ErrorState != nil {
@@ -140,7 +140,7 @@ func TestWrongRequests(t *testing.T) {
 		text    string
 	}{
 		"a matcher of nothing": {&statusv3.ClientStatusRequest{NodeMatchers: []*matcherv3.NodeMatcher{{NodeId: &matcherv3.StringMatcher{}}}},
-			codes.InvalidArgument, "node_matchers[0].node_id: nothing is to be matched"},
+			codes.InvalidArgument, "node_matchers[0].node_id: match_pattern must be set"},
 		"more than a request may have": {&statusv3.ClientStatusRequest{Node: &corev3.Node{Id: strings.Repeat("x", maxRequest)}},
 			codes.ResourceExhausted, "received message larger than max"},
 		"more than an answer may have": {&statusv3.ClientStatusRequest{}, codes.ResourceExhausted, "ask for fewer clients (node_matchers), or set exclude_resource_contents"},
@@ -152,8 +152,9 @@ func TestWrongRequests(t *testing.T) {
 	}
 }
 
-// A client whose stream is stuck is told of without resources, and one that panics is nobody's end.
-func TestClientsThatSayNothing(t *testing.T) {
+// A client whose stream is stuck is listed without resources. A panic in one client does not end the
+// server.
+func TestStuckStream(t *testing.T) {
 	stuck := edge(t, "stuck")
 	stuck.Config = func(ctx context.Context) ([]TypeConfig, error) {
 		<-ctx.Done()
@@ -169,7 +170,7 @@ func TestClientsThatSayNothing(t *testing.T) {
 	if len(got.Config) != 3 || len(got.Config[0].GenericXdsConfigs)+len(got.Config[1].GenericXdsConfigs) != 0 || got.Config[0].Node.Id != "stuck" {
 		t.Error(prototext.Format(got))
 	}
-	same(t, got.Config[2], told(t, "one"))
+	same(t, got.Config[2], expected(t, "one"))
 
 	odd := edge(t, "odd")
 	odd.Config = func(context.Context) ([]TypeConfig, error) { panic("oh") }
@@ -181,8 +182,8 @@ func TestClientsThatSayNothing(t *testing.T) {
 	}
 }
 
-// Clients whose streams are stuck hold up an answer for a bounded time, however many there are.
-func TestManySayNothing(t *testing.T) {
+// Stuck streams delay an answer for a limited time, regardless of their number.
+func TestManyStuckStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, begin := 0, time.Now()
 		stuck := Client{Config: func(ctx context.Context) ([]TypeConfig, error) {
@@ -194,14 +195,14 @@ func TestManySayNothing(t *testing.T) {
 		for range 100 {
 			a.ask(t.Context(), &stuck)
 		}
-		if took := time.Since(begin); asked != int(patient/patience) || took != patient {
+		if took := time.Since(begin); asked != int(stuckBudget/clientTimeout) || took != stuckBudget {
 			t.Errorf("%d were asked, in %v", asked, took)
 		}
 	})
 }
 
-// Who leaves in the middle leaves nothing behind.
-func TestLeaveInTheMiddle(t *testing.T) {
+// A requester that disconnects during an answer leaves no goroutine.
+func TestRequesterDisconnects(t *testing.T) {
 	asked, left := make(chan bool, 1), make(chan bool, 1)
 	slow := edge(t, "slow")
 	slow.Config = func(ctx context.Context) ([]TypeConfig, error) {
@@ -222,7 +223,7 @@ func TestLeaveInTheMiddle(t *testing.T) {
 	begin := time.Now()
 	cancel()
 	<-left
-	if err := <-done; status.Code(err) != codes.Canceled || time.Since(begin) > patience/2 {
+	if err := <-done; status.Code(err) != codes.Canceled || time.Since(begin) > clientTimeout/2 {
 		t.Error(err, time.Since(begin))
 	}
 }
@@ -252,7 +253,7 @@ func TestCallsAreCounted(t *testing.T) {
 	if _, err := open[0].Recv(); err == nil {
 		t.Error("a stream goes on")
 	}
-	for try := 0; ; try++ { // the place is free when the handler has returned
+	for try := 0; ; try++ { // the slot is free when the handler has returned
 		_, err := client.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
 		if err == nil {
 			break
@@ -263,7 +264,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 }
 
-// fleet is n clients that have 60 resources each, the same ones.
+// fleet has n clients with the same 60 resources each.
 func fleet(t testing.TB, n int) []Client {
 	var some []Resource
 	for i := range 60 {
@@ -282,7 +283,7 @@ func fleet(t testing.TB, n int) []Client {
 	return all
 }
 
-// A thousand clients are one answer, which is larger than what gRPC takes unless it is told to.
+// A thousand clients fit in one answer, which is larger than the default limit of gRPC.
 func TestThousandClients(t *testing.T) {
 	s := service(fleet(t, 1000)...)
 	at := serve(t, s, plain)
@@ -320,14 +321,14 @@ func BenchmarkThousandClients(b *testing.B) {
 	}
 }
 
-// Of large answers there are never more than two, whoever does not read them.
-func TestAnswersTakeTurns(t *testing.T) {
+// At most two large answers exist at once, even if requesters do not read.
+func TestLargeAnswersTakeTurns(t *testing.T) {
 	asked := make(chan bool, 8)
 	all := fleet(t, 200)
 	first := all[0].Config
 	all[0].Config = func(ctx context.Context) ([]TypeConfig, error) { asked <- true; return first(ctx) }
 	at := serve(t, service(all...), plain)
-	for range 2 { // streams whose window is small, and that take nothing
+	for range 2 { // streams with a small window that read nothing
 		stream, err := dial(t, at, grpc.WithInitialWindowSize(1<<16), grpc.WithStaticStreamWindowSize(1<<16)).StreamClientStatus(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -349,8 +350,8 @@ func TestAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// Clients that were sent the same at different times are told of with their own.
-func TestSentAtDifferentTimes(t *testing.T) {
+// Clients that got the same resource at different times have different last_updated.
+func TestLastUpdatedPerClient(t *testing.T) {
 	r := resource(t, xds.Cluster, cluster)
 	sent := func(node string, at time.Time) Client {
 		return Client{Node: &xds.Node{ID: node}, Config: func(context.Context) ([]TypeConfig, error) {

@@ -1,4 +1,5 @@
-// Package live knows clients by the streams of a server.
+// Package live collects the clients of a server for CSDS, from the tracker and the streams. It is apart
+// from csds, so that client/csds does not link the server.
 package live
 
 import (
@@ -17,28 +18,29 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the streams of all clients: a [status.Tracker].
+// A Tracker knows the streams of all clients: a [clients.Tracker].
 type Tracker interface {
 	Selected(clients.Filter) []*server.Stream
 	Client(node string) []api.Client
 }
 
-// Held is what a client refuses, or is not told because of that, while its session is shown something else.
+// Held is a resource in quarantine, or one that waits for such a resource. The session serves another
+// version instead.
 type Held struct {
 	Name    string
-	Version string        // of what is held
-	Body    *xds.Resource // the same; nil: it is not known
-	Waits   bool          // it is not refused, but refers to what is
+	Version string        // the version that is held back
+	Body    *xds.Resource // that version; nil: unknown
+	Waits   bool          // not refused itself, but refers to a refused resource
 }
 
-// Clients returns the clients of a tracker, for [csds.Options]: in the order of their node ids, and of
-// those with one id the last to come last. What one has is asked of its streams; held says what of a type is
-// held, and is called by the stream's goroutine. Nil: nothing is.
+// Clients returns a function for [csds.Options] that lists the clients of a tracker by node ID; of clients
+// with one ID the newest comes last. Their resources are read from their streams. held returns the held
+// resources of a type; the stream's goroutine calls it. Nil: none.
 func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []csds.Client {
 	return func() []csds.Client {
 		type key struct {
 			node, host string
-			stream     uint64 // of a client that does not say which node it is: it is its stream
+			stream     uint64 // identifies a client without a node ID
 		}
 		streams := map[key][]*server.Stream{}
 		var order []key
@@ -59,7 +61,7 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 			all = append(all, csds.Client{
 				Node: of[0].Node, Since: of[len(of)-1].Since,
 				Config: func(ctx context.Context) ([]csds.TypeConfig, error) {
-					return (&live{t: t, held: held, streams: of}).config(ctx)
+					return (&clientStreams{t: t, held: held, streams: of}).config(ctx)
 				},
 			})
 		}
@@ -70,7 +72,7 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 	}
 }
 
-// host is the address of a peer without its port: the streams of a client may have several.
+// host returns the address of a peer without its port: the streams of a client may have different ports.
 func host(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -82,32 +84,32 @@ func host(a net.Addr) string {
 	return h
 }
 
-// live asks the streams of one client.
-type live struct {
+// clientStreams reads the streams of one client.
+type clientStreams struct {
 	t       Tracker
 	held    func(*server.Stream, *xds.Type) []Held
 	streams []*server.Stream
-	status  []api.Client // of its node; nil: not asked for yet
+	status  []api.Client // tracker's clients of the node; nil: not read yet
 }
 
-// config asks each stream. Of a type that several have it is the newest that counts: an older one
-// is about to end.
-func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
+// config reads each stream. If several have the same type, the newest counts: older ones are about to end.
+func (l *clientStreams) config(ctx context.Context) ([]csds.TypeConfig, error) {
 	var all []csds.TypeConfig
 	var last error
 	ok := false
 	for _, st := range l.streams {
 		var some []csds.TypeConfig
-		err := st.Inspect(ctx, func(s *protocol.Session) { some = l.look(st, s) })
+		err := st.Inspect(ctx, func(s *protocol.Session) { some = l.read(st, s) })
 		if err != nil && !errors.Is(err, server.ErrNotBegun) {
-			if last = err; ctx.Err() != nil {
+			last = err
+			if ctx.Err() != nil {
 				return all, err
 			}
 			continue
 		}
 		ok = true
 		for _, t := range some {
-			l.explain(st, &t)
+			l.addErrors(st, &t)
 			all = slices.DeleteFunc(all, func(o csds.TypeConfig) bool { return o.Type.Is(t.Type) })
 			all = append(all, t)
 		}
@@ -118,8 +120,8 @@ func (l *live) config(ctx context.Context) ([]csds.TypeConfig, error) {
 	return all, last
 }
 
-// look says what a session knows. Its stream waits meanwhile.
-func (l *live) look(st *server.Stream, s *protocol.Session) (all []csds.TypeConfig) {
+// read returns the resources that a session knows. Its stream waits meanwhile.
+func (l *clientStreams) read(st *server.Stream, s *protocol.Session) (all []csds.TypeConfig) {
 	for _, is := range s.States() {
 		t := csds.TypeConfig{Type: is.Type, Version: is.Version}
 		for n := range s.NameStates(is.Type) {
@@ -163,7 +165,7 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource 
 	return r
 }
 
-// into has it told how a client stands with what is held, which the session does not see.
+// into sets the state of a held resource in t, which the session does not know.
 func (h *Held) into(t *csds.TypeConfig) {
 	i := slices.IndexFunc(t.Resources, func(r csds.Resource) bool { return r.Name == h.Name })
 	if i < 0 {
@@ -171,15 +173,16 @@ func (h *Held) into(t *csds.TypeConfig) {
 		t.Resources = append(t.Resources, csds.Resource{Name: h.Name})
 	}
 	r := &t.Resources[i]
-	if r.Updated = (time.Time{}); h.Waits {
+	r.Updated = time.Time{}
+	if h.Waits {
 		r.State, r.Body = csds.NotSent, h.Body
 		return
 	}
 	r.State, r.Failure = csds.Refused, &csds.Failure{Version: h.Version, Body: h.Body}
 }
 
-// explain adds what the client said of what it refused.
-func (l *live) explain(st *server.Stream, t *csds.TypeConfig) {
+// addErrors adds the time and text of the client's NACK to refused resources.
+func (l *clientStreams) addErrors(st *server.Stream, t *csds.TypeConfig) {
 	if !slices.ContainsFunc(t.Resources, func(r csds.Resource) bool { return r.Failure != nil }) {
 		return
 	}

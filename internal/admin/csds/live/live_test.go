@@ -46,7 +46,7 @@ func resource(t testing.TB, typ *xds.Type, m proto.Message) *xds.Resource {
 	return r
 }
 
-// A tracker knows the streams of a server, and what was refused.
+// A tracker knows the streams of a server and the refusals.
 type tracker struct {
 	mu      sync.Mutex
 	streams []*server.Stream
@@ -90,7 +90,7 @@ func (t *tracker) Client(node string) []api.Client {
 	return t.nacked[node]
 }
 
-// ask returns what a client has, one line each.
+// ask returns the resources of a client, one on each line.
 func ask(t *testing.T, clients []csds.Client, node string) (lines []string) {
 	t.Helper()
 	for _, c := range clients {
@@ -146,7 +146,7 @@ func TestLive(t *testing.T) {
 	r := c.Expect(xds.Cluster, "a", "b")
 	want := func(want ...string) {
 		t.Helper()
-		for range 2000 { // what the client said last is on its way
+		for range 2000 { // wait until the client's last request has arrived
 			if slices.Equal(ask(t, clients(), "one"), want) {
 				return
 			}
@@ -176,7 +176,7 @@ func TestLive(t *testing.T) {
 		t.Error(all)
 	}
 
-	// The newest stream of a client counts, and one that has left is nobody's end.
+	// The newest stream of a client counts; an ended one does not cause an error.
 	again := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
 	again.Subscribe(xds.Cluster, "a")
 	again.ACK(again.Expect(xds.Cluster, "a"))
@@ -201,8 +201,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// What is held, and the session does not see, is refused, or waits for what is; what the client has instead
-// is shown beside it.
+// A held resource is refused or waits for a refused one, next to the version that the client keeps.
 func TestLiveHeld(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	kept, is := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "a", []byte("2"))
@@ -235,9 +234,9 @@ func TestLiveHeld(t *testing.T) {
 	}
 }
 
-// What a client asks for by another name is told once, by its own. Of two streams the newest says
-// why it refuses. What waits to leave was not sent a moment ago.
-func TestLiveOdd(t *testing.T) {
+// A resource subscribed to by an alias is listed once, by its own name. Of two streams the newest has the
+// reason of a refusal. A leaving resource has no last_updated.
+func TestLiveAliasesAndNewestStream(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	update := func(f func(tx *store.Tx)) {
 		t.Helper()
@@ -288,12 +287,11 @@ func TestLiveOdd(t *testing.T) {
 	want("two", "CDS a refused body newer")
 
 	update(func(tx *store.Tx) { tx.Delete(xds.Cluster, "a"); tx.Delete(xds.Endpoint, "e") })
-	c.Next(xds.Cluster)                                                 // and no answer
-	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the other name finds nothing any more
+	c.Next(xds.Cluster)                                                 // without an answer
+	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the alias finds nothing any more
 }
 
-// Clients that do not say which node they are have nothing in common but the host: each is told for itself,
-// with what it refuses itself.
+// Clients without a node ID on one host are listed separately, each with its own refusals.
 func TestLiveWithoutNodeID(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
@@ -312,7 +310,7 @@ func TestLiveWithoutNodeID(t *testing.T) {
 	two.Next(xds.Listener)
 	want := []string{"CDS a refused body one's", "CDS a refused body two's", "LDS l sent body"}
 	var got []string
-	for range 2000 { // what they said last is on its way
+	for range 2000 { // wait until their last requests have arrived
 		if got = ask(t, Clients(tr, nil)(), ""); slices.Equal(got, want) {
 			break
 		}
@@ -323,7 +321,7 @@ func TestLiveWithoutNodeID(t *testing.T) {
 	}
 }
 
-// What the service says is what a server has, by all of it together.
+// CSDS over gRPC shows the state of a real server.
 func TestLiveService(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {

@@ -13,23 +13,23 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An ask is that a stream's client has answered, and somebody should look at what that means.
-type ask struct {
+// An answer is an ACK or NACK of a stream's client that must be examined.
+type answer struct {
 	st      *server.Stream
 	typ     *xds.Type
 	text    string
 	refused bool // it is a NACK
-	nobody  bool // nobody knows who is at fault: it was looked for before
+	unknown bool // the faulty resource is unknown: an examination has not found it
 	ended   bool // nothing of the type is in quarantine any more
 }
 
-// kept is as much of the text as is kept while something is in quarantine for it.
-func (a *ask) kept() string {
+// shortText returns the part of the text that is kept with a resource in quarantine.
+func (a *answer) shortText() string {
 	return strings.ToValidUTF8(strings.Clone(a.text[:min(len(a.text), maxKept)]), "")
 }
 
-// look looks at what a client has answered.
-func (s *Source) look(ctx context.Context, w *Watch, a ask) {
+// examine handles one answer of a client.
+func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 	for _, h := range w.takeNews() {
 		if s.opts.Told != nil {
 			s.opts.Told(h, a.st)
@@ -40,8 +40,8 @@ func (s *Source) look(ctx context.Context, w *Watch, a ask) {
 		s.proceed(ctx, w, x)
 	case a.refused:
 		s.judge(ctx, w, a)
-		if a.nobody { // it has waited for a turn, and may have begun nothing
-			s.askAgain(s.searches.turns())
+		if a.unknown { // it had waited for a turn to search, and may not have begun one
+			s.reexamine(s.searches.turns())
 		}
 	case a.ended && s.opts.Ended != nil:
 		_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
@@ -54,23 +54,24 @@ func (s *Source) look(ctx context.Context, w *Watch, a ask) {
 	}
 }
 
-// judge finds out who is at fault for a refusal, and puts that into quarantine.
-func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
+// judge finds the faulty resources of a refusal and puts them into quarantine.
+func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	names := map[string]bool{}
 	var k verdictKey
-	if !a.nobody {
+	if !a.unknown {
 		var ok bool
-		if k, ok = s.verdictKey(ctx, a); !ok {
+		k, ok = s.verdictKey(ctx, a)
+		if !ok {
 			return
 		}
 		v := s.verdicts.find(k, time.Now())
 		if len(v) == 0 {
-			if !w.mayLook(time.Now()) {
+			if !w.mayExamine(time.Now()) {
 				return
 			}
-			look, cancel := context.WithTimeout(ctx, lookTime)
+			within, cancel := context.WithTimeout(ctx, examTimeout)
 			defer cancel()
-			v = s.opts.Guilty(look, a.st, a.typ, a.text)
+			v = s.opts.Guilty(within, a.st, a.typ, a.text)
 		}
 		for _, name := range v {
 			names[name] = true
@@ -82,7 +83,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 			switch h, ok := suspect(a.typ, &n); {
 			case !ok:
 			case names[h.name] && !w.isCleared(&h):
-				h.text = a.kept()
+				h.text = a.shortText()
 				put = append(put, h)
 			case len(others) <= maxSuspects:
 				others = append(others, h)
@@ -104,41 +105,42 @@ func (s *Source) judge(ctx context.Context, w *Watch, a ask) {
 		}
 		s.verdicts.add(k, v, time.Now())
 		w.order(order{typ: a.typ, add: append(put, needs...)})
-	case w.moving(): // it is about to be shown another view
-	case len(others) == 1 && !w.unprovenIn(a.typ): // nothing else in what was refused was new
-		others[0].by, others[0].proven, others[0].text = Found, true, a.kept()
+	case w.moving(): // the client is about to be shown another view
+	case len(others) == 1 && !w.unprovenIn(a.typ): // the only new resource of the response is the faulty one
+		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
 	default:
 		cleared := w.clearUnproven(a.typ)
 		searched := a.st.Variant == xds.Delta && s.search(w, a, append(others, cleared...))
-		if !searched && len(cleared) > 0 { // it has refused the others alone, too
+		if !searched && len(cleared) > 0 { // it has refused the others without them, too
 			w.order(order{typ: a.typ, drop: (*held).unproven})
 		}
 	}
 }
 
-// suspect returns a resource that may be at fault for a refusal: it is new, or not what the client
+// suspect returns a resource that may be faulty: it is new to the client, or not the version that it
 // accepted last.
 func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
-	if n.State != protocol.StateRefused || n.View == nil {
+	if n.State != protocol.StateRefused || n.View == nil { // not refused, or changed since
 		return h, false // it is not refused, or has changed since
 	}
 	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: number(n.RefusedIn)}
 	if n.Held != nil {
 		h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true
 	}
-	if n.Held == nil && n.Before != nil { // it may work
+	if n.Held == nil && n.Before != nil { // the client may use it
 		h.hadVersion, h.has = n.Before.Version, true
 	}
 	return h, !h.has || !h.hadIs(n.View)
 }
 
-// verdicts remember who is at fault for a text and all that was refused with it: a fleet refuses alike. That is all
-// that a verdict comes from, so nobody decides for another. The zero value remembers nothing.
+// verdicts cache the faulty resources of a refusal, by its text and all refused content, because many
+// clients refuse alike. A verdict depends on nothing else, so no client decides for another. The zero value
+// is empty.
 type verdicts struct {
-	mu    sync.Mutex // held for memory only
+	mu    sync.Mutex // held for memory access only
 	all   map[verdictKey]verdict
-	added []verdictKey // the oldest first
+	added []verdictKey // oldest first
 }
 
 type verdict struct {
@@ -149,13 +151,13 @@ type verdict struct {
 type verdictKey [16]byte
 
 const (
-	memory    = 10 * time.Second // for which a verdict is remembered
-	maxMemory = 1000             // verdicts
+	verdictTime = 10 * time.Second // how long a verdict is valid
+	maxVerdicts = 1000             // number of verdicts
 )
 
-// verdictKey is the digest of a type, a text, and the names and content of what was refused: clients determine how long
-// these are.
-func (s *Source) verdictKey(ctx context.Context, a ask) (k verdictKey, ok bool) {
+// verdictKey returns a digest of a type, a text, and the names and content of the refused resources. A
+// digest, because clients determine the length.
+func (s *Source) verdictKey(ctx context.Context, a answer) (k verdictKey, ok bool) {
 	var all []string
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
@@ -169,7 +171,7 @@ func (s *Source) verdictKey(ctx context.Context, a ask) (k verdictKey, ok bool) 
 	return verdictOf(a, all), true
 }
 
-func verdictOf(a ask, refused []string) (k verdictKey) {
+func verdictOf(a answer, refused []string) (k verdictKey) {
 	slices.Sort(refused)
 	h := sha256.New()
 	for _, is := range append([]string{a.typ.URL + "\x00", a.text + "\x00"}, refused...) {
@@ -191,16 +193,16 @@ func (vs *verdicts) find(k verdictKey, now time.Time) []string {
 func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if vs.all == nil || len(vs.all) >= maxMemory {
+	if vs.all == nil || len(vs.all) >= maxVerdicts {
 		vs.room()
 	}
 	if _, known := vs.all[k]; !known {
 		vs.added = append(vs.added, k)
 	}
-	vs.all[k] = verdict{names, now.Add(memory)}
+	vs.all[k] = verdict{names, now.Add(verdictTime)}
 }
 
-// room makes room for one, in place of the oldest: a storm of others leaves the newest.
+// room removes the oldest verdict, so that many new ones do not remove recent ones.
 func (vs *verdicts) room() {
 	if vs.all == nil {
 		vs.all = map[verdictKey]verdict{}

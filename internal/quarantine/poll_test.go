@@ -9,16 +9,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A poll that states the old version may be of a client that never got the answer, since it had given the poll up. It is
-// held, so that nothing is told in a loop, but nothing is kept from the client: the same is told again.
+// A poll that states the old version may come from a client that never got the answer, because it had given
+// up. It is held, to avoid a loop, but there is no quarantine: the same answer is sent again.
 func TestPollsAreNotQuarantined(t *testing.T) {
-	within(t, func(r *rig) {
+	within(t, func(r *fixture) {
 		r.guilty = []string{"a"}
 		r.set("a", "1", "b", "1")
 		port := 1000
 		poll := func(version string, refuses *xds.Status) *xds.Response {
 			r.Helper()
-			port++ // it gave the last one up with its connection
+			port++ // it gave up the last poll with its connection
 			from := server.Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port}, Sequential: true}
 			p, err := r.server.Poll(r.Context(), xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version, Error: refuses}, from)
 			if err != nil {
@@ -49,7 +49,7 @@ func TestPollsAreNotQuarantined(t *testing.T) {
 		if got := poll(old, nil); !bad(got) {
 			r.Errorf("told %v", got)
 		}
-		// Nor if it does refuse it: a poll is always about all.
+		// nor if it refuses: a poll always covers the whole type
 		if got := poll(old, &xds.Status{Message: "a is bad"}); got != nil {
 			r.Errorf("told in a loop: %v", got)
 		}

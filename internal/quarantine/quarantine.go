@@ -1,13 +1,14 @@
-// Package quarantine keeps one resource that a client refuses from holding up the others of its
-// response. A client that refuses a response may have applied none of it, and nothing of it is
-// sent again while all of it stays as it is. When it is known which resource is at fault, the client is shown
-// another view: with what it accepted last in the place of that resource, or, if the resource is
-// new to it, without that. Then the others are told again, by the rules of the protocol alone: the core
-// knows of no quarantine. If nobody knows which it is, a delta client is shown the refused ones by
-// halves, until it is known: see search.
+// Package quarantine keeps one refused resource from blocking the other resources of its response. A client
+// that refuses a response may have applied none of it, and the protocol does not send it again while it is
+// unchanged. When the faulty resource is known, the source shows the client another view. In it, the
+// version that the client accepted last replaces the faulty resource; a resource that is new to the client
+// is left out. The protocol then sends the others again by its normal rules, and does not know about the
+// quarantine. If the faulty resource is unknown, a delta client is shown one half of the refused resources
+// at a time, until it is found: see search.
 //
-// A quarantine is a stream's: whatever a client says, no other gets anything else for that. What
-// was found out about one stream is a hint for another only if that has refused the same content, and
+// A quarantine belongs to one stream: the answers of one client never change the view of another. A finding
+// about one stream is a hint for another stream only if that refused the same content. The hint is dropped
+// if it proves wrong. A quarantine ends when the resource changes or is removed.
 // is taken back if it was not that. A quarantine ends when the resource changes, or is removed.
 package quarantine
 
@@ -31,93 +32,95 @@ import (
 )
 
 const (
-	judges     = 4                      // streams that are looked at at a time: one that takes long holds up no other
-	lookTime   = 2 * time.Second        // to find out who is at fault
-	patience   = 500 * time.Millisecond // for a stream to be looked at
-	maxText    = 16 << 10               // bytes of what a client says that are looked at
-	maxKept    = 1 << 10                // the same that are kept
-	maxTypes   = 8                      // of one stream that wait to be looked at
-	maxLooks   = 20                     // of one stream within looksTime; others are as without quarantine
-	looksTime  = 10 * time.Second
-	maxHeld    = 100 // resources in quarantine on one stream
-	maxCleared = 100 // resources of a stream that are not at fault, though a text names them
+	examiners      = 4                      // streams examined at a time, so that a slow one does not block the others
+	examTimeout    = 2 * time.Second        // limit for finding the faulty resources
+	inspectTimeout = 500 * time.Millisecond // limit for reading the state of a stream
+	maxText        = 16 << 10               // bytes of a client's error text that are examined
+	maxKept        = 1 << 10                // bytes of it that are kept
+	maxTypes       = 8                      // types of one stream that wait to be examined
+	maxExams       = 20                     // of one stream in examPeriod; further refusals get no quarantine
+	examPeriod     = 10 * time.Second
+	maxHeld        = 100 // resources in quarantine on one stream
+	maxCleared     = 100 // resources of a stream that are known not to be faulty alone, though a text names them
 )
 
-// Guilty returns the names of a type, of those that a stream's client has refused with a text, that are
-// known to be at fault.
+// Guilty returns the names of the resources of a type that are faulty, among those that a stream's client
+// refused with a text.
 type Guilty func(ctx context.Context, st *server.Stream, t *xds.Type, text string) []string
 
-// Options say what a source knows. All may be nil, save Guilty.
+// Options connect a source with its users. All are optional, except Guilty.
 type Options struct {
 	Guilty Guilty
 
-	// Told is called for each resource that gets into quarantine, by [Source.Run].
+	// Told is called by [Source.Run] for each resource that comes into quarantine.
 	Told func(Held, *server.Stream)
 
-	// Ended is called when a stream's client refuses nothing of a type any more though it has answered
-	// nothing: what it had refused is gone, and had nothing in its place. It is called by the stream's goroutine.
+	// Ended is called when a stream's client no longer refuses anything of a type, although it sent no
+	// answer: the refused resource was removed, and the client had no other version of it. The stream's
+	// goroutine calls it.
 	Ended func(*server.Stream, *xds.Type)
 
-	// Moved is called when what [Source.Refused] returns may have changed. It must not block, nor call the
+	// Moved is called when the result of [Source.Refused] may have changed. It must not block or call the
 	// source.
 	Moved func()
 
-	// Scope says who sees the same as a node: what one was shown may be shown to the other. Nil: all.
+	// Scope returns a key for nodes that see the same resources: a version shown to one of them may be
+	// shown to the others. Nil: all nodes see the same.
 	Scope func(*xds.Node) string
 
-	Log *slog.Logger // of panics; nil: none
+	Log *slog.Logger // for panics; nil: none
 }
 
-// A Source shows of another what clients do not refuse. Make it by [New], have it [Source.Run],
-// and make it an observer of its server.
+// A Source wraps another source and hides the resources that a client refuses. Create it with [New], run it
+// with [Source.Run], and make it an observer of its server.
 type Source struct {
 	of   Watched
 	opts Options
 
-	kept     kept
-	verdicts verdicts
-	searches searches
+	replacements replacements
+	verdicts     verdicts
+	searches     searches
 
-	watches sync.Map      // *xds.Node → *Watch, of streams that say which node they are
-	wake    chan struct{} // with one slot
+	watches sync.Map      // from *xds.Node to *Watch, for streams with a node
+	wake    chan struct{} // has one slot
 
-	mu    sync.Mutex // held for memory only
-	queue []*Watch   // that wait to be looked at, each once
-	held  int        // resources, of all streams
+	mu    sync.Mutex // held for memory access only
+	queue []*Watch   // streams that wait to be examined, each once
+	held  int        // resources in quarantine, over all streams
 }
 
-// Watched is what a source wraps.
+// Watched is the interface of the wrapped source.
 type Watched interface {
 	Watch(ctx context.Context, node *xds.Node) (server.Watch, error)
 }
 
 // Held is a resource in quarantine.
 type Held struct {
-	Type    *xds.Type
-	Name    string
-	Refused string        // the version
-	Body    *xds.Resource // the same
-	Instead string        // the version that is shown; "": none
-	By      Reason
-	Needs   xds.Ref // Dependent: what is in quarantine that it refers to
+	Type     *xds.Type
+	Name     string
+	Refused  string        // the refused version
+	Body     *xds.Resource // the refused version
+	Instead  string        // the version that is shown; "": none
+	By       Reason
+	RefersTo xds.Ref // of a Dependent: the resource in quarantine that it refers to
 }
 
-// A Reason says why a resource is in quarantine.
+// A Reason is the reason why a resource is in quarantine.
 type Reason uint8
 
-// Reasons.
+// The reasons.
 const (
-	Named     Reason = iota // the client's text names it, or something is wrong with it
-	Found                   // it was refused alone, while the server looked for who is at fault
-	Searching               // it may be at fault: the server is looking for who is
-	Dependent               // it refers to one that the client has refused, and has nothing of
+	Named     Reason = iota // the client's text names it, or it has a known fault
+	Found                   // the client refused it alone, during a search
+	Searching               // it may be faulty: a search is running
+	Dependent               // it refers to a refused resource that is new to the client
 )
 
 var reasons = [...]string{"named", "found by bisecting", "bisecting", "refers to one in quarantine"}
 
 func (r Reason) String() string { return reasons[r] }
 
-// New returns a source that wraps another.
+// New returns a source that wraps another one.
 func New(of Watched, o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -125,21 +128,21 @@ func New(of Watched, o Options) *Source {
 	return &Source{of: of, opts: o, wake: make(chan struct{}, 1)}
 }
 
-// Held returns how many resources are in quarantine now, of all streams.
+// Held returns the number of resources in quarantine, over all streams.
 func (s *Source) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held
 }
 
-// Searches returns how many searches have ended, by how: "found", "nothing", "gave_up".
+// Searches returns the number of finished searches by result: "found", "nothing", "gave_up".
 func (s *Source) Searches() map[string]uint64 {
 	s.searches.mu.Lock()
 	defer s.searches.mu.Unlock()
 	return map[string]uint64{"found": s.searches.ended[0], "nothing": s.searches.ended[1], "gave_up": s.searches.ended[2]}
 }
 
-// Of returns what of a type is in quarantine on a stream.
+// Of returns the resources of a type that are in quarantine for a stream.
 func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
 	if w := s.watchOf(st); w != nil {
 		return w.held(t)
@@ -147,17 +150,17 @@ func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
 	return nil
 }
 
-// Refused is content that clients are known to refuse.
+// Refused is content that a client refused because it is faulty.
 type Refused struct {
 	Type *xds.Type
 	Name string
 	Sum  xds.Sum
-	Text string // what one of them says
+	Text string // the error text of one client
 }
 
-// Refused returns what is known to be at fault on any stream, each content once, by type and name: of more
-// than max those that owners of streams, by identity or else address, have one after the other, so that nobody who refuses
-// much keeps others from being heard.
+// Refused returns the faulty resources of all streams, each content once, by type and name. If there are
+// more than max, the owners of streams (identities or else addresses) take turns, so that an owner with
+// many refusals does not hide those of others.
 func (s *Source) Refused(max int) []Refused {
 	known, by := map[content]Refused{}, map[string][]content{}
 	s.watches.Range(func(_, of any) bool {
@@ -187,7 +190,7 @@ func (s *Source) Refused(max int) []Refused {
 	return all
 }
 
-// A content is one of a name.
+// A content is a version of a resource.
 type content struct {
 	key
 	sum xds.Sum
@@ -197,7 +200,7 @@ func (c content) compare(o content) int {
 	return cmp.Or(strings.Compare(c.url, o.url), strings.Compare(c.name, o.name), strings.Compare(c.sum.String(), o.sum.String()))
 }
 
-// inTurn takes n different ones of as many or more: one of each owner, and then another of each.
+// inTurn takes n different contents: one of each owner, then the next of each, and so on.
 func inTurn(by map[string][]content, n int) (all []content) {
 	owners, taken := slices.Sorted(maps.Keys(by)), map[content]bool{}
 	for _, o := range owners {
@@ -216,7 +219,7 @@ func inTurn(by map[string][]content, n int) (all []content) {
 	return all
 }
 
-// moved tells that something has come into quarantine, or has left it.
+// moved reports that a resource came into quarantine or left it.
 func (s *Source) moved() {
 	if s.opts.Moved != nil {
 		s.opts.Moved()
@@ -240,7 +243,7 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 	if p, ok := peer.FromContext(ctx); ok {
 		w.owner = fair.Owner(p.Addr)
 	}
-	if node != nil { // else nobody knows which stream it is
+	if node != nil { // without a node the stream cannot be identified
 		if s.opts.Scope != nil {
 			w.scope = s.opts.Scope(node)
 		}
@@ -263,13 +266,13 @@ func (s *Source) leave(w *Watch) {
 	if moved {
 		s.moved()
 	}
-	s.askAgain(s.searches.leave(w))
+	s.reexamine(s.searches.leave(w))
 }
 
-// askAgain has streams looked at once more.
-func (s *Source) askAgain(all []waiting) {
+// reexamine adds streams to the queue again.
+func (s *Source) reexamine(all []waiting) {
 	for _, w := range all {
-		if w.w.ask(w.ask) {
+		if w.w.addAnswer(w.answer) {
 			s.enqueue(w.w)
 		}
 	}
@@ -281,28 +284,28 @@ func (s *Source) Opened(*server.Stream) {}
 // Closed implements [server.Observer].
 func (s *Source) Closed(*server.Stream, error) {}
 
-// Event implements [server.Observer]: it waits for nobody.
+// Event implements [server.Observer]. It never blocks.
 func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	if st.Poll || e.Kind != protocol.Nacked && e.Kind != protocol.Acked {
 		return
 	}
 	w := s.watchOf(st)
 	switch {
-	case w == nil: // it has left, or does not say who it is
-	case e.Kind == protocol.Acked && !w.accepted(e.Type): // which is what nearly all do
+	case w == nil: // the stream has ended or has no node
+	case e.Kind == protocol.Acked && !w.accepted(e.Type): // the usual case: an ACK without a running search
 	case e.Kind == protocol.Nacked && e.Error == nil:
 	default:
-		a := ask{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}
+		a := answer{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}
 		if e.Error != nil {
 			a.text = e.Error.Message[:min(len(e.Error.Message), maxText)]
 		}
-		if w.ask(a) {
+		if w.addAnswer(a) {
 			s.enqueue(w)
 		}
 	}
 }
 
-// enqueue has a stream looked at.
+// enqueue adds a stream to the queue.
 func (s *Source) enqueue(w *Watch) {
 	s.mu.Lock()
 	s.queue = append(s.queue, w)
@@ -317,7 +320,7 @@ func (s *Source) signal() {
 	}
 }
 
-// next takes a stream that waits; nil if none does.
+// next takes a stream from the queue; nil if it is empty.
 func (s *Source) next() (w *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,34 +328,35 @@ func (s *Source) next() (w *Watch) {
 		return nil
 	}
 	w, s.queue[0] = s.queue[0], nil
-	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+	s.queue = s.queue[1:]
+	if len(s.queue) == 0 {
 		s.queue = nil
 	} else {
-		s.signal() // another may work on that meanwhile
+		s.signal() // another examiner may take the rest
 	}
 	return w
 }
 
-// Run looks at what is refused until ctx is done.
+// Run examines refusals until ctx is done.
 func (s *Source) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for range judges {
+	for range examiners {
 		all.Go(func() { s.work(ctx) })
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
-		case <-ctx.Done(): // and so are the others
+		case <-ctx.Done(): // the examiners end, too
 		case now := <-tick.C:
-			s.askAgain(s.searches.overdue(now))
-			s.askAgain(s.searches.turns())
+			s.reexamine(s.searches.overdue(now))
+			s.reexamine(s.searches.turns())
 		}
 	}
 	all.Wait()
 }
 
-// work looks at one stream after the other.
+// work examines one stream after another.
 func (s *Source) work(ctx context.Context) {
 	for {
 		w := s.next()
@@ -367,18 +371,18 @@ func (s *Source) work(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p := panics.Do(func() { s.look(ctx, w, w.firstAsk()) }); p != nil {
+		if p := panics.Do(func() { s.examine(ctx, w, w.nextAnswer()) }); p != nil {
 			p.Log(s.opts.Log, "quarantine")
 		}
-		if w.askedMore() { // which others come before
+		if w.moreAnswers() { // other streams come first
 			s.enqueue(w)
 		}
 	}
 }
 
-// inspect looks at a stream's session.
+// inspect runs f with a stream's session.
 func (s *Source) inspect(ctx context.Context, st *server.Stream, f func(*protocol.Session)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
 	return st.Inspect(ctx, f)
 }

@@ -25,33 +25,33 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watched is a store.
+// watched is a store as a source.
 type watched struct{ *store.Store }
 
 func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
 	return w.Store.Watch(ctx, n)
 }
 
-// A rig is a server whose clients' refusals are judged by a function.
-type rig struct {
+// A fixture is a server with a source whose Guilty is a test function.
+type fixture struct {
 	*testing.T
 	st     *store.Store
 	source *Source
 	server *server.Server
 	acks   []protocol.Event
-	guilty []string // who is at fault from now on
+	guilty []string // faulty resources from now on
 
 	mu       sync.Mutex
 	said     []Held
-	sent     map[string]int // responses, by node
+	sent     map[string]int // number of responses by node
 	answered map[string]int
-	nodes    map[*xdstest.Client]string // that are not called n
+	nodes    map[*xdstest.Client]string // nodes other than n
 	nacks    int
 }
 
-func (r *rig) Opened(*server.Stream)        {}
-func (r *rig) Closed(*server.Stream, error) {}
-func (r *rig) Event(st *server.Stream, e protocol.Event) {
+func (r *fixture) Opened(*server.Stream)        {}
+func (r *fixture) Closed(*server.Stream, error) {}
+func (r *fixture) Event(st *server.Stream, e protocol.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Kind {
@@ -62,9 +62,9 @@ func (r *rig) Event(st *server.Stream, e protocol.Event) {
 	}
 }
 
-// answer has a client answer all it is told, until there is nothing more: it refuses what has a name that
-// refuses says, and says why.
-func (r *rig) answer(c *xdstest.Client, why string, refuses func(got *xdstest.Response) bool) {
+// answer answers all responses of a client until there are no more. It refuses those with a resource for
+// which refuses returns a text.
+func (r *fixture) answer(c *xdstest.Client, why string, refuses func(got *xdstest.Response) bool) {
 	r.Helper()
 	for r.due(c) {
 		if got := r.next(c); refuses(got) {
@@ -76,41 +76,41 @@ func (r *rig) answer(c *xdstest.Client, why string, refuses func(got *xdstest.Re
 	}
 }
 
-func (r *rig) id(c *xdstest.Client) string { return cmp.Or(r.nodes[c], node0.ID) }
+func (r *fixture) id(c *xdstest.Client) string { return cmp.Or(r.nodes[c], node0.ID) }
 
-// told returns what was told to be in quarantine. A client may have another view before that is told.
-func (r *rig) told() []Held {
+// told returns the resources reported as in quarantine. A client may have another view before that report.
+func (r *fixture) told() []Held {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.said)
 }
 
-// due reports whether a client was told something that it has not read.
-func (r *rig) due(c *xdstest.Client) bool {
+// due reports whether a client has an unread response.
+func (r *fixture) due(c *xdstest.Client) bool {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent[r.id(c)] > r.answered[r.id(c)]
 }
 
-func (r *rig) next(c *xdstest.Client) *xdstest.Response {
+func (r *fixture) next(c *xdstest.Client) *xdstest.Response {
 	r.Helper()
 	r.answered[r.id(c)]++
 	return c.Next(xds.Cluster)
 }
 
-// bad refuses what has one of some names with the text "bad".
+// bad refuses resources with the given names with the text "bad".
 func bad(names ...string) func(*xdstest.Response) bool {
 	return func(got *xdstest.Response) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return says(got, name, "bad") })
 	}
 }
 
-// within runs f in a bubble.
-func within(t *testing.T, f func(r *rig)) {
+// within runs f in a synctest bubble.
+func within(t *testing.T, f func(r *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, st: store.New(), sent: map[string]int{}, answered: map[string]int{}, nodes: map[*xdstest.Client]string{}}
+		r := &fixture{T: t, st: store.New(), sent: map[string]int{}, answered: map[string]int{}, nodes: map[*xdstest.Client]string{}}
 		r.source = New(watched{r.st}, Options{
 			Guilty: func(context.Context, *server.Stream, *xds.Type, string) []string { return r.guilty },
 			Told: func(h Held, _ *server.Stream) {
@@ -128,8 +128,8 @@ func within(t *testing.T, f func(r *rig)) {
 	})
 }
 
-// set sets resources, name and body in turns; a body "" removes one.
-func (r *rig) set(pairs ...string) {
+// set sets resources, given as name and body in turns; a body "" removes one.
+func (r *fixture) set(pairs ...string) {
 	r.Helper()
 	if _, err := r.st.Update(func(tx *store.Tx) error {
 		for i := 0; i < len(pairs); i += 2 {
@@ -145,8 +145,8 @@ func (r *rig) set(pairs ...string) {
 	}
 }
 
-// holds wants what is in quarantine, of all streams.
-func (r *rig) holds(n int) {
+// holds checks the resources in quarantine, over all streams.
+func (r *fixture) holds(n int) {
 	r.Helper()
 	synctest.Wait()
 	if got := r.source.Held(); got != n {
@@ -158,8 +158,8 @@ var node0 = xds.Node{ID: "n"}
 
 var node = xdstest.WithNode(node0)
 
-// open opens a stream of delta, whose client accepts all clusters that there are.
-func (r *rig) open(conn grpc.ClientConnInterface, n xds.Node) *xdstest.Client {
+// open opens a delta stream whose client accepts all current clusters.
+func (r *fixture) open(conn grpc.ClientConnInterface, n xds.Node) *xdstest.Client {
 	r.Helper()
 	c := xdstest.Delta(r, conn, xdstest.WithNode(n))
 	r.nodes[c] = n.ID
@@ -168,39 +168,39 @@ func (r *rig) open(conn grpc.ClientConnInterface, n xds.Node) *xdstest.Client {
 	return c
 }
 
-// start has a client that has accepted a and b.
-func (r *rig) start(c *xdstest.Client) {
+// start returns a client that has accepted a and b.
+func (r *fixture) start(c *xdstest.Client) {
 	r.Helper()
 	r.set("a", "1", "b", "1")
 	c.Subscribe(xds.Cluster, "*")
 	c.ACK(c.Expect(xds.Cluster, "a", "b"))
 }
 
-// message is one with a name, as clusters have theirs, and a text.
+// message returns a cluster with a name and a text.
 func message(name, text string) []byte {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	return protowire.AppendString(protowire.AppendTag(b, 1000, protowire.BytesType), text)
 }
 
-// says reports whether a response has a text of a name.
+// says reports whether a response has a text for a name.
 func says(r *xdstest.Response, name, text string) bool {
 	is := r.Resource(name)
 	return is != nil && bytes.Equal(is.Body, message(name, text))
 }
 
 func TestQuarantine(t *testing.T) {
-	for name, dial := range map[string]func(r *rig) *xdstest.Client{
-		"delta": func(r *rig) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
-		"SotW":  func(r *rig) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
+	for name, dial := range map[string]func(r *fixture) *xdstest.Client{
+		"delta": func(r *fixture) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
+		"SotW":  func(r *fixture) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
 	} {
-		world := func(delta []string, all ...string) []string { // what is told
+		wanted := func(delta []string, all ...string) []string { // the expected resources of a response
 			if name == "SotW" {
 				return all
 			}
 			return delta
 		}
 		t.Run(name+" keeps what was accepted last, and the others flow", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"b"}
@@ -219,11 +219,11 @@ func TestQuarantine(t *testing.T) {
 					t.Errorf("told %+v", told)
 				}
 
-				r.set("a", "3") // others go on
-				c.ACK(c.Expect(xds.Cluster, world([]string{"a"}, "a", "b", "new")...))
+				r.set("a", "3") // others are still updated
+				c.ACK(c.Expect(xds.Cluster, wanted([]string{"a"}, "a", "b", "new")...))
 				r.holds(1)
-				r.set("b", "3") // and a change ends it
-				c.ACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b", "new")...))
+				r.set("b", "3") // a change ends the quarantine
+				c.ACK(c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b", "new")...))
 				r.holds(0)
 				if last := r.acks[len(r.acks)-1]; last.Refuses {
 					t.Error("the client is said to refuse what it has accepted")
@@ -231,12 +231,12 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" leaves out what is new, until it changes", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"new"}
 				r.set("a", "2", "new", "bad")
-				c.NACK(c.Expect(xds.Cluster, world([]string{"a", "new"}, "a", "b", "new")...), "no")
+				c.NACK(c.Expect(xds.Cluster, wanted([]string{"a", "new"}, "a", "b", "new")...), "no")
 				again := c.Next(xds.Cluster)
 				if again.Resource("new") != nil || again.Resource("a") == nil {
 					t.Errorf("told %v", again)
@@ -244,17 +244,17 @@ func TestQuarantine(t *testing.T) {
 				c.ACK(again)
 				r.holds(1)
 				r.set("new", "good")
-				c.ACK(c.Expect(xds.Cluster, world([]string{"new"}, "a", "b", "new")...))
+				c.ACK(c.Expect(xds.Cluster, wanted([]string{"new"}, "a", "b", "new")...))
 				r.holds(0)
 			})
 		})
 		t.Run(name+" ends when the resource is removed", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"b"}
 				r.set("b", "bad")
-				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+				c.NACK(c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...), "no")
 				c.ACK(c.Next(xds.Cluster))
 				r.holds(1)
 				r.set("b", "")
@@ -263,12 +263,12 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" ends with the stream", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"b"}
 				r.set("b", "bad")
-				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
+				c.NACK(c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...), "no")
 				r.holds(1)
 				c.Close()
 				r.holds(0)
@@ -276,7 +276,7 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" takes a second one that is refused then", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"a"}
@@ -294,11 +294,11 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" does nothing for who is not at fault", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				if name == "delta" {
-					return // it is looked for: TestSearch
+					return // a search is needed: see TestSearch
 				}
 				for _, r.guilty = range [][]string{nil, {"nobody"}} {
 					text := "bad" + string(rune('0'+len(r.guilty)))
@@ -310,13 +310,13 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" leaves alone what the client has just as it is", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"a"}
 				r.set("b", "bad")
-				c.NACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...), "no")
-				again := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				c.NACK(c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...), "no")
+				again := c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...)
 				if told := r.told(); !says(again, "b", "1") || len(told) != 1 || told[0].Name != "b" || told[0].By != Found {
 					t.Errorf("told %v, %+v", again, told)
 				}
@@ -324,15 +324,15 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" leaves alone what has changed since", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"b"}
 				r.set("b", "bad")
-				refused := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				refused := c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...)
 				r.set("b", "good")
 				c.NACK(refused, "no")
-				again := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				again := c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...)
 				if !says(again, "b", "good") {
 					t.Errorf("told %v", again)
 				}
@@ -342,14 +342,14 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" never takes away what works", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.start(c)
 				r.guilty = []string{"b"}
 				r.set("b", "bad")
-				refused := c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...)
+				refused := c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...)
 				time.Sleep(24 * time.Hour)
-				r.set("a", "2") // nobody remembers what b was
+				r.set("a", "2") // no cache has the old version of b
 				c.NACK(refused, "no")
 				synctest.Wait()
 				r.holds(0)
@@ -359,7 +359,7 @@ func TestQuarantine(t *testing.T) {
 			})
 		})
 		t.Run(name+" tells who asks by name", func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				c := dial(r)
 				r.set("a", "1", "b", "1")
 				c.Subscribe(xds.Cluster, "a", "b")
@@ -373,19 +373,18 @@ func TestQuarantine(t *testing.T) {
 				}
 				c.ACK(again)
 				r.set("b", "good")
-				c.ACK(c.Expect(xds.Cluster, world([]string{"b"}, "a", "b")...))
+				c.ACK(c.Expect(xds.Cluster, wanted([]string{"b"}, "a", "b")...))
 				r.holds(0)
 			})
 		})
 	}
 }
 
-// What a client has from a stream of another server nobody here knows: it stays as it is, whoever is at
-// fault.
-func TestOfAnotherServer(t *testing.T) {
+// A client with a resource from another server keeps it, because its version is not known here.
+func TestResourceFromAnotherServer(t *testing.T) {
 	for name, dial := range map[string]func(t xdstest.T, conn grpc.ClientConnInterface, opts ...xdstest.Option) *xdstest.Client{"delta": xdstest.Delta, "SotW": xdstest.SotW} {
 		t.Run(name, func(t *testing.T) {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				other := store.New()
 				if _, err := other.Update(func(tx *store.Tx) error {
 					tx.Set(xds.NewResource(xds.Cluster, "a", message("a", "0")), xds.NewResource(xds.Cluster, "b", message("b", "0")))
@@ -413,9 +412,9 @@ func TestOfAnotherServer(t *testing.T) {
 	}
 }
 
-// Two clients that call themselves the same have nothing to do with each other.
-func TestNamesakes(t *testing.T) {
-	within(t, func(r *rig) {
+// Two clients with one node ID do not affect each other.
+func TestSameNodeID(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		c, other := xdstest.Delta(r, conn, node), xdstest.Delta(r, conn, node)
 		r.start(c)
@@ -433,9 +432,9 @@ func TestNamesakes(t *testing.T) {
 	})
 }
 
-// A client that refuses everything costs a bounded number of resources.
-func TestBounds(t *testing.T) {
-	within(t, func(r *rig) {
+// A client that refuses everything costs a limited number of resources.
+func TestQuarantineIsBounded(t *testing.T) {
+	within(t, func(r *fixture) {
 		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
 		c.Subscribe(xds.Cluster, "*")
 		var pairs []string
@@ -455,8 +454,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// SAFE-1: who refuses much, on however many streams, keeps nobody else's refusal from being said.
-func TestRefusedInTurn(t *testing.T) {
+// SAFE-1: an owner with many refusals on any number of streams does not hide those of other owners.
+func TestRefusedTakesTurns(t *testing.T) {
 	s := New(nil, Options{})
 	stream := func(owner string, names ...string) {
 		w := &Watch{owner: owner}
@@ -482,8 +481,8 @@ func TestRefusedInTurn(t *testing.T) {
 	}
 }
 
-// A source that refuses a node is no other for that.
-func TestRefused(t *testing.T) {
+// An error of the wrapped source is returned.
+func TestWatchError(t *testing.T) {
 	want := errors.New("no")
 	s := New(refusing{want}, Options{})
 	if _, err := s.Watch(t.Context(), nil); !errors.Is(err, want) {

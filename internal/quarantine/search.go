@@ -15,54 +15,55 @@ import (
 )
 
 const (
-	maxSuspects = 5000             // of one refusal; of more nobody looks for who is at fault
-	maxRounds   = 100              // responses of one search: five culprits among 5000
-	stepTime    = 5 * time.Second  // for an answer
-	searchTime  = 30 * time.Second // for a search
-	restTime    = 10 * time.Minute // until a stream is searched again, if that led nowhere
+	maxSuspects = 5000             // of one refusal; larger ones are not searched
+	maxRounds   = 100              // responses of one search: enough for five faulty resources among 5000
+	stepTime    = 5 * time.Second  // limit for one answer
+	searchTime  = 30 * time.Second // limit for one search
+	pauseTime   = 10 * time.Minute // pause of a stream after a search without result
 
-	maxSearches = 8                // at a time, of all streams
-	maxOfPeer   = 2                // of them: nobody holds all by coming back
-	maxResults  = 1000             // that are remembered
-	resultTime  = 10 * time.Minute // for which they are
+	maxSearches = 8                // at a time, over all streams
+	maxOfPeer   = 2                // of one peer, so that a reconnecting peer cannot take all
+	maxResults  = 1000             // cached results
+	resultTime  = 10 * time.Minute // how long they are valid
 )
 
-// A search finds out which resources a delta client refuses, though it says no name. What it
-// has refused, new or changed, it is shown by halves: what is not shown stays as it was accepted last, or is
-// not told yet. What it accepts stays shown; of what it refuses again, halves are shown; one that it
-// refuses alone is at fault.
+// A search finds the faulty resources among those that a delta client refused without naming one. It shows
+// the client one half of the new or changed resources at a time; for the others it shows the version that
+// the client accepted last. Accepted resources stay shown. If the client refuses again, the search
+// continues with halves. A resource that the client refuses alone is faulty.
 //
-// There is no search if something that was refused is new to the client: it may have applied that, though it refused
-// the response, and not to show it would remove it. One that is refused with nothing else that is new is at fault without
-// a search, in SotW, too; there is no search in SotW, since a client that is told a part of the world takes the
-// rest for removed.
+// There is no search if a refused resource is new to the client: it may have applied that although it
+// refused the response, and hiding it would remove it. If the only new resource of a response is refused,
+// it is faulty without a search, in SotW, too. SotW has no search, because a client that is sent a part of
+// the resources takes the rest for removed.
 //
-// What was found on one stream is a hint for others that have refused the same and are clients of the same kind: each
-// decides for itself. One that was found is left out, and the client's own answer proves it or takes it back. Of several
-// an answer to all others would prove that one is at fault, not each: these are searched on the client's own stream, after the others.
+// The result is a hint for other streams that refused the same and have the same kind of client; each of
+// them decides for itself. A hint with one resource leaves that out, and the client's own answer proves or
+// disproves it. An answer without several resources would prove that at least one of them is faulty, not
+// that each is. So several are searched again on the client's own stream, after the others.
 type search struct {
 	typ    *xds.Type
 	st     *server.Stream
 	text   string
 	key    searchKey
-	groups [][]held // that are not shown yet, the next one last
-	trying []held   // is shown
-	bad    []held   // was refused alone
-	since  uint64   // the newest nonce that was refused before trying was shown
+	groups [][]held // not shown yet, the next one last
+	trying []held   // currently shown
+	bad    []held   // refused alone
+	since  uint64   // newest nonce refused before trying was shown
 	rounds int
 	total  int
 
-	began, moved time.Time // by searches.mu
+	began, moved time.Time // guarded by searches.mu
 }
 
-// A searchKey is what a search is about: the content, and who refuses it.
+// A searchKey identifies a search: the refused content and the kind of client.
 type searchKey struct {
 	url, agent string
 	suspects   [16]byte
-	own        uint64 // of a stream that is searched for itself: its number
+	own        uint64 // stream ID, if the stream is searched for itself
 }
 
-func keyOfSearch(a ask, suspects []held, own bool) searchKey {
+func keyOfSearch(a answer, suspects []held, own bool) searchKey {
 	slices.SortFunc(suspects, func(a, b held) int { return cmp.Compare(a.name, b.name) })
 	h := sha256.New()
 	for i := range suspects {
@@ -77,15 +78,15 @@ func keyOfSearch(a ask, suspects []held, own bool) searchKey {
 	return k
 }
 
-// search begins a search, unless one like it is under way, or was. It reports whether the client is about to be
-// shown something else.
-func (s *Source) search(w *Watch, a ask, suspects []held) bool {
+// search begins a search, unless an equal one is running or finished. It reports whether the client is
+// about to be shown another view.
+func (s *Source) search(w *Watch, a answer, suspects []held) bool {
 	now := time.Now()
 	if len(suspects) == 0 || len(suspects) > maxSuspects || slices.ContainsFunc(suspects, isNew) || !w.maySearch(a.typ, now) {
 		return false
 	}
 	x := &search{typ: a.typ, st: a.st, key: keyOfSearch(a, suspects, w.distrusts(a.typ)), total: len(suspects), began: now, moved: now}
-	x.text = a.kept()
+	x.text = a.shortText()
 	found, begins := s.searches.begin(x, w, a)
 	var hinted, others []held
 	for _, h := range suspects {
@@ -115,10 +116,11 @@ func (s *Source) search(w *Watch, a ask, suspects []held) bool {
 	return true
 }
 
-// isNew reports whether the client has accepted nothing of that name, and may have applied what it refused.
+// isNew reports whether the client has accepted no version of the resource. It may have applied the refused
+// one.
 func isNew(h held) bool { return !h.has }
 
-// step notes what was refused of what was shown, and shows the next group.
+// step handles the refused part of the shown resources and shows the next group.
 func (s *Source) step(w *Watch, x *search, refused []held) {
 	for i := range refused {
 		x.since = max(x.since, refused[i].nonce)
@@ -127,7 +129,7 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	case n == 1:
 		refused[0].by, refused[0].proven, refused[0].text = Found, true, x.text
 		x.bad = append(x.bad, refused[0])
-		if all := slices.Concat(x.groups...); len(all) > 0 { // it may have been the only one
+		if all := slices.Concat(x.groups...); len(all) > 0 { // it may be the only faulty resource
 			x.groups = [][]held{all}
 		}
 	case n > 1:
@@ -138,7 +140,8 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	done := n == 0
 	if !done {
 		x.trying, x.groups = x.groups[n-1], x.groups[:n-1]
-		if x.rounds++; x.rounds > maxRounds {
+		x.rounds++
+		if x.rounds > maxRounds {
 			s.giveUp(w, x)
 			return
 		}
@@ -156,7 +159,7 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	}
 }
 
-// proceed looks at what the client has made of what it was shown.
+// proceed examines the client's answer to the shown resources.
 func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 	if s.searches.late(x, time.Now()) {
 		s.giveUp(w, x)
@@ -176,7 +179,7 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 				return
 			}
 		}
-		for n := range session.NameStates(x.typ) { // what has come meanwhile may be at fault, too
+		for n := range session.NameStates(x.typ) { // resources that came meanwhile may be faulty, too
 			if h, ok := suspect(x.typ, &n); ok && h.nonce > x.since {
 				refused = append(refused, h)
 			}
@@ -184,40 +187,40 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 	}) != nil || open || len(refused) > maxSuspects {
 		return
 	}
-	if slices.ContainsFunc(refused, isNew) { // it came meanwhile
+	if slices.ContainsFunc(refused, isNew) { // a new resource came meanwhile
 		s.stop(w, x)
 		return
 	}
 	s.step(w, x, refused)
 }
 
-// giveUp ends a search that leads nowhere, and has the stream rest.
+// giveUp ends a search without result and pauses searches on the stream.
 func (s *Source) giveUp(w *Watch, x *search) {
-	w.rest(x.typ, time.Now())
+	w.pause(x.typ, time.Now())
 	s.stop(w, x)
 }
 
-// stop ends a search without an end: the client is shown all that it may see, save what was found.
+// stop ends a search early. The client is shown everything except the faulty resources found so far.
 func (s *Source) stop(w *Watch, x *search) {
 	w.order(order{typ: x.typ, drop: func(h *held) bool { return h.by == Searching }})
 	s.end(w, x, false)
 }
 
-// end ends a search, and has those looked at that have waited for that.
+// end ends a search and examines the streams that waited for it.
 func (s *Source) end(w *Watch, x *search, whole bool) {
 	w.setSearchDone(x)
-	s.askAgain(s.searches.end(x, whole))
+	s.reexamine(s.searches.end(x, whole))
 }
 
-// searches are those of all streams. The zero value has none.
+// searches has the running and waiting searches of all streams. The zero value has none.
 type searches struct {
-	mu      sync.Mutex // held for memory only
+	mu      sync.Mutex // held for memory access only
 	running map[searchKey]*running
-	waits   []waiting        // the oldest first, each stream once for a type
-	waiting map[waitKey]bool // what is in waits
+	waits   []waiting        // oldest first, each stream once for each type
+	waiting map[waitKey]bool // the keys of waits
 	results map[searchKey]result
-	found   []searchKey // of results, the oldest first
-	ended   [3]uint64   // something was found; nothing; it led nowhere
+	found   []searchKey // keys of results, oldest first
+	ended   [3]uint64   // number of searches by result: found, nothing, given up
 }
 
 type running struct {
@@ -225,11 +228,11 @@ type running struct {
 	w *Watch
 }
 
-// A waiting stream is asked when a search ends.
+// A waiting stream is examined when a search ends.
 type waiting struct {
-	w   *Watch
-	ask ask
-	key searchKey
+	w      *Watch
+	answer answer
+	key    searchKey
 }
 
 type waitKey struct {
@@ -237,16 +240,16 @@ type waitKey struct {
 	url string
 }
 
-func (w *waiting) is() waitKey { return waitKey{w.w, w.ask.typ.URL} }
+func (w *waiting) is() waitKey { return waitKey{w.w, w.answer.typ.URL} }
 
 type result struct {
 	bad   map[string]xds.Sum
 	until time.Time
 }
 
-// begin returns what was found by a search like this one, and reports whether it is to begin: it is not for
-// one resource, which the client's answer proves. Else the stream waits.
-func (ss *searches) begin(x *search, w *Watch, a ask) (found map[string]xds.Sum, begins bool) {
+// begin returns the result of an equal search, and reports whether the new search may begin. It need not
+// begin if the result is one resource, because the client's answer proves that. Otherwise the stream waits.
+func (ss *searches) begin(x *search, w *Watch, a answer) (found map[string]xds.Sum, begins bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if r := ss.results[x.key]; x.began.Before(r.until) {
@@ -262,7 +265,7 @@ func (ss *searches) begin(x *search, w *Watch, a ask) (found map[string]xds.Sum,
 		ss.running[x.key] = &running{x, w}
 		return found, true
 	}
-	a.nobody, a.text = true, ""
+	a.unknown, a.text = true, ""
 	if o := (waiting{w, a, x.key}); !ss.waiting[o.is()] {
 		if ss.waiting == nil {
 			ss.waiting = map[waitKey]bool{}
@@ -273,7 +276,7 @@ func (ss *searches) begin(x *search, w *Watch, a ask) (found map[string]xds.Sum,
 	return nil, false
 }
 
-// of returns how many searches of a peer's streams are under way.
+// of returns the number of running searches on a peer's streams.
 func (ss *searches) of(peer string) (n int) {
 	for _, r := range ss.running {
 		if peerOf(r.st) == peer {
@@ -283,10 +286,11 @@ func (ss *searches) of(peer string) (n int) {
 	return n
 }
 
-// peerOf is whose a stream is.
+// peerOf returns the owner of a stream.
 func peerOf(st *server.Stream) string { return fair.Owner(st.Peer) }
 
-// end forgets a search, and returns who is to be looked at: those that waited for it, and whose turn it is.
+// end removes a search and returns the streams to examine: those that waited for it, and those whose turn
+// has come.
 func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -322,14 +326,14 @@ func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	return ss.wake(x.key)
 }
 
-// wake takes those out that wait for a search that has ended, and those whose turn it is.
+// wake removes and returns the streams that wait for a finished search, and those whose turn has come.
 func (ss *searches) wake(k searchKey) (all []waiting) {
 	all = ss.take(func(w *waiting) bool { return w.key == k })
 	return append(all, ss.next()...)
 }
 
-// turns takes out those that have waited longest, as many as may begin now. Whoever begins no search, since it
-// has left, or nothing is wrong any more, passes its turn on by that.
+// turns removes and returns the streams that waited longest, as many as may begin now. A stream that begins
+// no search, because it ended or is no longer faulty, gives its turn to the next.
 func (ss *searches) turns() []waiting {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -347,17 +351,17 @@ func (ss *searches) next() []waiting {
 		peers[peerOf(r.st)]++
 	}
 	return ss.take(func(w *waiting) bool {
-		if free == 0 || keys[w.key] || peers[peerOf(w.ask.st)] >= maxOfPeer {
+		if free == 0 || keys[w.key] || peers[peerOf(w.answer.st)] >= maxOfPeer {
 			return false
 		}
 		keys[w.key] = true
-		peers[peerOf(w.ask.st)]++
+		peers[peerOf(w.answer.st)]++
 		free--
 		return true
 	})
 }
 
-// take takes out some that wait.
+// take removes and returns the waiting streams that match.
 func (ss *searches) take(is func(*waiting) bool) (all []waiting) {
 	ss.waits = slices.DeleteFunc(ss.waits, func(w waiting) bool {
 		if !is(&w) {
@@ -370,7 +374,7 @@ func (ss *searches) take(is func(*waiting) bool) (all []waiting) {
 	return all
 }
 
-// leave forgets a stream, and returns who is to be looked at.
+// leave removes a stream and returns the streams to examine.
 func (ss *searches) leave(w *Watch) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -387,14 +391,14 @@ func (ss *searches) leave(w *Watch) (all []waiting) {
 	return all
 }
 
-// move notes that a search has taken a step.
+// move notes progress of a search.
 func (ss *searches) move(x *search, now time.Time) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	x.moved = now
 }
 
-// late reports whether a search has not moved for too long, or takes too long.
+// late reports whether a search made no progress for too long or takes too long.
 func (ss *searches) late(x *search, now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -405,13 +409,13 @@ func (x *search) late(now time.Time) bool {
 	return now.Sub(x.moved) >= stepTime || now.Sub(x.began) >= searchTime
 }
 
-// overdue returns the streams whose search is late.
+// overdue returns the streams with a late search.
 func (ss *searches) overdue(now time.Time) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for _, r := range ss.running {
 		if r.late(now) {
-			all = append(all, waiting{w: r.w, ask: ask{st: r.st, typ: r.typ}})
+			all = append(all, waiting{w: r.w, answer: answer{st: r.st, typ: r.typ}})
 		}
 	}
 	return all

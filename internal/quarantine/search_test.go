@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// names are n of them, in order.
+// names returns n names, in order.
 func names(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("c%04d", i))
@@ -20,8 +20,8 @@ func names(n int) (all []string) {
 	return all
 }
 
-// fill sets each of some to a text, with exceptions.
-func (r *rig) fill(all []string, text string, except ...string) {
+// fill sets names to a text, with exceptions.
+func (r *fixture) fill(all []string, text string, except ...string) {
 	r.Helper()
 	var pairs []string
 	for _, name := range all {
@@ -34,8 +34,8 @@ func (r *rig) fill(all []string, text string, except ...string) {
 	r.set(pairs...)
 }
 
-// found is what was told to be in quarantine.
-func (r *rig) found() string {
+// found returns the resources reported as in quarantine.
+func (r *fixture) found() string {
 	var all []string
 	for _, h := range r.told() {
 		all = append(all, h.Name+": "+h.By.String())
@@ -44,8 +44,8 @@ func (r *rig) found() string {
 	return strings.Join(all, ", ")
 }
 
-// searches wants so many under way, and so many streams that wait for one.
-func (r *rig) searches(running, wait int) {
+// searches checks the numbers of running searches and of waiting streams.
+func (r *fixture) searches(running, wait int) {
 	r.Helper()
 	ss := &r.source.searches
 	ss.mu.Lock()
@@ -55,12 +55,12 @@ func (r *rig) searches(running, wait int) {
 	}
 }
 
-// Nobody says who is at fault: it is found by halves, and all others are applied; what was
-// accepted before stays, in its old form or its new one. Of what is new see TestLiarTakesNothingAway.
+// Without a name, the faulty resources are found by halves, and all others are applied. Resources accepted
+// before stay, in their old or new version. For new resources see TestLyingClientLosesNothing.
 func TestSearch(t *testing.T) {
 	for _, n := range []int{2, 3, 7, 100, 1000} {
 		for _, culprits := range [][]int{{0}, {n - 1}, {n / 2}, {0, n - 1}} {
-			within(t, func(r *rig) {
+			within(t, func(r *fixture) {
 				all := names(n)
 				var wrong []string
 				for _, i := range culprits {
@@ -92,7 +92,7 @@ func TestSearch(t *testing.T) {
 				if most := 1 + 2*len(wrong)*bits(n); r.nacks > most {
 					t.Errorf("%d of %d were found by %d refusals, not %d", len(wrong), n, r.nacks, most)
 				}
-				r.fill(wrong, "3") // mended
+				r.fill(wrong, "3") // fixed
 				r.answer(c, "no", bad(wrong...))
 				r.holds(0)
 			})
@@ -107,9 +107,9 @@ func bits(n int) (b int) {
 	return b
 }
 
-// What changes while a search is under way takes part in it.
-func TestSearchOfWhatChanges(t *testing.T) {
-	within(t, func(r *rig) {
+// A resource that changes during a search takes part in it.
+func TestChangeDuringSearch(t *testing.T) {
+	within(t, func(r *fixture) {
 		all := names(8)
 		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
 		r.fill(all, "1")
@@ -133,11 +133,11 @@ func TestSearchOfWhatChanges(t *testing.T) {
 	})
 }
 
-// A client that does not answer ends the search of its stream, and no more: another is
-// searched then. So does one that leaves.
-func TestSearchOfTheSilent(t *testing.T) {
+// A client that does not answer or leaves ends the search of its own stream only. Another stream is
+// searched then.
+func TestSearchOfSilentClient(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		within(t, func(r *rig) {
+		within(t, func(r *fixture) {
 			conn := xdstest.Serve(r, r.server)
 			r.fill(names(8), "1")
 			silent, other := r.open(conn, xds.Node{ID: "silent"}), r.open(conn, xds.Node{ID: "other"})
@@ -163,9 +163,9 @@ func TestSearchOfTheSilent(t *testing.T) {
 	}
 }
 
-// One stream is searched for all that have refused the same. The others refuse it once.
-func TestSearchOfAFleet(t *testing.T) {
-	within(t, func(r *rig) {
+// One stream is searched for all that refused the same. The others refuse once.
+func TestSearchOnceForManyClients(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(100), "1")
 		var all []*xdstest.Client
@@ -177,7 +177,7 @@ func TestSearchOfAFleet(t *testing.T) {
 			c.NACK(r.next(c), fmt.Sprint("no ", i))
 			synctest.Wait()
 		}
-		for range 2 { // the first is searched; when all others have refused
+		for range 2 { // the first is searched; then all others have refused
 			for i, c := range all {
 				r.answer(c, fmt.Sprint("no ", i), bad("c0042"))
 			}
@@ -192,10 +192,10 @@ func TestSearchOfAFleet(t *testing.T) {
 	})
 }
 
-// Who lies about what it refuses harms itself: others are shown what was found, refuse again, and
-// are searched themselves.
-func TestSearchOfALiar(t *testing.T) {
-	within(t, func(r *rig) {
+// A client that lies about its refusals harms only itself: others get the hint, refuse again, and are
+// searched themselves.
+func TestSearchOfLyingClient(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(8), "1")
 		liar, honest := r.open(conn, xds.Node{ID: "liar"}), r.open(conn, xds.Node{ID: "honest"})
@@ -214,9 +214,9 @@ func TestSearchOfALiar(t *testing.T) {
 	})
 }
 
-// What a client has refused the others without is not at fault, though a text names it again.
-func TestClearedStays(t *testing.T) {
-	within(t, func(r *rig) {
+// A resource is not faulty if the client refused the others without it, even if a text names it again.
+func TestClearedResourceStays(t *testing.T) {
+	within(t, func(r *fixture) {
 		c := r.open(xdstest.Serve(r, r.server), xds.Node{ID: "a"})
 		r.nodes[c] = "a"
 		r.fill(names(4), "1")
@@ -225,21 +225,21 @@ func TestClearedStays(t *testing.T) {
 		}
 		r.guilty = []string{"c0001"}
 		r.fill(names(4), "2", "c0002")
-		for range 2 { // all, and all others
+		for range 2 { // all, then all others
 			c.NACK(r.next(c), "c0001 is bad")
 			synctest.Wait()
 		}
 		r.searches(1, 0)
 		got := r.next(c)
-		time.Sleep(stepTime + 2*time.Second) // the search leads nowhere: all is shown
+		time.Sleep(stepTime + 2*time.Second) // the search finds nothing: everything is shown
 		c.NACK(got, "c0001 is bad")
 		r.answer(c, "c0001 is bad", anything)
 		r.holds(0)
 	})
 }
 
-// Of what searches have found the oldest is forgotten for what is new, and not all.
-func TestResultsAreTheNewest(t *testing.T) {
+// A new search result replaces the oldest one.
+func TestNewResultsReplaceOldest(t *testing.T) {
 	var ss searches
 	now := time.Now()
 	for i := range maxResults + 10 {

@@ -11,27 +11,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch is one stream's. It implements [server.HistoryWatch], and belongs to the stream's goroutine,
-// but for what mu guards.
+// A Watch is the watch of one stream. It implements [server.HistoryWatch]. It belongs to the stream's
+// goroutine, except for the fields that mu guards.
 type Watch struct {
 	of     server.Watch
 	source *Source
 	node   *xds.Node
 	scope  string
-	owner  string // whose stream it is: an identity, or else an address
+	owner  string // owner of the stream: an identity, or else an address
 
-	counted int // of the source's count; guarded by source.mu
+	counted int // part of source.held; guarded by source.mu
 
-	needs needs
+	deps  dependencies
 	made  tables
-	keeps []*xds.Resource // what is shown that the view has not
+	keeps []*xds.Resource // shown resources that the view lacks
 
-	mu      sync.Mutex // held for memory only
+	mu      sync.Mutex // held for memory access only
 	pending []order
-	holds   []held // that the stream's goroutine has taken; it alone writes
-	waits   []Held // what needs keeps back
+	holds   []held // applied by the stream's goroutine, which alone writes them
+	waits   []Held // dependents that are held back
 	closed  bool
-	asked   asked
+	exam    examination
 }
 
 // held is a resource in quarantine.
@@ -40,34 +40,34 @@ type held struct {
 	name       string
 	refused    xds.Sum
 	version    string
-	nonce      uint64 // of the newest response with it that was refused
-	has        bool   // the client has accepted something of that name
+	nonce      uint64 // of the newest refused response with it
+	has        bool   // the client has accepted a version of it
 	had        xds.Sum
 	hadVersion string
 
 	by     Reason
-	text   string // at fault: what the client says, or as much of it as is kept
-	proven bool   // the client has accepted the others since, or has refused it alone
+	text   string // of a faulty resource: the client's error text, shortened
+	proven bool   // the client has accepted the others since, or refused this one alone
 
-	body *xds.Resource // what was refused
-	old  *xds.Resource // what is shown instead; nil: nothing
-	refs *xds.Stamp    // Dependent: what it refers to
+	body *xds.Resource // the refused version
+	old  *xds.Resource // the replacement; nil: none
+	refs *xds.Stamp    // of a Dependent: its references
 }
 
 func (h *held) key() key { return keyOf(h.typ, h.name) }
 
-// fault reports whether it is at fault itself.
+// fault reports whether it is faulty itself.
 func (h *held) fault() bool { return h.by == Named || h.by == Found }
 
 func (h *held) unproven() bool { return !h.proven && h.by != Dependent }
 
-// hadIs reports whether that is what the client has accepted last. Of what it states to have from before
-// only the version may be known.
+// hadIs reports whether st is the version that the client accepted last. For versions that the client
+// stated on its first request, only the version string may be known.
 func (h *held) hadIs(st *xds.Stamp) bool {
 	return st.Sum == h.had || h.had == xds.Sum{} && h.hadVersion != "" && st.Version == h.hadVersion
 }
 
-func (h *held) told() Held {
+func (h *held) exported() Held {
 	is := Held{Type: h.typ, Name: h.name, Refused: h.version, Body: h.body, By: h.by}
 	if h.old != nil {
 		is.Instead = h.old.Version
@@ -75,7 +75,7 @@ func (h *held) told() Held {
 	return is
 }
 
-// number is the number that a nonce is; 0 if it is none.
+// number parses a nonce; 0 if it is not a number.
 func number(nonce string) uint64 {
 	n, err := strconv.ParseUint(nonce, 10, 64)
 	if err != nil {
@@ -84,17 +84,17 @@ func number(nonce string) uint64 {
 	return n
 }
 
-// An order changes what is in quarantine, of one type: first it drops, and then it adds.
+// An order changes the resources of one type that are in quarantine: first it drops, then it adds.
 type order struct {
 	typ  *xds.Type
-	drop func(*held) bool // nil: none
+	drop func(*held) bool // nil: drop none
 	add  []held
 }
 
-// A ringer has its doorbell rung by others.
+// A ringer has a doorbell that others can ring.
 type ringer interface{ Ring() }
 
-// order has the stream carry out an order when it is rung.
+// order adds an order, which the stream applies when it is rung.
 func (w *Watch) order(o order) {
 	r, ok := w.of.(ringer)
 	if !ok {
@@ -108,67 +108,38 @@ func (w *Watch) order(o order) {
 	r.Ring()
 }
 
-// moving reports whether the stream has not carried out all that it was ordered.
+// moving reports whether some orders are not applied yet.
 func (w *Watch) moving() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.pending) > 0
 }
 
-// take carries out what was ordered, and lets go of what has changed. It reports whether that moved anything.
-func (w *Watch) take(view xds.View) (moved bool) {
+// applyOrders applies the pending orders and releases resources that changed. It reports whether anything
+// changed.
+func (w *Watch) applyOrders(view xds.View) (moved bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending)+len(w.holds) == 0 {
 		return false
 	}
-	was := map[key]held{}
+	c := change{view: view, was: map[key]held{}, is: map[key]held{}}
 	for _, h := range w.holds {
-		was[h.key()] = h
-	}
-	is, faults := map[key]held{}, 0
-	for k, h := range was {
-		if h.stands(view) {
-			is[k] = h
-		}
-	}
-	for _, h := range is {
-		if h.fault() {
-			faults++
+		c.was[h.key()] = h
+		if h.current(view) {
+			c.is[h.key()] = h
+			if h.fault() {
+				c.faults++
+			}
 		}
 	}
 	for _, o := range w.pending {
-		for k, h := range is {
-			if o.drop != nil && h.typ.Is(o.typ) && o.drop(&h) {
-				if delete(is, k); h.fault() {
-					faults--
-				}
-			}
-		}
+		c.drop(o)
 		for _, h := range o.add {
-			k := h.key()
-			before, known := was[k]
-			known = known && before.refused == h.refused
-			now, also := is[k]
-			switch {
-			case !h.stands(view), h.fault() && faults >= maxHeld && (!also || !now.fault()):
-				continue
-			case known:
-				h.body, h.old, h.has = before.body, before.old, before.has // it may be remembered by nobody else
-			case !w.remembers(&h):
-				continue
-			default:
-				h.body = view.Table(h.typ).Lookup(h.name)
-			}
-			if h.fault() && (!also || !now.fault()) {
-				faults++
-			}
-			if h.fault() && (!known || !before.fault()) {
-				w.asked.news = append(w.asked.news, h.told())
-			}
-			is[k] = h
+			w.admit(&c, h)
 		}
 	}
+	was, is := c.was, c.is
 	w.pending = nil
 	holds := make([]held, 0, len(is))
 	for k, h := range is {
@@ -183,25 +154,74 @@ func (w *Watch) take(view xds.View) (moved bool) {
 		return false
 	}
 	slices.SortFunc(holds, byName)
-	w.end(holds)
-	if len(w.asked.news) > 0 && w.asked.st != nil && w.asked.add(ask{st: w.asked.st, typ: w.asked.news[0].Type}) {
+	w.reportEnded(holds)
+	if len(w.exam.news) > 0 && w.exam.st != nil && w.exam.add(answer{st: w.exam.st, typ: w.exam.news[0].Type}) {
 		w.source.enqueue(w)
 	}
-	if w.holds = holds; len(holds) == 0 {
+	w.holds = holds
+	if len(holds) == 0 {
 		w.holds = nil
 	}
 	w.count()
 	return true
 }
 
-// end has somebody say of which types nothing is in quarantine any more.
-func (w *Watch) end(holds []held) {
+// A change is a change of the resources in quarantine that is being made.
+type change struct {
+	view    xds.View
+	was, is map[key]held // before and after
+	faults  int          // faulty resources in is
+}
+
+// drop removes the resources that an order drops.
+func (c *change) drop(o order) {
+	if o.drop == nil {
+		return
+	}
+	for k, h := range c.is {
+		if h.typ.Is(o.typ) && o.drop(&h) {
+			delete(c.is, k)
+			if h.fault() {
+				c.faults--
+			}
+		}
+	}
+}
+
+// admit adds a resource, unless it changed, there are too many, or the version to show instead is unknown.
+func (w *Watch) admit(c *change, h held) {
+	k := h.key()
+	before, known := c.was[k]
+	known = known && before.refused == h.refused
+	now, also := c.is[k]
+	counted := also && now.fault()
+	switch {
+	case !h.current(c.view), h.fault() && c.faults >= maxHeld && !counted:
+		return
+	case known:
+		h.body, h.old, h.has = before.body, before.old, before.has // the cache may not have them any more
+	case !w.findAccepted(&h):
+		return
+	default:
+		h.body = c.view.Table(h.typ).Lookup(h.name)
+	}
+	if h.fault() && !counted {
+		c.faults++
+	}
+	if h.fault() && (!known || !before.fault()) {
+		w.exam.news = append(w.exam.news, h.exported())
+	}
+	c.is[k] = h
+}
+
+// reportEnded adds an examination for each type that has no resource in quarantine any more.
+func (w *Watch) reportEnded(holds []held) {
 	for i := range w.holds {
 		t := w.holds[i].typ
-		if w.asked.st == nil || slices.ContainsFunc(holds, func(h held) bool { return h.typ.Is(t) }) {
+		if w.exam.st == nil || slices.ContainsFunc(holds, func(h held) bool { return h.typ.Is(t) }) {
 			continue
 		}
-		if w.asked.add(ask{st: w.asked.st, typ: t, ended: true}) {
+		if w.exam.add(answer{st: w.exam.st, typ: t, ended: true}) {
 			w.source.enqueue(w)
 		}
 	}
@@ -223,15 +243,15 @@ func byName(a, b held) int {
 	return 0
 }
 
-// stands reports whether the view has still just what was refused.
-func (h *held) stands(view xds.View) bool {
+// current reports whether the view still has the refused version.
+func (h *held) current(view xds.View) bool {
 	r := view.Table(h.typ).Lookup(h.name)
 	return r != nil && r.Sum == h.refused
 }
 
-// remembers finds what the client has accepted last. What is not known any more cannot be shown: a working
-// resource is never taken away.
-func (w *Watch) remembers(h *held) bool {
+// findAccepted finds the version that the client accepted last. Without it there is no quarantine: a
+// working resource is never removed.
+func (w *Watch) findAccepted(h *held) bool {
 	if !h.has {
 		return true
 	}
@@ -241,21 +261,21 @@ func (w *Watch) remembers(h *held) bool {
 			return true
 		}
 	}
-	if r := w.source.kept.find(w.scope, h.typ, h.name); r != nil && h.hadIs(r.Stamp) {
+	if r := w.source.replacements.find(w.scope, h.typ, h.name); r != nil && h.hadIs(r.Stamp) {
 		h.old = r
 	}
 	return h.old != nil
 }
 
-// keep remembers what is shown that the view has not.
+// keep caches the shown resources that the view lacks.
 func (w *Watch) keep(all []*xds.Resource) {
 	was := w.keeps
 	w.keeps = all
 	for _, r := range all {
-		w.source.kept.hold(w.scope, r)
+		w.source.replacements.hold(w.scope, r)
 	}
 	for _, r := range was {
-		w.source.kept.release(w.scope, r)
+		w.source.replacements.release(w.scope, r)
 	}
 }
 
@@ -279,30 +299,30 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if err != nil || view == nil {
 		return view, names, err
 	}
-	moved := w.take(view)
+	moved := w.applyOrders(view)
 	if len(w.holds) == 0 && !moved {
 		return view, names, nil
 	}
-	moved = w.needs.look(w, view) || moved
+	moved = w.deps.look(w, view) || moved
 	if moved {
 		names = nil
 		w.mu.Lock()
-		w.waits = w.needs.told()
+		w.waits = w.deps.exported()
 		w.mu.Unlock()
-		w.keep(w.needs.all(w.holds))
+		w.keep(w.deps.all(w.holds))
 	}
 	if len(w.holds) == 0 {
 		return view, names, nil
 	}
-	s := &shown{of: view, holds: w.made.group(w.holds, w.needs.active, w.needs.beside), made: &w.made}
+	s := &substituted{of: view, holds: w.made.group(w.holds, w.deps.active, w.deps.extra), made: &w.made}
 	if u, ok := view.(xds.Undecided); ok {
-		return &undecided{shown: s, of: u}, names, nil
+		return &undecided{substituted: s, of: u}, names, nil
 	}
 	return s, names, nil
 }
 
-// Withholds implements [server.WithholdingWatch]. It is asked when the client has accepted a response and refuses nothing that it is
-// shown: that proves what was found on another stream. An answer to what was under way before does not.
+// Withholds implements [server.WithholdingWatch]. The server calls it when the client has accepted a response and
+// refuses nothing that it is shown. That proves a hint from another stream, unless the answer is to an earlier view.
 func (w *Watch) Withholds(t *xds.Type) (is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -320,7 +340,7 @@ func (w *Watch) held(t *xds.Type) (all []Held) {
 	defer w.mu.Unlock()
 	for i := range w.holds {
 		if h := &w.holds[i]; h.typ.Is(t) && h.by != Dependent {
-			all = append(all, h.told())
+			all = append(all, h.exported())
 		}
 	}
 	for _, h := range w.waits {
@@ -339,11 +359,11 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	w.of.Interested(t, wildcard, added, removed)
 }
 
-// Recent implements [server.HistoryWatch]: what the client has refused, and has nothing of, it is not told
-// again because something refers to it.
+// Recent implements [server.HistoryWatch]. A refused resource that is new to the client is not sent again
+// because something refers to it.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	all := w.recent(t)
-	if names := w.needs.absentOf(t); len(names) > 0 {
+	if names := w.deps.absentOf(t); len(names) > 0 {
 		all = slices.Clone(all)
 		for i := range all {
 			all[i], _ = all[i].Substitute(nil, names...)
@@ -370,124 +390,125 @@ func (w *Watch) Identity() fmt.Stringer {
 // Close implements [server.Watch].
 func (w *Watch) Close() {
 	w.mu.Lock()
-	w.closed, w.pending, w.asked = true, nil, asked{}
+	w.closed, w.pending, w.exam = true, nil, examination{}
 	w.mu.Unlock()
 	w.keep(nil)
 	w.source.leave(w)
 	w.of.Close()
 }
 
-// asked is what is known of a stream by those who look at it; guarded by Watch.mu.
-type asked struct {
-	news     []Held         // to be told
-	st       *server.Stream // nil: nobody has said yet which it is
-	asks     []ask          // of each type the newest, that wait to be looked at
+// An examination is the state of a stream for its examiners; guarded by Watch.mu.
+type examination struct {
+	news     []Held         // resources to report
+	st       *server.Stream // nil: not known yet
+	answers  []answer       // the newest of each type, which wait to be examined
 	queued   bool
 	searches []*search
-	looks    int // since
+	exams    int // number since `since`
 	since    time.Time
-	cleared  map[key]xds.Sum // not at fault alone, though a text names them
-	resting  map[string]time.Time
+	cleared  map[key]xds.Sum // not faulty alone, although a text names them
+	paused   map[string]time.Time
 }
 
-// ask has somebody look at what the client has answered. It reports whether the stream is to be queued.
-func (w *Watch) ask(a ask) bool {
+// addAnswer adds an answer to examine. It reports whether the stream must be queued.
+func (w *Watch) addAnswer(a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.closed && w.asked.add(a)
+	return !w.closed && w.exam.add(a)
 }
 
-func (q *asked) add(a ask) bool {
+func (q *examination) add(a answer) bool {
 	q.st = a.st
-	switch i := slices.IndexFunc(q.asks, func(o ask) bool { return o.typ.Is(a.typ) }); {
-	case i >= 0 && (a.refused || !q.asks[i].refused):
-		q.asks[i] = a
-	case i >= 0: // what was refused is looked at in any case
-	case len(q.asks) >= maxTypes:
+	switch i := slices.IndexFunc(q.answers, func(o answer) bool { return o.typ.Is(a.typ) }); {
+	case i >= 0 && (a.refused || !q.answers[i].refused):
+		q.answers[i] = a
+	case i >= 0: // a waiting refusal is examined in any case
+	case len(q.answers) >= maxTypes:
 		return false
 	default:
-		q.asks = append(q.asks, a)
+		q.answers = append(q.answers, a)
 	}
 	was := q.queued
 	q.queued = true
 	return !was
 }
 
-// takeNews takes what got into quarantine, and nobody has told.
+// takeNews returns the resources that came into quarantine and are not reported yet.
 func (w *Watch) takeNews() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all, w.asked.news = w.asked.news, nil
+	all, w.exam.news = w.exam.news, nil
 	return all
 }
 
-// firstAsk takes the oldest.
-func (w *Watch) firstAsk() (a ask) {
+// nextAnswer takes the oldest answer.
+func (w *Watch) nextAnswer() (a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if q := &w.asked; len(q.asks) > 0 {
-		a, q.asks = q.asks[0], q.asks[1:]
+	if q := &w.exam; len(q.answers) > 0 {
+		a, q.answers = q.answers[0], q.answers[1:]
 	}
 	return a
 }
 
-// askedMore reports whether there is another; if not, the stream is in no queue.
-func (w *Watch) askedMore() bool {
+// moreAnswers reports whether there is another answer. If not, the stream is in no queue.
+func (w *Watch) moreAnswers() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.asked.queued = len(w.asked.asks) > 0; !w.asked.queued {
-		w.asked.asks = nil
+	w.exam.queued = len(w.exam.answers) > 0
+	if !w.exam.queued {
+		w.exam.answers = nil
 	}
-	return w.asked.queued
+	return w.exam.queued
 }
 
-// accepted notes that the client has accepted a response, and reports whether somebody is to look at
-// that.
+// accepted notes that the client accepted a response, and reports whether that must be examined.
 func (w *Watch) accepted(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) == 0 {
 		for i := range w.holds {
-			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // a hint: see Holds
+			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // a hint: see Withholds
 				h.proven = true
 			}
 		}
 	}
-	return w.asked.search(t) != nil
+	return w.exam.search(t) != nil
 }
 
-// mayLook reports whether who is at fault may be looked for once more: a client that refuses all it is told
-// does not keep others from being looked at.
-func (w *Watch) mayLook(now time.Time) bool {
+// mayExamine reports whether the stream may be examined once more. The limit keeps a client that refuses
+// everything from blocking the others.
+func (w *Watch) mayExamine(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := &w.asked
-	if now.Sub(q.since) >= looksTime {
-		q.since, q.looks = now, 0
+	q := &w.exam
+	if now.Sub(q.since) >= examPeriod {
+		q.since, q.exams = now, 0
 	}
-	q.looks++
-	return q.looks <= maxLooks
+	q.exams++
+	return q.exams <= maxExams
 }
 
-// clearUnproven notes that what is in quarantine by what the client said is not at fault, or not alone,
-// and returns it as it may be shown again.
+// clearUnproven notes that resources in quarantine because of the client's text are not faulty, or not
+// alone. It returns them, to be shown again.
 func (w *Watch) clearUnproven(t *xds.Type) (all []held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.holds {
-		if !h.typ.Is(t) || !h.unproven() || len(w.asked.cleared) >= maxCleared {
+		if !h.typ.Is(t) || !h.unproven() || len(w.exam.cleared) >= maxCleared {
 			continue
 		}
-		if w.asked.cleared == nil {
-			w.asked.cleared = map[key]xds.Sum{}
+		if w.exam.cleared == nil {
+			w.exam.cleared = map[key]xds.Sum{}
 		}
-		w.asked.cleared[h.key()] = h.refused
+		w.exam.cleared[h.key()] = h.refused
 		all = append(all, h)
 	}
 	return all
 }
 
-// unprovenIn reports whether something is in quarantine by what the client said, and refused since.
+// unprovenIn reports whether a resource of the type is in quarantine because of the client's text, without
+// proof yet.
 func (w *Watch) unprovenIn(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -497,15 +518,15 @@ func (w *Watch) unprovenIn(t *xds.Type) bool {
 func (w *Watch) isCleared(h *held) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sum, is := w.asked.cleared[h.key()]
+	sum, is := w.exam.cleared[h.key()]
 	return is && sum == h.refused
 }
 
-// distrusts reports whether what was found out about others did not help.
+// distrusts reports whether a hint or verdict was wrong for a type of the stream.
 func (w *Watch) distrusts(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for k := range w.asked.cleared {
+	for k := range w.exam.cleared {
 		if k.url == t.URL {
 			return true
 		}
@@ -513,7 +534,7 @@ func (w *Watch) distrusts(t *xds.Type) bool {
 	return false
 }
 
-func (q *asked) search(t *xds.Type) *search {
+func (q *examination) search(t *xds.Type) *search {
 	for _, x := range q.searches {
 		if x.typ.Is(t) {
 			return x
@@ -525,33 +546,33 @@ func (q *asked) search(t *xds.Type) *search {
 func (w *Watch) searchOf(t *xds.Type) *search {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked.search(t)
+	return w.exam.search(t)
 }
 
 func (w *Watch) setSearch(x *search) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked.searches = append(w.asked.searches, x)
+	w.exam.searches = append(w.exam.searches, x)
 }
 
 func (w *Watch) setSearchDone(x *search) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked.searches = slices.DeleteFunc(w.asked.searches, func(o *search) bool { return o == x })
+	w.exam.searches = slices.DeleteFunc(w.exam.searches, func(o *search) bool { return o == x })
 }
 
-// rest has the stream not searched for a while.
-func (w *Watch) rest(t *xds.Type, now time.Time) {
+// pause stops searches on the stream for a while.
+func (w *Watch) pause(t *xds.Type, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.asked.resting == nil || len(w.asked.resting) >= maxTypes {
-		w.asked.resting = map[string]time.Time{}
+	if w.exam.paused == nil || len(w.exam.paused) >= maxTypes {
+		w.exam.paused = map[string]time.Time{}
 	}
-	w.asked.resting[t.URL] = now.Add(restTime)
+	w.exam.paused[t.URL] = now.Add(pauseTime)
 }
 
 func (w *Watch) maySearch(t *xds.Type, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !now.Before(w.asked.resting[t.URL])
+	return !now.Before(w.exam.paused[t.URL])
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Random worlds: whatever is committed and refused, and whoever is named for it, at rest a client
-// has all that it does not refuse, in its newest form; of what it refuses it has what it accepted last; and
-// nothing that it has accepted, and that is still there, is taken from it. When all is mended it has all.
-func TestWorlds(t *testing.T) {
+// Random changes, refusals and verdicts. At rest, a client has the newest version of every resource that it
+// does not refuse. Of a refused one it has the version that it accepted last. No existing resource that it
+// accepted is ever removed. After all are fixed, it has everything.
+func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(40) {
-		for name, dial := range map[string]func(r *rig) *xdstest.Client{
-			"delta": func(r *rig) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
-			"SotW":  func(r *rig) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
+		for name, dial := range map[string]func(r *fixture) *xdstest.Client{
+			"delta": func(r *fixture) *xdstest.Client { return xdstest.Delta(r, xdstest.Serve(r, r.server), node) },
+			"SotW":  func(r *fixture) *xdstest.Client { return xdstest.SotW(r, xdstest.Serve(r, r.server), node) },
 		} {
-			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { within(t, func(r *rig) { world(r, dial(r), name == "delta", seed) }) })
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { within(t, func(r *fixture) { expected(r, dial(r), name == "delta", seed) }) })
 		}
 	}
 }
 
-func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
+func expected(r *fixture, c *xdstest.Client, delta bool, seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	all := names(12)
-	is, has := map[string]string{}, map[string]string{} // what there is, and what the client has
+	is, has := map[string]string{}, map[string]string{} // the store, and the client
 	n := 0
 	take := func(got *xdstest.Response) bool {
 		for _, name := range all {
@@ -55,7 +55,7 @@ func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
 				has[name] = string(res.Body)
 			}
 		}
-		if dice.IntN(6) == 0 { // something changes while it answers
+		if dice.IntN(6) == 0 { // a resource changes while the client answers
 			name, text := all[dice.IntN(len(all))], fmt.Sprint(n)
 			n++
 			if has[name] != "" {
@@ -88,8 +88,8 @@ func world(r *rig, c *xdstest.Client, delta bool, seed uint64) {
 		}
 		r.guilty = nil
 		fresh := slices.ContainsFunc(all, func(name string) bool { return is[name] != "" && has[name] == "" })
-		if !delta || fresh || dice.IntN(2) == 0 { // what is new is not searched
-			r.guilty = all // each that is refused and new: of all that nobody can say more, and SotW is not searched
+		if !delta || fresh || dice.IntN(2) == 0 { // new resources are not searched
+			r.guilty = all // every refused new resource: they cannot be told apart, and SotW is not searched
 			if len(wrong) > 0 {
 				r.guilty = wrong
 			}

@@ -273,7 +273,7 @@ func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Typ
 // themselves.
 func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	for _, h := range e.held(st, t) {
-		if h.By != quarantine.Searching && h.Needs.Type == nil {
+		if h.By != quarantine.Searching && h.RefersTo.Type == nil {
 			names = append(names, h.Name)
 		}
 	}

@@ -63,8 +63,8 @@ func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 		return false
 	}
 	is := &xds.Stamp{Name: h.Name, Version: h.Refused}
-	if h.Needs.Type != nil {
-		n.State, n.View, n.WaitsFor = protocol.StateWaiting, is, []xds.Ref{h.Needs}
+	if h.RefersTo.Type != nil {
+		n.State, n.View, n.WaitsFor = protocol.StateWaiting, is, []xds.Ref{h.RefersTo}
 		return true
 	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""

@@ -8,21 +8,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A shown view has other resources in the place of some.
-type shown struct {
+// A substituted view has replacements for some resources of another view.
+type substituted struct {
 	of    xds.View
 	holds map[string]*set // by type URL
 	made  *tables
 }
 
-// A set is what of a type is in quarantine. It does not change.
+// A set has the resources of a type that are in quarantine. It is immutable.
 type set struct {
-	holds  []held
-	beside []*xds.Resource // that the view has not, and what is kept refers to
+	holds []held
+	extra []*xds.Resource // resources that the view lacks and that replacements refer to
 }
 
 // Table implements [xds.View].
-func (v *shown) Table(t *xds.Type) *xds.Table {
+func (v *substituted) Table(t *xds.Type) *xds.Table {
 	table := v.of.Table(t)
 	if t == nil || v.holds[t.URL] == nil {
 		return table
@@ -30,12 +30,12 @@ func (v *shown) Table(t *xds.Type) *xds.Table {
 	return v.made.of(t, table, v.holds[t.URL])
 }
 
-// tables are those that were made last, by type, and of which they were made: so that a stream that is
-// asked again sees the same. None is kept by that.
+// tables has the last table of each type and the tables from which it was made, so that equal inputs give
+// the same table. It does not keep tables in memory.
 type tables struct {
-	sets map[string]*set // by the stream's goroutine
+	sets map[string]*set // owned by the stream's goroutine
 
-	mu     sync.Mutex // others than the stream may look at a view
+	mu     sync.Mutex // goroutines other than the stream may read a view
 	newest map[string]made
 }
 
@@ -44,11 +44,11 @@ type made struct {
 	holds       *set
 }
 
-// group groups what is in quarantine by type: as it did before, where that is the same.
-func (m *tables) group(holds, dependents []held, beside []*xds.Resource) map[string]*set {
+// group groups the resources in quarantine by type. It returns the former set of a type if that is equal.
+func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[string]*set {
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
-		h.proven, h.by, h.nonce, h.refs = false, 0, 0, nil // which change nothing
+		h.proven, h.by, h.nonce, h.refs = false, 0, 0, nil // these do not change the table
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}
 	for _, h := range holds {
@@ -57,17 +57,17 @@ func (m *tables) group(holds, dependents []held, beside []*xds.Resource) map[str
 		}
 	}
 	for _, h := range dependents {
-		if !slices.ContainsFunc(by[h.typ.URL], func(o held) bool { return o.name == h.name }) { // which has been refused itself
+		if !slices.ContainsFunc(by[h.typ.URL], func(o held) bool { return o.name == h.name }) { // it was refused itself
 			add(h)
 		}
 	}
-	for _, r := range beside {
+	for _, r := range extra {
 		also[r.Type.URL] = append(also[r.Type.URL], r)
 		by[r.Type.URL] = append(by[r.Type.URL], nil...)
 	}
 	sets := make(map[string]*set, len(by))
 	for url, holds := range by {
-		if was := m.sets[url]; was != nil && slices.Equal(was.holds, holds) && slices.Equal(was.beside, also[url]) {
+		if was := m.sets[url]; was != nil && slices.Equal(was.holds, holds) && slices.Equal(was.extra, also[url]) {
 			sets[url] = was
 		} else {
 			sets[url] = &set{holds, also[url]}
@@ -85,7 +85,7 @@ func (m *tables) of(t *xds.Type, base *xds.Table, holds *set) *xds.Table {
 			return table
 		}
 	}
-	table := instead(base, holds)
+	table := substitute(base, holds)
 	if m.newest == nil {
 		m.newest = map[string]made{}
 	}
@@ -93,9 +93,9 @@ func (m *tables) of(t *xds.Type, base *xds.Table, holds *set) *xds.Table {
 	return table
 }
 
-// instead returns a table with what is shown in the place of what is held.
-func instead(base *xds.Table, of *set) *xds.Table {
-	set := slices.Clone(of.beside)
+// substitute returns a table with the replacements of the held resources.
+func substitute(base *xds.Table, of *set) *xds.Table {
+	set := slices.Clone(of.extra)
 	var remove []string
 	for i := range of.holds {
 		if h := &of.holds[i]; h.old != nil {
@@ -105,19 +105,19 @@ func instead(base *xds.Table, of *set) *xds.Table {
 		}
 	}
 	table, err := base.Substitute(set, remove...)
-	if err != nil { // an alias of what is shown instead has gone to another
+	if err != nil { // an alias of a replacement belongs to another resource now
 		return base
 	}
 	return table
 }
 
-// An undecided view is one of one that is still looking for some names.
+// An undecided view is a substituted view that still looks for some names.
 type undecided struct {
-	*shown
+	*substituted
 	of xds.Undecided
 }
 
-// Undecided implements [xds.Undecided]. What is found, and not shown, is decided.
+// Undecided implements [xds.Undecided]. A name that is found but not shown is decided.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
-	return v.shown.of.Table(t).Lookup(name) == nil && v.of.Undecided(t, name)
+	return v.substituted.of.Table(t).Lookup(name) == nil && v.of.Undecided(t, name)
 }

@@ -11,22 +11,23 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// needs keeps back what refers to a resource in quarantine that the client has nothing of: a route to a
-// new cluster that it has refused would be sent at once, since the view has no such cluster to wait for, and
-// lead nowhere. Its last version stays until the cluster is accepted, or the route changes. What the
-// client was told already, or has nothing of, is not kept from it. The zero value keeps nothing back; it
-// belongs to the stream's goroutine.
-type needs struct {
-	absent map[key]bool                       // in quarantine, with nothing instead
-	before map[key]xds.Sum                    // refers to such, and is not kept back
-	later  map[key]held                       // refers to such, and came when that was in quarantine
+// dependencies hold back resources that refer to a resource in quarantine, if the client has no version of
+// the latter. Example: a route to a new cluster that the client refused. The view has no such cluster to
+// wait for, so the route would be sent at once and lead nowhere. The last version of the route stays until
+// the cluster is accepted or the route changes. A dependent is not held back if the client was sent it
+// before, or has no older version of it. The zero value holds nothing back. It belongs to the stream's
+// goroutine.
+type dependencies struct {
+	absent map[key]bool                       // in quarantine, without a replacement
+	before map[key]xds.Sum                    // dependents that are not held back
+	later  map[key]held                       // dependents that came while the resource was in quarantine
 	looked map[string]weak.Pointer[xds.Table] // by type URL
-	beside []*xds.Resource                    // what the view has not, and what is kept refers to, by type and name
-	active []held                             // what is kept back, by name
+	extra  []*xds.Resource                    // resources that the view lacks and that replacements refer to, by type and name
+	active []held                             // dependents that are held back, by name
 }
 
-// dependents returns what the client has not been told yet, and refers to one of some that are new to
-// it. It is called by Inspect.
+// dependents returns resources that refer to a held resource that is new to the client, and that the client
+// was not sent yet. Inspect calls it.
 func dependents(s *protocol.Session, t *xds.Type, of []held) (all []held) {
 	names := map[key]bool{}
 	for i := range of {
@@ -48,7 +49,7 @@ func dependents(s *protocol.Session, t *xds.Type, of []held) (all []held) {
 	return all
 }
 
-// waiters yields the types that wait for a type, if anything does.
+// waiters yields the types that wait for a type, if any is true.
 func waiters(t *xds.Type, any bool) func(func(*xds.Type) bool) {
 	return func(yield func(*xds.Type) bool) {
 		for _, by := range t.ReferredBy() {
@@ -59,7 +60,7 @@ func waiters(t *xds.Type, any bool) func(func(*xds.Type) bool) {
 	}
 }
 
-// A key is a name of a type.
+// A key is a type URL and a name.
 type key struct{ url, name string }
 
 func keyOf(t *xds.Type, name string) key { return key{t.URL, name} }
@@ -68,21 +69,21 @@ func refers(st *xds.Stamp, to map[key]bool) bool {
 	return slices.ContainsFunc(st.Refs, func(r xds.Ref) bool { return to[keyOf(r.Type, r.Name)] })
 }
 
-// look finds what is to be kept back in a view, and what is to be shown besides it, and reports whether
-// that is not what was.
-func (n *needs) look(w *Watch, view xds.View) (moved bool) {
-	moved = n.back(w, view)
-	var beside []*xds.Resource
+// look finds the dependents to hold back and the extra resources for a view, and reports whether they
+// changed.
+func (n *dependencies) look(w *Watch, view xds.View) (moved bool) {
+	moved = n.findDependents(w, view)
+	var extra []*xds.Resource
 	if len(w.holds) > 0 {
-		beside = n.below(w, view)
+		extra = n.findExtra(w, view)
 	}
-	moved = moved || !slices.Equal(beside, n.beside)
-	n.beside = beside
+	moved = moved || !slices.Equal(extra, n.extra)
+	n.extra = extra
 	return moved
 }
 
-// back finds what is to be kept back.
-func (n *needs) back(w *Watch, view xds.View) (moved bool) {
+// findDependents finds the dependents to hold back.
+func (n *dependencies) findDependents(w *Watch, view xds.View) (moved bool) {
 	absent, was := map[key]bool{}, n.absent
 	for i := range w.holds {
 		if h := &w.holds[i]; h.old == nil {
@@ -105,7 +106,7 @@ func (n *needs) back(w *Watch, view xds.View) (moved bool) {
 	seen := map[string]bool{}
 	for k := range absent {
 		for by := range waiters(xds.TypeOf(k.url), !seen[k.url]) {
-			active = append(active, n.of(w, by, view.Table(by), known, was, same)...)
+			active = append(active, n.ofType(w, by, view.Table(by), known, was, same)...)
 		}
 		seen[k.url] = true
 	}
@@ -115,8 +116,8 @@ func (n *needs) back(w *Watch, view xds.View) (moved bool) {
 	return moved
 }
 
-// of returns what of a type is to be kept back. was is what was absent when it looked before.
-func (n *needs) of(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was map[key]bool, same bool) (all []held) {
+// ofType returns the dependents of one type. was is the former value of absent.
+func (n *dependencies) ofType(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was map[key]bool, same bool) (all []held) {
 	if same && n.looked[by.URL].Value() == t {
 		for _, h := range n.active {
 			if h.typ.Is(by) {
@@ -143,7 +144,7 @@ func (n *needs) of(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was
 			h.refs = r.Stamp
 		case n.before[k] == r.Sum:
 			continue
-		case !refers(r.Stamp, was): // it was there when what it refers to was refused
+		case !refers(r.Stamp, was): // it was there when the resource that it refers to was refused
 			n.before[k] = r.Sum
 			continue
 		default:
@@ -159,8 +160,8 @@ func (n *needs) of(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was
 	return all
 }
 
-// last returns what there was last in the place of a resource that did not refer to what is absent.
-func (n *needs) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resource {
+// last returns the last version of a resource that did not refer to an absent one.
+func (n *dependencies) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resource {
 	for _, t := range w.recent(by) {
 		if was := t.Lookup(r.Name); was != nil && was.Refs != nil && !refers(was.Stamp, n.absent) {
 			return was
@@ -169,8 +170,8 @@ func (n *needs) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resource {
 	return nil
 }
 
-// absentOf returns the names of a type that are in quarantine, with nothing instead.
-func (n *needs) absentOf(t *xds.Type) (names []string) {
+// absentOf returns the names of a type that are in quarantine without a replacement.
+func (n *dependencies) absentOf(t *xds.Type) (names []string) {
 	for k := range n.absent {
 		if k.url == t.URL {
 			names = append(names, k.name)
@@ -180,31 +181,31 @@ func (n *needs) absentOf(t *xds.Type) (names []string) {
 	return names
 }
 
-// told returns what is kept back, and why.
-func (n *needs) told() (all []Held) {
+// exported returns the dependents that are held back, with the resource that each refers to.
+func (n *dependencies) exported() (all []Held) {
 	for i := range n.active {
-		h := n.active[i].told()
+		h := n.active[i].exported()
 		if r := n.active[i].refs; r != nil {
 			at := slices.IndexFunc(r.Refs, func(ref xds.Ref) bool { return n.absent[keyOf(ref.Type, ref.Name)] })
-			h.Needs = r.Refs[max(at, 0)]
+			h.RefersTo = r.Refs[max(at, 0)]
 		}
 		all = append(all, h)
 	}
 	return all
 }
 
-// all returns all that is shown and that the view has not.
-func (n *needs) all(holds []held) (all []*xds.Resource) {
+// all returns all shown resources that the view lacks.
+func (n *dependencies) all(holds []held) (all []*xds.Resource) {
 	for _, h := range slices.Concat(holds, n.active) {
 		if h.old != nil {
 			all = append(all, h.old)
 		}
 	}
-	return append(all, n.beside...)
+	return append(all, n.extra...)
 }
 
-// below returns what the view has not, and what is kept refers to.
-func (n *needs) below(w *Watch, view xds.View) (all []*xds.Resource) {
+// findExtra returns the resources that the view lacks and that replacements refer to.
+func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) {
 	seen := map[key]bool{}
 	var queue []*xds.Resource
 	add := func(t *xds.Type, name string) {
@@ -216,7 +217,7 @@ func (n *needs) below(w *Watch, view xds.View) (all []*xds.Resource) {
 		if table := view.Table(t); table.Lookup(name) != nil || table.Aliased(name).Len() > 0 {
 			return
 		}
-		if r := n.lately(w, t, name); r != nil {
+		if r := n.lastKnown(w, t, name); r != nil {
 			queue, all = append(queue, r), append(all, r)
 		}
 	}
@@ -234,7 +235,7 @@ func (n *needs) below(w *Watch, view xds.View) (all []*xds.Resource) {
 				add(ref.Type, ref.Name)
 				continue
 			}
-			for _, r := range n.beside {
+			for _, r := range n.extra {
 				if r.Type.Is(ref.Type) {
 					add(r.Type, r.Name)
 				}
@@ -252,7 +253,7 @@ func (n *needs) below(w *Watch, view xds.View) (all []*xds.Resource) {
 	return all
 }
 
-// refsOf returns to what a resource refers: of one of which that is not known, to anything.
+// refsOf returns the references of a resource. If they are unknown, it may refer to anything.
 func refsOf(r *xds.Resource) []xds.Ref {
 	if r.Refs != nil {
 		return r.Refs
@@ -266,9 +267,9 @@ func refsOf(r *xds.Resource) []xds.Ref {
 	return all
 }
 
-// lately returns what there was last under a name that there is no more.
-func (n *needs) lately(w *Watch, t *xds.Type, name string) *xds.Resource {
-	for _, r := range n.beside {
+// lastKnown returns the last version of a resource that no longer exists.
+func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resource {
+	for _, r := range n.extra {
 		if r.Name == name && r.Type.Is(t) {
 			return r
 		}
@@ -278,5 +279,5 @@ func (n *needs) lately(w *Watch, t *xds.Type, name string) *xds.Resource {
 			return r
 		}
 	}
-	return w.source.kept.find(w.scope, t, name)
+	return w.source.replacements.find(w.scope, t, name)
 }

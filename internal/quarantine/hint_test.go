@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// body is what a client has of a name.
+// body returns the version of a cluster that a client has.
 func body(has map[string]string, name string) string {
 	for _, text := range []string{"1", "2", "3", "bad"} {
 		if has[name] == string(message(name, text)) {
@@ -23,8 +23,8 @@ func body(has map[string]string, name string) string {
 	return has[name]
 }
 
-// take answers what a client is told, and notes what it has then.
-func (r *rig) take(c *xdstest.Client, has map[string]string, refuses func(*xdstest.Response) bool) {
+// take answers the responses of a client and notes its resources.
+func (r *fixture) take(c *xdstest.Client, has map[string]string, refuses func(*xdstest.Response) bool) {
 	r.Helper()
 	r.answer(c, "no", func(got *xdstest.Response) bool {
 		if refuses(got) {
@@ -40,8 +40,8 @@ func (r *rig) take(c *xdstest.Client, has map[string]string, refuses func(*xdste
 	})
 }
 
-// idle wants no stream to be searched, or to wait for that.
-func (r *rig) idle() {
+// idle checks that no stream is searched or waits for a search.
+func (r *fixture) idle() {
 	r.Helper()
 	ss := &r.source.searches
 	ss.mu.Lock()
@@ -53,11 +53,11 @@ func (r *rig) idle() {
 
 func anything(got *xdstest.Response) bool { return len(got.Resources) > 0 }
 
-// A client that refuses each alone is searched first. Another of its kind refuses one, and gets all
-// others, whatever was found about the first; and that one when it is mended.
-func TestLiarFreezesNobody(t *testing.T) {
+// A client that refuses every resource alone is searched first. Another client of the same kind refuses one
+// resource. It gets all others, whatever was found about the first client, and that one when it is fixed.
+func TestLyingClientDoesNotAffectOthers(t *testing.T) {
 	for _, also := range []string{"", "c0004"} {
-		within(t, func(r *rig) {
+		within(t, func(r *fixture) {
 			conn := xdstest.Serve(r, r.server)
 			all := names(6)
 			r.fill(all, "1")
@@ -91,9 +91,9 @@ func TestLiarFreezesNobody(t *testing.T) {
 	}
 }
 
-// The same for a client that comes when the other has been searched, and has nothing yet: nothing of it is removed.
-func TestLiarTakesNothingAway(t *testing.T) {
-	within(t, func(r *rig) {
+// The same for a new client without resources: nothing is removed from it.
+func TestLyingClientLosesNothing(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(6), "2", "c0003")
 		for id, refuses := range map[string]func(*xdstest.Response) bool{"liar": anything, "honest": bad("c0003")} {
@@ -111,9 +111,9 @@ func TestLiarTakesNothingAway(t *testing.T) {
 	})
 }
 
-// Several that were found on one stream are searched on others, too, but not among all others.
-func TestSearchOfAFleetWithTwoCulprits(t *testing.T) {
-	within(t, func(r *rig) {
+// Several faulty resources found on one stream are searched on other streams, too, but without the others.
+func TestSearchWithTwoFaultyResources(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(100), "1")
 		var all []*xdstest.Client
@@ -135,9 +135,9 @@ func TestSearchOfAFleetWithTwoCulprits(t *testing.T) {
 	})
 }
 
-// Something new that comes while a search is under way, and is refused, ends it: the client may have applied it.
-func TestSearchEndsForWhatIsNew(t *testing.T) {
-	within(t, func(r *rig) {
+// A new resource that comes during a search and is refused ends the search: the client may have applied it.
+func TestNewResourceEndsSearch(t *testing.T) {
+	within(t, func(r *fixture) {
 		all := names(8)
 		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
 		r.fill(all, "1")
@@ -164,9 +164,9 @@ func TestSearchEndsForWhatIsNew(t *testing.T) {
 	})
 }
 
-// Whoever's turn it is and begins no search passes it on: nobody waits for ever.
-func TestTurnsAreNotLost(t *testing.T) {
-	within(t, func(r *rig) {
+// A stream that does not use its turn passes it on, so that none waits forever.
+func TestUnusedTurnIsPassedOn(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(8), "1")
 		var liars []*xdstest.Client
@@ -189,9 +189,9 @@ func TestTurnsAreNotLost(t *testing.T) {
 	})
 }
 
-// What was found on another stream is not proven by an answer while the client refuses something still, which
-// may be to a response that was under way before; nor before it is shown.
-func TestProofOfAHint(t *testing.T) {
+// A hint is not proven by an answer while the client still refuses something, because the answer may be to
+// an earlier response; nor before it is shown.
+func TestHintNeedsProof(t *testing.T) {
 	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
 	w.accepted(xds.Cluster)
 	if !w.Withholds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
@@ -206,9 +206,9 @@ func TestProofOfAHint(t *testing.T) {
 	}
 }
 
-// A hint that was proven stands when the client refuses something else.
-func TestHintStands(t *testing.T) {
-	within(t, func(r *rig) {
+// A proven hint stays when the client refuses something else.
+func TestProvenHintStays(t *testing.T) {
+	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
 		r.fill(names(8), "1")
 		first, second := r.open(conn, xds.Node{ID: "first"}), r.open(conn, xds.Node{ID: "second"})
@@ -225,12 +225,12 @@ func TestHintStands(t *testing.T) {
 	})
 }
 
-// The streams of one peer do not take all turns, and each waits once.
-func TestTurnsOfPeers(t *testing.T) {
+// The streams of one peer cannot take all turns, and each waits once.
+func TestSearchesPerPeerAreLimited(t *testing.T) {
 	var ss searches
-	stream := func(id uint64) (*search, *Watch, ask) {
+	stream := func(id uint64) (*search, *Watch, answer) {
 		st := &server.Stream{ID: id, Peer: &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(id/100)), Port: int(id)}}
-		return &search{typ: xds.Cluster, st: st, key: searchKey{own: id}}, &Watch{}, ask{st: st, typ: xds.Cluster}
+		return &search{typ: xds.Cluster, st: st, key: searchKey{own: id}}, &Watch{}, answer{st: st, typ: xds.Cluster}
 	}
 	var began []*search
 	for id := uint64(100); id < 110; id++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// route sets a route that leads to a cluster.
-func (r *rig) route(text, to string, clusters func(tx *store.Tx)) {
+// route sets a route that refers to a cluster.
+func (r *fixture) route(text, to string, clusters func(tx *store.Tx)) {
 	r.Helper()
 	if _, err := r.st.Update(func(tx *store.Tx) error {
 		res := xds.NewResource(xds.Route, "r", message("r", text))
@@ -29,7 +29,7 @@ func cluster(name, text string) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, message(name, text))
 }
 
-func (r *rig) routed() *xdstest.Client {
+func (r *fixture) routed() *xdstest.Client {
 	r.Helper()
 	c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
 	r.route("1", "old", func(tx *store.Tx) { tx.Set(cluster("old", "1")) })
@@ -40,10 +40,10 @@ func (r *rig) routed() *xdstest.Client {
 	return c
 }
 
-// The version of a route that is kept leads to a cluster that the same change removes: that stays, too, until the
-// route is mended.
-func TestWhatIsKeptKeeps(t *testing.T) {
-	within(t, func(r *rig) {
+// The old version of a refused route refers to a cluster that the same change removes. That cluster stays,
+// too, until the route is fixed.
+func TestReplacementKeepsItsReferences(t *testing.T) {
+	within(t, func(r *fixture) {
 		c := r.routed()
 		r.guilty = []string{"r"}
 		r.route("bad", "new", func(tx *store.Tx) { tx.Delete(xds.Cluster, "old"); tx.Set(cluster("new", "1")) })
@@ -70,24 +70,24 @@ func TestWhatIsKeptKeeps(t *testing.T) {
 	})
 }
 
-// A route to a new cluster that is refused is not told before the cluster is accepted.
-func TestWhatNeedsWaits(t *testing.T) {
-	within(t, func(r *rig) {
+// A route to a refused new cluster is not sent before the cluster is accepted.
+func TestDependentWaits(t *testing.T) {
+	within(t, func(r *fixture) {
 		c := r.routed()
 		r.guilty = []string{"new"}
 		r.route("2", "new", func(tx *store.Tx) { tx.Set(cluster("new", "bad"), cluster("other", "1")) })
 		c.NACK(c.Next(xds.Cluster), "new is bad")
 		c.ACK(c.Next(xds.Cluster))
 		synctest.Wait()
-		time.Sleep(time.Minute) // for which a route waits without quarantine is over
+		time.Sleep(time.Minute) // longer than a route waits without quarantine
 		synctest.Wait()
-		if _, st := r.watch(); len(st) != 1 || st[0].Name != "r" || st[0].By != Dependent || st[0].Needs.Name != "new" {
+		if _, st := r.watch(); len(st) != 1 || st[0].Name != "r" || st[0].By != Dependent || st[0].RefersTo.Name != "new" {
 			t.Errorf("kept back: %+v", st)
 		}
 		if all := r.source.Refused(100); len(all) != 1 || all[0].Name != "new" {
 			t.Errorf("at fault: %+v", all)
 		}
-		r.route("3", "new", func(*store.Tx) {}) // nor is one that comes later
+		r.route("3", "new", func(*store.Tx) {}) // a later one does not come either
 		c.ExpectNothing()
 		r.set("new", "good")
 		c.ACK(c.Next(xds.Cluster))
@@ -98,15 +98,15 @@ func TestWhatNeedsWaits(t *testing.T) {
 	})
 }
 
-// watch returns the only stream's, and what of routes it keeps back.
-func (r *rig) watch() (w *Watch, all []Held) {
+// watch returns the watch of the only stream, and the routes that it holds back.
+func (r *fixture) watch() (w *Watch, all []Held) {
 	r.source.watches.Range(func(_, v any) bool { w = v.(*Watch); return true })
 	return w, w.held(xds.Route)
 }
 
-// What was kept is remembered for clients that come back, and not without end.
-func TestKept(t *testing.T) {
-	var k kept
+// Replacements are cached for clients that reconnect, with a limit.
+func TestReplacementCache(t *testing.T) {
+	var k replacements
 	all := names(3 * maxIdle)
 	for i := range 3 * maxIdle {
 		r := cluster(all[i], "x")
@@ -130,37 +130,37 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// Verdicts are few, and are forgotten.
+// Verdicts are limited, and expire.
 func TestVerdicts(t *testing.T) {
 	var vs verdicts
-	texts := names(3 * maxMemory)
+	texts := names(3 * maxVerdicts)
 	now := time.Now()
-	for i := range 3 * maxMemory {
-		vs.add(verdictOf(ask{typ: xds.Cluster, text: texts[i]}, nil), []string{"a"}, now)
-		if len(vs.all) > maxMemory || len(vs.added) != len(vs.all) {
+	for i := range 3 * maxVerdicts {
+		vs.add(verdictOf(answer{typ: xds.Cluster, text: texts[i]}, nil), []string{"a"}, now)
+		if len(vs.all) > maxVerdicts || len(vs.added) != len(vs.all) {
 			t.Fatalf("%d verdicts", len(vs.all))
 		}
-		// A storm of others takes away the oldest alone.
-		if before := verdictOf(ask{typ: xds.Cluster, text: texts[max(i-maxMemory+1, 0)]}, nil); vs.find(before, now) == nil {
-			t.Fatalf("after %d texts one of the newest %d is forgotten", i+1, maxMemory)
+		// many others replace only the oldest
+		if before := verdictOf(answer{typ: xds.Cluster, text: texts[max(i-maxVerdicts+1, 0)]}, nil); vs.find(before, now) == nil {
+			t.Fatalf("after %d texts one of the newest %d is forgotten", i+1, maxVerdicts)
 		}
 	}
-	k := verdictOf(ask{typ: xds.Cluster, text: "x"}, nil)
+	k := verdictOf(answer{typ: xds.Cluster, text: "x"}, nil)
 	vs.add(k, []string{"a"}, now)
-	if vs.find(k, now) == nil || vs.find(k, now.Add(memory)) != nil {
+	if vs.find(k, now) == nil || vs.find(k, now.Add(verdictTime)) != nil {
 		t.Error("a verdict is not for ten seconds")
 	}
 }
 
-// A stream that has ended is given nothing, and asked nothing.
-func TestClosed(t *testing.T) {
-	within(t, func(r *rig) {
+// An ended stream gets no order and no examination.
+func TestEndedStream(t *testing.T) {
+	within(t, func(r *fixture) {
 		c := r.routed()
 		w, _ := r.watch()
 		c.Close()
 		synctest.Wait()
 		w.order(order{typ: xds.Cluster, add: []held{{typ: xds.Cluster, name: "old"}}})
-		if w.moving() || w.ask(ask{typ: xds.Cluster, refused: true}) {
+		if w.moving() || w.addAnswer(answer{typ: xds.Cluster, refused: true}) {
 			t.Error("what has ended is given something")
 		}
 	})

@@ -153,7 +153,7 @@ func (r *result) update(file string, known survivors) error {
 			continue
 		}
 		name, body, _ := strings.Cut(string(part), "\n")
-		sections[name] = strings.TrimSpace(body)
+		sections[name] = strings.Trim(body, "\n")
 	}
 	alive, equivalent := r.alive(known)
 	rows[r.pkg] = fmt.Sprintf("| `%s` | %d | %d of %d | %d | %d | %d | %d | %.1f %% |\n", r.pkg, r.seed, len(r.mutants), r.of,

@@ -183,14 +183,20 @@ func TestDecodeResponseOddities(t *testing.T) {
 			t.Errorf("%+v", r.Changes)
 		}
 	})
-	t.Run("CLI-11 a torn status", func(t *testing.T) {
-		name := bytesField(errorResource, bytesField(1, []byte("a")))
-		r := decode(t, bytesField(fieldErrors+2, slices.Concat(name, bytesField(errorDetail, []byte{1<<3 | 2}))))
-		malformed(t, r, "resource_errors[0]: ")
-		if len(r.Errors)+len(r.Missing) > 0 {
-			t.Errorf("%v %v", r.Errors, r.Missing)
-		}
-	})
+	name := bytesField(errorResource, bytesField(1, []byte("a")))
+	for what, b := range map[string][]byte{
+		"a torn status":                          slices.Concat(name, bytesField(errorDetail, []byte{1<<3 | 2})),
+		"a torn error":                           slices.Concat(name, []byte{errorDetail<<3 | 2}),
+		"a name that is not UTF-8, then another": slices.Concat(bytesField(errorResource, bytesField(1, []byte{0xff})), name),
+	} {
+		t.Run("CLI-11 "+what, func(t *testing.T) {
+			r := decode(t, bytesField(fieldErrors+2, b))
+			malformed(t, r, "resource_errors[0]: ")
+			if len(r.Errors)+len(r.Missing) > 0 {
+				t.Errorf("%v %v", r.Errors, r.Missing)
+			}
+		})
+	}
 	t.Run("NAME-3 a number in the field of the name", func(t *testing.T) {
 		number := append(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
 		r := decode(t, bytesField(removedNames, slices.Concat(bytesField(1, []byte("a")), number)))

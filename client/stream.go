@@ -14,15 +14,15 @@ const (
 	// breaks a deadlock in which client and server both wait for the other to read.
 	stallTimeout = 30 * time.Second
 
-	// maxUnanswered is how many responses are received while their ACKs and NACKs wait to be sent.
-	maxUnanswered = 64
+	// maxBacklog is how many responses are received while their ACKs and NACKs wait to be sent.
+	maxBacklog = 64
 )
 
 // errNoResult is the error of a Transport that breaks its contract.
 var errNoResult = errors.New("the transport returned neither a response nor an error")
 
 // A stream is one stream of a link. It has a receiving and a sending goroutine, which end with ctx. The
-// loop owns the other fields.
+// client's loop ([Client.do]) owns the fields from ready on.
 type stream struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -33,7 +33,7 @@ type stream struct {
 	answered      bool      // a response arrived
 	sending       bool      // a request is being sent
 	sentAt        time.Time // when the last request was given to the sender
-	unanswered    int       // responses since the last time that no request was due
+	backlog       int       // responses received since the queue of requests was last empty
 	receiverWaits bool      // the receiver waits for takeNext
 	notBefore     time.Time // no response is taken before this time
 }
@@ -113,13 +113,13 @@ func (s *stream) stalled(now time.Time) bool {
 	return s.sending && !now.Before(s.sentAt.Add(stallTimeout))
 }
 
-// deadline returns when the stream needs the loop again. It also lets the receiver continue, if it may.
-func (s *stream) deadline(now time.Time) (at time.Time) {
+// resume wakes the receiver if it may take a response, and returns when the loop must call resume again.
+func (s *stream) resume(now time.Time) (at time.Time) {
 	if s.sending {
 		at = s.sentAt.Add(stallTimeout)
 	}
 	switch {
-	case !s.receiverWaits || s.unanswered >= maxUnanswered:
+	case !s.receiverWaits || s.backlog >= maxBacklog:
 	case s.notBefore.After(now):
 		at = earlier(at, s.notBefore)
 	default:

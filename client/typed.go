@@ -19,8 +19,10 @@ type TypedEvent[M proto.Message] struct {
 }
 
 // Watch watches resources as decoded messages. It is like [Client.Watch] for the resource type of
-// message M, which is a pointer to a generated message. From the first Watch of M on, the client
-// refuses resources of this type that cannot be decoded as M, for all its watches, until it is closed.
+// message M, which is a pointer to a generated message.
+//
+// The first Watch of M changes the client until Close: from then on it refuses (NACK) resources of this
+// type that are not a valid M. That concerns all watches of the type.
 func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) iter.Seq2[TypedEvent[M], error] {
 	return func(yield func(TypedEvent[M], error) bool) {
 		of, err := messageType[M]()
@@ -58,12 +60,12 @@ func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) ite
 // messageType returns the type of generated message M.
 func messageType[M proto.Message]() (of protoreflect.MessageType, err error) {
 	var m M
-	err = fmt.Errorf("watch: %T is not a generated message", m)
-	if p := panics.Do(func() {
+	p := panics.Do(func() {
 		of = m.ProtoReflect().Type()
-		_, err = of.Descriptor(), nil
-	}); p != nil {
+		of.Descriptor() // panics for a type that was not generated
+	})
+	if p != nil {
 		return nil, fmt.Errorf("watch: %T is not a generated message", m)
 	}
-	return of, err
+	return of, nil
 }

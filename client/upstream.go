@@ -133,7 +133,7 @@ func (l *link) step() time.Time {
 		return earlier(l.retryAt, l.core.Deadline())
 	}
 	l.sendNext()
-	next := earlier(l.core.Deadline(), s.deadline(now))
+	next := earlier(l.core.Deadline(), s.resume(now))
 	if l.outage != nil && s.ready && !s.sending {
 		// A server without changes may send no response, since the client stated the versions that it
 		// has.
@@ -159,7 +159,7 @@ func (l *link) sendNext() {
 		s.send(&req, l.c.now)
 		return
 	}
-	s.unanswered = 0
+	s.backlog = 0
 }
 
 // opened notes that a stream was opened.
@@ -186,7 +186,7 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	if !s.answered {
 		s.answered, l.changedAt = true, l.c.now
 	}
-	s.unanswered++
+	s.backlog++
 	l.retry.answered()
 	l.reached()
 	l.c.responded(l.up)

@@ -14,9 +14,9 @@ import (
 // A watch is one loop over an iterator of Watch, or the names of one type of a Follower.
 type watch struct {
 	typ   *xds.Type
-	names map[string]string // the name as given, by its canonical form
+	names map[string]string // canonical name → name as the caller gave it
 	box   *mailbox
-	self  []*watch // only this watch; shared by entries with one watch
+	self  []*watch // the list {this watch}: all entries without another watch use it, which saves a slice for each name
 }
 
 func newWatch(t *xds.Type, names []string) (*watch, error) {
@@ -53,13 +53,14 @@ func checkName(t *xds.Type, name string) error {
 	return nil
 }
 
-// named reports whether this name is one of the watch's names.
+// named reports whether the watch has this canonical name.
 func (w *watch) named(name string) bool {
 	_, ok := w.names[name]
 	return ok
 }
 
-// put adds an event to the mailbox, under the name as it was given.
+// put adds an event to the mailbox, under the name that the caller gave. For fresh and keep see
+// [mailbox.put].
 func (w *watch) put(ev Event, fresh, keep bool) {
 	if as, ok := w.names[ev.Name]; ok {
 		ev.Name = as
@@ -73,8 +74,8 @@ func (w *watch) put(ev Event, fresh, keep bool) {
 // closed ([ErrClosed]), or if a name cannot be watched. In the last case no other name is watched,
 // either.
 //
-// If the type was also watched with the function [Watch], resources that cannot be decoded are reported
-// as Refused here, too.
+// After the first call of the generic function [Watch] for this type, watches of this method also get
+// Refused for resources that its message cannot hold.
 //
 // A slow watch does not delay other watches or the client: see [Event]. The body of the loop may start
 // and end other watches.

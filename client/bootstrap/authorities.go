@@ -16,10 +16,10 @@ import (
 // authorities in each ConfigSource in config_sources. The first ConfigSource to match wins." An
 // authority of a locator that matches none uses "default_config_source" or, without it, the peer. All
 // other authorities are unknown to the client.
-func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r message) error {
+func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r located) error {
 	boot := envoy.Envoy().New(bootstrapName).Descriptor()
-	read := func(n *yaml.Node, at string) (message, *client.Config, error) {
-		s := message{envoy.Envoy().New(sourceName), at}
+	read := func(n *yaml.Node, at string) (located, *client.Config, error) {
+		s := located{envoy.Envoy().New(sourceName), at}
 		d.Message(n, s.Interface(), at)
 		if err := firstError(d); err != nil {
 			return s, nil, err
@@ -59,7 +59,7 @@ func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r messag
 		if peer.Config == nil {
 			continue
 		}
-		for _, name := range namesOf(message{sub(r, peer.source), ""}) {
+		for _, name := range namesOf(located{sub(r, peer.source), ""}) {
 			peer.Authorities[name] = client.Authority{}
 		}
 		if u, err := url.Parse(peer.locator); err == nil && u.Scheme == "xdstp" && u.Host != "" {
@@ -72,7 +72,7 @@ func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r messag
 }
 
 // namesOf returns the authorities of a ConfigSource.
-func namesOf(source message) (names []string) {
+func namesOf(source located) (names []string) {
 	list := source.Get(source.Descriptor().Fields().ByName("authorities")).List()
 	for i := range list.Len() {
 		names = append(names, str(list.Get(i).Message(), "name"))

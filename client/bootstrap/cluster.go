@@ -109,7 +109,7 @@ func (m *maker) cluster(name, at string) (*serverCluster, error) {
 		return nil, m.errorf(is.field("transport_socket_matches"), "is not supported: set transport_socket")
 	}
 	if socket := sub(is, "transport_socket"); socket.IsValid() {
-		c.tls, err = m.socket(message{socket, is.field("transport_socket")}, c.addresses)
+		c.tls, err = m.socket(located{socket, is.field("transport_socket")}, c.addresses)
 		if err != nil {
 			return nil, err
 		}
@@ -118,20 +118,20 @@ func (m *maker) cluster(name, at string) (*serverCluster, error) {
 }
 
 // endpoints reads the addresses, those of the highest priority first.
-func (m *maker) endpoints(is message, c *serverCluster) error {
-	assignment := message{sub(is, "load_assignment"), is.field("load_assignment")}
+func (m *maker) endpoints(is located, c *serverCluster) error {
+	assignment := located{sub(is, "load_assignment"), is.field("load_assignment")}
 	localities := assignment.Get(assignment.Descriptor().Fields().ByName("endpoints")).List()
-	var order []message
+	var order []located
 	for i := range localities.Len() {
-		order = append(order, message{localities.Get(i).Message(), assignment.field("endpoints") + "[" + itoa(i) + "]"})
+		order = append(order, located{localities.Get(i).Message(), assignment.field("endpoints") + "[" + itoa(i) + "]"})
 	}
-	priority := func(l message) uint64 { return l.Get(l.Descriptor().Fields().ByName("priority")).Uint() }
-	slices.SortStableFunc(order, func(a, b message) int { return int(priority(a)) - int(priority(b)) })
+	priority := func(l located) uint64 { return l.Get(l.Descriptor().Fields().ByName("priority")).Uint() }
+	slices.SortStableFunc(order, func(a, b located) int { return int(priority(a)) - int(priority(b)) })
 	for _, l := range order {
 		endpoints := l.Get(l.Descriptor().Fields().ByName("lb_endpoints")).List()
 		for i := range endpoints.Len() {
-			e := message{endpoints.Get(i).Message(), l.field("lb_endpoints") + "[" + itoa(i) + "]"}
-			a := message{sub(sub(e, "endpoint"), "address"), e.field("endpoint.address")}
+			e := located{endpoints.Get(i).Message(), l.field("lb_endpoints") + "[" + itoa(i) + "]"}
+			a := located{sub(sub(e, "endpoint"), "address"), e.field("endpoint.address")}
 			if err := m.address(a, c); err != nil {
 				return err
 			}
@@ -144,10 +144,10 @@ func (m *maker) endpoints(is message, c *serverCluster) error {
 }
 
 // address adds an envoy.config.core.v3.Address.
-func (m *maker) address(a message, c *serverCluster) error {
+func (m *maker) address(a located, c *serverCluster) error {
 	switch is := which(a, "address"); is {
 	case "socket_address":
-		s := message{sub(a, "socket_address"), a.field("socket_address")}
+		s := located{sub(a, "socket_address"), a.field("socket_address")}
 		port := s.Get(s.Descriptor().Fields().ByName("port_value")).Uint()
 		host := str(s, "address")
 		switch {
@@ -181,7 +181,7 @@ func (m *maker) address(a message, c *serverCluster) error {
 }
 
 // google reads the target and credentials of a google_grpc service.
-func (m *maker) google(g message, r *grpcServer) (err error) {
+func (m *maker) google(g located, r *grpcServer) (err error) {
 	for _, name := range []string{"channel_credentials_plugin", "call_credentials_plugin"} {
 		if g.Get(g.Descriptor().Fields().ByName(protoName(name))).List().Len() > 0 {
 			return m.errorf(g.field(name), "is not supported")
@@ -190,14 +190,14 @@ func (m *maker) google(g message, r *grpcServer) (err error) {
 	if str(g, "credentials_factory_name") != "" {
 		return m.errorf(g.field("credentials_factory_name"), "is not supported")
 	}
-	creds := message{sub(g, "channel_credentials"), g.field("channel_credentials")}
+	creds := located{sub(g, "channel_credentials"), g.field("channel_credentials")}
 	switch which(creds, "credential_specifier") {
 	case "":
 		r.credentials = insecure.NewCredentials()
 	case "local_credentials":
 		r.credentials = local.NewCredentials()
 	case "ssl_credentials":
-		ssl := message{sub(creds, "ssl_credentials"), creds.field("ssl_credentials")}
+		ssl := located{sub(creds, "ssl_credentials"), creds.field("ssl_credentials")}
 		config := &tls.Config{MinVersion: tls.VersionTLS12}
 		if err := m.pair(ssl, "cert_chain", "private_key", config); err != nil {
 			return err
@@ -220,7 +220,7 @@ func (m *maker) google(g message, r *grpcServer) (err error) {
 	}
 	calls := g.Get(g.Descriptor().Fields().ByName("call_credentials")).List()
 	for i := range calls.Len() {
-		call := message{calls.Get(i).Message(), fmt.Sprintf("%s[%d]", g.field("call_credentials"), i)}
+		call := located{calls.Get(i).Message(), fmt.Sprintf("%s[%d]", g.field("call_credentials"), i)}
 		is := which(call, "credential_specifier")
 		if is != "access_token" {
 			return m.errorf(call.path, "%q is not supported: use access_token", is)

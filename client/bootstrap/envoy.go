@@ -33,8 +33,8 @@ type EnvoyConfig struct {
 	m *maker
 }
 
-// A message is a decoded message with its path in the file.
-type message struct {
+// A located is a decoded message with its path in the file.
+type located struct {
 	protoreflect.Message
 	path string
 }
@@ -45,9 +45,11 @@ const (
 	sourceName    = "envoy.config.core.v3.ConfigSource"
 )
 
-// Envoy reads Envoy's bootstrap in YAML or JSON. Errors begin with file. It reads only the sources of
-// resources: node, dynamic_resources, config_sources, default_config_source, and the addresses and TLS
-// of static clusters that are management servers.
+// Envoy reads Envoy's bootstrap in YAML or JSON. The text of each error begins with the argument file.
+//
+// Envoy reads node, dynamic_resources, config_sources and default_config_source. Of the static clusters
+// it reads only those of management servers, and of these only the addresses and TLS. It ignores the
+// rest of the bootstrap.
 //
 // Envoy sends its node in each request unless set_node_on_first_message_only is true. This client sends
 // it in the first request of each stream, as the protocol requires.
@@ -76,7 +78,7 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	if err := m.static(doc); err != nil {
 		return nil, err
 	}
-	r := message{sub(boot, "dynamic_resources"), "dynamic_resources"}
+	r := located{sub(boot, "dynamic_resources"), "dynamic_resources"}
 	if err := e.dynamic(r); err != nil {
 		return nil, err
 	}
@@ -86,10 +88,10 @@ func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	return e, nil
 }
 
-// SourceText returns the configuration for a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or
-// JSON. The ConfigSource must contain a path, or a server with its address (google_grpc). Errors begin
-// with file. For a source inside a resource see [EnvoyConfig.Source].
-func SourceText(file string, data []byte, node *xds.Node, o Options) (_ *client.Config, err error) {
+// ParseSource returns the configuration for a ConfigSource (envoy.config.core.v3.ConfigSource) in YAML or
+// JSON. The ConfigSource must contain a path, or a server with its address (google_grpc). The text
+// of each error begins with the argument file. For a source inside a resource see [EnvoyConfig.Source].
+func ParseSource(file string, data []byte, node *xds.Node, o Options) (_ *client.Config, err error) {
 	m := &maker{Options: o, file: file}
 	d, doc, err := open(m, data)
 	if err != nil {
@@ -113,7 +115,7 @@ func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 		doc, err = protoyaml.ParseJSON(m.file, data)
 	}
 	if doc == nil {
-		docs, bad := protoyaml.ParseYAML(m.file, data) // Envoy's reader accepts JSON files that are not strict JSON
+		docs, bad := protoyaml.ParseYAML(m.file, data) // as Envoy does, read JSON that is not strict as YAML
 		if len(docs) > 0 {
 			doc, err = docs[0], nil
 		} else if err == nil {
@@ -151,7 +153,8 @@ func firstError(d *protoyaml.Decoder) error {
 	return nil
 }
 
-// child returns the value of a field of a mapping, by its protobuf or JSON name; nil: not set.
+// child returns the value of the field with this protobuf name in a mapping; nil: not set. The key in
+// the file may also be the JSON name of the field.
 func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.Node {
 	fd := md.Fields().ByName(protoreflect.Name(name))
 	if n == nil || n.Kind != yaml.MappingNode {
@@ -165,7 +168,7 @@ func child(n *yaml.Node, md protoreflect.MessageDescriptor, name string) *yaml.N
 	return nil
 }
 
-// decode decodes one field of a document, which must be a message.
+// decode decodes one field of a document. The type of the field must be a message.
 func decode(d *protoyaml.Decoder, n *yaml.Node, m protoreflect.Message, name string) error {
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 	if v := child(n, m.Descriptor(), name); v != nil {
@@ -175,9 +178,9 @@ func decode(d *protoyaml.Decoder, n *yaml.Node, m protoreflect.Message, name str
 }
 
 // dynamic reads dynamic_resources.
-func (e *EnvoyConfig) dynamic(r message) (err error) {
+func (e *EnvoyConfig) dynamic(r located) (err error) {
 	if ads := sub(r, "ads_config"); ads.IsValid() {
-		servers, err := e.m.apiServers(message{ads, r.path + ".ads_config"}, aggregated)
+		servers, err := e.m.apiServers(located{ads, r.path + ".ads_config"}, aggregated)
 		if err != nil {
 			return err
 		}
@@ -192,7 +195,7 @@ func (e *EnvoyConfig) dynamic(r message) (err error) {
 		if !source.IsValid() {
 			continue
 		}
-		at := message{source, r.path + "." + is.name}
+		at := located{source, r.path + "." + is.name}
 		if which(source, "config_source_specifier") == "self" {
 			return e.m.errorf(at.path, "self is not allowed in a bootstrap, only inside resources")
 		}
@@ -232,7 +235,7 @@ func (m *maker) static(doc *yaml.Node) error {
 	return nil
 }
 
-// items returns the items of a list. Envoy reads a single value as a list: "one alone is a list of it".
+// items returns the items of a list. Envoy reads a single value as a list of this value.
 func items(list *yaml.Node) []*yaml.Node {
 	switch {
 	case list == nil:
@@ -249,7 +252,7 @@ var reachFields = map[protoreflect.Name]bool{
 }
 
 // message decodes the reachFields of a cluster.
-func (c staticCluster) message(d *protoyaml.Decoder) (message, error) {
+func (c staticCluster) message(d *protoyaml.Decoder) (located, error) {
 	m := envoy.Envoy().New(clusterName)
 	some := *c.node
 	some.Content = nil
@@ -259,7 +262,7 @@ func (c staticCluster) message(d *protoyaml.Decoder) (message, error) {
 		}
 	}
 	d.Message(&some, m.Interface(), c.at)
-	return message{m, c.at}, firstError(d)
+	return located{m, c.at}, firstError(d)
 }
 
 // envoyNode reads the node of a bootstrap.

@@ -306,7 +306,7 @@ func TestSource_CLI1_CLI13(t *testing.T) {
 		b := &bench{}
 		o := b.options()
 		o.Log = slog.New(slog.DiscardHandler)
-		c, err := SourceText("s.yaml", []byte(text), node, o)
+		c, err := ParseSource("s.yaml", []byte(text), node, o)
 		got := sources(c)
 		if c != nil && c.Servers[0].Transport.(*made).disk.path != "" && c.Servers[0].Transport.(*made).disk.log != o.Log {
 			t.Errorf("%s: a file has no log", text)
@@ -344,7 +344,7 @@ func FuzzSource(f *testing.F) {
 	f.Add([]byte(`{"api_config_source": {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [{"google_grpc": {"target_uri": "one"}}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := &bench{}
-		c, err := SourceText("f", data, nil, b.options())
+		c, err := ParseSource("f", data, nil, b.options())
 		if (err == nil) == (c == nil) || err != nil && (b.made != b.closed || !strings.HasPrefix(err.Error(), "f:")) {
 			t.Errorf("%v, %v, %+v", c, err, b)
 		}

@@ -25,9 +25,9 @@ type GRPCConfig struct {
 	// Providers are the certificate_providers (gRFC A29). The package does not use them.
 	Providers map[string]Provider
 
-	// ServerListener is the server_listener_resource_name_template (gRFC A36). Replace its "%s" with the
-	// address that a server listens on.
-	ServerListener string
+	// ServerListenerTemplate is the server_listener_resource_name_template (gRFC A36).
+	// [GRPCConfig.ServerListenerName] replaces its "%s" with the address that a server listens on.
+	ServerListenerTemplate string
 
 	listener  string            // client_default_listener_resource_name_template
 	listeners map[string]string // client_listener_resource_name_template, by authority
@@ -60,8 +60,9 @@ func FromEnv(o Options) (*GRPCConfig, error) {
 	return nil, errors.New("no bootstrap: neither " + envFile + " nor " + envInline + " is set")
 }
 
-// GRPC reads a bootstrap of gRPC. Errors begin with file. It ignores unknown fields, as gRPC does.
-// Equal servers share a transport: "Authorities with the same server config share one channel".
+// GRPC reads a bootstrap of gRPC. The text of each error begins with the argument file. GRPC ignores
+// unknown fields, as gRPC does. Equal servers share a transport, also servers of different authorities
+// (gRFC A47).
 func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 	m := &maker{Options: o, file: file}
 	defer func() {
@@ -100,7 +101,7 @@ func GRPC(file string, data []byte, o Options) (_ *GRPCConfig, err error) {
 	if err := top.text("client_default_listener_resource_name_template", &c.listener); err != nil {
 		return nil, err
 	}
-	if err := top.text("server_listener_resource_name_template", &c.ServerListener); err != nil {
+	if err := top.text("server_listener_resource_name_template", &c.ServerListenerTemplate); err != nil {
 		return nil, err
 	}
 	return c, nil

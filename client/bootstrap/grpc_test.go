@@ -91,7 +91,7 @@ func TestGRPC_CLI1_CLI10(t *testing.T) {
 		"xds://north/x":          `error: target "xds://north/x": the bootstrap has no authority "north"`,
 		"dns:///x":               "error: target \"dns:///x\": the scheme must be xds",
 	} {
-		got, err := c.Listener(target)
+		got, err := c.ListenerName(target)
 		if err != nil {
 			got = "error: " + err.Error()
 		}
@@ -99,7 +99,7 @@ func TestGRPC_CLI1_CLI10(t *testing.T) {
 			t.Errorf("%s is %s, want %s", target, got, want)
 		}
 	}
-	if got, err := c.ServerListenerFor("[::]:80"); err != nil || got != "grpc/server?a=[::]:80" {
+	if got, err := c.ServerListenerName("[::]:80"); err != nil || got != "grpc/server?a=[::]:80" {
 		t.Error(got, err)
 	}
 }
@@ -115,10 +115,10 @@ func TestGRPCDefaults_CLI1(t *testing.T) {
 	if c.Node.ID != "" || c.Node.UserAgentName != "own" || c.Node.UserAgentVersion != "7" || c.Node.Metadata != nil || len(c.Authorities) != 0 {
 		t.Errorf("%+v", c.Node)
 	}
-	if got, err := c.Listener("xds:///a/b"); err != nil || got != "a/b" {
+	if got, err := c.ListenerName("xds:///a/b"); err != nil || got != "a/b" {
 		t.Error(got, err)
 	}
-	if _, err := c.ServerListenerFor("x"); err == nil {
+	if _, err := c.ServerListenerName("x"); err == nil {
 		t.Error("servers have no default")
 	}
 }

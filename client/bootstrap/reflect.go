@@ -13,7 +13,7 @@ type credentialsList = []credentials.PerRPCCredentials
 func itoa(i int) string { return strconv.Itoa(i) }
 
 // field returns the path of a field.
-func (m message) field(name string) string {
+func (m located) field(name string) string {
 	if m.path == "" {
 		return name
 	}
@@ -39,7 +39,7 @@ func which(m protoreflect.Message, oneof string) protoreflect.Name {
 	return ""
 }
 
-// enum returns the name of an enum value.
+// enum returns the name of the value of an enum field, or its number if it has no name.
 func enum(m protoreflect.Message, name string) string {
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 	n := m.Get(fd).Enum()

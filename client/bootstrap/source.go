@@ -13,7 +13,7 @@ import (
 
 // Source returns the configuration for a ConfigSource (a message envoy.config.core.v3.ConfigSource,
 // generated or dynamic). The ConfigSource must contain a path, or a server with its address
-// (google_grpc). Errors begin with at. node identifies the client.
+// (google_grpc). The text of each error begins with the argument at. node identifies the client.
 func Source(at string, source proto.Message, node *xds.Node, o Options) (*client.Config, error) {
 	own := xds.Node{}
 	if node != nil {
@@ -66,14 +66,14 @@ func (c *GRPCConfig) Source(at string, source proto.Message) (*client.Config, er
 	}
 }
 
-func (m *maker) sourceOf(at string, source proto.Message) (message, error) {
+func (m *maker) sourceOf(at string, source proto.Message) (located, error) {
 	if source == nil || source.ProtoReflect().Descriptor().FullName() != sourceName {
-		return message{}, m.errorf(at, "a message %s is needed", sourceName)
+		return located{}, m.errorf(at, "a message %s is needed", sourceName)
 	}
-	return message{source.ProtoReflect(), at}, nil
+	return located{source.ProtoReflect(), at}, nil
 }
 
-func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, error) {
+func (e *EnvoyConfig) source(s located, around *client.Config) (*client.Config, error) {
 	m := e.m
 	if enum(s, "resource_api_version") == "V2" {
 		return nil, m.errorf(s.field("resource_api_version"), "V2 is not supported: use V3")
@@ -114,7 +114,7 @@ func (e *EnvoyConfig) source(s message, around *client.Config) (*client.Config, 
 		}
 		c = client.Config{Node: e.Node, Servers: []client.Server{{Transport: t}}}
 	case "api_config_source":
-		servers, err := m.apiServers(message{sub(s, "api_config_source"), s.field("api_config_source")}, perType)
+		servers, err := m.apiServers(located{sub(s, "api_config_source"), s.field("api_config_source")}, perType)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func timeout(source protoreflect.Message, was time.Duration) time.Duration {
 const aggregated, perType = true, false
 
 // apiServers returns the servers of an ApiConfigSource, in order of preference.
-func (m *maker) apiServers(a message, ads bool) ([]client.Server, error) {
+func (m *maker) apiServers(a located, ads bool) ([]client.Server, error) {
 	// The default, AUTO, selected v2, which no longer exists.
 	if v := enum(a, "transport_api_version"); v != "V3" {
 		return nil, m.errorf(a.field("transport_api_version"), "%s is not supported: use V3", v)
@@ -168,7 +168,7 @@ func (m *maker) apiServers(a message, ads bool) ([]client.Server, error) {
 	}
 	var servers []client.Server
 	for i := range services.Len() {
-		s := message{services.Get(i).Message(), a.field("grpc_services") + "[" + strconv.Itoa(i) + "]"}
+		s := located{services.Get(i).Message(), a.field("grpc_services") + "[" + strconv.Itoa(i) + "]"}
 		some, err := m.grpcServers(s, r)
 		if err != nil {
 			return nil, err
@@ -186,7 +186,7 @@ func (m *maker) apiServers(a message, ads bool) ([]client.Server, error) {
 }
 
 // grpcServers returns the servers of a GrpcService: one address, or those of a cluster.
-func (m *maker) grpcServers(s message, r grpcServer) ([]grpcServer, error) {
+func (m *maker) grpcServers(s located, r grpcServer) ([]grpcServer, error) {
 	headers, err := m.metadata(s)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (m *maker) grpcServers(s message, r grpcServer) ([]grpcServer, error) {
 	r.perRPC = headers
 	switch which(s, "target_specifier") {
 	case "envoy_grpc":
-		at := message{sub(s, "envoy_grpc"), s.field("envoy_grpc")}
+		at := located{sub(s, "envoy_grpc"), s.field("envoy_grpc")}
 		c, err := m.cluster(str(at, "cluster_name"), at.field("cluster_name"))
 		if err != nil {
 			return nil, err
@@ -208,7 +208,7 @@ func (m *maker) grpcServers(s message, r grpcServer) ([]grpcServer, error) {
 		}
 		return all, nil
 	case "google_grpc":
-		at := message{sub(s, "google_grpc"), s.field("google_grpc")}
+		at := located{sub(s, "google_grpc"), s.field("google_grpc")}
 		r.target = str(at, "target_uri")
 		if r.target == "" {
 			return nil, m.errorf(at.field("target_uri"), "is empty")
@@ -223,14 +223,14 @@ func (m *maker) grpcServers(s message, r grpcServer) ([]grpcServer, error) {
 
 // metadata returns the metadata for each call: "Additional metadata to include in streams initiated to
 // the GrpcService."
-func (m *maker) metadata(s message) (headers credentialsList, err error) {
+func (m *maker) metadata(s located) (headers credentialsList, err error) {
 	all := s.Get(s.Descriptor().Fields().ByName("initial_metadata")).List()
 	if all.Len() == 0 {
 		return nil, nil
 	}
 	b := bearer{md: map[string]string{}}
 	for i := range all.Len() {
-		h := message{all.Get(i).Message(), s.field("initial_metadata") + "[" + strconv.Itoa(i) + "]"}
+		h := located{all.Get(i).Message(), s.field("initial_metadata") + "[" + strconv.Itoa(i) + "]"}
 		if str(h, "key") == "" {
 			return nil, m.errorf(h.field("key"), "is empty")
 		}
@@ -240,7 +240,7 @@ func (m *maker) metadata(s message) (headers credentialsList, err error) {
 }
 
 // restServers returns the servers of a source of type REST.
-func (m *maker) restServers(a message) ([]client.Server, error) {
+func (m *maker) restServers(a located) ([]client.Server, error) {
 	names := a.Get(a.Descriptor().Fields().ByName("cluster_names")).List()
 	if names.Len() == 0 {
 		return nil, m.errorf(a.field("cluster_names"), "at least one is needed")

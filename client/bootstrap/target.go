@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Listener returns the name of the Listener resource that a gRPC client watches for a target such as
+// ListenerName returns the name of the Listener resource that a gRPC client watches for a target such as
 // "xds:///backend" or "xds://authority/backend" (gRFC A47). An authority that is not in the bootstrap
 // is an error.
-func (c *GRPCConfig) Listener(target string) (string, error) {
+func (c *GRPCConfig) ListenerName(target string) (string, error) {
 	rest, ok := strings.CutPrefix(target, "xds:")
 	if !ok {
 		return "", fmt.Errorf("target %q: the scheme must be xds", target)
@@ -35,23 +35,22 @@ func (c *GRPCConfig) Listener(target string) (string, error) {
 		return "", fmt.Errorf("target %q: %w", target, err)
 	}
 	if template == "" {
-		template = "%s" // "Defaults to "%s"."
+		template = "%s" // gRFC A47: the default template
 	}
 	return fillTemplate(template, name), nil
 }
 
-// ServerListenerFor returns the name of the Listener resource that a gRPC server watches for its
-// listening address (gRFC A36). Without a template in the bootstrap it is an error: "There is no
-// default".
-func (c *GRPCConfig) ServerListenerFor(address string) (string, error) {
-	if c.ServerListener == "" {
+// ServerListenerName returns the name of the Listener resource that a gRPC server watches for its
+// listening address. A bootstrap without a template is an error: gRFC A36 has no default template.
+func (c *GRPCConfig) ServerListenerName(address string) (string, error) {
+	if c.ServerListenerTemplate == "" {
 		return "", fmt.Errorf("the bootstrap has no server_listener_resource_name_template, which a gRPC server needs")
 	}
-	return fillTemplate(c.ServerListener, address), nil
+	return fillTemplate(c.ServerListenerTemplate, address), nil
 }
 
-// fillTemplate replaces "%s" in a template. "If the template starts with "xdstp:", the replaced string
-// will be %-encoded."
+// fillTemplate replaces each "%s" in a template by s. In a template that begins with "xdstp:" it
+// percent-encodes s, but keeps each "/" (gRFC A47).
 func fillTemplate(template, s string) string {
 	if strings.HasPrefix(template, "xdstp:") {
 		parts := strings.Split(s, "/")

@@ -23,7 +23,7 @@ const upstreamTLS = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContex
 func protoName(s string) protoreflect.Name { return protoreflect.Name(s) }
 
 // socket reads a transport_socket: TLS or plain text.
-func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
+func (m *maker) socket(s located, addresses []hostPort) (*tls.Config, error) {
 	packed := sub(s, "typed_config")
 	at := s.field("typed_config")
 	name := str(packed, "type_url")
@@ -34,7 +34,7 @@ func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 	default:
 		return nil, m.errorf(at, "%q is not supported: use %s", name, upstreamTLS)
 	}
-	t := message{envoy.Envoy().New(upstreamTLS), at}
+	t := located{envoy.Envoy().New(upstreamTLS), at}
 	value := packed.Get(packed.Descriptor().Fields().ByName("value")).Bytes()
 	if err := (proto.UnmarshalOptions{Resolver: envoy.Envoy()}).Unmarshal(value, t.Interface()); err != nil {
 		return nil, m.errorf(at, "%w", err)
@@ -43,9 +43,9 @@ func (m *maker) socket(s message, addresses []hostPort) (*tls.Config, error) {
 }
 
 // upstream reads an UpstreamTlsContext.
-func (m *maker) upstream(t message, addresses []hostPort) (*tls.Config, error) {
+func (m *maker) upstream(t located, addresses []hostPort) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: str(t, "sni")}
-	common := message{sub(t, "common_tls_context"), t.field("common_tls_context")}
+	common := located{sub(t, "common_tls_context"), t.field("common_tls_context")}
 	for f := range fieldsSet(common) {
 		switch f {
 		case "tls_certificates", "validation_context", "alpn_protocols":
@@ -56,12 +56,12 @@ func (m *maker) upstream(t message, addresses []hostPort) (*tls.Config, error) {
 	}
 	certs := common.Get(common.Descriptor().Fields().ByName("tls_certificates")).List()
 	for i := range certs.Len() {
-		c := message{certs.Get(i).Message(), common.field("tls_certificates") + "[" + itoa(i) + "]"}
+		c := located{certs.Get(i).Message(), common.field("tls_certificates") + "[" + itoa(i) + "]"}
 		if err := m.pair(c, "certificate_chain", "private_key", config); err != nil {
 			return nil, err
 		}
 	}
-	validation := message{sub(common, "validation_context"), common.field("validation_context")}
+	validation := located{sub(common, "validation_context"), common.field("validation_context")}
 	if !validation.IsValid() {
 		return nil, m.errorf(validation.path, "is missing: without it, any server would be trusted")
 	}
@@ -70,7 +70,7 @@ func (m *maker) upstream(t message, addresses []hostPort) (*tls.Config, error) {
 
 // validation reads which servers the client trusts. An unsupported field is an error, because it could
 // restrict trust.
-func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) error {
+func (m *maker) validation(v located, addresses []hostPort, config *tls.Config) error {
 	for f := range fieldsSet(v) {
 		switch f {
 		case "trusted_ca", "system_root_certs", "match_typed_subject_alt_names":
@@ -95,7 +95,7 @@ func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) 
 	}
 	var any []func(*x509.Certificate) bool
 	for i := range all.Len() {
-		match, err := m.subjectAltName(message{all.Get(i).Message(), v.field("match_typed_subject_alt_names") + "[" + itoa(i) + "]"})
+		match, err := m.subjectAltName(located{all.Get(i).Message(), v.field("match_typed_subject_alt_names") + "[" + itoa(i) + "]"})
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func (m *maker) validation(v message, addresses []hostPort, config *tls.Config) 
 }
 
 // subjectAltName reads a SubjectAltNameMatcher.
-func (m *maker) subjectAltName(a message) (func(*x509.Certificate) bool, error) {
-	match, err := m.stringMatcher(message{sub(a, "matcher"), a.field("matcher")})
+func (m *maker) subjectAltName(a located) (func(*x509.Certificate) bool, error) {
+	match, err := m.stringMatcher(located{sub(a, "matcher"), a.field("matcher")})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (m *maker) subjectAltName(a message) (func(*x509.Certificate) bool, error) 
 }
 
 // stringMatcher reads a StringMatcher.
-func (m *maker) stringMatcher(s message) (func(string) bool, error) {
+func (m *maker) stringMatcher(s located) (func(string) bool, error) {
 	fold := func(s string) string { return s }
 	if s.Get(s.Descriptor().Fields().ByName("ignore_case")).Bool() {
 		fold = strings.ToLower
@@ -197,7 +197,7 @@ func fieldsSet(m protoreflect.Message) func(yield func(protoreflect.Name) bool) 
 }
 
 // roots sets the trusted certificates from a DataSource, if it is set.
-func (m *maker) roots(in message, name string, config *tls.Config) error {
+func (m *maker) roots(in located, name string, config *tls.Config) error {
 	b, err := m.bytes(in, name)
 	if err != nil || b == nil {
 		return err
@@ -210,7 +210,7 @@ func (m *maker) roots(in message, name string, config *tls.Config) error {
 }
 
 // pair adds a certificate with its private key, if they are set.
-func (m *maker) pair(in message, chain, key string, config *tls.Config) error {
+func (m *maker) pair(in located, chain, key string, config *tls.Config) error {
 	c, err := m.bytes(in, chain)
 	if err != nil {
 		return err
@@ -234,8 +234,8 @@ func (m *maker) pair(in message, chain, key string, config *tls.Config) error {
 }
 
 // bytes reads a DataSource; nil: not set.
-func (m *maker) bytes(in message, name string) ([]byte, error) {
-	s := message{sub(in, name), in.field(name)}
+func (m *maker) bytes(in located, name string) ([]byte, error) {
+	s := located{sub(in, name), in.field(name)}
 	if !s.IsValid() {
 		return nil, nil
 	}

@@ -28,7 +28,7 @@ var defaultMakers = transportMakers{
 	rest: func(p restServer) (client.Transport, error) {
 		own := http.DefaultTransport.(*http.Transport).Clone()
 		own.TLSClientConfig, own.IdleConnTimeout = p.tls, 2*p.every
-		own.ForceAttemptHTTP2 = false // TLSClientConfig selects the protocol
+		own.ForceAttemptHTTP2 = false // HTTP/2 only if NextProtos of p.tls asks for it
 		if p.unix != "" {
 			own.Proxy = nil
 			own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -12,11 +12,12 @@ import (
 // Watch watches a listener with all resources that it refers to. It yields each new state; a slow loop
 // gets only the newest. The watch starts when the loop over the iterator starts, and ends with the
 // loop. The loop receives an error and ends if ctx is done ([context.Cause]), the client is closed
-// ([client.ErrClosed]), or the listener cannot be watched. Another name that cannot be watched is a
-// member with the error.
+// ([client.ErrClosed]), or the listener cannot be watched. If another resource of the tree has a name
+// that cannot be watched, the loop goes on: the tree has a member for that name, with the error in
+// [Member.Err].
 //
-// A member that leaves the tree stays watched until the next tree is complete. If the listener refers
-// to it again before that, the resource is still there.
+// A resource that is no longer referred to stays watched until the next tree has all its members. If
+// the listener refers to the resource again before that, it need not be fetched again.
 func Watch(ctx context.Context, c *client.Client, listener string, o Options) iter.Seq2[State, error] {
 	return watch(ctx, func() follower { return c.Follow() }, listener, o)
 }
@@ -122,7 +123,7 @@ func (g *builder) set(n *node, m *Member) {
 		m.Refs = g.Refs(m.Resource)
 		m.Unknown = m.Refs == nil
 	default:
-		m.Resource = was.Resource // equal but for the version, which watches do not report
+		m.Resource = was.Resource // same content: keep the old pointer; a new version alone is not reported
 		m.Refs, m.Unknown = was.Refs, was.Unknown
 	}
 	if n.member != nil && was.Resource == m.Resource && text(was.Err) == text(m.Err) {
@@ -152,8 +153,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// update creates the next state and reports whether there is one. Without changed references, it is the
-// last tree with some members replaced.
+// update creates the next state and reports whether there is one. If no reference changed, the next
+// state is the last tree with the dirty members replaced.
 func (g *builder) update() (news bool) {
 	if g.refsChanged {
 		return g.walk()

@@ -103,7 +103,8 @@ func (rs Records) Requests(types ...string) Records { return rs.of(Request, type
 // Responses returns the responses of the types; of all types if none is given.
 func (rs Records) Responses(types ...string) Records { return rs.of(Response, types) }
 
-// About returns the messages of the types, with all marks, opened and closed streams.
+// About returns the messages of the types, and all records without a type: marks, and the opening and
+// closing of streams. Unlike Requests, it needs at least one type.
 func (rs Records) About(types ...string) Records {
 	return rs.Where(func(r Record) bool { return r.Type == "" || slices.Contains(types, r.Type) })
 }
@@ -113,7 +114,8 @@ func (rs Records) NACKs(types ...string) Records {
 	return rs.of(Request, types).Where(Record.IsNACK)
 }
 
-// ACKs returns the requests that answer a response and do not reject it.
+// ACKs returns the requests that repeat the nonce of a response and do not reject it. A later change of
+// the subscription repeats the nonce, too, and counts.
 func (rs Records) ACKs(types ...string) Records {
 	return rs.of(Request, types).Where(func(r Record) bool { return r.Nonce != "" && !r.IsNACK() })
 }
@@ -154,7 +156,7 @@ func (rs Records) Quiet() bool {
 	return len(open) == 0
 }
 
-// longest is the number of records that [Records.String] prints.
+// longest is how many records [Records.String] prints at most.
 const longest = 400
 
 // String prints the conversation, one record a line.

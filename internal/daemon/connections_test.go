@@ -13,13 +13,13 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// several is a listener to which so many connect, and then no more.
-type several struct {
+// A countedListener accepts n connections and then fails.
+type countedListener struct {
 	net.Listener
 	n int
 }
 
-func (l *several) Accept() (net.Conn, error) {
+func (l *countedListener) Accept() (net.Conn, error) {
 	l.n--
 	if l.n < 0 {
 		return nil, net.ErrClosed
@@ -28,25 +28,24 @@ func (l *several) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// SAFE-9: who asks for health and metrics has a part of the files that are kept back, and
-// not all of them.
-func TestRoomForProbes(t *testing.T) {
+// SAFE-9: health and metrics can use a quarter of the reserved files, not all of them.
+func TestProbesGetQuarterOfReservedFiles(t *testing.T) {
 	log, files := slog.New(slog.DiscardHandler), listen.Files{Soft: 300}
 	_, probes := connectionLimits(log, 0, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
-	l := probes.On(&several{n: files.Reserve()})
+	l := probes.On(&countedListener{n: files.Reserve()})
 	for {
 		if _, err := l.Accept(); err != nil {
 			break
 		}
 	}
 	if n := probes.Open(); n != files.Reserve()/4 {
-		t.Errorf("%d are open of %d", n, files.Reserve())
+		t.Errorf("%d probes are open, of %d reserved files", n, files.Reserve())
 	}
 }
 
-// SAFE-9: whoever asks for more connections than there are files gets what there is room for;
-// that these are few for a fleet is a warning.
-func TestRoomForConnections(t *testing.T) {
+// SAFE-9: --max-connections is lowered to the limit of open files. A limit that is low for a fleet is a
+// warning.
+func TestMaxConnectionsLoweredToFileLimit(t *testing.T) {
 	const low, cut = "level=WARN msg=\"the limit of open files is low: it limits how many clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
 	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"
 	for _, tt := range []struct {
@@ -60,7 +59,7 @@ func TestRoomForConnections(t *testing.T) {
 		{0, 65_536, enough + "files=65536 clients=64512\n"},
 		{64_512, 65_536, enough + "files=65536 clients=64512\n"},
 		{64_513, 65_536, enough + "files=65536 clients=64512\n" + cut + "asked=64513 clients=64512" + more},
-		{100, 0, ""}, // which is not known
+		{100, 0, ""}, // the limit of open files is unknown
 	} {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

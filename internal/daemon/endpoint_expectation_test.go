@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Endpoints are expected of who sees a cluster that refers to them, in any of its groups.
-func TestExpecting(t *testing.T) {
+// A client is expected to subscribe to endpoints if a cluster in one of its groups refers to them.
+func TestEndpointsExpectedOfClientsWithEDSClusters(t *testing.T) {
 	st := store.New()
 	put := func(group, name string, refs ...xds.Ref) {
 		r := xds.NewResource(xds.Cluster, name, []byte(name))
@@ -19,7 +19,7 @@ func TestExpecting(t *testing.T) {
 	}
 	put("static", "a")
 	put("eds", "b", xds.Ref{Type: xds.Endpoint, Name: "b"})
-	for _, group := range []string{"static", "eds"} { // as the files may state it
+	for _, group := range []string{"static", "eds"} { // equal versions, as files can set them
 		if _, err := st.Update(func(tx *store.Tx) error { tx.Group(group).Version(xds.Cluster, "1"); return nil }); err != nil {
 			t.Fatal(err)
 		}

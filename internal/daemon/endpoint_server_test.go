@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// What is registered for a group is known of the nodes that a rollout has picked, too.
-func TestRegisteredInLane(t *testing.T) {
+// The endpoints registered for a group also count for the nodes that a rollout has picked.
+func TestRolloutLaneHasRegisteredEndpointsOfItsGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := endpoints.Open("", nil)

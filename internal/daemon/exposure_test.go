@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestExposed(t *testing.T) {
+func TestExposureOfSecrets(t *testing.T) {
 	secured, mutual := certs.Files{Cert: "crt", Key: "key"}, certs.Files{Cert: "crt", Key: "key", ClientCA: "ca"}
 	for _, tt := range []struct {
 		name, listen, rest string
@@ -19,7 +19,7 @@ func TestExposed(t *testing.T) {
 		{"SAFE-11 plain", "0.0.0.0:1", "", certs.Files{}, "in plain text, from 0.0.0.0:1: give --tls-cert, --tls-key and --client-ca,"},
 		{"SAFE-11 the second of two", "127.0.0.1:1,10.0.0.1:2", "", certs.Files{}, "in plain text, from 10.0.0.1:2:"},
 		{"SAFE-11 plain over REST", "127.0.0.1:1", "[::]:2", certs.Files{}, "in plain text, from [::]:2:"},
-		{"SAFE-11 TLS for whoever connects", "0.0.0.0:1", "", secured, "to every client that connects to 0.0.0.0:1: give --client-ca,"},
+		{"SAFE-11 TLS without client certificates", "0.0.0.0:1", "", secured, "to every client that connects to 0.0.0.0:1: give --client-ca,"},
 		{"SAFE-11 the same over REST", "127.0.0.1:1", "10.0.0.1:2", secured, "to every client that connects to 10.0.0.1:2: give --client-ca,"},
 		{"SAFE-11 clients with certificates", "0.0.0.0:1", "0.0.0.0:2", mutual, ""},
 		{"SAFE-11 this machine", "127.0.0.1:1,localhost:2,unix:///s", "[::1]:3", certs.Files{}, ""},
@@ -37,7 +37,7 @@ func TestExposed(t *testing.T) {
 			all := []dir.Loaded{{Resource: xds.NewResource(xds.Cluster, "a", nil)}, {Resource: xds.NewResource(xds.Listener, "l", nil), Secret: "key"}}
 			e := exposed(f, r)
 			if err := e.Refuse(all[:1]); err != nil {
-				t.Error("what has no secret is refused:", err)
+				t.Error("a resource without a secret is refused:", err)
 			}
 			switch err := e.Refuse(all); {
 			case tt.want == "" && err != nil, tt.want != "" && err == nil:
@@ -46,7 +46,7 @@ func TestExposed(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 			if len(f.parsed) != at {
-				t.Error("the front has more addresses than before")
+				t.Error("exposed changed the addresses")
 			}
 		})
 	}

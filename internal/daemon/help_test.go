@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
-// Each flag of serve is in one place of its help.
-func TestTitles(t *testing.T) {
+// The help of serve lists each flag once, under a title.
+func TestEachFlagHasOneTitle(t *testing.T) {
 	serve := Command()
 	var shown []string
 	for _, topic := range []string{"", cli.LimitsTopic} {
@@ -31,8 +31,8 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// A limit says what it counts and what it is by default.
-func TestLimitsTopic(t *testing.T) {
+// The help of a limit has its unit and its default.
+func TestLimitHelpHasUnitAndDefault(t *testing.T) {
 	units := map[string]string{"number": "number of ", "SIZE": "SIZE of ", "time": "time ", "requests": "requests per second", "streams": "per second that end"}
 	found := 0
 	for _, set := range cli.FlagsByTitle(Command().Flags(), cli.LimitsTopic) {
@@ -40,7 +40,7 @@ func TestLimitsTopic(t *testing.T) {
 			found++
 			unit, usage := pflag.UnquoteUsage(f)
 			if want, ok := units[unit]; !ok || !strings.Contains(usage, want) {
-				t.Errorf("--%s: %q is no unit that its text has: %s", f.Name, unit, usage)
+				t.Errorf("--%s: the help does not have the unit %q: %s", f.Name, unit, usage)
 			}
 			if !regexp.MustCompile(`\(default [0-9]+[a-zA-Z:]*`).MatchString(set.FlagUsages()) || f.DefValue == "0" {
 				t.Errorf("--%s: no default", f.Name)

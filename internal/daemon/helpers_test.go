@@ -18,7 +18,7 @@ func cluster(name string) string {
 	return `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster` + "\nname: " + name + "\n"
 }
 
-// keyed is a cluster with a key; "" is none.
+// keyed returns a cluster with a private key; "": without one.
 func keyed(t *testing.T, name, key string) *xds.Resource {
 	t.Helper()
 	c := &clusterv3.Cluster{Name: name}
@@ -39,7 +39,7 @@ func keyed(t *testing.T, name, key string) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, body)
 }
 
-// many is a file of n clusters, from number from.
+// many returns a file of n clusters, the first with the number from.
 func many(from, n int) string {
 	var out strings.Builder
 	for i := range n {

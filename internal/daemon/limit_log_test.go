@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// What ends a stream or a connection, or has it wait, names the flag that allows more.
-func TestFlagsOfLimits(t *testing.T) {
+// A log line about an exceeded limit names the flag that raises it.
+func TestLogOfLimitNamesFlag(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(limitFlagHandler{slog.NewTextHandler(&out, nil)}).With("a", 1).WithGroup("g")
 	for limit, want := range map[string]string{"streams": "--max-streams", "name_length": "--max-name-length", "type_url": "", "": ""} {
@@ -27,17 +27,17 @@ func TestFlagsOfLimits(t *testing.T) {
 	out.Reset()
 	log.Warn("client refused a response (NACK)", "error", "limit exceeded: 7 streams are open, limit=streams")
 	if strings.Contains(out.String(), "flag=") {
-		t.Errorf("what a client says is taken for a limit: %s", &out)
+		t.Errorf("the text of a client is taken for a limit: %s", &out)
 	}
 	all := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	new(limitFlags).flags(all)
 	for limit, flag := range flagOfLimit {
 		if all.Lookup(strings.TrimPrefix(flag, "--")) == nil {
-			t.Errorf("%s: there is no %s", limit, flag)
+			t.Errorf("%s: no flag %s", limit, flag)
 		}
 	}
 	for limit := range server.New(store.New()).Stats().Throttled {
-		if flagOfLimit[limit] == "" && limit != "subscription" { // which is several
+		if flagOfLimit[limit] == "" && limit != "subscription" { // several flags limit subscriptions
 			t.Errorf("no flag raises %q", limit)
 		}
 	}

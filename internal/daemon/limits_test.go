@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Each flag sets its own limit, and no other; 0 of a rate is any number.
-func TestBounding(t *testing.T) {
+// Each flag sets its own limit, and no other; rate 0 means no limit.
+func TestEachFlagSetsItsLimit(t *testing.T) {
 	parse := func(args ...string) (*limitFlags, error) {
 		var b limitFlags
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)

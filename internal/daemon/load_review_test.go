@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestReview(t *testing.T) {
-	t.Run("ADS-8 which assignments a cluster has is not known: none is made up", func(t *testing.T) {
+func TestReviewAddsEmptyAssignments(t *testing.T) {
+	t.Run("ADS-8 no empty assignment for a cluster with unknown assignments", func(t *testing.T) {
 		c := xds.NewResource(xds.Cluster, "c", nil)
 		c.Refs = []xds.Ref{{Type: xds.Endpoint, Name: xds.Wildcard}}
 		r := &loadReview{emptyAssignments: true}
@@ -16,7 +16,7 @@ func TestReview(t *testing.T) {
 			t.Error(more, err)
 		}
 	})
-	t.Run("WARM-2 one that is made up refers to nothing, and none is where an alias finds one", func(t *testing.T) {
+	t.Run("WARM-2 an empty assignment has no references, and replaces no alias", func(t *testing.T) {
 		c, a := xds.NewResource(xds.Cluster, "c", nil), xds.NewResource(xds.Endpoint, "a", nil)
 		c.Refs = []xds.Ref{{Type: xds.Endpoint, Name: "alias"}, {Type: xds.Endpoint, Name: "none"}, {Type: xds.Endpoint, Name: "none"}}
 		a.Aliases = []string{"alias"}

@@ -8,7 +8,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-func TestMemoryOf(t *testing.T) {
+func TestMemoryLimitComesFromVariableOrCgroup(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestMemoryOf(t *testing.T) {
 		err     error
 		want    memory
 	}{
-		{"SAFE-9 the cgroup's, with room for what Go does not count", "", math.MaxInt64, 1000, nil, memory{bytes: 900, by: "cgroup"}},
+		{"SAFE-9 nine tenths of the limit of the cgroup", "", math.MaxInt64, 1000, nil, memory{bytes: 900, by: "cgroup"}},
 		{"SAFE-9 GOMEMLIMIT wins", "500B", 500, 1000, nil, memory{bytes: 500, by: "GOMEMLIMIT"}},
 		{"GOMEMLIMIT=off wins, too", "off", math.MaxInt64, 1000, nil, memory{bytes: 0, by: "GOMEMLIMIT"}},
 		{"a cgroup without a limit", "", math.MaxInt64, 0, memlimit.ErrNoLimit, memory{bytes: 0, by: "none"}},
@@ -34,8 +34,8 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
-// What may be held is a share of the memory that there is, unless it was given.
-func TestSharesOfMemory(t *testing.T) {
+// Limits of memory are derived from the memory limit, unless they are given.
+func TestLimitsDerivedFromMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -48,11 +48,11 @@ func TestSharesOfMemory(t *testing.T) {
 		{"SAFE-9 much memory", memory{bytes: 4096 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
 		{"SAFE-9 little memory", memory{bytes: 128 * mib}, 0, 0, 0, 32 * mib, 16 * mib, 16 * mib},
 		{"SAFE-9 very little", memory{bytes: 16 * mib}, 0, 0, 0, 4 * mib, 8 * mib, 8 * mib},
-		{"SAFE-9 no limit: the machine's", memory{machine: 8192 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
-		{"nothing is known", memory{}, 0, 0, 0, 0, 48 * mib, 32 * mib},
-		{"what was given stays", memory{bytes: 128 * mib}, 7 * mib, 40 * mib, 0, 7 * mib, 40 * mib, 32 * mib},
-		{"a request that was given has room", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
-		{"so has one that is larger", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
+		{"SAFE-9 no limit: the memory of the machine", memory{machine: 8192 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
+		{"the memory is unknown", memory{}, 0, 0, 0, 0, 48 * mib, 32 * mib},
+		{"given limits stay", memory{bytes: 128 * mib}, 7 * mib, 40 * mib, 0, 7 * mib, 40 * mib, 32 * mib},
+		{"a given --max-request fits into --max-unfinished", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
+		{"a larger --max-request fits, too", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
 	} {
 		b := limitFlags{request: 32 * mib, requestGiven: c.request != 0}
 		if c.request != 0 {

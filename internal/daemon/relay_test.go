@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A relay is ready when the upstream has answered, and says until then why it is not.
-func TestRelayReady(t *testing.T) {
+// A relay is ready when the upstream has answered. Until then /readyz has the reason.
+func TestRelayReadyAfterFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := upstreamtest.New()
 		up.Away = errors.New("connection refused")
@@ -42,8 +42,8 @@ func TestRelayReady(t *testing.T) {
 	})
 }
 
-// Flags about files are errors, each of them, and so is --pass-refusals where nothing could come of it.
-func TestRelayOf(t *testing.T) {
+// A relay rejects flags about files, and --pass-refusals if it cannot work.
+func TestRelayRejectsFlags(t *testing.T) {
 	for _, tt := range []struct {
 		url        string
 		pass, find bool // --pass-refusals and --quarantine
@@ -72,9 +72,9 @@ func TestRelayOf(t *testing.T) {
 	}
 }
 
-// SAFE-6: what a client says is shown without the secrets of what is served, and of what was 5 minutes ago, and
-// not at all if these are not all known.
-func TestRelayRedacts(t *testing.T) {
+// SAFE-6: a text of a client is shown without the secrets of resources that are served or were served 5
+// minutes ago. It is not shown if not all secrets are known.
+func TestRelayRedactsSecrets(t *testing.T) {
 	served := map[string]*xds.Resource{}
 	c := newKnownSecrets(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
 	start := time.Now()
@@ -95,7 +95,7 @@ func TestRelayRedacts(t *testing.T) {
 	}
 	serve(0, keyed(t, "a", ""))
 	says(0, xds.Cluster, "has hunter2Quokkas and swordfish")
-	c.note(keyed(t, "b", "hunter2Quokkas"), at(1)) // is about to be served
+	c.note(keyed(t, "b", "hunter2Quokkas"), at(1)) // about to be served
 	says(1, xds.Cluster, "has … and swordfish")
 	says(1, xds.Listener, "has hunter2Quokkas and swordfish")
 	serve(2, keyed(t, "b", "hunter2Quokkas"))
@@ -118,8 +118,8 @@ func TestRelayRedacts(t *testing.T) {
 	}
 }
 
-// SAFE-6: a relay refuses secrets that would be sent where others read them, and agents do not listen at all.
-func TestRelayExposure(t *testing.T) {
+// SAFE-6: a relay refuses secrets that it would send in plain text over the network.
+func TestRelayRefusesExposedSecrets(t *testing.T) {
 	for _, tt := range []struct {
 		listen string
 		allow  bool

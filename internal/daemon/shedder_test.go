@@ -9,8 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// The oldest connections are told to leave, with all their streams and each once; those of a unix socket, and of a proxy with many streams, stay.
-func TestShed(t *testing.T) {
+// Shedding asks the oldest connections to leave, each once and with all its streams. Unix sockets and
+// connections with many streams stay.
+func TestShedEndsOldestConnections(t *testing.T) {
 	h := &shedder{going: map[net.Addr][]*server.Stream{}, clients: listen.NewLimit(1)}
 	id := uint64(0)
 	open := func(peer net.Addr, n int) (all []*server.Stream) {
@@ -31,7 +32,7 @@ func TestShed(t *testing.T) {
 		t.Error(n, h.going, h.ended.Load())
 	}
 	h.finish()
-	if len(h.going) != 0 { // they have ended
+	if len(h.going) != 0 { // the streams have ended
 		t.Error(h.going)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Who asks for nothing to be kept knows it. Who has no place for it, such as a user
-// without a home directory, may not.
-func TestNoStateIsSaid(t *testing.T) {
+// An empty --state-dir is logged as information. A missing place, such as for a user without a home
+// directory, is a warning.
+func TestNothingStoredIsLogged(t *testing.T) {
 	for _, tt := range []struct {
 		chosen bool
 		want   string
@@ -36,9 +36,9 @@ func TestNoStateIsSaid(t *testing.T) {
 	}
 }
 
-// What nobody asked for may be impossible, such as on a file system that is read-only: the
-// server serves. What somebody asked for is done, or the server ends.
-func TestStateOfNoUse(t *testing.T) {
+// A default --state-dir that cannot be used, such as on a read-only file system, is a warning. A given one
+// is an error.
+func TestUnusableStateDir(t *testing.T) {
 	file := t.TempDir() + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -51,10 +51,10 @@ func TestStateOfNoUse(t *testing.T) {
 			t.Errorf("chosen %v: %v, kept: %v", chosen, err, s.keeper != nil)
 		}
 		if kept := s.kept(); kept == nil || kept() {
-			t.Errorf("chosen %v: it is said to be kept", chosen)
+			t.Errorf("chosen %v: reported as stored", chosen)
 		}
 		if (&state{stateFlags: stateFlags{chosen: true}}).kept() != nil {
-			t.Error("nothing is to be kept, and there is a series that says so")
+			t.Error("nothing is stored, but a metric reports it")
 		}
 		if strings.Contains(out.String(), "is not stored") == chosen {
 			t.Errorf("chosen %v: %s", chosen, out.String())
@@ -62,7 +62,7 @@ func TestStateOfNoUse(t *testing.T) {
 	}
 }
 
-// SAFE-6: who wants no secrets on disk has none there.
+// SAFE-6: --state-without-secrets reaches the part that stores.
 func TestStateWithoutSecretsFlag(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		s := &state{stateFlags: stateFlags{root: t.TempDir(), withoutSecrets: without}}
@@ -70,13 +70,12 @@ func TestStateWithoutSecretsFlag(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.keeper.WithoutSecrets != without {
-			t.Errorf("--state-without-secrets %v: it keeps none: %v", without, s.keeper.WithoutSecrets)
+			t.Errorf("--state-without-secrets %v: WithoutSecrets is %v", without, s.keeper.WithoutSecrets)
 		}
 	}
 }
 
-// Since when the files cannot be loaded is not moved by the next try, and ends with one that
-// succeeds.
+// The note has the time of the first failed load, until a load succeeds.
 func TestStateFailingSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s state
@@ -100,9 +99,9 @@ func TestStateFailingSince(t *testing.T) {
 	})
 }
 
-// How to allow a removal can be typed anywhere: where nobody can reach the server, a restart
-// is the way.
-func TestHowToAllow(t *testing.T) {
+// The command that approves a removal works in any directory. If chancery reload cannot reach the server, a
+// restart approves it.
+func TestHowToAllowRemoval(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +134,8 @@ func TestHowToAllow(t *testing.T) {
 	}
 }
 
-// An operator is told what a reload did: each mistake, and what waits to be removed.
-func TestOperator(t *testing.T) {
+// The result of a reload has the errors, and the number of delayed removals.
+func TestReloadReportsResult(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
@@ -174,8 +173,8 @@ func TestOperator(t *testing.T) {
 	reload(false, "0 0 +0 -0 held 0 mistakes 1")
 }
 
-// Of two servers of one directory chancery reload reaches the first, until that one ends.
-func TestOperatorOfTwo(t *testing.T) {
+// chancery reload reaches the first of two servers of a directory, until that one ends.
+func TestReloadReachesFirstOfTwoServers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	begin := func(files int) (end func()) {
@@ -212,7 +211,7 @@ func TestOperatorOfTwo(t *testing.T) {
 			case err == nil && r.Files == files:
 				return
 			case err == nil:
-				t.Fatalf("it reaches the one of %d files, want that of %d", r.Files, files)
+				t.Fatalf("reload reaches the server with %d files, want the one with %d", r.Files, files)
 			case time.Since(start) > 30*time.Second:
 				t.Fatal(err)
 			}

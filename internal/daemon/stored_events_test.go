@@ -15,8 +15,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Each revision that has come since the last look is told, in order, and what is frozen; what was there at first is not.
-func TestAuditor(t *testing.T) {
+// Each new revision is recorded, in order, and each change of a frozen group. The state at the start is not
+// recorded.
+func TestAuditorRecordsChanges(t *testing.T) {
 	e, err := file.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

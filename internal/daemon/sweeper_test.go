@@ -16,15 +16,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A denying engine gives no lease.
+// A denying engine denies all leases.
 type denying struct{ revisions.Engine }
 
 func (denying) Lease(context.Context, string) (context.Context, func(), error) {
 	return nil, nil, fmt.Errorf("lease/sweep: %w", revisions.ErrDenied)
 }
 
-// A server sweeps when a tenth more is there than it is to keep; one that may not says so once.
-func TestSweeper(t *testing.T) {
+// A server sweeps when the store has a tenth more revisions than it should keep. Denied permission is logged
+// once.
+func TestSweeperKeepsNumberOfRevisions(t *testing.T) {
 	at := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e, err := file.Open(at, slog.New(slog.DiscardHandler))

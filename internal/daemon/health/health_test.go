@@ -41,7 +41,7 @@ func ask(h http.Handler, method, target, host, peer string) (int, string) {
 
 func metrics(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1\n") }
 
-func TestPaths(t *testing.T) {
+func TestPathsAndMethods(t *testing.T) {
 	s := &Server{Metrics: http.HandlerFunc(metrics)}
 	for _, at := range []net.Addr{loopback, public, socket} {
 		h := s.Handler(at)
@@ -78,7 +78,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestReadyzListsChecks(t *testing.T) {
 	var s Server
 	var loaded, draining error = errors.New("nothing was loaded"), nil
 	s.Check("loaded", func() error { return loaded })
@@ -103,7 +103,7 @@ func TestReady(t *testing.T) {
 	check("/readyz", 503, "[+]loaded ok\n[-]not draining failed: x"+strings.Repeat("é", 99)+" …\nreadyz check failed\n")
 }
 
-func TestProfiles(t *testing.T) {
+func TestProfilesForLoopbackOnly(t *testing.T) {
 	for _, c := range []struct {
 		at         net.Addr
 		host, peer string
@@ -126,7 +126,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
+func TestLoopbackRejectsForeignHosts(t *testing.T) {
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:18002": 200, "LOCALHOST:1": 200, "localhost.": 200, "127.0.0.1:18002": 200, "127.0.0.1": 200,
 		"127.1.2.3:1": 200, "[::1]:18002": 200, "[::1]": 200, "": 200,
@@ -138,7 +138,7 @@ func TestHosts(t *testing.T) {
 				t.Errorf("host %q: %s: %d, want %d", host, path, code, want)
 			}
 		}
-		// Elsewhere hosts have any name.
+		// Other listeners accept any host.
 		for _, at := range []net.Addr{public, socket} {
 			if code, _ := ask(new(Server).Handler(at), "GET", "/healthz", host, "10.0.0.1:5000"); code != 200 {
 				t.Errorf("host %q at %v: %d", host, at, code)
@@ -147,8 +147,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Real listeners judge themselves.
-func TestServe(t *testing.T) {
+// Serve detects by itself that a listener is on the loopback or on a unix socket.
+func TestServeOnTCPAndUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for _, at := range []string{"127.0.0.1:0", "unix:" + path} {
 		a, err := listen.Parse(at)
@@ -187,7 +187,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// quiet serves on a listener in memory, in a bubble of synctest.
+// quiet serves on a listener in memory, in a synctest bubble.
 func quiet(t *testing.T, s *Server) (l *bufconn.Listener, end func() error) {
 	s.Log = slog.New(slog.DiscardHandler)
 	l = bufconn.Listen(1 << 16)
@@ -201,7 +201,7 @@ func quiet(t *testing.T, s *Server) (l *bufconn.Listener, end func() error) {
 	}
 }
 
-func TestShutdown(t *testing.T) {
+func TestShutdownWaitsForRequests(t *testing.T) {
 	for _, c := range []struct {
 		takes, want time.Duration
 	}{
@@ -228,7 +228,7 @@ func TestShutdown(t *testing.T) {
 			if err := end(); err != nil {
 				t.Error(err)
 			}
-			// Shutdown asks now and then whether all is done.
+			// http.Server.Shutdown polls for idle connections, at most every 500 ms.
 			if took := time.Since(begin); took < c.want || took > c.want+600*time.Millisecond {
 				t.Errorf("a request of %v: ended after %v, want %v", c.takes, took, c.want)
 			}
@@ -240,7 +240,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-func TestTimeouts(t *testing.T) {
+func TestTimeoutsCloseConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, end := quiet(t, &Server{Metrics: http.HandlerFunc(metrics)})
 		closes := func(what, sent string, after time.Duration) {
@@ -277,7 +277,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 	if err := new(Server).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}
-	// Ended before it began.
+	// The context is done before Serve starts.
 	l, err = net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/promx"
 )
 
-// scrape returns what Prometheus reads of our own.
+// scrape returns the metrics of Chancery that Prometheus reads.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -39,7 +39,7 @@ func expect(t *testing.T, m *Metrics, want ...string) {
 	}
 }
 
-func TestProcess(t *testing.T) {
+func TestProcessMetrics(t *testing.T) {
 	m := New(Options{Version: "v1.2.3"})
 	if got := scrape(t, m); !strings.Contains(got, `version="v1.2.3"} 1`) || !strings.Contains(got, `revision="unknown"`) {
 		t.Error("build_info:", got)
@@ -51,18 +51,18 @@ func TestProcess(t *testing.T) {
 	ends := time.Time{}
 	m.TLS(func() time.Time { return ends })
 	if got := scrape(t, m); strings.Contains(got, "tls_certificate_first_expiry") {
-		t.Error("a certificate that there is not ends:", got)
+		t.Error("without TLS a certificate expires:", got)
 	}
 	expect(t, m, `config_restored 0`, `config_kept 0`, `connections 3`, `connections_closed_total 4`, `log_lines_lost_total 5`)
 	restored, kept, ends = true, true, time.Unix(2500, 0)
 	expect(t, m, `config_restored 1`, `config_kept 1`, `tls_certificate_first_expiry_timestamp_seconds 2500`)
 	if got := scrape(t, m); !strings.Contains(got, "\nstreams_opened_total") {
-		t.Error("the server's are not there")
+		t.Error("the metrics of the xDS server are missing")
 	}
 }
 
-// Without a place to keep it, nobody waits for that.
-func TestKeepsNothing(t *testing.T) {
+// With an empty --state-dir the metric config_kept is absent.
+func TestNoStateDirHasNoMetric(t *testing.T) {
 	m := New(Options{})
 	m.LastGood(func() bool { return false }, nil)
 	if got := scrape(t, m); strings.Contains(got, "config_kept") {
@@ -70,18 +70,17 @@ func TestKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestHandshakes(t *testing.T) {
+func TestFailedHandshakesByReason(t *testing.T) {
 	m, counts := New(Options{}), map[string]uint64{"expired": 1, "closed": 0}
 	m.Handshakes(func() map[string]uint64 { return counts })
 	if got := scrape(t, m); !strings.Contains(got, `tls_handshakes_failed_total{reason="closed"} 0`) {
-		t.Error("OBS-4 a reason that has not come is not there:", got)
+		t.Error("OBS-4 a reason that did not occur is missing:", got)
 	}
 	counts["expired"]++
 	expect(t, m, `tls_handshakes_failed_total{reason="expired"} 2`)
 }
 
-// Names and units are as Prometheus' conventions want them.
-func TestConventions(t *testing.T) {
+func TestNamesFollowPrometheusConventions(t *testing.T) {
 	m := New(Options{})
 	m.LastGood(func() bool { return false }, func() bool { return false })
 	m.Connections(func() int { return 0 }, func() uint64 { return 0 })

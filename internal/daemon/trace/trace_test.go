@@ -29,9 +29,9 @@ func set(t *testing.T, st *store.Store, name, body string) {
 	}
 }
 
-// A commit is a span, and what a client answers to it is one below it. What a client is sent
-// because it has just come is none of the commit's.
-func TestCommitReachesClient(t *testing.T) {
+// A commit is a span, and a response to it with its answer is a span below. Responses to a new client have
+// no span.
+func TestSpansOfCommitAndResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.New()
 		set(t, st, "a", "1")
@@ -44,7 +44,7 @@ func TestCommitReachesClient(t *testing.T) {
 		c.ACK(c.Expect(xds.Cluster, "a"))
 		synctest.Wait()
 		if got := names(all); !slices.Equal(got, []string{"xds.commit"}) {
-			t.Fatalf("of what a client is sent as it comes: %v", got)
+			t.Fatalf("spans of the first responses: %v", got)
 		}
 		all.Reset()
 		time.Sleep(time.Second)
@@ -74,13 +74,13 @@ func TestCommitReachesClient(t *testing.T) {
 		for _, s := range spans {
 			for _, a := range s.Attributes {
 				if strings.Contains(a.Value.String(), "hunter2") {
-					t.Errorf("SAFE-6 a trace has what a client says: %v", a)
+					t.Errorf("SAFE-6 a trace has the text of a client: %v", a)
 				}
 			}
 		}
 		tr.Close(t.Context(), slog.New(slog.DiscardHandler))
 		if last := all.GetSpans(); len(last) > 0 && last[len(last)-1].Name != "xds.push" {
-			t.Error("what is open at the end is lost")
+			t.Error("open spans are lost at the end")
 		}
 	})
 }
@@ -93,7 +93,7 @@ func names(all *tracetest.InMemoryExporter) (names []string) {
 }
 
 // A fleet costs a hundred spans a commit, and a thousand that wait for answers.
-func TestBounds(t *testing.T) {
+func TestSpansAreLimited(t *testing.T) {
 	all := tracetest.NewInMemoryExporter()
 	commit := store.Commit{Seq: 1, Time: time.Now()}
 	tr := New(func() (store.Commit, bool) { return commit, true }, trace.WithSyncer(all))
@@ -126,11 +126,11 @@ func TestBounds(t *testing.T) {
 	commit.Seq, commit.Time = 21, old.Time.Add(-2*recent)
 	send(9999)
 	if len(tr.open) != maxOpen-1 {
-		t.Error("what is sent long after a commit is taken for one of it")
+		t.Error("a late response counts as part of the commit")
 	}
 }
 
-// The environment decides, as OpenTelemetry specifies it.
+// The environment enables traces, as OpenTelemetry specifies.
 func TestEnabled(t *testing.T) {
 	for _, tt := range []struct {
 		env  map[string]string

@@ -71,7 +71,7 @@ func openDisk(c *Client, dir string) (*disk, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		c.log.Warn("cannot read the stored resources, starting without them", slog.Any("error", err))
 	}
-	if !k.Kept() {
+	if !k.Storing() {
 		c.log.Warn("resource directory is locked by another program, storing nothing", slog.String("directory", dir))
 	}
 	return d, nil
@@ -79,9 +79,9 @@ func openDisk(c *Client, dir string) (*disk, error) {
 
 // run writes until write is closed.
 func (d *disk) run() {
-	defer d.keeper.Drop()
+	defer d.keeper.Release()
 	for cfg := range d.write {
-		had := d.keeper.Kept()
+		had := d.keeper.Storing()
 		err := d.keeper.Lock()
 		if err == nil && !had {
 			d.c.log.Info("resource directory is unlocked, storing resources again", slog.String("directory", d.keeper.Dir()))
@@ -160,7 +160,7 @@ func (d *disk) step(now time.Time) time.Time {
 	switch {
 	case d.writing:
 		return d.graceEnds
-	case !d.keeper.Kept():
+	case !d.keeper.Storing():
 		if d.nextLock.After(now) {
 			return earlier(d.nextLock, d.graceEnds)
 		}

@@ -25,7 +25,7 @@ type Loads struct {
 // A Source reports its state at each scrape. A *dir.Source of package source/dir is a Source.
 type Source interface {
 	Held() int              // number of resources whose removal waits for a confirmation
-	Deaf() bool             // true: file changes are noticed late, because the system does not report them
+	MissesChanges() bool    // true: file changes are noticed late, because the system does not report them
 	FirstExpiry() time.Time // when the first certificate of the served resources expires; zero: no certificate
 }
 
@@ -52,7 +52,7 @@ func (l *Loads) Source(s Source) {
 		return
 	}
 	register(l.registry,
-		promx.Flag("watch_deaf", "1 while the system does not report all changes of files, so that the server notices them up to 30 s late.", s.Deaf),
+		promx.Flag("watch_deaf", "1 while the system does not report all changes of files, so that the server notices them up to 30 s late.", s.MissesChanges),
 		promx.Gauge("config_removals_waiting", "Resources that are missing from the files and still served, until the removal is confirmed (--confirm-removals).", s.Held),
 		promx.FirstExpiry("certificate_first_expiry_timestamp_seconds",
 			"When the first certificate in the served resources expires, in Unix time. Absent: no resource contains a certificate.", s.FirstExpiry),

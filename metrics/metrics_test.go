@@ -285,7 +285,7 @@ type source struct {
 }
 
 func (s *source) Held() int              { return s.held }
-func (s *source) Deaf() bool             { return s.deaf }
+func (s *source) MissesChanges() bool    { return s.deaf }
 func (s *source) FirstExpiry() time.Time { return s.ends }
 
 func TestLoads(t *testing.T) {

@@ -150,7 +150,7 @@ func TestCloseWaitsForWatchers(t *testing.T) {
 		}
 		_ = made.Close()
 		w.Begin()
-		if w.Enter(t.TempDir()); !w.Deaf() {
+		if w.Enter(t.TempDir()); !w.MissesChanges() {
 			t.Fatal("its watcher still hears")
 		}
 	}

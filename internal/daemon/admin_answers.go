@@ -85,7 +85,7 @@ func (v *view) denied(node string) (api.Event, bool) {
 // groups returns the served groups, and the groups with "on_error: alone" that have never been served
 // because of errors.
 func (v *view) groups(src *dir.Source) (all []api.Group) {
-	by := src.Summary().By
+	by := src.Summary().ByGroup
 	names := slices.Collect(maps.Keys(by))
 	rejected := map[string]*api.Rejected{}
 	if alone := v.rejectedGroups.Load(); alone != nil {

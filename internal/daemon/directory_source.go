@@ -70,13 +70,13 @@ func (d *directorySource) first() error {
 	case err != nil && last == nil:
 		return dirload.LoadError(d.stderr, d.dir, "served", err)
 	case err != nil:
-		d.src.Tell(err)
+		d.src.LogError(err)
 		d.log.Warn("serving the last good configuration, not the files", "of", last.At.UTC().Format(time.RFC3339), "state", d.state.keeper.Dir())
 		return nil
 	}
 	d.log.Info("loaded", report.Attrs()...)
-	if report.Kept != nil {
-		d.src.Tell(report.Kept)
+	if report.Rejected != nil {
+		d.src.LogError(report.Rejected)
 	}
 	if len(report.Counts) == 0 {
 		d.log.Warn("the configuration is empty: no file has a resource", "dir", d.dir, "files", report.Files, "clients_wait", !d.flags.allowEmpty)

@@ -68,7 +68,7 @@ func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source,
 		if group == store.DefaultGroup {
 			return true
 		}
-		_, known := src.files().Summary().By[group]
+		_, known := src.files().Summary().ByGroup[group]
 		return known
 	}})
 	running.Go(func() {

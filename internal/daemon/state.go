@@ -32,11 +32,11 @@ type stateFlags struct {
 type state struct {
 	stateFlags
 
-	keeper       *lastgood.Keeper                // nil: nothing is stored
-	reloadFolder *lastgood.Keeper                // a folder for the socket only, if nothing is stored; nil: none
-	restored     atomic.Pointer[lastgood.Config] // the stored configuration, while it is served; nil: the files are served
-	failing      atomic.Pointer[time.Time]       // since when the files cannot be loaded; nil: they can
-	groups       atomic.Pointer[dir.Kept]        // groups that keep their previous configuration while the others are loaded; nil: none
+	keeper       *lastgood.Keeper                   // nil: nothing is stored
+	reloadFolder *lastgood.Keeper                   // a folder for the socket only, if nothing is stored; nil: none
+	restored     atomic.Pointer[lastgood.Config]    // the stored configuration, while it is served; nil: the files are served
+	failing      atomic.Pointer[time.Time]          // since when the files cannot be loaded; nil: they can
+	groups       atomic.Pointer[dir.RejectedGroups] // groups that keep their previous configuration while the others are loaded; nil: none
 }
 
 func (s *stateFlags) flags(f *pflag.FlagSet) {
@@ -50,11 +50,11 @@ func (s *state) open(log *slog.Logger, served string) error {
 	if err := s.openKeeper(log, served); err != nil || s.keeper != nil {
 		return err
 	}
-	door, err := lastgood.OpenDoor(served)
+	door, err := lastgood.OpenRuntime(served)
 	switch {
 	case err != nil:
 		log.Warn(reloadUnreachable, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
-	case !door.Kept():
+	case !door.Storing():
 		log.Warn(reloadUnreachable, "error", "it reaches another running server of this directory")
 	default:
 		s.reloadFolder = door
@@ -112,7 +112,7 @@ func (s *state) restore(log *slog.Logger, src *dir.Source) {
 func (s *state) kept() func() bool {
 	switch {
 	case s.keeper != nil:
-		return s.keeper.Kept
+		return s.keeper.Storing
 	case s.root == "" && s.chosen:
 		return nil
 	}
@@ -121,7 +121,7 @@ func (s *state) kept() func() bool {
 
 // loaded records the result of a load.
 func (s *state) loaded(err error) {
-	kept, some := errors.AsType[dir.Kept](err)
+	kept, some := errors.AsType[dir.RejectedGroups](err)
 	if err == nil || some {
 		s.groups.Store(nil)
 		if some {
@@ -190,7 +190,7 @@ func (s *state) note() string {
 func (s *state) drop() {
 	for _, k := range []*lastgood.Keeper{s.keeper, s.reloadFolder} {
 		if k != nil {
-			k.Drop()
+			k.Release()
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (s *state) drop() {
 func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
 	if s.reloadFolder != nil {
 		running.Go(func() {
-			defer s.reloadFolder.Drop()
+			defer s.reloadFolder.Release()
 			s.listen(ctx, s.reloadFolder.Dir(), log, src)
 		})
 	}
@@ -228,8 +228,8 @@ func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src
 type operator struct{ src *dir.Source }
 
 func (o operator) Reload(ctx context.Context, approve bool) reloadsocket.Reload {
-	report, err := o.src.Order(ctx, approve)
-	out := reloadsocket.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Kept), Kept: report.Kept.Problems()}
+	report, err := o.src.ReloadAndWait(ctx, approve)
+	out := reloadsocket.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Rejected), Kept: report.Rejected.Problems()}
 	for _, c := range report.Counts {
 		out.Resources += c.N
 	}

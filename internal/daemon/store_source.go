@@ -119,7 +119,7 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 // read returns the resource that a review, or the restored configuration, has made of an item.
 func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	is := it.Resource
-	l, ok := d.dirView.Within(it.Group, is.Type, is.Name)
+	l, ok := d.dirView.Lookup(it.Group, is.Type, is.Name)
 	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
 		return nil
 	}

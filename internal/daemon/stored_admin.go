@@ -48,7 +48,7 @@ func revisionsOf(src source) *admin.Revisions {
 		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
 			reviewing.Lock()
 			defer reviewing.Unlock()
-			quiet := d.dirView.Beside(d.options(slog.New(slog.DiscardHandler)))
+			quiet := d.dirView.Scratch(d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}

@@ -65,7 +65,7 @@ func (v *view) standings() iter.Seq[metrics.Standing] {
 
 // loaded records the result of a load.
 func (v *view) loaded(at time.Time, err error, st *store.Store) {
-	kept, some := errors.AsType[dir.Kept](err)
+	kept, some := errors.AsType[dir.RejectedGroups](err)
 	if err == nil || some {
 		v.rejected.Store(nil)
 		v.rejectedGroups.Store(v.groupRejections(at, kept))
@@ -88,7 +88,7 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 }
 
 // groupRejections returns why groups keep their previous configuration, and since when.
-func (v *view) groupRejections(at time.Time, kept dir.Kept) *[]api.Rejected {
+func (v *view) groupRejections(at time.Time, kept dir.RejectedGroups) *[]api.Rejected {
 	var before, now []api.Rejected
 	if was := v.rejectedGroups.Load(); was != nil {
 		before = *was

@@ -35,7 +35,7 @@ func TestRestoreAgain(t *testing.T) {
 		if err := src.Restore(kept(2, 200, turn)); err != nil {
 			t.Fatal(err)
 		}
-		at := src.home.world.types[xds.Cluster.URL].at
+		at := src.home.content.types[xds.Cluster.URL].at
 		changed, same := at["c000000"], at["c000001"]
 		if changed.Resource == before[0] {
 			t.Errorf("turn %d: what has changed is not read", turn)
@@ -60,7 +60,7 @@ func TestRestoreAgain(t *testing.T) {
 		if err := src.Restore(c); err != nil {
 			t.Fatal(err)
 		}
-		return src.home.world.types[xds.Cluster.URL].at[r.Name].Resource
+		return src.home.content.types[xds.Cluster.URL].at[r.Name].Resource
 	}
 	for what, other := range map[string]func() *xds.Resource{
 		"version": func() *xds.Resource { return said("other", false, 1) },
@@ -78,31 +78,31 @@ func TestBeside(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	st := store.New()
 	src := New("", st, Options{Log: log})
-	if err := src.Beside(Options{Log: log}).Restore(kept(3, 200, 0)); err != nil { // of nothing
+	if err := src.Scratch(Options{Log: log}).Restore(kept(3, 200, 0)); err != nil { // of nothing
 		t.Fatal(err)
 	}
 	if err := src.Restore(kept(3, 200, 0)); err != nil {
 		t.Fatal(err)
 	}
 	version := st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version()
-	here := src.home.world.types[xds.Cluster.URL].at
+	here := src.home.content.types[xds.Cluster.URL].at
 	next := kept(3, 200, 1)
 	next.Types[0].Resources = next.Types[0].Resources[:2]
-	quiet := src.Beside(Options{Log: log, References: true})
+	quiet := src.Scratch(Options{Log: log, References: true})
 	if err := quiet.Restore(next); err != nil {
 		t.Fatal(err)
 	}
-	there := quiet.home.world.types[xds.Cluster.URL].at
+	there := quiet.home.content.types[xds.Cluster.URL].at
 	if len(there) != 2 || there["c000001"].Resource != here["c000001"].Resource || there["c000000"].Resource == here["c000000"].Resource {
 		t.Errorf("%v, beside %v", there, here)
 	}
-	if now := src.home.world.types[xds.Cluster.URL].at; len(now) != 3 || now["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
+	if now := src.home.content.types[xds.Cluster.URL].at; len(now) != 3 || now["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
 		t.Error("it is another one here")
 	}
-	if _, ok := src.Within("edge", xds.Cluster, "c000002"); ok {
+	if _, ok := src.Lookup("edge", xds.Cluster, "c000002"); ok {
 		t.Error("another group has it")
 	}
-	if _, ok := src.Within("default", xds.Cluster, "c000002"); !ok {
+	if _, ok := src.Lookup("default", xds.Cluster, "c000002"); !ok {
 		t.Error("it is gone here")
 	}
 }

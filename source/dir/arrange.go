@@ -14,7 +14,7 @@ import (
 // rejected, or if its file is gone or cannot be read.
 func (p *plan) arrange() {
 	last := &p.Source.layout
-	p.layout = layout{roots: last.roots, some: last.some, dirs: map[string]*definition{}, named: map[string]*definition{}}
+	p.layout = layout{roots: last.roots, filesByName: last.filesByName, dirs: map[string]*definition{}, named: map[string]*definition{}}
 	defs := map[string]*definition{} // by directory
 	for _, f := range p.order {
 		if !isGroupFile(f.path) {
@@ -27,7 +27,7 @@ func (p *plan) arrange() {
 	}
 	p.keepDefinitions(defs)
 	p.define(defs)
-	if p.checking || !p.layout.same(last) || p.Source.rules == nil || !slices.Equal(p.unready(), p.Source.unready) {
+	if p.checking || !p.layout.same(last) || p.Source.rules == nil || !slices.Equal(p.neverLoaded(), p.Source.neverLoaded) {
 		p.decide(defs)
 		return
 	}
@@ -41,17 +41,19 @@ func (p *plan) definition(dir string, f *file) *definition {
 	if len(f.errs) > 0 {
 		d = nil
 	}
-	if d != nil && p.rejected(d.Name) && last.named[d.Name] != nil {
+	if d != nil && p.keepsLast(d.Name) && last.named[d.Name] != nil {
 		d = last.named[d.Name] // which may be of another directory
 	}
-	if was := last.dirs[dir]; was != nil && (d == nil || p.rejected(was.Name)) {
+	if was := last.dirs[dir]; was != nil && (d == nil || p.keepsLast(was.Name)) {
 		d = was
 	}
 	return d
 }
 
-// rejected reports whether a group is rejected, and was loaded before.
-func (p *plan) rejected(group string) bool { return p.kept[group] != nil && p.parts[group] != nil }
+// keepsLast reports whether a group is rejected, and was loaded before.
+func (p *plan) keepsLast(group string) bool {
+	return p.rejections[group] != nil && p.parts[group] != nil
+}
 
 // keepDefinitions adds the last definitions of groups that have none any more and still have
 // resources. It refuses to remove these groups until the removal is approved.
@@ -67,11 +69,11 @@ func (p *plan) keepDefinitions(defs map[string]*definition) {
 			continue
 		}
 		part := p.parts[was.Name]
-		if part == nil || p.approve || was.Name == groups.Default || len(part.world.types) == 0 {
+		if part == nil || p.approve || was.Name == groups.Default || len(part.content.types) == 0 {
 			continue
 		}
 		defs[dir] = was
-		if p.kept[was.Name] == nil {
+		if p.rejections[was.Name] == nil {
 			p.layout.named[was.Name] = was
 			p.refuse(was.Name, p.vanished(was))
 		}
@@ -81,7 +83,7 @@ func (p *plan) keepDefinitions(defs map[string]*definition) {
 // vanished returns the reason for refusing to remove a group.
 func (p *plan) vanished(d *definition) string {
 	n := 0
-	for _, c := range p.parts[d.Name].world.types {
+	for _, c := range p.parts[d.Name].content.types {
 		n += len(c.at)
 	}
 	if f := p.files[filepath.Join(d.dir, GroupFile)]; f != nil && f.definition != nil {
@@ -124,7 +126,7 @@ func (p *plan) decide(defs map[string]*definition) {
 		case q.Warning:
 			q.Group = name
 			p.warnings = append(p.warnings, q)
-		case p.begin[name]: // its last definition conflicts with a new one of another group
+		case p.rejectedBefore[name]: // its last definition conflicts with a new one of another group
 			p.fatal = append(p.fatal, q)
 		default:
 			p.blame(name, q)
@@ -133,14 +135,14 @@ func (p *plan) decide(defs map[string]*definition) {
 	p.rules = rules
 }
 
-// unready returns the names of the rejected groups that were never loaded, if other groups are served.
+// neverLoaded returns the names of the rejected groups that were never loaded, if other groups are served.
 // No client has resources of them. The rules leave them out until they are loaded, and nodes that
 // match them keep their other groups.
-func (p *plan) unready() (names []string) {
-	if p.checking || !p.begun && len(p.parts) == 1 && len(p.home.world.types) == 0 { // nothing was ever served
+func (p *plan) neverLoaded() (names []string) {
+	if p.checking || !p.loadedOnce && len(p.parts) == 1 && len(p.home.content.types) == 0 { // nothing was ever served
 		return nil
 	}
-	for name := range p.kept {
+	for name := range p.rejections {
 		if p.parts[name] == nil {
 			names = append(names, name)
 		}
@@ -165,7 +167,7 @@ func (p *plan) owner(defs map[string]*definition, dir string) string {
 // groups with one name the second gets the error.
 func (p *plan) definitions(defs map[string]*definition) []groups.Definition {
 	var first, last []groups.Definition
-	seen, unready := map[*definition]bool{}, p.unready()
+	seen, unready := map[*definition]bool{}, p.neverLoaded()
 	for _, dir := range slices.Sorted(maps.Keys(defs)) {
 		d := defs[dir]
 		if seen[d] {

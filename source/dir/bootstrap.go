@@ -8,15 +8,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A beside has the resources and references in the bootstraps of the clients.
-type beside struct {
+// A bootstrapContent has the resources and references in the bootstraps of the clients.
+type bootstrapContent struct {
 	clusters map[string]bool
 	secrets  []string // static secrets: a resource can name one without a source; with a source, the client subscribes to it
 	refs     []xds.Ref
 }
 
-// besides returns the resources and references in bootstraps.
-func besides(types *Types, bootstraps []proto.Message) (b beside) {
+// readBootstraps returns the resources and references in bootstraps.
+func readBootstraps(types *Types, bootstraps []proto.Message) (b bootstrapContent) {
 	b.clusters = map[string]bool{}
 	for _, m := range bootstraps {
 		for _, ref := range refs.With(types, m) {
@@ -51,4 +51,6 @@ func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.M
 }
 
 // has reports whether the bootstrap of the clients has the resource of a reference.
-func (b beside) has(ref xds.Ref) bool { return ref.Type.Is(xds.Cluster) && b.clusters[ref.Name] }
+func (b bootstrapContent) has(ref xds.Ref) bool {
+	return ref.Type.Is(xds.Cluster) && b.clusters[ref.Name]
+}

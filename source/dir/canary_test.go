@@ -18,7 +18,7 @@ import (
 // envoy reads what is in Envoy's API, and shows what check does.
 var envoy = func() *reader {
 	rd := newReader(envoyapi.Envoy(), 0)
-	rd.lines = shows(rd.types)
+	rd.lines = mayShowLines(rd.types)
 	return rd
 }()
 

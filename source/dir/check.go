@@ -32,7 +32,7 @@ type Checked struct {
 	Counts []Count // in push order; of the resources that could be read
 
 	// A source does not load files with Errors; it loads files with Warnings. Both are sorted by
-	// place. Options.Most limits their numbers; the last one then counts the rest: see
+	// place. Options.MaxProblems limits their numbers; the last one then counts the rest: see
 	// [findings.Count].
 	Errors, Warnings []findings.Problem
 
@@ -44,9 +44,9 @@ type Checked struct {
 }
 
 // With returns c with more errors and warnings, each in its place. It reports at most most of each;
-// see Options.Most.
+// see Options.MaxProblems.
 func (c Checked) With(errs, warnings []findings.Problem, most int) Checked {
-	c.by.opts.Most = most
+	c.by.opts.MaxProblems = most
 	c.Errors = c.by.summary("error", c.by.counted(slices.Concat(c.Errors, errs)), 0)
 	c.Warnings = c.by.summary("warning", c.by.counted(slices.Concat(c.Warnings, warnings)), 0)
 	return c
@@ -71,17 +71,17 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	opts.Validate = true
 	s := New(paths[0], nil, opts)
 	s.ignore = ignore
-	s.lines = shows(s.types)
+	s.lines = mayShowLines(s.types)
 	sc := &scanner{}
 	s.checking = true
 	s.lookAt(paths, stdin, sc)
-	p, errs := s.judge(sc)
+	p, errs := s.planCheck(sc)
 	// If files could not be found, they may have the missing resources.
 	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
-		s.missing = s.vain(p)
+		s.missing = s.danglingWarnings(p)
 	}
 	if readable(errs) { // resources that cannot be read may have references, too
-		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.beside.refs)...)
+		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.bootstraps.refs)...)
 	}
 	if len(errs) == 0 && len(p.counts()) == 0 {
 		errs = append(errs, findings.Problem{
@@ -92,16 +92,16 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.NoResources {
 		errs[0] = findings.Problem{File: stdinName, Code: findings.NoResources, Message: "the file has no resource"}
 	}
-	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.doubts(), by: s, plan: p}
+	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.allWarnings(), by: s, plan: p}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
 	return c
 }
 
-// shows returns a function that reports whether an error may quote lines of an unreadable file. A
+// mayShowLines returns a function that reports whether an error may quote lines of an unreadable file. A
 // server quotes none, because more people read its log than its files.
-func shows(types *envoyapi.Types) func(src []byte) bool {
+func mayShowLines(types *envoyapi.Types) func(src []byte) bool {
 	names := sync.OnceValue(func() (names []protoreflect.Name) {
 		for md := range types.Added() {
 			names = append(names, secrets.MarkedNames(md)...)
@@ -116,25 +116,25 @@ func readable(errs []findings.Problem) bool {
 	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.IsEnvoyRule() })
 }
 
-// vain returns warnings of references to resources that no file has, each at its place. It counts
-// those beyond Options.Most.
-func (s *Source) vain(of *plan) (found []findings.Problem) {
-	p := placer{s: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
-	bad := s.bad()
-	missing := newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.beside.has(ref) || bad(ref.Name) })
+// danglingWarnings returns warnings of references to resources that no file has, each at its place. It counts
+// those beyond Options.MaxProblems.
+func (s *Source) danglingWarnings(of *plan) (found []findings.Problem) {
+	p := placer{source: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+	bad := s.mentionedInBadFile()
+	missing := newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.bootstraps.has(ref) || bad(ref.Name) })
 	told := missing[:s.shown(len(missing))]
-	s.untold += len(missing) - len(told)
+	s.omittedWarnings += len(missing) - len(told)
 	for i, m := range told {
 		told[i] = p.reference(m)
 	}
 	return problems(told)
 }
 
-// judge makes a plan of the files that were read, and returns it with all errors. A check rejects no
+// planCheck makes a plan of the files that were read, and returns it with all errors. A check rejects no
 // single group.
-func (s *Source) judge(sc *scanner) (*plan, Errors) {
+func (s *Source) planCheck(sc *scanner) (*plan, Errors) {
 	p, err := s.plan(sc, true, time.Now())
-	s.doubtful(p)
+	s.addGroups(p)
 	errs, _ := errors.AsType[Errors](err)
 	return p, errs
 }
@@ -157,7 +157,7 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 			piped = s.pipe(stdin)
 		case err == nil && !info.IsDir():
 			sc.one(path, info)
-			s.layout.some = true
+			s.layout.filesByName = true
 		default:
 			s.layout.roots = append(s.layout.roots, filepath.Clean(path))
 			sc.scan(path)
@@ -166,7 +166,7 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 	sc.files = distinct(sc.files)
 	files := s.read(sc.files, nil, true)
 	if piped != nil {
-		s.layout.some = true
+		s.layout.filesByName = true
 		sc.files = append(sc.files, found{path: stdinName})
 		files[stdinName] = piped
 	}
@@ -213,9 +213,9 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	return f
 }
 
-// Sound returns the resources without mistakes. Only these are worth a test with a real Envoy, because
+// Valid returns the resources without mistakes. Only these are worth a test with a real Envoy, because
 // the others are known to be refused.
-func (c Checked) Sound() (sound []Loaded) {
+func (c Checked) Valid() (sound []Loaded) {
 	wrong := map[Pos]bool{}
 	for _, p := range c.Errors {
 		if l := c.around(p); l != nil {
@@ -230,11 +230,11 @@ func (c Checked) Sound() (sound []Loaded) {
 	return sound
 }
 
-// Views returns the resources of [Checked.Sound] as nodes get them: for each group that is not empty,
+// Views returns the resources of [Checked.Valid] as nodes get them: for each group that is not empty,
 // those of the group and of the groups that it includes. Without groups it returns all resources as
 // one view.
 func (c Checked) Views() (views [][]Loaded) {
-	sound := c.Sound()
+	sound := c.Valid()
 	if c.Groups == 0 {
 		return [][]Loaded{sound}
 	}
@@ -292,12 +292,12 @@ func (s *Source) text(path string) ([]byte, error) {
 	return data, err
 }
 
-// bad returns a function that reports whether a file with mistakes contains a name. That file may have
+// mentionedInBadFile returns a function that reports whether a file with mistakes contains a name. That file may have
 // the resource of the name, so a reference to it is not reported.
-func (s *Source) bad() func(name string) bool {
+func (s *Source) mentionedInBadFile() func(name string) bool {
 	var texts [][]byte
 	for path, f := range s.files {
-		if readable(f.errs) && f.more == 0 {
+		if readable(f.errs) && f.omittedErrors == 0 {
 			continue
 		}
 		text, err := s.text(path)

@@ -98,7 +98,7 @@ func TestWarnOnce(t *testing.T) {
 // Of what is found with more that is added, as many are told as an option says.
 func TestCheckedWith(t *testing.T) {
 	b := newBench(t, "a.yaml", strings.Repeat("---\nx: y\n", 3))
-	c := Check(b.dir, Options{Most: -1})
+	c := Check(b.dir, Options{MaxProblems: -1})
 	for most, want := range map[int]int{-1: 4, 0: 4, 2: 3, 1: 2} {
 		got := c.With([]findings.Problem{{File: "z.yaml", Message: "more"}}, nil, most).Errors
 		if len(got) != want || findings.Count(got) != 4 {

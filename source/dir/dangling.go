@@ -26,18 +26,18 @@ const maxCompared = 100_000
 // A reach has the resources of all groups, and which groups a node may get at the same time.
 type reach struct {
 	layout   *layout
-	worlds   map[string]world
+	contents map[string]groupContent
 	together *groups.Overlap
 	where    map[xds.Ref][]string // the groups that have a resource; filled by have
 }
 
-func newReach(l *layout, worlds map[string]world) *reach {
-	return &reach{layout: l, worlds: worlds, together: l.together()}
+func newReach(l *layout, worlds map[string]groupContent) *reach {
+	return &reach{layout: l, contents: worlds, together: l.together()}
 }
 
 // dangling returns the warnings of [reach.dangling] for the served configuration.
 func (s *Source) dangling() []dangling {
-	return newReach(&s.layout, s.served.Load().worlds).dangling(s.shown, s.beside.has)
+	return newReach(&s.layout, s.served.Load().contents).dangling(s.shown, s.bootstraps.has)
 }
 
 // dangling returns a warning for each reference to a missing resource, unless elsewhere reports that
@@ -45,16 +45,16 @@ func (s *Source) dangling() []dangling {
 // with the group of the reference. The first warnings, as many as shown returns, suggest a similar
 // name.
 func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
-	for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
+	for _, group := range slices.SortedFunc(maps.Keys(r.contents), byGroup) {
 		found = append(found, r.within(group, elsewhere)...)
 	}
 	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
 	type where struct{ group, url string }
 	names, budget := map[where][]string{}, maxCompared
 	for i, d := range found[:shown(len(found))] {
-		c, at := r.worlds[d.Group].types[d.to.Type.URL], where{d.Group, d.to.Type.URL}
+		c, at := r.contents[d.Group].types[d.to.Type.URL], where{d.Group, d.to.Type.URL}
 		if d.Group == "" {
-			for _, w := range r.worlds {
+			for _, w := range r.contents {
 				c = w.types[d.to.Type.URL]
 			}
 		}
@@ -74,7 +74,7 @@ func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (fou
 
 // within returns the warnings of one group.
 func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dangling) {
-	w := r.worlds[group]
+	w := r.contents[group]
 	collections := map[string]map[string]bool{}
 	for _, c := range w.types {
 		for name, l := range c.at {
@@ -88,7 +88,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
 				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
-				if len(r.worlds) > 1 {
+				if len(r.contents) > 1 {
 					p.Group = group
 				}
 				if len(others) > 0 {
@@ -108,13 +108,13 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 
 // have returns the groups that have the resource of a reference.
 func (r *reach) have(ref xds.Ref) []string {
-	if len(r.worlds) == 1 {
+	if len(r.contents) == 1 {
 		return nil
 	}
 	if r.where == nil {
 		r.where = map[xds.Ref][]string{}
-		for _, group := range slices.SortedFunc(maps.Keys(r.worlds), byGroup) {
-			for _, c := range r.worlds[group].types {
+		for _, group := range slices.SortedFunc(maps.Keys(r.contents), byGroup) {
+			for _, c := range r.contents[group].types {
 				add := func(name string) {
 					ref := xds.Ref{Type: c.typ, Name: name}
 					if in := r.where[ref]; len(in) == 0 || in[len(in)-1] != group {
@@ -144,9 +144,9 @@ func problems(all []dangling) (found []findings.Problem) {
 	return found
 }
 
-// has reports whether the world has the resource of a reference, by its name, by an alias or as a
+// has reports whether the group has the resource of a reference, by its name, by an alias or as a
 // collection. It caches the collections by type URL in the map.
-func (w world) has(ref xds.Ref, collections map[string]map[string]bool) bool {
+func (w groupContent) has(ref xds.Ref, collections map[string]map[string]bool) bool {
 	c := w.types[ref.Type.URL]
 	if c == nil {
 		return false

@@ -39,13 +39,13 @@ type Loaded struct {
 	sockets      []socket // of a listener, if Options.Validate is set
 	refused      bool     // Envoy would refuse it; only checked if Options.Validate is set
 
-	version   string     // version_info of the response that contains it
-	doc       int        // index of the document in the file
-	elsewhere *elsewhere // the groups of the resource; nil: that of its file
+	version string      // version_info of the response that contains it
+	doc     int         // index of the document in the file
+	groups  *groupNames // the groups of the resource; nil: that of its file
 }
 
-// An elsewhere has the groups that a resource names, with their places and quotes in the file.
-type elsewhere struct {
+// A groupNames has the groups that a resource names, with their places and quotes in the file.
+type groupNames struct {
 	names []string
 	at    []findings.Problem
 }
@@ -53,7 +53,7 @@ type elsewhere struct {
 // With returns another resource at the place of l, and in the same groups. [Options.Review] uses it
 // for the resources that it adds.
 func (l Loaded) With(r *xds.Resource) Loaded {
-	return Loaded{Resource: r, Pos: l.Pos, elsewhere: l.elsewhere}
+	return Loaded{Resource: r, Pos: l.Pos, groups: l.groups}
 }
 
 const (
@@ -87,16 +87,16 @@ func form(path string) func(*decoder) {
 type decoder struct {
 	protoyaml.Decoder
 	*reader
-	doc    int
-	loaded []Loaded
-	died   *panics.Panic // the panic of the decoder; nil: there was none
+	doc      int
+	loaded   []Loaded
+	panicked *panics.Panic // the panic of the decoder; nil: there was none
 }
 
 // A reader has the configuration for decoding files.
 type reader struct {
 	types   *envoyapi.Types
 	secrets *envoysecrets.Finder
-	most    int             // how many mistakes of a file are reported: Options.Most
+	most    int             // how many mistakes of a file are reported: Options.MaxProblems
 	ignore  []findings.Code // kinds of problems that are not reported
 
 	lines     func(src []byte) bool // reports whether an error may quote lines of an unreadable file; nil: it may not
@@ -121,8 +121,8 @@ func (rd *reader) decode(path string, data []byte) *decoder {
 	d := &decoder{Decoder: protoyaml.Decoder{File: path, Source: data, Types: rd.types, Words: words(), Most: rd.most, Ignore: rd.ignore, Lines: rd.lines}, reader: rd}
 	// A file must not end the program if a decoder panics.
 	if p := panics.Do(d.decode); p != nil {
-		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", gaveUp, p.Value)
-		d.died = p
+		d.ReportAs(findings.Other, &yaml.Node{}, "", "", "%s: %s", readerFailed, p.Value)
+		d.panicked = p
 	}
 	return d
 }
@@ -135,7 +135,7 @@ func (d *decoder) decode() {
 	form(d.File)(d)
 }
 
-const gaveUp = "the reader gave up"
+const readerFailed = "the reader gave up"
 
 func (d *decoder) yaml() {
 	if !d.IsText() {
@@ -179,7 +179,7 @@ func (d *decoder) document(n *yaml.Node) {
 	case url != nil && url.Value == response, url == nil && has("resources"):
 		d.response(flat)
 	case url != nil:
-		d.entry(n, flat, "", said{})
+		d.entry(n, flat, "", responseInfo{})
 	case has("static_resources"), has("dynamic_resources"), has("staticResources"), has("dynamicResources"):
 		d.ReportAs(findings.NotResource, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is an Envoy bootstrap, not a resource")
 	case has("configs"):
@@ -210,7 +210,7 @@ func shellWord(path string) string {
 func (d *decoder) response(flat *yaml.Node) {
 	m := d.types.New(responseName)
 	d.Message(without(flat, "@type", "resources"), m.Interface(), "")
-	in := d.of(m, cmp.Or(protoyaml.Get(flat, "type_url"), protoyaml.Get(flat, "typeUrl")))
+	in := d.responseInfo(m, cmp.Or(protoyaml.Get(flat, "type_url"), protoyaml.Get(flat, "typeUrl")))
 	list := protoyaml.Get(flat, "resources")
 	switch {
 	case list == nil || list.ShortTag() == "!!null":
@@ -232,14 +232,14 @@ func (d *decoder) response(flat *yaml.Node) {
 }
 
 // entry decodes a resource of a response, with or without a wrapper.
-func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
+func (d *decoder) entry(n, flat *yaml.Node, path string, in responseInfo) {
 	before := d.Errors()
-	var w wrapped
+	var w wrapperFields
 	inner, at := flat, path
 	if url := protoyaml.Get(flat, "@type"); url != nil && url.Value == wrapper {
 		m := d.types.New(wrapperName)
 		d.Message(without(d.extras(flat, path, &w), "@type", "resource"), m.Interface(), path)
-		w.says(m)
+		w.read(m)
 		w.nameAt, w.ttlAt = protoyaml.Get(flat, "name"), protoyaml.Get(flat, "ttl")
 		at = strings.TrimPrefix(path+".resource", ".")
 		r := protoyaml.Get(flat, "resource")
@@ -258,7 +258,7 @@ func (d *decoder) entry(n, flat *yaml.Node, path string, in said) {
 }
 
 // single decodes a resource without a wrapper.
-func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message {
+func (d *decoder) single(flat *yaml.Node, path string, w *wrapperFields) proto.Message {
 	flat = d.extras(flat, path, w)
 	switch url := protoyaml.Get(flat, "@type"); {
 	case url == nil:
@@ -277,7 +277,7 @@ func (d *decoder) single(flat *yaml.Node, path string, w *wrapped) proto.Message
 const extension = "x-chancery"
 
 // extras decodes the extension, and returns the mapping without it.
-func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
+func (d *decoder) extras(flat *yaml.Node, path string, w *wrapperFields) *yaml.Node {
 	n := protoyaml.Get(flat, extension)
 	if n == nil {
 		return flat
@@ -292,7 +292,7 @@ func (d *decoder) extras(flat *yaml.Node, path string, w *wrapped) *yaml.Node {
 		k, v := known.Content[i], known.Content[i+1]
 		switch {
 		case k.Value == "groups":
-			w.elsewhere = d.groups(v, path+".groups", cmp.Or(w.elsewhere, &elsewhere{}))
+			w.groups = d.groups(v, path+".groups", cmp.Or(w.groups, &groupNames{}))
 		case k.Value != "on_demand":
 			d.Report(k, path, "the keys are groups and on_demand", "unknown key %q", k.Value)
 		case v.ShortTag() != "!!bool":
@@ -317,7 +317,7 @@ func without(flat *yaml.Node, keys ...string) *yaml.Node {
 }
 
 // add adds a decoded resource. The wrapper and the response have more about it.
-func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in said) {
+func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapperFields, in responseInfo) {
 	fail := func(hint, format string, args ...any) {
 		d.ReportAs(findings.Unusable, n, path, hint, format, args...)
 	}
@@ -391,7 +391,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapped, in
 	}
 	r.OnDemand = w.onDemand
 	d.refer(r, t, m)
-	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc, elsewhere: w.elsewhere}
+	l := Loaded{Resource: r, Pos: Pos{d.File, n.Line, n.Column, path}, version: in.version, doc: d.doc, groups: w.groups}
 	if p := d.inspect(&l, m); p.Message != "" {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), p.Path)
 		at.Secret = true // or it is near one

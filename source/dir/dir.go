@@ -27,50 +27,50 @@ type Source struct {
 	force chan order // requests of Reload and Order; has one slot
 
 	*reader
-	beside   beside
-	examiner *validate.Validator // for Examine, also if Options.Validate is off
+	bootstraps       bootstrapContent
+	examineValidator *validate.Validator // for Examine, also if Options.Validate is off
 
-	files    map[string]*file // as last read
-	home     *part            // the group of the root
-	parts    map[string]*part // all committed groups, by name, including home
-	layout   layout           // as last committed
-	rules    *groups.Rules    // the rules of layout; nil: only the root has ever been a group
-	unready  []string         // groups that the rules leave out: see [plan.unready]
-	checking bool             // a check without serving: it reports every mistake, also of groups with "on_error: alone"
+	files       map[string]*file // as last read
+	home        *part            // the group of the root
+	parts       map[string]*part // all committed groups, by name, including home
+	layout      layout           // as last committed
+	rules       *groups.Rules    // the rules of layout; nil: only the root has ever been a group
+	neverLoaded []string         // groups that the rules leave out: see [plan.neverLoaded]
+	checking    bool             // a check without serving: it reports every mistake, also of groups with "on_error: alone"
 
-	held    atomic.Int64 // number of delayed removals; read by other goroutines
-	deaf    atomic.Bool  // the system does not report all changes of files
-	expiry  expiry       // of certificates in the served resources
-	waiting waiting      // log lines about delayed removals
-	begun   bool         // the files were loaded at least once
-	loaded  bool         // the last load succeeded
-	err     error        // why the last load failed
-	failing failing      // since when loads fail, and when that was logged
-	kept    Kept         // rejected groups, sorted by name
-	keeping keeping      // log lines about them
+	held          atomic.Int64   // number of delayed removals; read by other goroutines
+	missesChanges atomic.Bool    // the system does not report all changes of files
+	expiry        expiry         // of certificates in the served resources
+	delayLog      delayLog       // log lines about delayed removals
+	loadedOnce    bool           // the files were loaded at least once
+	loaded        bool           // the last load succeeded
+	err           error          // why the last load failed
+	failing       failing        // since when loads fail, and when that was logged
+	rejected      RejectedGroups // rejected groups, sorted by name
+	rejectionLog  rejectionLog   // log lines about them
 
-	served  atomic.Pointer[served]  // the served configuration, for other goroutines
-	seen    atomic.Pointer[seen]    // the files as last read, for other goroutines
-	holders atomic.Pointer[holders] // served resources with secrets, for other goroutines
-	doubted atomic.Pointer[doubted] // warnings of the served configuration, for other goroutines
+	served         atomic.Pointer[served]         // the served configuration, for other goroutines
+	lastRead       atomic.Pointer[lastRead]       // the files as last read, for other goroutines
+	holders        atomic.Pointer[secretHolders]  // served resources with secrets, for other goroutines
+	servedWarnings atomic.Pointer[servedWarnings] // warnings of the served configuration, for other goroutines
 
-	warnings []findings.Problem // of the files as last read
-	stdin    []byte             // the input of a check that read standard input
-	untold   int                // number of warnings beyond Options.Most that were not kept
-	missing  []findings.Problem // dangling references of all groups
-	told     map[string]bool    // warnings that were logged, as text
+	warnings        []findings.Problem // of the files as last read
+	stdin           []byte             // the input of a check that read standard input
+	omittedWarnings int                // number of warnings beyond Options.MaxProblems that were not kept
+	missing         []findings.Problem // dangling references of all groups
+	loggedWarnings  map[string]bool    // warnings that were logged, as text
 }
 
 // New returns a source that loads the directory into st.
 func New(root string, st *store.Store, opts Options) *Source {
 	opts = opts.withDefaults()
-	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.Most), force: make(chan order, 1), layout: newLayout(root)}
-	s.beside = besides(opts.Types, opts.Bootstraps)
+	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.MaxProblems), force: make(chan order, 1), layout: newLayout(root)}
+	s.bootstraps = readBootstraps(opts.Types, opts.Bootstraps)
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
-	s.examiner = validate.New(opts.Types, s.beside.secrets...)
+	s.examineValidator = validate.New(opts.Types, s.bootstraps.secrets...)
 	if opts.Validate {
-		s.validator = s.examiner
+		s.validator = s.examineValidator
 	}
 	return s
 }
@@ -86,9 +86,9 @@ type Report struct {
 
 	// Kept are the rejected groups: their files have errors, and they have "on_error: alone", so the
 	// others were loaded. Nil: no group was rejected.
-	Kept Kept
+	Rejected RejectedGroups
 
-	// Warnings are the warnings of the files, sorted by place. Options.Most limits their number. Run
+	// Warnings are the warnings of the files, sorted by place. Options.MaxProblems limits their number. Run
 	// logs each once.
 	Warnings []findings.Problem
 }
@@ -103,7 +103,7 @@ type Count struct {
 // mistake it commits nothing, and returns all mistakes as [Errors]. The report has the mistakes of
 // groups with "on_error: alone".
 func (s *Source) Load() (Report, error) {
-	report, err := s.guarded(order{}, &scanner{})
+	report, err := s.loadSafely(order{}, &scanner{})
 	s.done(report, err)
 	return report, err
 }
@@ -123,10 +123,10 @@ type outcome struct {
 
 // done records the result of a load, and calls Options.Done if the result is news.
 func (s *Source) done(r Report, err error) {
-	if err == nil && r.Kept != nil {
-		err = r.Kept
+	if err == nil && r.Rejected != nil {
+		err = r.Rejected
 	}
-	s.sees(time.Now(), err)
+	s.publishRead(time.Now(), err)
 	news := err != nil || !s.loaded || len(r.Commit.Changes) > 0
 	s.loaded = err == nil
 	if news && s.opts.Done != nil {
@@ -138,21 +138,21 @@ func (s *Source) done(r Report, err error) {
 
 // report returns the report of a load that succeeded.
 func (s *Source) report(c store.Commit, start time.Time) Report {
-	r := Report{Files: len(s.files), Held: int(s.held.Load()), Kept: s.kept, Commit: c, Took: time.Since(start), Warnings: s.doubts()}
-	s.doubted.Store(&doubted{r.Warnings, len(s.counted(slices.DeleteFunc(slices.Clone(s.missing), func(p findings.Problem) bool { return p.Code != findings.Dangling })))})
+	r := Report{Files: len(s.files), Held: int(s.held.Load()), Rejected: s.rejected, Commit: c, Took: time.Since(start), Warnings: s.allWarnings()}
+	s.servedWarnings.Store(&servedWarnings{r.Warnings, len(s.counted(slices.DeleteFunc(slices.Clone(s.missing), func(p findings.Problem) bool { return p.Code != findings.Dangling })))})
 	if s.rules != nil {
 		r.Groups = len(s.layout.named)
 	}
-	worlds := make([]world, 0, len(s.parts))
+	worlds := make([]groupContent, 0, len(s.parts))
 	for _, p := range s.parts {
-		worlds = append(worlds, p.world)
+		worlds = append(worlds, p.content)
 	}
 	r.Counts = counts(worlds...)
 	return r
 }
 
 // counts returns the number of resources of each type.
-func counts(worlds ...world) []Count {
+func counts(worlds ...groupContent) []Count {
 	at := map[string]int{}
 	var all []Count
 	for _, w := range worlds {
@@ -175,9 +175,9 @@ func counts(worlds ...world) []Count {
 // the removal.
 func (s *Source) Held() int { return int(s.held.Load()) }
 
-// Deaf reports whether the operating system does not report all changes of the files. Then the source
+// MissesChanges reports whether the operating system does not report all changes of the files. Then the source
 // notices some changes only at its regular look at the files ([Options.Poll]).
-func (s *Source) Deaf() bool { return s.deaf.Load() }
+func (s *Source) MissesChanges() bool { return s.missesChanges.Load() }
 
 // Reload makes Run load at once, and read each file whatever its modification time.
 func (s *Source) Reload() {
@@ -187,9 +187,9 @@ func (s *Source) Reload() {
 	}
 }
 
-// Order does the same as [Source.Reload], waits for the result and returns it. With approve, all
+// ReloadAndWait does the same as [Source.Reload], waits for the result and returns it. With approve, all
 // missing resources are removed at once. It waits until Run has loaded or ctx is done.
-func (s *Source) Order(ctx context.Context, approve bool) (Report, error) {
+func (s *Source) ReloadAndWait(ctx context.Context, approve bool) (Report, error) {
 	done := make(chan outcome, 1)
 	select {
 	case s.force <- order{force: true, approve: approve, done: done}:

@@ -239,10 +239,10 @@ func TestLoad(t *testing.T) {
 		if w := report.Warnings; err != nil || len(w) != 101 || findings.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
 			t.Errorf("got %v, %v", err, w)
 		}
-		if w := Check(b.dir, Options{Most: 130}).Warnings; len(w) != 131 || w[130].Error() != b.dir+": warning: and 1 more warning" {
+		if w := Check(b.dir, Options{MaxProblems: 130}).Warnings; len(w) != 131 || w[130].Error() != b.dir+": warning: and 1 more warning" {
 			t.Errorf("got %v", w)
 		}
-		if w := Check(b.dir, Options{Most: -1}).Warnings; len(w) != 131 || w[130].Pos.Line != 2 {
+		if w := Check(b.dir, Options{MaxProblems: -1}).Warnings; len(w) != 131 || w[130].Pos.Line != 2 {
 			t.Errorf("got %v", w)
 		}
 	})
@@ -486,7 +486,7 @@ func TestReloadOfOne(t *testing.T) {
 	if _, err := b.src.Load(); err != nil {
 		t.Fatal(err)
 	}
-	was, before := b.src.files, b.src.home.world
+	was, before := b.src.files, b.src.home.content
 	one := filepath.Join(b.dir, "7/c7.yaml")
 	b.write("7/c7.yaml", clusterURL+"\nname: cluster-7\n")
 	report, err := b.src.Load()
@@ -498,7 +498,7 @@ func TestReloadOfOne(t *testing.T) {
 			t.Errorf("%s: the same is %v", path, same)
 		}
 	}
-	set, gone := b.src.home.world.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
+	set, gone := b.src.home.content.types[xds.Cluster.URL].since(before.types[xds.Cluster.URL])
 	if len(set) != 1 || len(gone) != 0 {
 		t.Errorf("%d written, %v removed", len(set), gone)
 	}

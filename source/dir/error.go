@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// Errors are the mistakes that keep a directory from being loaded, sorted by place. Options.Most
+// Errors are the mistakes that keep a directory from being loaded, sorted by place. Options.MaxProblems
 // limits their number; the last one then counts the rest.
 type Errors []findings.Problem
 
@@ -39,10 +39,10 @@ func (s *Source) counted(all []findings.Problem) []findings.Problem {
 
 // shown returns how many of n mistakes, or of n warnings, are reported.
 func (s *Source) shown(n int) int {
-	if s.opts.Most < 0 {
+	if s.opts.MaxProblems < 0 {
 		return n
 	}
-	return min(n, cmp.Or(s.opts.Most, protoyaml.MaxProblems))
+	return min(n, cmp.Or(s.opts.MaxProblems, protoyaml.MaxProblems))
 }
 
 // summary sorts problems and returns the first of them. A last one counts the others, and those that

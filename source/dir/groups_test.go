@@ -73,7 +73,7 @@ func (b *bench) judge(r Report, err error, refused, kept string) {
 	if got := fmt.Sprint(err); (err == nil) != (refused == "") || !strings.Contains(strings.ReplaceAll(got, b.dir+"/", ""), refused) {
 		b.Errorf("refused: %v, want %q", err, refused)
 	}
-	if got := r.Kept.Error(); (r.Kept == nil) != (kept == "") || !strings.Contains(strings.ReplaceAll(got, b.dir+"/", ""), kept) {
+	if got := r.Rejected.Error(); (r.Rejected == nil) != (kept == "") || !strings.Contains(strings.ReplaceAll(got, b.dir+"/", ""), kept) {
 		b.Errorf("kept: %q, want %q", got, kept)
 	}
 }
@@ -81,7 +81,7 @@ func (b *bench) judge(r Report, err error, refused, kept string) {
 // approves loads, and says that all that goes is meant.
 func (b *bench) approves() {
 	b.Helper()
-	r, err := b.src.guarded(order{force: true, approve: true}, &scanner{})
+	r, err := b.src.loadSafely(order{force: true, approve: true}, &scanner{})
 	b.judge(r, err, "", "")
 }
 
@@ -258,7 +258,7 @@ func TestAlone(t *testing.T) {
 		b.loads("", `edge/x.yaml:1:`)
 		b.want("edge", "CDS e")
 		b.want("canary", "CDS c2")
-		if _, ok := errors.AsType[Kept](told); !ok || b.src.loaded {
+		if _, ok := errors.AsType[RejectedGroups](told); !ok || b.src.loaded {
 			t.Errorf("%T %v", told, told)
 		}
 		b.remove("edge/x.yaml")
@@ -347,8 +347,8 @@ func TestAlone(t *testing.T) {
 	})
 	t.Run("at the first start it is not known", func(t *testing.T) {
 		b := newBench(t, "a.yaml", clusters("a"), "edge/group.yaml", alone+edgeGroup, "edge/x.yaml", bad, "edge/e.yaml", clusters("e"))
-		if r := b.loads("", "edge/x.yaml"); !r.Kept[0].Never {
-			t.Error(r.Kept)
+		if r := b.loads("", "edge/x.yaml"); !r.Rejected[0].NeverLoaded {
+			t.Error(r.Rejected)
 		}
 		b.want("nobody", "CDS a")
 		b.want("edge-1", "nothing is known")

@@ -37,9 +37,9 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	return p
 }
 
-// ofV2 returns a mistake for each resource of the v2 API, and for each v2 message in another resource.
+// v2Errors returns a mistake for each resource of the v2 API, and for each v2 message in another resource.
 // Current clients refuse them, and the option serves them nevertheless.
-func ofV2(all []Loaded, option string) (errs []findings.Problem) {
+func v2Errors(all []Loaded, option string) (errs []findings.Problem) {
 	for _, l := range all {
 		if l.Type.V2 {
 			p := l.Pos.problem("%s %q is of the v2 API, which Envoy no longer supports: %s", l.Type, l.Name, strings.TrimPrefix(l.Type.URL, apis))
@@ -56,8 +56,8 @@ func ofV2(all []Loaded, option string) (errs []findings.Problem) {
 	return errs
 }
 
-// ending returns a warning for each certificate that has expired or expires soon.
-func (f *file) ending(now time.Time) (warnings []findings.Problem) {
+// certificateWarnings returns a warning for each certificate that has expired or expires soon.
+func (f *file) certificateWarnings(now time.Time) (warnings []findings.Problem) {
 	for _, l := range f.loaded {
 		for _, c := range l.certificates {
 			if c.Ends.IsZero() || c.Ends.Sub(now) > secrets.Soon {
@@ -78,8 +78,8 @@ func (f *file) ending(now time.Time) (warnings []findings.Problem) {
 // An expiry is when the first certificate of the served resources expires.
 type expiry struct{ at atomic.Int64 } // in seconds of Unix time; 0: there is no certificate
 
-// of sets the time to the first expiry of all certificates in the worlds.
-func (e *expiry) of(worlds ...world) {
+// set sets the time to the first expiry of all certificates in the groups.
+func (e *expiry) set(worlds ...groupContent) {
 	first := time.Time{}
 	for _, w := range worlds {
 		for _, c := range w.types {

@@ -19,10 +19,10 @@ type LastGood = lastgood.Config
 //
 // Keep takes a configuration and does not wait. Run writes the newest one, and writes the last one
 // before it returns. Save writes one at once. Load returns the configuration that was stored last;
-// os.ErrNotExist means that there is none. Kept reports whether this program owns the folder and the
+// os.ErrNotExist means that there is none. Storing reports whether this program owns the folder and the
 // last write succeeded. Locked is closed when no other program owns the folder.
 //
-// Only one goroutine may use a keeper, except Keep and Kept. The keeper stores all resources with
+// Only one goroutine may use a keeper, except Keep and Storing. The keeper stores all resources with
 // their secrets, unless the field WithoutSecrets is set. It logs problems to the field Log.
 type Keeper = lastgood.Keeper
 

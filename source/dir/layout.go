@@ -25,10 +25,10 @@ type definition struct {
 
 // A layout maps directories to groups. It does not change once made.
 type layout struct {
-	roots []string               // directories of the group groups.Default
-	dirs  map[string]*definition // by directory
-	named map[string]*definition // by name; includes groups.Default if there is any
-	some  bool                   // some files were given by their names, so their groups are unknown
+	roots       []string               // directories of the group groups.Default
+	dirs        map[string]*definition // by directory
+	named       map[string]*definition // by name; includes groups.Default if there is any
+	filesByName bool                   // some files were given by their names, so their groups are unknown
 }
 
 func newLayout(roots ...string) layout {

@@ -15,11 +15,11 @@ import (
 func (s *Source) load(o order, sc *scanner) (Report, error) {
 	start := time.Now()
 	changed := s.look(o.force, sc)
-	if !changed && !s.behind() {
+	if !changed && !s.mayDiffer() {
 		return s.report(store.Commit{}, start), nil
 	}
 	p, err := s.plan(sc, s.opts.AllowMassDelete || o.approve, start)
-	s.doubtful(p)
+	s.addGroups(p)
 	if err != nil {
 		s.err = err
 		return Report{}, err
@@ -46,10 +46,10 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 			part.removals.hold(p.now, p.lost[name], next)
 		}
 	}
-	s.hides(s.worlds(p.next)...)
+	s.rememberSecrets(s.contentsWith(p.next)...)
 	commit, err := s.store.Update(func(tx *store.Tx) error { s.commit(tx, p); return nil })
 	if err != nil {
-		s.hides(s.worlds(nil)...)
+		s.rememberSecrets(s.contentsWith(nil)...)
 		return commit, err
 	}
 	for name := range s.parts {
@@ -63,37 +63,37 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 			part = s.newPart(name)
 			s.parts[name] = part
 		}
-		if !part.begun && len(gone[name]) > 0 {
-			s.since(name, gone[name])
+		if !part.loaded && len(gone[name]) > 0 {
+			s.logLosses(name, gone[name])
 		}
-		part.became(p.now, next, p.lost[name])
+		part.committed(p.now, next, p.lost[name])
 	}
 	redefined := p.rules != s.rules
 	s.layout, s.rules = p.layout, p.rules
-	s.unready = p.unready()
-	s.kept = s.groupsKept(p.kept)
+	s.neverLoaded = p.neverLoaded()
+	s.rejected = s.rejectedGroups(p.rejections)
 	held := 0
 	for _, part := range s.parts {
 		held += part.removals.held
 	}
 	s.held.Store(int64(held))
-	s.serves()
+	s.publishServed()
 	if s.opts.References {
 		s.missing = problems(s.dangling())
 	}
-	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.begun || redefined) {
-		s.opts.Keep(s.config(p.now))
+	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.loadedOnce || redefined) {
+		s.opts.Keep(s.lastGood(p.now))
 	}
-	s.begun = true
+	s.loadedOnce = true
 	return commit, nil
 }
 
-// worlds returns the content of all groups: from next if it has the group, otherwise as committed.
-func (s *Source) worlds(next map[string]world) []world {
+// contentsWith returns the content of all groups: from next if it has the group, otherwise as committed.
+func (s *Source) contentsWith(next map[string]groupContent) []groupContent {
 	all := slices.Collect(maps.Values(next))
 	for name, p := range s.parts {
 		if _, is := next[name]; !is {
-			all = append(all, p.world)
+			all = append(all, p.content)
 		}
 	}
 	return all
@@ -103,7 +103,7 @@ func (s *Source) worlds(next map[string]world) []world {
 func (s *Source) commit(tx *store.Tx, p *plan) {
 	for name, part := range s.parts {
 		if name != groups.Default && p.layout.named[name] == nil {
-			part.commit(tx.Group(part.group), world{}, false, s.view(part))
+			part.commit(tx.Group(part.group), groupContent{}, false, s.view(part))
 		}
 	}
 	needed := p.layout.needed()
@@ -116,7 +116,7 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 			part.commit(tx.Group(part.group), next, s.opts.AllowEmpty || needed[name], s.view(part))
 		}
 	}
-	for _, name := range p.unready() { // another group may include it
+	for _, name := range p.neverLoaded() { // another group may include it
 		tx.Group(s.storeGroup(name)).MarkKnown()
 	}
 	if p.rules != s.rules {
@@ -127,13 +127,13 @@ func (s *Source) commit(tx *store.Tx, p *plan) {
 // view returns the tables that the store has for a group, from all sources.
 func (s *Source) view(p *part) xds.Tables { return s.store.Snapshot().View(p.group) }
 
-// behind reports whether a group may differ from its files.
-func (s *Source) behind() bool {
-	return !s.begun || s.err != nil || s.kept != nil || s.held.Load() > 0
+// mayDiffer reports whether a group may differ from its files.
+func (s *Source) mayDiffer() bool {
+	return !s.loadedOnce || s.err != nil || s.rejected != nil || s.held.Load() > 0
 }
 
-// doubtful records the warnings of files and definitions with their groups.
-func (s *Source) doubtful(p *plan) {
+// addGroups records the warnings of files and definitions with their groups.
+func (s *Source) addGroups(p *plan) {
 	if len(p.layout.named) == 0 {
 		return
 	}
@@ -161,11 +161,11 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (changed bool) {
 	var warnings []findings.Problem
 	for _, f := range files {
 		warnings = append(warnings, f.warnings...)
-		warnings = append(warnings, f.ending(now)...)
-		untold += f.untold
+		warnings = append(warnings, f.certificateWarnings(now)...)
+		untold += f.omittedWarnings
 	}
 	moved := !maps.Equal(files, s.files)
 	s.failing.moved = s.failing.moved || moved
-	s.files, s.warnings, s.untold = files, warnings, untold
+	s.files, s.warnings, s.omittedWarnings = files, warnings, untold
 	return changed || moved
 }

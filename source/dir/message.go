@@ -41,7 +41,7 @@ func (d *decoder) text() {
 		d.responseMessage(m)
 		return
 	}
-	d.entryMessage(m, "", said{})
+	d.entryMessage(m, "", responseInfo{})
 }
 
 // header returns the message that a comment at the head of a file names, in the format of protobuf's
@@ -78,7 +78,7 @@ func (d *decoder) binary() {
 
 // responseMessage decodes the resources of a response.
 func (d *decoder) responseMessage(m protoreflect.Message) {
-	in, resources := d.of(m, nil), get(m, "resources").List()
+	in, resources := d.responseInfo(m, nil), get(m, "resources").List()
 	if resources.Len() == 0 {
 		d.WarnAs(findings.EmptyFile, whole, "", "", "the DiscoveryResponse has no resources")
 	}
@@ -91,9 +91,9 @@ func (d *decoder) responseMessage(m protoreflect.Message) {
 }
 
 // entryMessage decodes a resource, with or without a wrapper.
-func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
+func (d *decoder) entryMessage(m protoreflect.Message, path string, in responseInfo) {
 	if m.Descriptor().FullName() != wrapperName {
-		d.add(whole, path, m.Interface(), &wrapped{}, in)
+		d.add(whole, path, m.Interface(), &wrapperFields{}, in)
 		return
 	}
 	f := m.Descriptor().Fields().ByName("resource")
@@ -102,8 +102,8 @@ func (d *decoder) entryMessage(m protoreflect.Message, path string, in said) {
 		return
 	}
 	if inner := d.unpack(m.Get(f).Message(), strings.TrimPrefix(path+".resource", ".")); inner != nil {
-		var w wrapped
-		w.says(m)
+		var w wrapperFields
+		w.read(m)
 		d.add(whole, path, inner.Interface(), &w, in)
 	}
 }

@@ -34,11 +34,11 @@ type Options struct {
 	// V2 accepts resources of v2, the API before v3. If false, such a resource is a mistake.
 	V2 bool
 	// AllowMassDelete lets any reload remove all resources at once, or more than half of the resources
-	// that a type had in the last 10 minutes. If false, such a reload is refused until [Source.Order]
+	// that a type had in the last 10 minutes. If false, such a reload is refused until [Source.ReloadAndWait]
 	// approves it, because an unmounted volume or an incomplete checkout looks the same.
 	AllowMassDelete bool
 	// HowToAllow is the hint in the error of such a refusal, for example how your program calls
-	// [Source.Order]; no hint if empty.
+	// [Source.ReloadAndWait]; no hint if empty.
 	HowToAllow string
 	// AllowEmpty accepts a directory without files or resources as a valid configuration. If false,
 	// such a directory at the start counts as not mounted yet: clients get no response.
@@ -55,9 +55,9 @@ type Options struct {
 	Bootstraps []proto.Message
 	// Validate reports resources that Envoy would refuse, as mistakes.
 	Validate bool
-	// Most is how many mistakes, and how many warnings, a load reports; it counts the rest. 100 if
-	// zero, all if negative.
-	Most int
+	// MaxProblems is how many mistakes, and how many warnings, a load reports; it counts the rest. 100
+	// if zero, all if negative.
+	MaxProblems int
 	// Poll is how often the source looks at the directory if the system reports no change; 30 s if
 	// zero.
 	Poll time.Duration
@@ -74,7 +74,7 @@ type Options struct {
 	// [Keeper].
 	Keep func(LastGood)
 	// Done, if set, is called after each load that committed a change or failed. It is also called
-	// after the first load that succeeds, at the start or after failures. The error is [Kept] if only
+	// after the first load that succeeds, at the start or after failures. The error is [RejectedGroups] if only
 	// some groups were rejected.
 	Done func(at time.Time, err error)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// guarded calls load and returns a panic, for example of Options.Review, as an error. Nothing is
+// loadSafely calls load and returns a panic, for example of Options.Review, as an error. Nothing is
 // committed then, and the next load tries again.
-func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
+func (s *Source) loadSafely(o order, sc *scanner) (report Report, err error) {
 	if p := panics.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.opts.Log, "load")
 		s.err, err = p, p
@@ -20,11 +20,11 @@ func (s *Source) guarded(o order, sc *scanner) (report Report, err error) {
 	return report, err
 }
 
-// safely calls file and returns a panic as a mistake in that file.
-func (s *Source) safely(f found, old *file, force bool) (now *file) {
-	if p := panics.Do(func() { now = s.file(f, old, force) }); p != nil {
+// readSafely calls file and returns a panic as a mistake in that file.
+func (s *Source) readSafely(f found, old *file, force bool) (now *file) {
+	if p := panics.Do(func() { now = s.readFile(f, old, force) }); p != nil {
 		s.panicked(f.path, p)
-		return &file{emptied: had(old), errs: []findings.Problem{{File: f.path, Code: findings.Other, Message: gaveUp + ": " + p.Value}}}
+		return &file{emptied: had(old), errs: []findings.Problem{{File: f.path, Code: findings.Other, Message: readerFailed + ": " + p.Value}}}
 	}
 	return now
 }

@@ -11,13 +11,13 @@ import (
 
 // A part is the content of one group, as the source knows it. It does not deal with files.
 type part struct {
-	name     string      // of the group in the rules
-	group    string      // of the group in the store
-	world    world       // as last committed
-	removals removals    // delayed removals and recent counts
-	withheld []*xds.Type // types that are marked unknown in the store, until the next commit
-	departed departed    // recently removed resources
-	begun    bool        // its files were loaded at least once
+	name     string       // of the group in the rules
+	group    string       // of the group in the store
+	content  groupContent // as last committed
+	removals removals     // delayed removals and recent counts
+	withheld []*xds.Type  // types that are marked unknown in the store, until the next commit
+	departed departed     // recently removed resources
+	loaded   bool         // its files were loaded at least once
 }
 
 func (s *Source) newPart(name string) *part {
@@ -34,33 +34,33 @@ func (s *Source) storeGroup(name string) string {
 
 // commit writes the changes of next to the group in the store; view has the group's tables. With
 // meant, a group without resources is marked known, too.
-func (p *part) commit(tx *store.Tx, next world, meant bool, view xds.Tables) {
-	p.world.replace(tx, next)
+func (p *part) commit(tx *store.Tx, next groupContent, meant bool, view xds.Tables) {
+	p.content.replace(tx, next)
 	for _, t := range p.withheld {
 		if next.types[t.URL] == nil { // the files have none: keep only the resources that the program has set
 			tx.Replace(t, slices.Collect(view.Table(t).All())...)
 		}
 	}
 	p.withheld = nil
-	if meant || len(p.world.types) > 0 {
+	if meant || len(p.content.types) > 0 {
 		tx.MarkKnown()
 	}
 }
 
-// became records a commit; lost has the resources that it removed.
-func (p *part) became(now time.Time, next world, lost map[string]loss) {
+// committed records a commit; lost has the resources that it removed.
+func (p *part) committed(now time.Time, next groupContent, lost map[string]loss) {
 	p.removals.committed(now, lost)
-	p.departed = p.departed.after(now, p.world, next)
-	p.world, p.begun = next, true
+	p.departed = p.departed.after(now, p.content, next)
+	p.content, p.loaded = next, true
 }
 
 // same reports whether a commit of next would write nothing.
-func (p *part) same(next world) bool {
-	if !p.begun || p.withheld != nil || len(p.world.types) != len(next.types) {
+func (p *part) same(next groupContent) bool {
+	if !p.loaded || p.withheld != nil || len(p.content.types) != len(next.types) {
 		return false
 	}
 	for url, c := range next.types {
-		was := p.world.types[url]
+		was := p.content.types[url]
 		if was == nil || was.version != c.version || len(was.at) != len(c.at) {
 			return false
 		}

@@ -11,9 +11,9 @@ import (
 // A served is the served configuration: the content of each group, and the rules. It does not change
 // once made.
 type served struct {
-	worlds map[string]world
-	files  int           // number of files that were read
-	rules  *groups.Rules // nil: all nodes get the group of the root
+	contents map[string]groupContent
+	files    int           // number of files that were read
+	rules    *groups.Rules // nil: all nodes get the group of the root
 }
 
 // Place returns the place of a served resource, by its name or an alias, such as "clusters.yaml:12:3".
@@ -24,11 +24,11 @@ func (s *Source) Place(t *xds.Type, name string) string {
 	if now == nil {
 		return ""
 	}
-	if at := now.worlds[groups.Default].place(t, name); at != "" || len(now.worlds) == 1 {
+	if at := now.contents[groups.Default].place(t, name); at != "" || len(now.contents) == 1 {
 		return at
 	}
-	for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
-		if at := now.worlds[group].place(t, name); at != "" {
+	for _, group := range slices.SortedFunc(maps.Keys(now.contents), byGroup) {
+		if at := now.contents[group].place(t, name); at != "" {
 			return at
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Source) PlaceFor(n *xds.Node, t *xds.Type, name string) string {
 		return s.Place(t, name)
 	}
 	for _, group := range now.rules.Decide(n).Groups {
-		if at := now.worlds[group].place(t, name); at != "" {
+		if at := now.contents[group].place(t, name); at != "" {
 			return at
 		}
 	}
@@ -60,8 +60,8 @@ func (s *Source) Decide(n *xds.Node) groups.Decision {
 	return now.rules.Decide(n)
 }
 
-// place returns the place of a resource of the world, by its name or an alias; "" if there is none.
-func (w world) place(t *xds.Type, name string) string {
+// place returns the place of a resource of the group, by its name or an alias; "" if there is none.
+func (w groupContent) place(t *xds.Type, name string) string {
 	c := w.types[t.URL]
 	if c == nil {
 		return ""
@@ -75,12 +75,12 @@ func (w world) place(t *xds.Type, name string) string {
 	return ""
 }
 
-// serves publishes the served configuration to other goroutines.
-func (s *Source) serves() {
-	now := &served{worlds: make(map[string]world, len(s.parts)), files: len(s.files), rules: s.rules}
+// publishServed publishes the served configuration to other goroutines.
+func (s *Source) publishServed() {
+	now := &served{contents: make(map[string]groupContent, len(s.parts)), files: len(s.files), rules: s.rules}
 	for name, p := range s.parts {
-		now.worlds[name] = p.world
+		now.contents[name] = p.content
 	}
 	s.served.Store(now)
-	s.expiry.of(slices.Collect(maps.Values(now.worlds))...)
+	s.expiry.set(slices.Collect(maps.Values(now.contents))...)
 }

@@ -17,41 +17,41 @@ import (
 // plan is made again without its files. Errors of any other group reject the whole load.
 type plan struct {
 	*Source
-	order   []found
-	scanned []findings.Problem // errors of directories and paths: files may be missing because of them
-	approve bool               // allow all removals
-	now     time.Time
+	order      []found
+	scanErrors []findings.Problem // errors of directories and paths: files may be missing because of them
+	approve    bool               // allow all removals
+	now        time.Time
 
-	layout layout
-	rules  *groups.Rules
-	next   map[string]world // by group; without the rejected groups
-	lost   map[string]map[string]loss
-	kept   map[string]*keep // rejected groups, by name
+	layout     layout
+	rules      *groups.Rules
+	next       map[string]groupContent // by group; without the rejected groups
+	lost       map[string]map[string]loss
+	rejections map[string]*rejection // rejected groups, by name
 
-	fatal    []findings.Problem
-	more     int // mistakes beyond Options.Most that were not kept
-	refusals []string
-	warnings []findings.Problem // of the definitions
-	begin    map[string]bool    // groups that were rejected before this round
+	fatal          []findings.Problem
+	more           int // mistakes beyond Options.MaxProblems that were not kept
+	refusals       []string
+	warnings       []findings.Problem // of the definitions
+	rejectedBefore map[string]bool    // groups that were rejected before this round
 }
 
 // plan returns the plan of a load, and an error if nothing can be committed.
 func (s *Source) plan(sc *scanner, approve bool, now time.Time) (*plan, error) {
-	p := &plan{Source: s, order: sc.files, scanned: sc.errs, approve: approve, now: now, kept: map[string]*keep{}}
+	p := &plan{Source: s, order: sc.files, scanErrors: sc.errs, approve: approve, now: now, rejections: map[string]*rejection{}}
 	if len(sc.files) == 0 && len(sc.errs) == 0 && !approve && len(s.parts) > 1 {
 		return p, refusal("the directory has no files any more", s.opts.HowToAllow)
 	}
 	for {
-		p.begin = map[string]bool{}
-		for name := range p.kept {
-			p.begin[name] = true
+		p.rejectedBefore = map[string]bool{}
+		for name := range p.rejections {
+			p.rejectedBefore[name] = true
 		}
 		p.fatal, p.more, p.refusals, p.warnings = nil, 0, nil, nil
-		err := p.round()
+		err := p.attempt()
 		if err != nil || p.failed() {
 			return p, p.failure(err)
 		}
-		if len(p.kept) == len(p.begin) {
+		if len(p.rejections) == len(p.rejectedBefore) {
 			return p, nil
 		}
 	}
@@ -62,7 +62,7 @@ func (p *plan) failed() bool { return len(p.fatal) > 0 || p.more > 0 || len(p.re
 // failure returns the error of a load that commits nothing. It includes the errors of rejected groups.
 func (p *plan) failure(err error) error {
 	all, more := p.fatal, p.more
-	for _, k := range p.kept {
+	for _, k := range p.rejections {
 		all, more = append(all, k.problems...), more+k.more
 	}
 	switch {
@@ -79,15 +79,15 @@ func (p *plan) failure(err error) error {
 	return refusal(text, p.opts.HowToAllow)
 }
 
-// round makes the plan once. It stops after the first step that finds an error.
-func (p *plan) round() error {
+// attempt makes the plan once. It stops after the first step that finds an error.
+func (p *plan) attempt() error {
 	p.arrange()
-	p.wrong()
+	p.addFileErrors()
 	p.assemble()
-	if p.failed() || len(p.kept) > len(p.begin) {
+	if p.failed() || len(p.rejections) > len(p.rejectedBefore) {
 		return nil
 	}
-	if err := p.review(); err != nil || p.failed() || len(p.kept) > len(p.begin) {
+	if err := p.review(); err != nil || p.failed() || len(p.rejections) > len(p.rejectedBefore) {
 		return err
 	}
 	return p.removals()
@@ -104,24 +104,24 @@ func (p *plan) blame(group string, problems ...findings.Problem) {
 			problems[i].Group = group
 		}
 	}
-	if k := p.keeps(group); k != nil {
+	if k := p.rejection(group); k != nil {
 		k.problems = append(k.problems, problems...)
 		return
 	}
 	p.fatal = append(p.fatal, problems...)
 }
 
-// keeps returns the errors of a rejected group, and rejects the group if it was not. It returns nil
+// rejection returns the errors of a rejected group, and rejects the group if it was not. It returns nil
 // for a group without "on_error: alone".
-func (p *plan) keeps(group string) *keep {
-	if k := p.kept[group]; k != nil {
+func (p *plan) rejection(group string) *rejection {
+	if k := p.rejections[group]; k != nil {
 		return k
 	}
 	if !p.alone(group) {
 		return nil
 	}
-	k := &keep{}
-	p.kept[group] = k
+	k := &rejection{}
+	p.rejections[group] = k
 	return k
 }
 
@@ -143,34 +143,34 @@ func (p *plan) refuse(group, why string) {
 	if len(p.layout.named) > 0 {
 		why = fmt.Sprintf("group %q: %s", group, why)
 	}
-	if k := p.keeps(group); k != nil {
+	if k := p.rejection(group); k != nil {
 		k.err = refusal(why, p.opts.HowToAllow)
 		return
 	}
 	p.refusals = append(p.refusals, why)
 }
 
-// wrong records the errors of paths and files, except those of groups that are rejected already.
-func (p *plan) wrong() {
-	for _, q := range p.scanned {
-		if group := p.layout.group(q.File); !p.begin[group] {
+// addFileErrors records the errors of paths and files, except those of groups that are rejected already.
+func (p *plan) addFileErrors() {
+	for _, q := range p.scanErrors {
+		if group := p.layout.group(q.File); !p.rejectedBefore[group] {
 			p.blame(group, q)
 		}
 	}
 	for _, f := range p.order {
 		found := p.files[f.path]
-		if len(found.errs) == 0 && found.more == 0 {
+		if len(found.errs) == 0 && found.omittedErrors == 0 {
 			continue
 		}
 		group := p.layout.group(f.path)
-		if p.begin[group] {
+		if p.rejectedBefore[group] {
 			continue
 		}
 		p.blame(group, found.errs...)
-		if k := p.kept[group]; k != nil {
-			k.more += found.more
+		if k := p.rejections[group]; k != nil {
+			k.more += found.omittedErrors
 		} else {
-			p.more += found.more
+			p.more += found.omittedErrors
 		}
 	}
 }
@@ -178,11 +178,11 @@ func (p *plan) wrong() {
 // assemble collects the resources of each group, in the order of the files. If two resources of a type
 // have the same name or alias in one group, the error has both places.
 func (p *plan) assemble() {
-	p.next = map[string]world{}
+	p.next = map[string]groupContent{}
 	for name := range p.layout.named {
-		p.world(name)
+		p.contentOf(name)
 	}
-	p.world(groups.Default)
+	p.contentOf(groups.Default)
 	type guest struct {
 		Loaded
 		home, in string
@@ -190,7 +190,7 @@ func (p *plan) assemble() {
 	var guests []guest
 	for _, f := range p.order {
 		home := p.layout.group(f.path)
-		if p.kept[home] != nil {
+		if p.rejections[home] != nil {
 			continue
 		}
 		w := p.next[home]
@@ -199,25 +199,25 @@ func (p *plan) assemble() {
 			p.next[home] = w
 		}
 		for _, l := range p.files[f.path].loaded {
-			if l.elsewhere == nil {
+			if l.groups == nil {
 				if why := w.add(l); why != "" {
-					p.twice(home, home, l, why)
+					p.addConflict(home, home, l, why)
 				}
 				continue
 			}
-			for _, in := range p.in(l, home) {
+			for _, in := range p.groupsOf(l, home) {
 				if in != home {
 					guests = append(guests, guest{l, home, in})
 				} else if why := w.add(l); why != "" {
-					p.twice(home, home, l, why)
+					p.addConflict(home, home, l, why)
 				}
 			}
 		}
 	}
-	for name := range p.kept {
+	for name := range p.rejections {
 		for in := range p.next {
 			if was := p.parts[in]; was != nil {
-				for _, l := range was.world.all() {
+				for _, l := range was.content.all() {
 					if p.Source.layout.group(l.File) == name {
 						guests = append(guests, guest{l, name, in})
 					}
@@ -226,39 +226,39 @@ func (p *plan) assemble() {
 		}
 	}
 	for _, g := range guests {
-		if p.kept[g.in] != nil {
+		if p.rejections[g.in] != nil {
 			continue
 		}
-		w := p.world(g.in)
+		w := p.contentOf(g.in)
 		w.files++
 		p.next[g.in] = w
-		if why := w.add(g.Loaded); why != "" && p.kept[g.home] == nil {
-			p.twice(g.home, g.in, g.Loaded, why)
+		if why := w.add(g.Loaded); why != "" && p.rejections[g.home] == nil {
+			p.addConflict(g.home, g.in, g.Loaded, why)
 		}
 	}
 	if p.opts.Validate {
-		p.sharing()
+		p.checkSockets()
 	}
 }
 
-// world returns the planned content of a group, which is empty at first.
-func (p *plan) world(name string) world {
+// contentOf returns the planned content of a group, which is empty at first.
+func (p *plan) contentOf(name string) groupContent {
 	w, ok := p.next[name]
-	if !ok && p.kept[name] == nil {
-		w = world{types: map[string]*content{}}
+	if !ok && p.rejections[name] == nil {
+		w = groupContent{types: map[string]*typeContent{}}
 		p.next[name] = w
 	}
 	return w
 }
 
-// in returns the groups of a resource whose file is in the group home.
-func (p *plan) in(l Loaded, home string) (in []string) {
-	if l.elsewhere == nil {
+// groupsOf returns the groups of a resource whose file is in the group home.
+func (p *plan) groupsOf(l Loaded, home string) (in []string) {
+	if l.groups == nil {
 		return []string{home}
 	}
-	for i, name := range l.elsewhere.names {
-		if !p.layout.some && !p.layout.knows(name) {
-			q := l.elsewhere.at[i]
+	for i, name := range l.groups.names {
+		if !p.layout.filesByName && !p.layout.knows(name) {
+			q := l.groups.at[i]
 			q.Code, q.Message, q.Hint = findings.UnknownGroup, fmt.Sprintf("there is no group %q", name), "groups are directories with a "+GroupFile
 			if near := protoyaml.Nearest(name, maps.Keys(p.layout.named)); near != "" {
 				q.Hint = fmt.Sprintf("did you mean %q?", near)
@@ -273,8 +273,8 @@ func (p *plan) in(l Loaded, home string) (in []string) {
 	return in
 }
 
-// twice records that a resource conflicts with another one of the group in.
-func (p *plan) twice(home, in string, l Loaded, why string) {
+// addConflict records that a resource conflicts with another one of the group in.
+func (p *plan) addConflict(home, in string, l Loaded, why string) {
 	if home != in {
 		why += fmt.Sprintf(" in group %q", in)
 	}
@@ -293,13 +293,13 @@ func (p *plan) review() error {
 	}
 	var all []Loaded
 	for _, f := range p.order {
-		if p.kept[p.layout.group(f.path)] == nil {
+		if p.rejections[p.layout.group(f.path)] == nil {
 			all = append(all, p.files[f.path].loaded...)
 		}
 	}
-	for name := range p.kept {
+	for name := range p.rejections {
 		if was := p.parts[name]; was != nil {
-			all = append(all, was.world.all()...)
+			all = append(all, was.content.all()...)
 		}
 	}
 	more, err := p.opts.Review(all)
@@ -310,7 +310,7 @@ func (p *plan) review() error {
 		return nil
 	}
 	for _, l := range more {
-		for _, in := range p.in(l, p.layout.group(l.File)) {
+		for _, in := range p.groupsOf(l, p.layout.group(l.File)) {
 			if w, ok := p.next[in]; ok {
 				w.add(l)
 			}
@@ -327,9 +327,9 @@ func (p *plan) removals() error {
 		if was == nil {
 			continue
 		}
-		lost := was.removals.losses(p.now, was.world, next)
+		lost := was.removals.losses(p.now, was.content, next)
 		p.lost[name] = lost
-		if why := was.removals.refuse(lost, was.world, next, !was.begun); why != "" && !p.approve {
+		if why := was.removals.refuse(lost, was.content, next, !was.loaded); why != "" && !p.approve {
 			p.refuse(name, why)
 		}
 	}

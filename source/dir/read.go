@@ -27,7 +27,7 @@ type file struct {
 
 	errs, warnings []findings.Problem
 
-	more, untold int // numbers of errors and warnings beyond Options.Most that were not kept
+	omittedErrors, omittedWarnings int // numbers of errors and warnings beyond Options.MaxProblems that were not kept
 }
 
 // rereads is how often files are read again if they changed during the read, for example because a
@@ -41,7 +41,7 @@ func (s *Source) read(order []found, before map[string]*file, force bool) map[st
 	files := make([]*file, len(order))
 	each(len(order), func(i int) {
 		path := order[i].path
-		files[i] = s.safely(order[i], cmp.Or(before[path], s.files[path]), force)
+		files[i] = s.readSafely(order[i], cmp.Or(before[path], s.files[path]), force)
 	})
 	byPath := make(map[string]*file, len(order))
 	for i, f := range order {
@@ -75,8 +75,8 @@ func (s *Source) defines(path string) bool {
 	return isGroupFile(path) && d != nil && len(d.raw) > 0
 }
 
-// file reads a file, and returns old, which may be nil, if the content did not change.
-func (s *Source) file(f found, old *file, force bool) *file {
+// readFile reads a file, and returns old, which may be nil, if the content did not change.
+func (s *Source) readFile(f found, old *file, force bool) *file {
 	if old != nil && old.settled && old.Stamp == f.Stamp && !force {
 		return old
 	}
@@ -112,13 +112,13 @@ func (s *Source) fill(now *file, path string, data []byte) {
 		return
 	}
 	d := s.reader.decode(path, data)
-	if d.died != nil {
-		s.panicked(path, d.died)
+	if d.panicked != nil {
+		s.panicked(path, d.panicked)
 	}
 	now.note(d.Problems)
-	now.loaded, now.more, now.untold = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
+	now.loaded, now.omittedErrors, now.omittedWarnings = d.loaded, d.Errors()-len(now.errs), d.Warnings()-len(now.warnings)
 	if !s.opts.V2 {
-		now.errs = append(now.errs, ofV2(d.loaded, s.opts.called("V2"))...)
+		now.errs = append(now.errs, v2Errors(d.loaded, s.opts.called("V2"))...)
 	}
 }
 

@@ -8,25 +8,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// mostOld is how many resources with secrets are remembered that are not served any more.
-const mostOld = 1024
+// maxOldHolders is how many resources with secrets are remembered that are not served any more.
+const maxOldHolders = 1024
 
-// holders are the resources with secrets that are served, or were served recently, by type URL. They
-// do not change once made.
-type holders map[string][]*holder
+// secretHolders are the resources with secrets that are served, or were served recently, by type URL.
+// They do not change once made.
+type secretHolders map[string][]*secretHolder
 
-// A holder is a resource with secrets.
-type holder struct {
-	body   *xds.Resource
-	gone   time.Time // since when it is not served; zero: it is served
-	seldom sync.Once // guards texts and all, which few resources ever need: clients seldom refuse one
-	texts  []string
-	all    bool // texts has all of its secrets
+// A secretHolder is a resource with secrets.
+type secretHolder struct {
+	body  *xds.Resource
+	gone  time.Time // since when it is not served; zero: it is served
+	once  sync.Once // guards texts and all, which few resources ever need: clients seldom refuse one
+	texts []string
+	all   bool // texts has all of its secrets
 }
 
-// after returns the holders once these worlds are served.
-func (h holders) after(now time.Time, worlds ...world) holders {
-	next, known, served, old := holders{}, map[*xds.Resource]*holder{}, map[*xds.Resource]bool{}, 0
+// after returns the holders once these groups are served.
+func (h secretHolders) after(now time.Time, worlds ...groupContent) secretHolders {
+	next, known, served, old := secretHolders{}, map[*xds.Resource]*secretHolder{}, map[*xds.Resource]bool{}, 0
 	for _, all := range h {
 		for _, one := range all {
 			known[one.body] = one
@@ -44,7 +44,7 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 				served[l.Resource] = true
 				one := known[l.Resource]
 				if one == nil || !one.gone.IsZero() {
-					one = &holder{body: l.Resource}
+					one = &secretHolder{body: l.Resource}
 				}
 				next[url] = append(next[url], one)
 			}
@@ -60,8 +60,8 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 				gone = now
 			}
 			old++
-			if now.Sub(gone) <= goneTime && old <= mostOld {
-				next[url] = append(next[url], &holder{body: one.body, gone: gone})
+			if now.Sub(gone) <= rememberTime && old <= maxOldHolders {
+				next[url] = append(next[url], &secretHolder{body: one.body, gone: gone})
 			}
 		}
 	}
@@ -70,10 +70,10 @@ func (h holders) after(now time.Time, worlds ...world) holders {
 
 // secrets returns the texts of all secrets in resources of a type. It returns false if some are not
 // known.
-func (h holders) secrets(url string, rd *reader) (texts []string, all bool) {
+func (h secretHolders) secrets(url string, rd *reader) (texts []string, all bool) {
 	all = true
 	for _, one := range h[url] {
-		one.seldom.Do(func() {
+		one.once.Do(func() {
 			m, err := rd.message(url, one.body.Body)
 			one.all = err == nil && rd.secrets.Texts(m, func(text string) { one.texts = append(one.texts, text) })
 		})
@@ -82,10 +82,10 @@ func (h holders) secrets(url string, rd *reader) (texts []string, all bool) {
 	return texts, all
 }
 
-// hides records the resources that will be served. It comes before the commit, because a client may
+// rememberSecrets records the resources that will be served. It comes before the commit, because a client may
 // refuse one at once.
-func (s *Source) hides(worlds ...world) {
-	h := holders{}
+func (s *Source) rememberSecrets(worlds ...groupContent) {
+	h := secretHolders{}
 	if before := s.holders.Load(); before != nil {
 		h = *before
 	}

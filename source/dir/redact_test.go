@@ -95,40 +95,40 @@ func TestRedactedRestored(t *testing.T) {
 
 func TestHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := func(names ...string) world {
-			w := world{types: map[string]*content{}}
+		of := func(names ...string) groupContent {
+			w := groupContent{types: map[string]*typeContent{}}
 			for _, name := range names {
 				_ = w.add(Loaded{Resource: xds.NewResource(xds.Cluster, name, nil), Secret: "x"})
 			}
 			return w
 		}
 		first := of("a", "b")
-		h := holders{}.after(time.Now(), first)
+		h := secretHolders{}.after(time.Now(), first)
 		one := h[xds.Cluster.URL][0]
 		if h = h.after(time.Now(), first); len(h[xds.Cluster.URL]) != 2 || h[xds.Cluster.URL][0] != one && h[xds.Cluster.URL][1] != one {
 			t.Error("what has not changed is looked at again")
 		}
 		h = h.after(time.Now(), of("a"))
-		time.Sleep(goneTime)
+		time.Sleep(rememberTime)
 		if h = h.after(time.Now(), of("a")); len(h[xds.Cluster.URL]) != 4 { // the last two a, and what had gone
 			t.Error(len(h[xds.Cluster.URL]))
 		}
 		time.Sleep(time.Nanosecond)
-		if h = h.after(time.Now(), world{}); len(h[xds.Cluster.URL]) != 2 {
+		if h = h.after(time.Now(), groupContent{}); len(h[xds.Cluster.URL]) != 2 {
 			t.Error("SAFE-6", len(h[xds.Cluster.URL]))
 		}
 		var names []string
-		for range 2 * mostOld {
+		for range 2 * maxOldHolders {
 			names = append(names, strings.Repeat("x", len(names)+1))
 		}
-		if h = h.after(time.Now(), of(names...)).after(time.Now(), world{}); len(h[xds.Cluster.URL]) != mostOld {
+		if h = h.after(time.Now(), of(names...)).after(time.Now(), groupContent{}); len(h[xds.Cluster.URL]) != maxOldHolders {
 			t.Error("SAFE-9", len(h[xds.Cluster.URL]))
 		}
 	})
 	// Of what cannot be read nobody knows what may be shown.
 	broken := xds.NewResource(xds.Cluster, "a", []byte("\xff"))
 	s := New("", store.New(), Options{})
-	s.holders.Store(&holders{xds.Cluster.URL: {{body: broken}}})
+	s.holders.Store(&secretHolders{xds.Cluster.URL: {{body: broken}}})
 	if text, ok := s.Redacted(xds.Cluster, "text"); ok || text != "" {
 		t.Error("SAFE-6", text)
 	}

@@ -17,9 +17,9 @@ import (
 // A placer finds the places of fields in resources that were decoded before. The source does not keep
 // the places of fields in valid files, so the placer reads each file once more.
 type placer struct {
-	s     *Source
-	files map[string][]*yaml.Node // the documents; nil: unknown
-	data  map[string][]byte
+	source *Source
+	files  map[string][]*yaml.Node // the documents; nil: unknown
+	data   map[string][]byte
 
 	of     Pos                            // the resource that look decoded last
 	md     protoreflect.MessageDescriptor // its type; nil: it cannot be decoded
@@ -33,13 +33,13 @@ func (p *placer) look(l Loaded) {
 		return
 	}
 	p.of, p.md, p.places = l.Pos, nil, map[xds.Ref]string{}
-	typ, err := p.s.types.FindMessageByURL(l.Type.URL)
+	typ, err := p.source.types.FindMessageByURL(l.Type.URL)
 	if err != nil {
 		return
 	}
 	m := typ.New()
-	if (proto.UnmarshalOptions{Resolver: p.s.types}).Unmarshal(l.Body, m.Interface()) == nil {
-		p.md, p.places = m.Descriptor(), refs.Places(p.s.types, m.Interface())
+	if (proto.UnmarshalOptions{Resolver: p.source.types}).Unmarshal(l.Body, m.Interface()) == nil {
+		p.md, p.places = m.Descriptor(), refs.Places(p.source.types, m.Interface())
 	}
 }
 
@@ -56,7 +56,7 @@ func (p *placer) reference(d dangling) dangling {
 		d.Path = strings.Trim(d.from.Pos.Path+"."+path, ".")
 		return d
 	}
-	dec := &decoder{Decoder: protoyaml.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.s.types}, reader: p.s.reader}
+	dec := &decoder{Decoder: protoyaml.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.source.types}, reader: p.source.reader}
 	at, whole := dec.place(n, d.from.Pos.Path, p.md, path)
 	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
 	group := d.Group
@@ -72,7 +72,7 @@ func (p *placer) node(l Loaded) *yaml.Node {
 	}
 	docs, known := p.files[l.File]
 	if !known {
-		data, err := p.s.text(l.File)
+		data, err := p.source.text(l.File)
 		if err == nil {
 			docs = documents(l.File, data)
 		}

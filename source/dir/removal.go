@@ -15,33 +15,33 @@ import (
 // checkout, an editor between two steps. So new resources are served at once, but large removals are
 // delayed or refused.
 const (
-	// guarded is the number of resources from which a type's removals are delayed or refused.
-	guarded = 20
+	// minGuarded is the number of resources from which a type's removals are delayed or refused.
+	minGuarded = 20
 
 	// peakTime is how long the highest count of a type is remembered.
 	peakTime = 10 * time.Minute
 
-	// patience limits the delay of a removal, as a multiple of the usual delay (Options.Confirm).
+	// maxDelays limits the delay of a removal, as a multiple of the usual delay (Options.Confirm).
 	// Files that are rewritten again and again do not delay a removal for ever.
-	patience = 12
+	maxDelays = 12
 )
 
 // removals are the delayed removals of a group, and its recent counts. The zero value has neither.
 type removals struct {
-	confirm time.Duration                 // the usual delay of a large removal
-	peaks   map[string][]peak             // by type URL; falling counts, the newest last
-	absent  map[string]map[string]absence // by type URL and name: resources that the last look did not find
-	held    int                           // number of delayed removals: missing from the files, still served
-	joined  int                           // how many of these joined since the last log line
-	again   time.Time                     // when to look again at the delayed removals
+	confirm   time.Duration                 // the usual delay of a large removal
+	peaks     map[string][]peak             // by type URL; falling counts, the newest last
+	absent    map[string]map[string]absence // by type URL and name: resources that the last look did not find
+	held      int                           // number of delayed removals: missing from the files, still served
+	newlyHeld int                           // how many of these joined since the last log line
+	again     time.Time                     // when to look again at the delayed removals
 }
 
 // An absence is since when a name is missing: since the first look, and since another name came back.
 type absence struct{ first, since time.Time }
 
-// due returns when the name may be removed, if the removal is large.
-func (a absence) due(confirm time.Duration) time.Time {
-	last, usual := a.first.Add(patience*confirm), a.since.Add(confirm)
+// removableAt returns when the name may be removed, if the removal is large.
+func (a absence) removableAt(confirm time.Duration) time.Time {
+	last, usual := a.first.Add(maxDelays*confirm), a.since.Add(confirm)
 	if usual.After(last) {
 		return last
 	}
@@ -65,20 +65,20 @@ func refusal(what, how string) error {
 // A loss has the resources that a type loses. A delayed removal counts only in names. So several small
 // changes do not add up to a large one while the first are still served.
 type loss struct {
-	of    *content // the content before
-	names []string
-	fresh []string // those of names that the last look still found
-	had   int      // number of resources in the files at the last look
-	left  int      // number of resources in the files now
-	top   int      // highest recent number
+	before *typeContent // the content before
+	names  []string
+	fresh  []string // those of names that the last look still found
+	had    int      // number of resources in the files at the last look
+	left   int      // number of resources in the files now
+	top    int      // highest recent number
 }
 
 // losses returns what each type loses, by type URL.
-func (m *removals) losses(now time.Time, was, next world) map[string]loss {
+func (m *removals) losses(now time.Time, was, next groupContent) map[string]loss {
 	all := map[string]loss{}
 	for url, c := range was.types {
 		left := next.types[url]
-		l := loss{of: c, names: c.gone(left), left: c.size(left)}
+		l := loss{before: c, names: c.gone(left), left: c.size(left)}
 		for name := range c.at {
 			if _, held := m.absent[url][name]; !held {
 				l.had++
@@ -98,7 +98,7 @@ func (m *removals) losses(now time.Time, was, next world) map[string]loss {
 // refuse returns the reason if next may be incomplete: a type would lose more than half of its
 // resources, at once or in steps. At the start, files without any resource count as missing files,
 // because this program did not see them become empty.
-func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) (why string) {
+func (m *removals) refuse(lost map[string]loss, was, next groupContent, starting bool) (why string) {
 	switch {
 	case len(was.types) == 0:
 	case next.files == 0:
@@ -109,10 +109,10 @@ func (m *removals) refuse(lost map[string]loss, was, next world, starting bool) 
 	var all []string
 	for _, l := range lost {
 		switch {
-		case l.had >= guarded && 2*len(l.fresh) > l.had:
-			all = append(all, fmt.Sprintf("remove %d of %d %s resources, such as %q", len(l.fresh), l.had, l.of.typ, first(l.fresh)))
-		case len(l.fresh) > 0 && l.top >= guarded && 2*l.left < l.top:
-			all = append(all, fmt.Sprintf("leave only %d of the %d %s resources of the last %d minutes", l.left, l.top, l.of.typ, int(peakTime.Minutes())))
+		case l.had >= minGuarded && 2*len(l.fresh) > l.had:
+			all = append(all, fmt.Sprintf("remove %d of %d %s resources, such as %q", len(l.fresh), l.had, l.before.typ, first(l.fresh)))
+		case len(l.fresh) > 0 && l.top >= minGuarded && 2*l.left < l.top:
+			all = append(all, fmt.Sprintf("leave only %d of the %d %s resources of the last %d minutes", l.left, l.top, l.before.typ, int(peakTime.Minutes())))
 		}
 	}
 	if all == nil {
@@ -132,11 +132,11 @@ func first(names []string) []string {
 // were missing long enough. It delays all removals together, so that no remaining resource refers to a
 // removed one. If a name comes back meanwhile, the files are being written, and the delay of the other
 // names begins again.
-func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
+func (m *removals) hold(now time.Time, lost map[string]loss, next groupContent) {
 	absent := map[string]map[string]absence{}
 	many, back := false, false
 	for url, l := range lost {
-		many = many || l.top >= guarded && len(l.names) > 0 && (10*len(l.names) > l.had || 10*(l.top-l.left) > l.top)
+		many = many || l.top >= minGuarded && len(l.names) > 0 && (10*len(l.names) > l.had || 10*(l.top-l.left) > l.top)
 		gone := map[string]absence{}
 		for _, name := range l.names {
 			gone[name] = absence{now, now}
@@ -161,13 +161,13 @@ func (m *removals) hold(now time.Time, lost map[string]loss, next world) {
 				a.since = now
 				gone[name] = a
 			}
-			due := a.due(m.confirm)
-			if !now.Before(due) || !next.keep(lost[url].of, name) {
+			due := a.removableAt(m.confirm)
+			if !now.Before(due) || !next.keepResource(lost[url].before, name) {
 				delete(gone, name) // it is not served any more, so its absence from the next look is not a return
 				continue
 			}
 			if _, was := before[url][name]; !was {
-				m.joined++
+				m.newlyHeld++
 			}
 			m.held++
 			if m.again.IsZero() || due.Before(m.again) {
@@ -200,8 +200,8 @@ func (m *removals) committed(now time.Time, lost map[string]loss) {
 	}
 }
 
-// kept returns the recent counts in the form that is stored on disk.
-func (m *removals) kept() (all []lastgood.Peak) {
+// stored returns the recent counts in the form that is stored on disk.
+func (m *removals) stored() (all []lastgood.Peak) {
 	for _, url := range slices.Sorted(maps.Keys(m.peaks)) {
 		for _, p := range m.peaks[url] {
 			all = append(all, lastgood.Peak{URL: url, N: p.n, Until: p.until})
@@ -235,7 +235,7 @@ func (m *removals) top(now time.Time, url string, n int) int {
 }
 
 // size returns the number of resources in next, which may be nil.
-func (c *content) size(next *content) int {
+func (c *typeContent) size(next *typeContent) int {
 	if next == nil {
 		return 0
 	}
@@ -243,7 +243,7 @@ func (c *content) size(next *content) int {
 }
 
 // gone returns the names of c that next lacks; next may be nil.
-func (c *content) gone(next *content) (names []string) {
+func (c *typeContent) gone(next *typeContent) (names []string) {
 	for name := range c.at {
 		if next == nil || next.at[name].Resource == nil {
 			names = append(names, name)
@@ -252,8 +252,8 @@ func (c *content) gone(next *content) (names []string) {
 	return names
 }
 
-// keep adds the resource of c with a name, unless the name is taken.
-func (w world) keep(c *content, name string) bool {
+// keepResource adds the resource of c with a name, unless the name is taken.
+func (w groupContent) keepResource(c *typeContent, name string) bool {
 	if why := w.add(c.at[name]); why != "" {
 		return false
 	}

@@ -374,7 +374,7 @@ func TestSlowRemoval(t *testing.T) {
 		var told []string
 		look := func() {
 			m.now("")
-			m.src.holding(time.Now())
+			m.src.logDelayed(time.Now())
 			for len(log) > 0 {
 				told = append(told, fmt.Sprint(time.Since(m.start), " ", <-log))
 			}

@@ -29,16 +29,16 @@ import (
 // A source without files, whose Load is never called, may be given several configurations, one after
 // the other.
 func (s *Source) Restore(c LastGood) error {
-	l, rules, unready, err := s.defined(c)
+	l, rules, unready, err := s.readDefinitions(c)
 	if err != nil {
 		return err
 	}
-	var all []*past
+	var all []*restoredGroup
 	for _, g := range slices.Concat([]lastgood.Group{{Name: groups.Default, Types: c.Types, Gone: c.Gone, Peaks: c.Peaks}}, c.Groups) {
 		if g.Name != groups.Default && l.named[g.Name] == nil {
 			return fmt.Errorf("nothing says which nodes get group %q", g.Name)
 		}
-		p, err := s.past(g)
+		p, err := s.decodeGroup(g)
 		if err != nil {
 			return err
 		}
@@ -47,19 +47,19 @@ func (s *Source) Restore(c LastGood) error {
 	if err := s.reviewPast(all); err != nil {
 		return err
 	}
-	var was, is []world
+	var was, is []groupContent
 	for _, p := range all {
 		view := s.view(p.part)
 		// A resource that the program has set under a removed name must stay.
-		maps.DeleteFunc(p.before, func(n goneName, l gone) bool { return view.Table(l.Type).Lookup(n.name) != nil })
-		was, is = append(was, p.before.with(p.world)), append(is, p.world)
+		maps.DeleteFunc(p.before, func(n resourceKey, l removedResource) bool { return view.Table(l.Type).Lookup(n.name) != nil })
+		was, is = append(was, p.before.addTo(p.world)), append(is, p.world)
 	}
-	s.hides(was...)
+	s.rememberSecrets(was...)
 	// Clients of the previous process may hold recently removed resources, or state an old version.
 	// So these resources are set and removed again, before the first client connects.
 	if _, err := s.store.Update(func(tx *store.Tx) error {
 		for i, p := range all {
-			p.part.world.replace(tx.Group(p.group), was[i])
+			p.part.content.replace(tx.Group(p.group), was[i])
 		}
 		return nil
 	}); err != nil {
@@ -67,7 +67,7 @@ func (s *Source) Restore(c LastGood) error {
 	}
 	var ended []*part // groups that only an earlier restored configuration had
 	for name, p := range s.parts {
-		if p != s.home && !slices.ContainsFunc(all, func(o *past) bool { return o.name == name }) {
+		if p != s.home && !slices.ContainsFunc(all, func(o *restoredGroup) bool { return o.name == name }) {
 			ended = append(ended, p)
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Source) Restore(c LastGood) error {
 			p.commit(tx.Group(p.group), was[i], needed[p.name])
 		}
 		for _, p := range ended {
-			p.world.replace(tx.Group(p.group), world{})
+			p.content.replace(tx.Group(p.group), groupContent{})
 		}
 		for _, name := range unready {
 			tx.Group(s.storeGroup(name)).MarkKnown()
@@ -89,45 +89,45 @@ func (s *Source) Restore(c LastGood) error {
 	}); err != nil {
 		return err
 	}
-	s.layout, s.rules, s.unready = l, rules, unready
+	s.layout, s.rules, s.neverLoaded = l, rules, unready
 	for _, p := range ended {
 		delete(s.parts, p.name)
 	}
 	for _, p := range all {
-		p.part.world, p.part.departed, p.part.withheld = p.world, p.before, p.hidden
+		p.part.content, p.part.departed, p.part.withheld = p.world, p.before, p.hidden
 		p.removals.restore(time.Now(), p.peaks)
 		s.parts[p.name] = p.part
 	}
 	s.home = s.parts[groups.Default]
-	s.hides(is...)
-	s.serves()
+	s.rememberSecrets(is...)
+	s.publishServed()
 	if s.opts.References {
 		s.missing = problems(s.dangling())
-		s.doubted.Store(&doubted{s.doubts(), len(s.counted(s.missing))})
+		s.servedWarnings.Store(&servedWarnings{s.allWarnings(), len(s.counted(s.missing))})
 		s.warn()
 	}
 	return nil
 }
 
-// Beside returns a source without files, with a store of its own. Restore a configuration in it to
+// Scratch returns a source without files, with a store of its own. Restore a configuration in it to
 // examine the configuration before you restore it in s. Resources that s serves already are shared:
 // they are not decoded again, and take no more memory.
 //
 // The daemon uses it; other programs do not need it.
-func (s *Source) Beside(opts Options) *Source {
+func (s *Source) Scratch(opts Options) *Source {
 	o := New("", store.New(), opts)
 	if now := s.served.Load(); now != nil {
-		for name, w := range now.worlds {
+		for name, w := range now.contents {
 			p := o.newPart(name)
-			p.world, o.parts[name] = w, p
+			p.content, o.parts[name] = w, p
 		}
 		o.home = o.parts[groups.Default]
 	}
 	return o
 }
 
-// defined reads the stored group files. It returns the rules, and the groups that were never loaded.
-func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []string, _ error) {
+// readDefinitions reads the stored group files. It returns the rules, and the groups that were never loaded.
+func (s *Source) readDefinitions(c LastGood) (l layout, _ *groups.Rules, unready []string, _ error) {
 	l = newLayout(s.root)
 	if len(c.Definitions) == 0 {
 		return l, nil, nil, nil
@@ -161,17 +161,17 @@ func (s *Source) defined(c LastGood) (l layout, _ *groups.Rules, unready []strin
 	return l, rules, unready, wrong(problems)
 }
 
-// A past is the stored configuration of one group.
-type past struct {
+// A restoredGroup is the decoded configuration of one group.
+type restoredGroup struct {
 	*part
-	world  world
+	world  groupContent
 	before departed
 	hidden []*xds.Type // types with resources that are not known, because they were not stored
 	peaks  []lastgood.Peak
 }
 
 // commit removes the recently removed resources again, and marks which types are unknown.
-func (p *past) commit(tx *store.Tx, was world, known bool) {
+func (p *restoredGroup) commit(tx *store.Tx, was groupContent, known bool) {
 	was.replace(tx, p.world)
 	for _, t := range p.hidden {
 		tx.MarkUnknown(t)
@@ -181,9 +181,9 @@ func (p *past) commit(tx *store.Tx, was world, known bool) {
 	}
 }
 
-// past decodes the stored configuration of a group.
-func (s *Source) past(g lastgood.Group) (*past, error) {
-	p := &past{part: s.newPart(g.Name), world: world{files: 1, types: map[string]*content{}}, before: departed{}, peaks: g.Peaks}
+// decodeGroup decodes the stored configuration of a group.
+func (s *Source) decodeGroup(g lastgood.Group) (*restoredGroup, error) {
+	p := &restoredGroup{part: s.newPart(g.Name), world: groupContent{files: 1, types: map[string]*typeContent{}}, before: departed{}, peaks: g.Peaks}
 	if before := s.parts[g.Name]; before != nil {
 		p.part = before
 	}
@@ -196,7 +196,7 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			s.opts.Log.Warn("resources of the v2 API in the last good configuration are left out", "type", t.URL, "resources", len(t.Resources), "hint", s.opts.called("V2")+" serves them")
 			continue
 		}
-		all, err := s.reread(p.part.world, t)
+		all, err := s.decodeType(p.part.content, t)
 		if err != nil {
 			return p, err
 		}
@@ -217,7 +217,7 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 			case err != nil:
 				odd = append(odd, err)
 			case !withheld(t):
-				p.before[goneName{t.URL, r.Name}] = gone{l, time.Now()}
+				p.before[resourceKey{t.URL, r.Name}] = removedResource{l, time.Now()}
 			}
 		}
 	}
@@ -228,13 +228,13 @@ func (s *Source) past(g lastgood.Group) (*past, error) {
 }
 
 // reviewPast passes the resources to Options.Review before they are restored.
-func (s *Source) reviewPast(all []*past) error {
+func (s *Source) reviewPast(all []*restoredGroup) error {
 	if s.opts.Review == nil {
 		return nil
 	}
 	var now, before []Loaded
 	for _, p := range all {
-		now, before = append(now, p.world.all()...), append(before, p.before.with(world{}).all()...)
+		now, before = append(now, p.world.all()...), append(before, p.before.addTo(groupContent{}).all()...)
 	}
 	if _, err := s.opts.Review(now); err != nil {
 		return err
@@ -247,8 +247,8 @@ func (s *Source) reviewPast(all []*past) error {
 	return nil
 }
 
-// all returns all resources of the world, in no order.
-func (w world) all() (all []Loaded) {
+// all returns all resources of the group, in no order.
+func (w groupContent) all() (all []Loaded) {
 	n := 0
 	for _, c := range w.types {
 		n += len(c.at)
@@ -260,9 +260,9 @@ func (w world) all() (all []Loaded) {
 	return all
 }
 
-// again returns the resource of w that is equal to a stored one, with the stored place. It is not
+// reuse returns the resource of w that is equal to a stored one, with the stored place. It is not
 // decoded again, and the store sees no change. Most resources of successive configurations are equal.
-func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
+func (w groupContent) reuse(r lastgood.Resource) (l Loaded, same bool) {
 	c := w.types[r.Type.URL]
 	if c == nil {
 		return l, false
@@ -271,16 +271,16 @@ func (w world) again(r lastgood.Resource) (l Loaded, same bool) {
 	if l.Resource == nil || l.Sum != r.Sum || l.Version != r.Version || l.OnDemand != r.OnDemand {
 		return l, false
 	}
-	l.Pos, l.version, l.doc, l.elsewhere = Pos{r.File, r.Line, r.Col, r.Path}, "", 0, nil
+	l.Pos, l.version, l.doc, l.groups = Pos{r.File, r.Line, r.Col, r.Path}, "", 0, nil
 	return l, true
 }
 
-// reread returns the stored resources of a type, as a load returns them. Resources that was has
+// decodeType returns the stored resources of a type, as a load returns them. Resources that was has
 // already are not decoded again.
-func (s *Source) reread(was world, t lastgood.Type) ([]Loaded, error) {
+func (s *Source) decodeType(was groupContent, t lastgood.Type) ([]Loaded, error) {
 	all, errs := make([]Loaded, len(t.Resources)), make([]error, len(t.Resources))
 	each(len(all), func(i int) {
-		l, same := was.again(t.Resources[i])
+		l, same := was.reuse(t.Resources[i])
 		if !same {
 			l, errs[i] = s.reader.restored(t.Type, t.Resources[i])
 		}
@@ -311,20 +311,20 @@ func (rd *reader) message(url string, body []byte) (proto.Message, error) {
 	return m, proto.UnmarshalOptions{Resolver: rd.types}.Unmarshal(body, m)
 }
 
-// kept returns the resource in the form that is stored on disk.
-func (l Loaded) kept() lastgood.Resource {
+// stored returns the resource in the form that is stored on disk.
+func (l Loaded) stored() lastgood.Resource {
 	return lastgood.Resource{Resource: l.Resource, File: l.File, Line: l.Line, Col: l.Col, Path: l.Path, Secret: l.Secret != ""}
 }
 
-// config returns the served configuration in the form that is stored on disk.
-func (s *Source) config(at time.Time) lastgood.Config {
-	home := s.home.kept()
+// lastGood returns the served configuration in the form that is stored on disk.
+func (s *Source) lastGood(at time.Time) lastgood.Config {
+	home := s.home.stored()
 	c := lastgood.Config{At: at, Types: home.Types, Gone: home.Gone, Peaks: home.Peaks}
 	if s.rules == nil {
 		return c
 	}
 	for _, p := range s.sorted()[1:] {
-		c.Groups = append(c.Groups, p.kept())
+		c.Groups = append(c.Groups, p.stored())
 	}
 	for _, d := range s.layout.definitions() {
 		rel, err := filepath.Rel(s.root, d.dir)
@@ -336,15 +336,15 @@ func (s *Source) config(at time.Time) lastgood.Config {
 	return c
 }
 
-// kept returns the group in the form that is stored on disk: its resources, the recently removed ones,
+// stored returns the group in the form that is stored on disk: its resources, the recently removed ones,
 // and the recent counts.
-func (p *part) kept() lastgood.Group {
-	g := lastgood.Group{Name: p.name, Gone: p.departed.kept(), Peaks: p.removals.kept()}
-	for _, url := range slices.Sorted(maps.Keys(p.world.types)) {
-		content := p.world.types[url]
+func (p *part) stored() lastgood.Group {
+	g := lastgood.Group{Name: p.name, Gone: p.departed.stored(), Peaks: p.removals.stored()}
+	for _, url := range slices.Sorted(maps.Keys(p.content.types)) {
+		content := p.content.types[url]
 		t := lastgood.Type{Type: content.typ, Version: content.version}
 		for _, l := range content.at {
-			t.Resources = append(t.Resources, l.kept())
+			t.Resources = append(t.Resources, l.stored())
 		}
 		slices.SortFunc(t.Resources, func(a, b lastgood.Resource) int { return strings.Compare(a.Name, b.Name) })
 		g.Types = append(g.Types, t)

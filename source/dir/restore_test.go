@@ -278,8 +278,8 @@ func TestRestore(t *testing.T) {
 }
 
 func TestDeparted(t *testing.T) {
-	of := func(names ...string) world {
-		w := world{types: map[string]*content{}}
+	of := func(names ...string) groupContent {
+		w := groupContent{types: map[string]*typeContent{}}
 		for _, n := range names {
 			w.add(Loaded{Resource: xds.NewResource(xds.Cluster, n, nil)})
 		}
@@ -287,19 +287,19 @@ func TestDeparted(t *testing.T) {
 	}
 	start := time.Now()
 	d := departed(nil).after(start, of("a", "b"), of("b"))
-	d = d.after(start.Add(goneTime), of("b"), of("c"))
+	d = d.after(start.Add(rememberTime), of("b"), of("c"))
 	if len(d) != 2 {
 		t.Error(d)
 	}
-	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("c")); len(d) != 1 {
+	if d = d.after(start.Add(rememberTime+time.Second), of("c"), of("c")); len(d) != 1 {
 		t.Error(d)
 	}
-	if d = d.after(start.Add(goneTime+time.Second), of("c"), of("b", "c")); len(d) != 0 {
+	if d = d.after(start.Add(rememberTime+time.Second), of("c"), of("b", "c")); len(d) != 0 {
 		t.Error("it is there again", d)
 	}
 	d = departed(nil).after(start, of("old"), of())
-	d = d.after(start.Add(time.Second), of(names("n", mostGone)...), of())
-	if _, is := d[goneName{xds.Cluster.URL, "old"}]; is || len(d) != mostGone {
+	d = d.after(start.Add(time.Second), of(names("n", maxDeparted)...), of())
+	if _, is := d[resourceKey{xds.Cluster.URL, "old"}]; is || len(d) != maxDeparted {
 		t.Errorf("%d are remembered, the oldest: %v", len(d), is)
 	}
 }
@@ -333,7 +333,7 @@ func TestOrder(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		got := "ok"
-		if _, err := b.src.Order(ctx, approve); err != nil {
+		if _, err := b.src.ReloadAndWait(ctx, approve); err != nil {
 			got = err.Error()
 		}
 		if got != want {
@@ -352,7 +352,7 @@ func TestOrder(t *testing.T) {
 	order(false, "the directory has no files any more")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.src.Order(gone, false); !errors.Is(err, context.Canceled) && err == nil {
+	if _, err := b.src.ReloadAndWait(gone, false); !errors.Is(err, context.Canceled) && err == nil {
 		t.Errorf("who left is told %v", err)
 	}
 }

@@ -25,9 +25,9 @@ func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	was := s.err
 	s.failing.moved = false
 	w.Begin()
-	report, err := s.guarded(o, &scanner{enter: w.Enter, touch: w.Touch})
+	report, err := s.loadSafely(o, &scanner{enter: w.Enter, touch: w.Touch})
 	w.End()
-	s.deaf.Store(w.Deaf())
+	s.missesChanges.Store(w.MissesChanges())
 	s.done(report, err)
 	s.warn()
 	switch {
@@ -38,23 +38,23 @@ func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 		}
 		s.opts.Log.Info("loaded", attrs...)
 	case err != nil && (o.force || was == nil || was.Error() != err.Error() || s.failing.due(time.Now())):
-		s.Tell(err)
+		s.LogError(err)
 	}
 	if err == nil {
-		s.tellKept(time.Now(), o.force)
+		s.logRejected(time.Now(), o.force)
 	}
-	s.holding(time.Now())
+	s.logDelayed(time.Now())
 	if o.done != nil {
 		o.done <- outcome{report, err}
 	}
 	if err != nil {
 		return time.Time{}
 	}
-	return s.again()
+	return s.nextLook()
 }
 
-// again returns when to look again at delayed removals; the zero time if there are none.
-func (s *Source) again() (at time.Time) {
+// nextLook returns when to look again at delayed removals; the zero time if there are none.
+func (s *Source) nextLook() (at time.Time) {
 	for _, p := range s.parts {
 		if t := p.removals.again; !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
@@ -65,17 +65,17 @@ func (s *Source) again() (at time.Time) {
 
 // warn logs the warnings that were not logged yet.
 func (s *Source) warn() {
-	doubts := s.doubts()
+	doubts := s.allWarnings()
 	now := make(map[string]bool, len(doubts))
 	for _, p := range doubts {
 		line := p.Error()
 		now[line] = true
-		if !s.told[line] {
+		if !s.loggedWarnings[line] {
 			p.Warning = false // the log level replaces the prefix "warning"
 			s.opts.Log.Warn("configuration warning", "code", p.CodeOrOther(), "problem", p.Error())
 		}
 	}
-	s.told = now
+	s.loggedWarnings = now
 }
 
 // Attrs returns the report as attributes of a log line.
@@ -90,8 +90,8 @@ func (r Report) Attrs() []any {
 	if r.Groups > 0 {
 		attrs = append(attrs, "groups", r.Groups)
 	}
-	if r.Kept != nil {
-		attrs = append(attrs, "groups_rejected", len(r.Kept))
+	if r.Rejected != nil {
+		attrs = append(attrs, "groups_rejected", len(r.Rejected))
 	}
 	var set, removed int
 	for _, c := range r.Commit.Changes {

@@ -46,7 +46,7 @@ func TestFieldAt(t *testing.T) {
 					want = fmt.Sprintf("%s:%d:%d", path, i+1, col+1-strings.Count(line[:col], `"`)%2)
 				}
 			}
-			b := s.Standings(xds.Cluster, "b")[0].Loaded
+			b := s.Occurrences(xds.Cluster, "b")[0].Loaded
 			if got := s.FieldAt(b, "alt_stat_name"); got != want {
 				t.Errorf("at %s, not %s", got, want)
 			}

@@ -4,17 +4,17 @@ import "github.com/chancery-xds/chancery/findings"
 
 // A Summary describes the configuration that a source serves.
 type Summary struct {
-	Files  int
-	Groups int            // directories with a [GroupFile], plus the root; 0: no directory has one
-	Counts []Count        // in push order; of all groups together
-	By     map[string]int // number of resources of each group, by its name
+	Files   int
+	Groups  int            // directories with a [GroupFile], plus the root; 0: no directory has one
+	Counts  []Count        // in push order; of all groups together
+	ByGroup map[string]int // number of resources of each group, by its name
 
 	Warnings []findings.Problem // as in the [Report] of the last successful load
 	Dangling int                // references to missing resources; 0 without [Options.References]
 }
 
-// doubted has the warnings of the served configuration.
-type doubted struct {
+// servedWarnings has the warnings of the served configuration.
+type servedWarnings struct {
 	warnings []findings.Problem
 	dangling int
 }
@@ -25,18 +25,18 @@ func (s *Source) Summary() Summary {
 	if now == nil {
 		return Summary{}
 	}
-	sum := Summary{Files: now.files, By: make(map[string]int, len(now.worlds))}
-	if d := s.doubted.Load(); d != nil {
+	sum := Summary{Files: now.files, ByGroup: make(map[string]int, len(now.contents))}
+	if d := s.servedWarnings.Load(); d != nil {
 		sum.Warnings, sum.Dangling = d.warnings, d.dangling
 	}
 	if now.rules != nil {
-		sum.Groups = len(now.worlds)
+		sum.Groups = len(now.contents)
 	}
-	worlds := make([]world, 0, len(now.worlds))
-	for name, w := range now.worlds {
+	worlds := make([]groupContent, 0, len(now.contents))
+	for name, w := range now.contents {
 		worlds = append(worlds, w)
 		for _, c := range w.types {
-			sum.By[name] += len(c.at)
+			sum.ByGroup[name] += len(c.at)
 		}
 	}
 	sum.Counts = counts(worlds...)

@@ -29,7 +29,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 		outside[ref] = true
 	}
 	used, all, have := map[xds.Ref][]string{}, map[string][]string{}, map[string][]string{}
-	order := slices.SortedFunc(maps.Keys(r.worlds), byGroup)
+	order := slices.SortedFunc(maps.Keys(r.contents), byGroup)
 	for _, group := range order {
 		note := func(in []string) []string {
 			if len(in) > 0 && in[len(in)-1] == group {
@@ -37,7 +37,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 			}
 			return append(in, group)
 		}
-		for url, c := range r.worlds[group].types {
+		for url, c := range r.contents[group].types {
 			have[url] = append(have[url], group)
 			for _, l := range c.at {
 				for _, ref := range l.Refs {
@@ -52,7 +52,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 	for _, group := range order {
 		// The group itself comes first: most references are in the same group, and the other check is slower.
 		together := func(in []string) bool { return slices.Contains(in, group) || r.together.FirstPossible(group, in) != "" }
-		w := r.worlds[group]
+		w := r.contents[group]
 		for _, url := range slices.Sorted(maps.Keys(referrers)) {
 			c := w.types[url]
 			if c == nil || together(all[url]) || outside[xds.Ref{Type: c.typ, Name: xds.Wildcard}] || !slices.ContainsFunc(referrers[url], func(t *xds.Type) bool {
@@ -72,7 +72,7 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 				}
 				p := l.Pos.problem("nothing refers to %s %q", c.typ, name)
 				p.Warning, p.Code = true, findings.Unused
-				if len(r.worlds) > 1 {
+				if len(r.contents) > 1 {
 					p.Group = group
 				}
 				found = append(found, p)

@@ -105,9 +105,9 @@ type sockets struct {
 	errs      []findings.Problem
 }
 
-// sockets returns the sockets of a world, with a mistake for each listener on the socket of another
+// sockets returns the sockets of a group, with a mistake for each listener on the socket of another
 // one.
-func (w world) sockets() (s sockets) {
+func (w groupContent) sockets() (s sockets) {
 	c := w.types[xds.Listener.URL]
 	if c == nil {
 		return s
@@ -136,9 +136,9 @@ func (at socket) taken(l, by Loaded, hint string) findings.Problem {
 	return p
 }
 
-// sharing blames groups for listeners on the same socket if a node gets both. It finds pairs in the
+// checkSockets blames groups for listeners on the same socket if a node gets both. It finds pairs in the
 // group itself, and pairs that the group brings together by the groups that it includes.
-func (p *plan) sharing() {
+func (p *plan) checkSockets() {
 	known := map[string]sockets{}
 	of := func(group string) sockets {
 		s, ok := known[group]
@@ -146,7 +146,7 @@ func (p *plan) sharing() {
 			w, planned := p.next[group]
 			was := p.parts[group]
 			if !planned && was != nil { // the group is rejected and keeps its content
-				w = was.world
+				w = was.content
 			}
 			s = w.sockets()
 			known[group] = s

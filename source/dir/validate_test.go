@@ -184,7 +184,7 @@ resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } 
 	}
 	for _, most := range []int{0, 1} { // told or not
 		var names []string
-		for _, l := range Check(root, Options{Most: most}).Sound() {
+		for _, l := range Check(root, Options{MaxProblems: most}).Valid() {
 			names = append(names, l.Name)
 		}
 		if got := strings.Join(names, " "); got != "a c e" {
@@ -228,7 +228,7 @@ func TestManyInVain(t *testing.T) {
 	for i := range 5 {
 		fmt.Fprintf(&routes, "- {name: v%d, domains: [d%d], routes: [{match: {prefix: /}, route: {cluster: c%d}}]}\n", i, i, i)
 	}
-	c := CheckAll([]string{Stdin}, strings.NewReader(routes.String()), Options{MaxFile: 1 << 20, Most: 2})
+	c := CheckAll([]string{Stdin}, strings.NewReader(routes.String()), Options{MaxFile: 1 << 20, MaxProblems: 2})
 	var lines []int
 	for _, p := range c.Warnings {
 		lines = append(lines, p.Pos.Line)
@@ -241,7 +241,7 @@ func TestManyInVain(t *testing.T) {
 // What is told later is counted with the rest, and there is one who counts.
 func TestWith(t *testing.T) {
 	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
-	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, Most: 1}, findings.NotValidated)
+	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, MaxProblems: 1}, findings.NotValidated)
 	at := c.Loaded[2].Pos
 	c = c.With([]findings.Problem{at.Problem(findings.RefusedByEnvoy, "no")}, []findings.Problem{at.Problem(findings.NotValidated, "not asked")}, c.by.most)
 	if len(c.Errors) != 2 || c.Errors[1].Omitted != 2 || findings.Count(c.Errors) != 3 || len(c.Warnings) != 0 {

@@ -271,8 +271,8 @@ func TestUnheard(t *testing.T) {
 	look := func(want bool, w *watch.Watcher) {
 		t.Helper()
 		b.src.reload(order{}, w)
-		if b.src.Deaf() != want {
-			t.Errorf("deaf: %v, want %v", !want, want)
+		if b.src.MissesChanges() != want {
+			t.Errorf("misses changes: %v, want %v", !want, want)
 		}
 	}
 	look(false, w)

@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// said has the fields of a response that apply to all of its resources.
-type said struct{ typeURL, version string }
+// A responseInfo has the fields of a response that apply to all of its resources.
+type responseInfo struct{ typeURL, version string }
 
-// of returns the type and version of a response; the node of its type_url may be nil. It reports an
+// responseInfo returns the type and version of a response; the node of its type_url may be nil. It reports an
 // unknown type once, so that not each resource reports it.
-func (d *decoder) of(response protoreflect.Message, at *yaml.Node) said {
-	s := said{get(response, "type_url").String(), get(response, "version_info").String()}
+func (d *decoder) responseInfo(response protoreflect.Message, at *yaml.Node) responseInfo {
+	s := responseInfo{get(response, "type_url").String(), get(response, "version_info").String()}
 	if s.typeURL == "" {
 		return s
 	}
@@ -38,8 +38,8 @@ func get(m protoreflect.Message, field protoreflect.Name) protoreflect.Value {
 	return m.Get(m.Descriptor().Fields().ByName(field))
 }
 
-// A wrapped has the fields of the wrapper of a resource.
-type wrapped struct {
+// A wrapperFields has the fields of the wrapper of a resource.
+type wrapperFields struct {
 	name, version string
 	aliases       []string
 	ttl           *time.Duration    // nil: none
@@ -48,11 +48,11 @@ type wrapped struct {
 	nameAt, ttlAt *yaml.Node // nil: unknown
 	onDemand      bool
 
-	elsewhere *elsewhere // nil: the resource is in the group of its file
+	groups *groupNames // nil: the resource is in the group of its file
 }
 
-// says reads the fields of a wrapper.
-func (w *wrapped) says(m protoreflect.Message) {
+// read reads the fields of a wrapper.
+func (w *wrapperFields) read(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		f := m.Descriptor().Fields().Get(i)
 		if !m.Has(f) {

@@ -82,9 +82,9 @@ func (c *chain) loadedAll() {
 		c.loaded()
 		return
 	}
-	since, err := c.e.d.Source.Unloaded()
-	if kept, ok := errors.AsType[dir.Kept](err); ok {
-		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.KeptGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })
+	since, err := c.e.d.Source.LoadError()
+	if kept, ok := errors.AsType[dir.RejectedGroups](err); ok {
+		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.RejectedGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })
 		err = kept
 		if len(kept) == 0 { // only groups of other nodes
 			err = nil
@@ -98,7 +98,7 @@ func (c *chain) loadedAll() {
 		c.ok(loaded, "", "the files of the node's groups are loaded (revision %d)", c.before.Seq())
 		return
 	}
-	text, place := mistake(err, dir.Standing{Group: first(c.decision.Groups)})
+	text, place := mistake(err, dir.Occurrence{Group: first(c.decision.Groups)})
 	advice := "mend " + place + "; a load follows by itself"
 	if place == "" { // files are missing, none is wrong
 		advice = "restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"
@@ -127,7 +127,7 @@ func (c *chain) missing() {
 	of.decide()
 	of.place()
 	advice := "define it, or mend what refers to it: explain " + title(one.t, one.Name)
-	if near := c.e.d.Source.Near(one.t, one.Name); near != "" {
+	if near := c.e.d.Source.Nearest(one.t, one.Name); near != "" {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
 	place := ""

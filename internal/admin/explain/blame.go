@@ -97,13 +97,13 @@ func (x *trial) guilty() (all []api.Resource) {
 }
 
 // standing finds the loaded resource that the node gets.
-func (x *trial) standing(name string) (dir.Standing, bool) {
+func (x *trial) standing(name string) (dir.Occurrence, bool) {
 	for _, group := range x.groups {
-		if s, ok := x.e.d.Source.Within(group, x.t, name); ok {
+		if s, ok := x.e.d.Source.Lookup(group, x.t, name); ok {
 			return s, true
 		}
 	}
-	return dir.Standing{}, false
+	return dir.Occurrence{}, false
 }
 
 // faulty returns the resources that Envoy is known to refuse.
@@ -207,7 +207,7 @@ func (x *trial) duplicates() (all []api.Resource) {
 		return nil
 	}
 	words := wordsOf(x.text)
-	by := map[string][]dir.Standing{} // by the name in the message
+	by := map[string][]dir.Occurrence{} // by the name in the message
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
 			m := x.e.message(r)
@@ -228,7 +228,7 @@ func (x *trial) duplicates() (all []api.Resource) {
 		if len(by[own]) < 2 {
 			continue
 		}
-		slices.SortFunc(by[own], func(a, b dir.Standing) int {
+		slices.SortFunc(by[own], func(a, b dir.Occurrence) int {
 			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 		})
 		for _, s := range by[own][:min(len(by[own]), maxGuilty)] {

@@ -40,9 +40,9 @@ type chain struct {
 	parents  []parent            // resources of the node that refer to it
 	decision groups.Decision
 	before   *store.Snapshot // taken before the streams were asked
-	all      []dir.Standing
-	at       *dir.Standing // the definition that the node gets; nil: none
-	live     *registration // registered endpoints that the node gets; nil: none
+	all      []dir.Occurrence
+	at       *dir.Occurrence // the definition that the node gets; nil: none
+	live     *registration   // registered endpoints that the node gets; nil: none
 	wrong    []fault
 	guilty   []api.Resource // faulty resources of the refusal
 
@@ -138,12 +138,12 @@ func (c *chain) ask(ctx context.Context, node string) error {
 // decide finds the groups of the node and the definition of the resource in them.
 func (c *chain) decide() {
 	c.decision = c.e.d.Source.Decide(c.node)
-	c.all = c.e.d.Source.Standings(c.t, c.name)
+	c.all = c.e.d.Source.Occurrences(c.t, c.name)
 	for _, group := range c.decision.Groups {
 		if text, n, ok := c.e.registered(group, c.t, c.name); ok && c.at == nil && c.live == nil {
 			c.live = &registration{group, text, n}
 		}
-		i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return s.Served && s.Group == group })
+		i := slices.IndexFunc(c.all, func(s dir.Occurrence) bool { return s.Served && s.Group == group })
 		if i >= 0 && c.at == nil {
 			c.at = &c.all[i]
 		}

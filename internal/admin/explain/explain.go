@@ -35,12 +35,12 @@ type Tracker interface {
 // A Source knows the places of resources: a [dir.Source].
 type Source interface {
 	Decide(n *xds.Node) groups.Decision
-	Standings(t *xds.Type, name string) []dir.Standing
-	Within(group string, t *xds.Type, name string) (dir.Standing, bool)
+	Occurrences(t *xds.Type, name string) []dir.Occurrence
+	Lookup(group string, t *xds.Type, name string) (dir.Occurrence, bool)
 	Rule(group string) (text, place string)
-	Near(t *xds.Type, name string) string
-	Unloaded() (since time.Time, err error)
-	Suspects(name string) []findings.Problem
+	Nearest(t *xds.Type, name string) string
+	LoadError() (since time.Time, err error)
+	ErrorsMentioning(name string) []findings.Problem
 	Examine(l dir.Loaded) []findings.Problem
 	FieldAt(l dir.Loaded, path string) string
 	Types() *envoy.Types

@@ -597,9 +597,9 @@ func (r *fixture) stands(t *xds.Type, name string, want api.State) {
 
 // The error of the resource's own group is reported, even if no error has a line.
 func TestErrorOfOwnGroupIsReported(t *testing.T) {
-	kept := dir.Kept{{Group: "a", Err: errors.New("all is gone")}, {Group: "b", Err: errors.New("half is gone")}, {Group: "c", Err: errors.New("some is gone")}}
+	kept := dir.RejectedGroups{{Group: "a", Err: errors.New("all is gone")}, {Group: "b", Err: errors.New("half is gone")}, {Group: "c", Err: errors.New("some is gone")}}
 	for group, want := range map[string]string{"a": `group "a": all is gone`, "b": `group "b": half is gone`, "c": `group "c": some is gone`, "other": `group "a": all is gone`} {
-		if text, place := mistake(kept, dir.Standing{Group: group}); text != want || place != "" {
+		if text, place := mistake(kept, dir.Occurrence{Group: group}); text != want || place != "" {
 			t.Errorf("%s: %q at %q", group, text, place)
 		}
 	}

@@ -36,21 +36,21 @@ func (c *chain) loaded() {
 		}
 		return
 	}
-	since, err := c.e.d.Source.Unloaded()
+	since, err := c.e.d.Source.LoadError()
 	at := c.at
 	if at == nil && len(c.all) > 0 && c.all[0].Served {
 		at = &c.all[0]
 	}
-	i := slices.IndexFunc(c.all, func(s dir.Standing) bool { return !s.Served })
+	i := slices.IndexFunc(c.all, func(s dir.Occurrence) bool { return !s.Served })
 	switch {
 	case err == nil && c.before.Seq() == 0:
 		c.breaks(loaded, "", "wait for the first load, and look at the server's log", "nothing was loaded yet")
 	case err == nil:
 		c.ok(loaded, "", "the files are loaded (revision %d)", c.before.Seq())
-	case at != nil && at.NoRule != "":
+	case at != nil && at.MissingGroupFile != "":
 		text, _ := mistake(err, *at)
-		c.breaks(loaded, "", restore(at.NoRule), "the load was rejected %s, and the previous configuration is served: %s", c.e.since(since), text)
-	case i >= 0 || at != nil && at.Older:
+		c.breaks(loaded, "", restore(at.MissingGroupFile), "the load was rejected %s, and the previous configuration is served: %s", c.e.since(since), text)
+	case i >= 0 || at != nil && at.Outdated:
 		of := at
 		if i >= 0 {
 			of = &c.all[i]
@@ -62,14 +62,14 @@ func (c *chain) loaded() {
 		}
 		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself", "%s %s: %s", what, c.e.since(since), text)
 	case at == nil:
-		if all := c.e.d.Source.Suspects(c.name); len(all) > 0 {
+		if all := c.e.d.Source.ErrorsMentioning(c.name); len(all) > 0 {
 			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; a load follows by itself",
 				"a file that may have %s cannot be loaded, since %s: %s", c.title(), c.e.ago(since), wrongText(all[0]))
 			return
 		}
 		fallthrough
 	default:
-		text, place := mistake(err, dir.Standing{})
+		text, place := mistake(err, dir.Occurrence{})
 		c.ok(loaded, place, "the last load was rejected %s (%s), but that changes nothing here", c.e.since(since), text)
 	}
 }
@@ -88,11 +88,11 @@ func orElse(text, other string) string {
 
 // mistake returns why a load was rejected, and the place. It prefers an error in the file of a resource,
 // then one in its group.
-func mistake(err error, of dir.Standing) (text, place string) {
+func mistake(err error, of dir.Occurrence) (text, place string) {
 	var all []findings.Problem
 	if errs, ok := errors.AsType[dir.Errors](err); ok {
 		all = errs
-	} else if kept, ok := errors.AsType[dir.Kept](err); ok {
+	} else if kept, ok := errors.AsType[dir.RejectedGroups](err); ok {
 		for _, g := range kept {
 			errs, ok := errors.AsType[dir.Errors](g.Err)
 			if !ok && (text == "" || g.Group == of.Group) {
@@ -178,7 +178,7 @@ func (c *chain) defined() {
 				"endpoints of %s are registered in group %s, which the node does not get", quote(c.name), list(all, 5))
 			return
 		}
-		if near := c.e.d.Source.Near(c.t, c.name); near != "" {
+		if near := c.e.d.Source.Nearest(c.t, c.name); near != "" {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}
 		if p := c.mainParent(); p != nil {
@@ -244,7 +244,7 @@ func (c *chain) selected() {
 		if rule != "" {
 			advice = fmt.Sprintf("group %s is for nodes that match %s (%s). Change the node's id, cluster or metadata, or the rule; or put the resource into a group of the node's", quote(in[0]), rule, place)
 		}
-		if gone := c.all[0].NoRule; gone != "" {
+		if gone := c.all[0].MissingGroupFile; gone != "" {
 			place, advice = "", restore(gone)
 		}
 		c.breaks(selected, place, advice, "%s is of group %s, and %s gets %s%s", c.title(), list(quoted(in), 5), c.nodeText(), c.reasons(), notes(c.decision))

@@ -57,7 +57,7 @@ func (c *chain) place() {
 	for i := range c.parents[:min(len(c.parents), 1)] {
 		p := &c.parents[i]
 		for _, group := range c.decision.Groups {
-			if s, ok := c.e.d.Source.Within(group, p.Type, p.Name); ok {
+			if s, ok := c.e.d.Source.Lookup(group, p.Type, p.Name); ok {
 				p.place = c.e.reference(s.Loaded, xds.Ref{Type: c.t, Name: c.name})
 				break
 			}
@@ -159,11 +159,11 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 			continue
 		}
 		text := fmt.Sprintf("it refers to %s, which no file has", title(ref.Type, ref.Name))
-		if others := c.e.d.Source.Standings(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
+		if others := c.e.d.Source.Occurrences(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
 			text = fmt.Sprintf("it refers to %s, which only group %s has", title(ref.Type, ref.Name), quote(others[0].Group))
 		} else if len(others) > 0 {
 			text = fmt.Sprintf("it refers to %s, which is not loaded", title(ref.Type, ref.Name))
-		} else if near := c.e.d.Source.Near(ref.Type, ref.Name); near != "" {
+		} else if near := c.e.d.Source.Nearest(ref.Type, ref.Name); near != "" {
 			text += fmt.Sprintf(" (did you mean %s?)", quote(near))
 		}
 		all = append(all, fault{code: findings.Dangling, place: c.e.reference(l, ref), text: text + unlessBootstrap(ref.Type)})

@@ -43,7 +43,7 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	all := c.listed()
 	if name != "" && !slices.ContainsFunc(all, listed.exists) {
 		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", title(t, name))}
-		if near := e.d.Source.Near(t, name); near != "" {
+		if near := e.d.Source.Nearest(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
 		}
 		return out, err
@@ -146,7 +146,7 @@ func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 		if text, _, ok := e.registered(group, t, name); ok {
 			return text
 		}
-		if s, ok := e.d.Source.Within(group, t, name); ok {
+		if s, ok := e.d.Source.Lookup(group, t, name); ok {
 			return s.Pos.String()
 		}
 	}

@@ -110,7 +110,7 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 	}
 	if q.Name != "" && len(all) == 0 {
 		err := &NotFound{Field: "name", Message: fmt.Sprintf("no group has %s", title(t, name))}
-		if near := e.d.Source.Near(t, name); near != "" {
+		if near := e.d.Source.Nearest(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
 		}
 		return nil, err

@@ -82,7 +82,7 @@ Exit codes: 0 no error, and with --strict no warning; 1 there is one; 2 wrong us
 	f.SortFlags = false
 	f.StringVarP(&k.output, "output", "o", "text", "`FORMAT` of the findings: "+report.Names)
 	f.BoolVar(&k.strict, "strict", false, "exit with code 1 for warnings, too")
-	f.IntVar(&k.opts.Most, "max-findings", protoyaml.MaxProblems, "maximum `number` of errors, and of warnings, to report; the others are only counted. 0: all")
+	f.IntVar(&k.opts.MaxProblems, "max-findings", protoyaml.MaxProblems, "maximum `number` of errors, and of warnings, to report; the others are only counted. 0: all")
 	f.StringSliceVar(&k.ignore, "ignore", nil, "`CODES` of findings not to report; errors with which no server loads the files (XDS01, XDS0601) are always reported")
 	f.StringVar(&k.explain, "explain", "", "print what a `CODE` means and how to fix it")
 	f.StringVar(&k.envoy, "envoy", "", "`PATH` of an Envoy that validates the resources, too (envoy --mode validate)")
@@ -134,10 +134,10 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	switch {
-	case k.opts.Most < 0:
-		return fmt.Errorf("--max-findings: must be 0 or more, not %d", k.opts.Most)
-	case k.opts.Most == 0:
-		k.opts.Most = -1
+	case k.opts.MaxProblems < 0:
+		return fmt.Errorf("--max-findings: must be 0 or more, not %d", k.opts.MaxProblems)
+	case k.opts.MaxProblems == 0:
+		k.opts.MaxProblems = -1
 	}
 	ignore, err := k.ignored()
 	if err != nil {
@@ -149,7 +149,7 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	}
 	opts := k.opts
 	if k.envoy != "" {
-		opts.Most = -1 // Envoy is not asked about what is wrong already, whether it is told or not
+		opts.MaxProblems = -1 // Envoy is not asked about what is wrong already, whether it is told or not
 	}
 	wrong := k.bootstraps(args)
 	if len(wrong) > 0 { // then nobody knows what Envoy has from there
@@ -161,9 +161,9 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(wrong) > 0 && k.envoy != "":
 		first := findings.Problem{File: wrong[0].File, Code: findings.NotValidated, Warning: true, Message: "Envoy did not validate anything: the content of this file is unknown"}
-		c = c.With(wrong, []findings.Problem{first}, k.opts.Most)
+		c = c.With(wrong, []findings.Problem{first}, k.opts.MaxProblems)
 	case len(wrong) > 0:
-		c = c.With(wrong, nil, k.opts.Most)
+		c = c.With(wrong, nil, k.opts.MaxProblems)
 	case k.envoy != "":
 		if c, err = k.ask(cmd.Context(), c); err != nil {
 			return cli.Fail(err, "--envoy must be the path of an Envoy that can run on this machine")

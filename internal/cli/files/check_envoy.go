@@ -30,7 +30,7 @@ func (k *checker) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 		}
 		errs, warnings = fresh(errs, more), fresh(warnings, doubts)
 	}
-	return c.With(errs, warnings, k.opts.Most), nil
+	return c.With(errs, warnings, k.opts.MaxProblems), nil
 }
 
 // fresh adds what is not there, since several groups may include what is wrong.

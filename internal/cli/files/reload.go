@@ -106,7 +106,7 @@ server answers at --admin, or it lets nobody in.`,
 // reloadDir asks the server of this user that serves a directory, or one that writes it to a store.
 func reloadDir(cmd *cobra.Command, a *cli.AdminFlags, root, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
 	if root == "" { // a server that keeps nothing on disk
-		root = lastgood.DoorRoot()
+		root = lastgood.RuntimeRoot()
 	}
 	folder, err := lastgood.Folder(root, dir)
 	if err != nil {

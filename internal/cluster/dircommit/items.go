@@ -25,8 +25,8 @@ func Read(root string, opts dir.Options) ([]*revisions.Item, dir.Report, error) 
 	switch {
 	case err != nil:
 		return nil, report, err
-	case report.Kept != nil:
-		return nil, report, report.Kept
+	case report.Rejected != nil:
+		return nil, report, report.Rejected
 	case kept == nil: // nothing was committed
 		return nil, report, nil
 	}

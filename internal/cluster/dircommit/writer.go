@@ -155,11 +155,11 @@ func (f *Feeder) write(held context.Context) error {
 		}
 	}
 	report, err := src.Load()
-	if err == nil && report.Kept != nil { // a revision has no groups of another day
-		err = report.Kept
+	if err == nil && report.Rejected != nil { // a revision has no groups of another day
+		err = report.Rejected
 	}
 	if err != nil {
-		src.Tell(err)
+		src.LogError(err)
 		w.failed.Store(&err)
 	}
 	f.src.Store(src)

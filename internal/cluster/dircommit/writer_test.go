@@ -250,7 +250,7 @@ func TestEmptied(t *testing.T) {
 		t.Error("what has gone is not asked about")
 	}
 	p.head(1, "ana", 3)
-	if _, err := f.Source().Order(t.Context(), true); err != nil {
+	if _, err := f.Source().ReloadAndWait(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	p.head(2, "ben", 0)

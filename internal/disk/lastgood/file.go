@@ -15,16 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// magic is the first line of a file. Another number is another format.
-const magic = "chancery last good 4\n"
-
-// The first lines of earlier formats, which are still read. unmarked has no mark, before has no groups either, and beforeBefore has
-// no removed resources either. Configurations that need no more are still written as unmarked or before, so that an older
-// Chancery can read them.
+// The first lines of the formats. Old formats are still read. A configuration without groups or without a mark is still
+// written in an old format, so that an older Chancery can read it.
 const (
-	unmarked     = "chancery last good 3\n"
-	before       = "chancery last good 2\n"
-	beforeBefore = "chancery last good 1\n"
+	formatMark     = "chancery last good 4\n" // has a mark
+	formatNoMark   = "chancery last good 3\n" // has groups
+	formatNoGroups = "chancery last good 2\n" // has removed resources
+	formatFirst    = "chancery last good 1\n" // has none of these
 )
 
 // A Config is a configuration that was served. It is immutable. The references of its resources are
@@ -69,7 +66,7 @@ type Type struct {
 	Withheld  bool   // some resources are not stored, so the type is not fully known
 	Resources []Resource
 
-	gone []string // names of removed resources, sorted; only in a change (grow.go)
+	removed []string // names of removed resources, sorted; only in a change (grow.go)
 }
 
 // A Resource is a resource and its place in the files.
@@ -88,25 +85,25 @@ const chunk = 256
 // that. Changes of a large configuration are appended to its file (grow.go).
 
 // write writes a configuration. It returns the state of the file if changes can be appended to it.
-func (c Config) write(out io.Writer) (*grown, error) {
+func (c Config) write(out io.Writer) (*growingFile, error) {
 	sum := sha256.New()
-	if c.large() {
-		sized := &counter{out, MaxBytes}
-		if _, err := io.MultiWriter(sized, sum).Write([]byte(grows)); err != nil {
+	if c.canGrow() {
+		sized := &limitedWriter{out, MaxBytes}
+		if _, err := io.MultiWriter(sized, sum).Write([]byte(formatParts)); err != nil {
 			return nil, err
 		}
 		err := c.part(sized, sum)
 		size := MaxBytes - sized.left
-		return &grown{c, sum, size, size + size/4, partsMost}, err
+		return &growingFile{c, sum, size, size + size/4, maxParts}, err
 	}
 	w := bufio.NewWriterSize(io.MultiWriter(out, sum), 1<<16)
-	first := magic
+	first := formatMark
 	switch {
 	case c.Mark != "":
 	case len(c.Groups) == 0 && len(c.Definitions) == 0:
-		first = before
+		first = formatNoGroups
 	default:
-		first = unmarked
+		first = formatNoMark
 	}
 	if _, err := w.WriteString(first); err != nil {
 		return nil, err
@@ -175,9 +172,9 @@ func (c Group) write(w *bufio.Writer) error {
 			}
 			rest = rest[n:]
 		}
-		if len(t.gone) > 0 {
+		if len(t.removed) > 0 {
 			m := record{url: t.URL, kind: removed}
-			for _, name := range t.gone {
+			for _, name := range t.removed {
 				m.resources = append(m.resources, appendString(nil, resourceName, name))
 			}
 			if err := m.write(w); err != nil {
@@ -203,17 +200,17 @@ const (
 	mark       = "mark"       // identifies the configuration for its source
 )
 
-// errCut means that a file does not have the content that was written.
-var errCut = errors.New("the file is damaged: its checksum does not match")
+// errDamaged means that a file does not have the content that was written.
+var errDamaged = errors.New("the file is damaged: its checksum does not match")
 
 // parse reads the output of write.
 func parse(data []byte) (Config, error) {
-	if bytes.HasPrefix(data, []byte(grows)) {
+	if bytes.HasPrefix(data, []byte(formatParts)) {
 		return parseGrown(data)
 	}
 	var body []byte
 	ok := false
-	for _, first := range []string{magic, unmarked, before, beforeBefore} {
+	for _, first := range []string{formatMark, formatNoMark, formatNoGroups, formatFirst} {
 		body, ok = bytes.CutPrefix(data, []byte(first))
 		if ok {
 			break
@@ -223,11 +220,11 @@ func parse(data []byte) (Config, error) {
 		return Config{}, errors.New("the file has a format that this version of Chancery cannot read")
 	}
 	if len(body) < sha256.Size {
-		return Config{}, errCut
+		return Config{}, errDamaged
 	}
 	end := len(data) - sha256.Size
 	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
-		return Config{}, errCut
+		return Config{}, errDamaged
 	}
 	return parseBody(body[:len(body)-sha256.Size])
 }
@@ -258,7 +255,7 @@ func parseBody(body []byte) (Config, error) {
 		case m.kind == group:
 			all = append(all, Group{Name: m.version})
 		default:
-			if err := all[len(all)-1].take(m); err != nil {
+			if err := all[len(all)-1].addRecord(m); err != nil {
 				return Config{}, err
 			}
 		}
@@ -270,8 +267,8 @@ func parseBody(body []byte) (Config, error) {
 	return c, nil
 }
 
-// take adds the content of a record of the group.
-func (c *Group) take(m record) error {
+// addRecord adds the content of a record of the group.
+func (c *Group) addRecord(m record) error {
 	types := &c.Types
 	switch m.kind {
 	case gone:
@@ -287,14 +284,14 @@ func (c *Group) take(m record) error {
 	n := len(*types)
 	if m.kind == removed {
 		if n == 0 || (*types)[n-1].URL != m.url {
-			return errCut
+			return errDamaged
 		}
 		for _, b := range m.resources {
 			r, err := decode(nil, b)
 			if err != nil {
 				return err
 			}
-			(*types)[n-1].gone = append((*types)[n-1].gone, r.Name)
+			(*types)[n-1].removed = append((*types)[n-1].removed, r.Name)
 		}
 		return nil
 	}
@@ -312,15 +309,15 @@ func (c *Group) take(m record) error {
 	return nil
 }
 
-// A counter is a writer that fails after a number of bytes.
-type counter struct {
+// A limitedWriter is a writer that fails after a number of bytes.
+type limitedWriter struct {
 	io.Writer
 	left int64
 }
 
 var errLarge = errors.New("the configuration is too large to be stored")
 
-func (c *counter) Write(b []byte) (int, error) {
+func (c *limitedWriter) Write(b []byte) (int, error) {
 	c.left -= int64(len(b))
 	if c.left < 0 {
 		return 0, errLarge

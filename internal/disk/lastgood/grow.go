@@ -18,9 +18,9 @@ import (
 // parts. The first part has the whole configuration, and each later part has a change. A part ends with an end record
 // and the checksum of the file up to there. If the last part is incomplete, the parts before it are still valid.
 const (
-	grows     = "chancery last good 5\n"
-	large     = 1 << 20 // size of all bodies from which changes are appended
-	partsMost = 256     // the file is rewritten after that many: a read goes through all resources for each part
+	formatParts = "chancery last good 5\n"
+	minGrowing  = 1 << 20 // size of all bodies from which changes are appended
+	maxParts    = 256     // the file is rewritten after that many: a read goes through all resources for each part
 )
 
 // More kinds of records.
@@ -31,21 +31,21 @@ const (
 
 var endRecord = record{kind: end}.encode()
 
-// A grown is the state of a file to which changes can be appended.
-type grown struct {
-	says Config    // its content
-	sum  hash.Hash // of the whole file
-	size int64
-	most int64 // size at which the file is rewritten
-	left int   // number of parts until the file is rewritten
+// A growingFile is the state of a file to which changes can be appended.
+type growingFile struct {
+	content Config    // its content
+	sum     hash.Hash // of the whole file
+	size    int64
+	most    int64 // size at which the file is rewritten
+	left    int   // number of parts until the file is rewritten
 }
 
-// grow appends a change, and reports whether that succeeded. If not, the caller must rewrite the file.
-func (g *grown) grow(path string, c Config) bool {
+// appendChange appends a change, and reports whether that succeeded. If not, the caller must rewrite the file.
+func (g *growingFile) appendChange(path string, c Config) bool {
 	if g == nil || g.left == 0 {
 		return false
 	}
-	d, ok := g.says.change(c)
+	d, ok := g.content.change(c)
 	if !ok {
 		return false
 	}
@@ -58,7 +58,7 @@ func (g *grown) grow(path string, c Config) bool {
 		return false
 	}
 	grew, _ := disk.Append(path, g.size, part.Bytes())
-	g.says, g.size, g.left = c, size, g.left-1
+	g.content, g.size, g.left = c, size, g.left-1
 	return grew
 }
 
@@ -80,8 +80,8 @@ func (c Config) part(out io.Writer, sum hash.Hash) error {
 	return err
 }
 
-// large reports whether changes are appended to the file of the configuration.
-func (c Config) large() bool {
+// canGrow reports whether changes are appended to the file of the configuration.
+func (c Config) canGrow() bool {
 	n := 0
 	for _, g := range append(c.Groups, Group{Types: c.Types}) {
 		for _, t := range g.Types {
@@ -90,7 +90,7 @@ func (c Config) large() bool {
 			}
 		}
 	}
-	return n >= large
+	return n >= minGrowing
 }
 
 // change returns the difference of two configurations: the new and changed resources, and the names of
@@ -131,7 +131,7 @@ func (c Group) change(is Group) (d Group, changed, ok bool) {
 		if !ok {
 			return d, false, false
 		}
-		if next.Version != c.Types[i].Version || len(next.Resources)+len(next.gone) > 0 {
+		if next.Version != c.Types[i].Version || len(next.Resources)+len(next.removed) > 0 {
 			d.Types = append(d.Types, next)
 		}
 	}
@@ -161,7 +161,7 @@ func (t Type) change(is Type) (Type, bool) {
 				return d, false
 			}
 			if order < 0 {
-				d.gone = append(d.gone, was[0].Name)
+				d.removed = append(d.removed, was[0].Name)
 			}
 			was = was[1:]
 		}
@@ -184,41 +184,41 @@ func (r Resource) same(o Resource) bool {
 		r.File == o.File && r.Line == o.Line && r.Col == o.Col && r.Path == o.Path && r.Secret == o.Secret
 }
 
-// become applies a change to a configuration.
-func (c *Config) become(d Config) error {
+// apply applies a change to a configuration.
+func (c *Config) apply(d Config) error {
 	c.At, c.Mark = d.At, d.Mark
 	root := Group{Types: c.Types}
-	if err := root.become(Group{Types: d.Types, Gone: d.Gone, Peaks: d.Peaks}); err != nil {
+	if err := root.apply(Group{Types: d.Types, Gone: d.Gone, Peaks: d.Peaks}); err != nil {
 		return err
 	}
 	c.Gone, c.Peaks = root.Gone, root.Peaks
 	for _, g := range d.Groups {
 		i := slices.IndexFunc(c.Groups, func(o Group) bool { return o.Name == g.Name })
 		if i < 0 {
-			return errCut
+			return errDamaged
 		}
-		if err := c.Groups[i].become(g); err != nil {
+		if err := c.Groups[i].apply(g); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Group) become(d Group) error {
+func (c *Group) apply(d Group) error {
 	for _, t := range d.Types {
 		i := slices.IndexFunc(c.Types, func(o Type) bool { return o.URL == t.URL })
 		if i < 0 {
-			return errCut
+			return errDamaged
 		}
-		c.Types[i].become(t)
+		c.Types[i].apply(t)
 	}
 	c.Gone, c.Peaks = d.Gone, d.Peaks
 	return nil
 }
 
-func (t *Type) become(d Type) {
+func (t *Type) apply(d Type) {
 	all := make([]Resource, 0, len(t.Resources)+len(d.Resources))
-	next, gone := d.Resources, d.gone
+	next, gone := d.Resources, d.removed
 	for _, r := range t.Resources {
 		for len(next) > 0 && next[0].Name < r.Name {
 			all, next = append(all, next[0]), next[1:]
@@ -238,7 +238,7 @@ func (t *Type) become(d Type) {
 // parseGrown reads a file with parts.
 func parseGrown(data []byte) (c Config, err error) {
 	sum := sha256.New()
-	at, from := len(grows), 0
+	at, from := len(formatParts), 0
 	for at < len(data) {
 		n := partSize(data[at:])
 		to := at + n
@@ -249,24 +249,24 @@ func parseGrown(data []byte) (c Config, err error) {
 		from = to + sha256.Size
 		if !bytes.Equal(sum.Sum(nil), data[to:from]) {
 			if from < len(data) {
-				return Config{}, errCut
+				return Config{}, errDamaged
 			}
 			break
 		}
 		sum.Write(data[to:from])
 		d, err := parseBody(data[at : to-len(endRecord)])
-		if at == len(grows) {
+		if at == len(formatParts) {
 			c = d
 		} else if err == nil {
-			err = c.become(d)
+			err = c.apply(d)
 		}
 		if err != nil {
 			return Config{}, err
 		}
 		at = from
 	}
-	if at == len(grows) {
-		return Config{}, errCut
+	if at == len(formatParts) {
+		return Config{}, errDamaged
 	}
 	return c, nil
 }

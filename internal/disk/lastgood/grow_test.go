@@ -28,7 +28,7 @@ func twenty() map[string]string {
 func of(at int, root, edge map[string]string) Config {
 	list := func(in map[string]string) (all []Resource) {
 		for name, body := range in {
-			r := xds.NewResource(xds.Cluster, name, []byte(body+strings.Repeat("x", large/16)))
+			r := xds.NewResource(xds.Cluster, name, []byte(body+strings.Repeat("x", minGrowing/16)))
 			all = append(all, Resource{Resource: r, File: name + ".yaml", Line: 1, Secret: strings.HasPrefix(body, "secret")})
 		}
 		slices.SortFunc(all, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
@@ -110,7 +110,7 @@ func TestSAFE10Grows(t *testing.T) {
 		}
 		if was != nil && bytes.HasPrefix(data, was) {
 			grew++
-			if n := len(data) - len(was); n > 3*large/16 {
+			if n := len(data) - len(was); n > 3*minGrowing/16 {
 				t.Errorf("one change is %d bytes", n)
 			}
 			for range 5 {
@@ -124,7 +124,7 @@ func TestSAFE10Grows(t *testing.T) {
 				t.Error(err)
 			}
 			other := slices.Clone(data)
-			other[r.IntN(len(was)-len(grows))+len(grows)] ^= 1
+			other[r.IntN(len(was)-len(formatParts))+len(formatParts)] ^= 1
 			if got, err := parse(other); err == nil && told(got) == told(c) {
 				t.Errorf("seed %d: what is damaged is read", seed)
 			}
@@ -175,7 +175,7 @@ func TestSAFE10GrowsNoOther(t *testing.T) {
 	}
 	// It is written anew before reading it takes long.
 	info, _ := os.Stat(path)
-	for range partsMost + 1 {
+	for range maxParts + 1 {
 		many["r03"] = "" // as small as can be
 		at++
 		c := of(at, many, nil)
@@ -313,10 +313,10 @@ func TestSAFE10GrowsNotFromDamage(t *testing.T) {
 	for what, data := range map[string][]byte{
 		"in its middle":      flipped,
 		"in its first part":  files[0][:len(files[0])-1],
-		"at its begin":       []byte(grows),
-		"a length like none": append([]byte(grows), 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
+		"at its begin":       []byte(formatParts),
+		"a length like none": append([]byte(formatParts), 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
 	} {
-		if c, err := parse(data); !errors.Is(err, errCut) {
+		if c, err := parse(data); !errors.Is(err, errDamaged) {
 			t.Errorf("%s: %v, %v", what, c.At, err)
 		}
 	}

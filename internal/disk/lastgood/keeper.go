@@ -49,7 +49,7 @@ func Root() (string, error) {
 	return filepath.Join(home, ".local", "state", "chancery"), nil
 }
 
-var odd = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var unsafeCharacters = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // Folder returns the folder below root for a served directory. It uses the absolute path without
 // resolving links, because the target of a link may change.
@@ -59,12 +59,12 @@ func Folder(root, served string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(abs))
-	name := odd.ReplaceAllString(filepath.Base(abs), "_")
+	name := unsafeCharacters.ReplaceAllString(filepath.Base(abs), "_")
 	return filepath.Join(root, name[:min(len(name), 40)]+"-"+hex.EncodeToString(sum[:6])), nil
 }
 
 // A Keeper stores the last good configuration of one served directory. Only one goroutine may use it,
-// except Keep and Kept.
+// except Keep and Storing.
 type Keeper struct {
 	Log *slog.Logger // slog.Default() if nil
 
@@ -74,17 +74,17 @@ type Keeper struct {
 	WithoutSecrets bool
 
 	dir    string
-	held   *disk.Held    // used by Open, then by Run or Save; nil: another program has the lock
+	lock   *disk.Held    // used by Open, then by Run or Save; nil: another program has the lock
 	locked chan struct{} // closed when this keeper has the lock
-	file   *grown        // used as held; nil: write the whole file next time
-	next   chan Config   // has one slot: the newest configuration that is not written
+	file   *growingFile  // used as held; nil: write the whole file next time
+	newest chan Config   // has one slot: the newest configuration that is not written
 	failed atomic.Bool   // the last write failed
 }
 
 // Open returns a keeper for a folder. It makes the folder, private to this user. While another program
 // has the lock of the folder, the keeper can load the files of that program, and writes nothing.
 func Open(dir string) (*Keeper, error) {
-	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), next: make(chan Config, 1)}
+	k := &Keeper{Log: slog.Default(), dir: dir, locked: make(chan struct{}), newest: make(chan Config, 1)}
 	if err := k.Lock(); err != nil && !errors.Is(err, disk.ErrBusy) {
 		return nil, err
 	}
@@ -94,31 +94,31 @@ func Open(dir string) (*Keeper, error) {
 // Lock makes the folder if it does not exist, and locks it. If the folder was removed and made again,
 // the old lock does not protect it, so Lock locks the new one.
 func (k *Keeper) Lock() error {
-	if k.held != nil && k.held.Holds(k.dir) {
+	if k.lock != nil && k.lock.Holds(k.dir) {
 		return nil
 	}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return err
 	}
-	if err := own(k.dir); err != nil {
+	if err := makePrivate(k.dir); err != nil {
 		return err
 	}
 	held, err := disk.Lock(k.dir)
 	if err != nil {
 		return err
 	}
-	if k.held == nil {
+	if k.lock == nil {
 		close(k.locked)
 	} else {
-		k.held.Unlock()
+		k.lock.Unlock()
 	}
-	k.held = held
+	k.lock = held
 	return nil
 }
 
-// Kept reports whether this keeper has the lock, and its last write succeeded. Any goroutine may call
-// it at any time.
-func (k *Keeper) Kept() bool {
+// Storing reports whether this keeper has the lock, and its last write succeeded. Any goroutine may
+// call it at any time.
+func (k *Keeper) Storing() bool {
 	select {
 	case <-k.locked:
 		return !k.failed.Load()
@@ -130,15 +130,15 @@ func (k *Keeper) Kept() bool {
 // Locked is closed when this keeper has the lock.
 func (k *Keeper) Locked() <-chan struct{} { return k.locked }
 
-// Drop releases the folder if Run was not called, and removes it if it is empty.
-func (k *Keeper) Drop() {
-	if k.held == nil {
+// Release releases the folder if Run was not called, and removes it if it is empty.
+func (k *Keeper) Release() {
+	if k.lock == nil {
 		return // another program has the lock
 	}
-	if k.held.Holds(k.dir) {
+	if k.lock.Holds(k.dir) {
 		_ = os.Remove(k.dir) // fails if the folder is not empty
 	}
-	k.held.Unlock()
+	k.lock.Unlock()
 }
 
 // Dir returns the folder.
@@ -172,11 +172,11 @@ func (k *Keeper) Load() (Config, error) {
 // Keep asks Run to write a configuration. It does not wait. Run writes only the newest one.
 func (k *Keeper) Keep(c Config) {
 	select {
-	case <-k.next:
+	case <-k.newest:
 	default:
 	}
 	select {
-	case k.next <- c:
+	case k.newest <- c:
 	default: // a newer one has the slot
 	}
 }
@@ -190,7 +190,7 @@ const retry = 5 * time.Second
 // days away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := false
-	for k.held == nil {
+	for k.lock == nil {
 		if !other {
 			other = true
 			k.Log.Warn("another server of the same directory stores the last good configuration: until it ends, this one stores none", "state", k.dir,
@@ -203,7 +203,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 	}
-	defer func() { k.held.Unlock() }()
+	defer func() { k.lock.Unlock() }()
 	if other {
 		k.Log.Info("the other server has ended: this one now stores the last good configuration", "state", k.dir)
 	}
@@ -212,11 +212,11 @@ func (k *Keeper) Run(ctx context.Context) {
 	var again <-chan time.Time // when to try again; nil: it was written, or can never be
 	for {
 		select {
-		case c = <-k.next:
+		case c = <-k.newest:
 		case <-again:
 		case <-ctx.Done():
 			select {
-			case c = <-k.next:
+			case c = <-k.newest:
 				k.save(c, &said)
 			default:
 				if again != nil {
@@ -274,9 +274,9 @@ func (k *Keeper) Save(c Config) error {
 	}
 	file := k.file
 	k.file = nil // after a failed write, the content of the file is unknown
-	if !file.grow(path, c) {
+	if !file.appendChange(path, c) {
 		if err := disk.Replace(path, 0o600, func(w io.Writer) (err error) {
-			file, err = c.write(&counter{w, MaxBytes})
+			file, err = c.write(&limitedWriter{w, MaxBytes})
 			return err
 		}); err != nil {
 			return err

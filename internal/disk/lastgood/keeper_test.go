@@ -181,7 +181,7 @@ func TestDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.held.Unlock()
+	defer k.lock.Unlock()
 	if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing was kept: %v", err)
 	}
@@ -217,7 +217,7 @@ func TestDamaged(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "resources: []\n", magic} {
+	for _, bad := range []string{"", "resources: []\n", formatMark} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.held.Unlock()
+	defer k.lock.Unlock()
 	k.WithoutSecrets = true
 	all := some(t, 1)
 	all.Types = append(all.Types, Type{Type: xds.Secret.Legacy(), Resources: all.Types[1].Resources})
@@ -275,7 +275,7 @@ func TestFormatOfBefore(t *testing.T) {
 	if _, err := some(t, 2).write(&file); err != nil {
 		t.Fatal(err)
 	}
-	old := bytes.Replace(file.Bytes(), []byte(magic), []byte(before), 1)
+	old := bytes.Replace(file.Bytes(), []byte(formatMark), []byte(formatNoGroups), 1)
 	old = old[:len(old)-sha256.Size]
 	sum := sha256.Sum256(old)
 	if c, err := parse(append(old, sum[:]...)); err != nil || len(c.Types) != 2 || len(c.Types[0].Resources) != 2 {
@@ -303,7 +303,7 @@ func TestTakeOver(t *testing.T) {
 		if _, err := second.Load(); !errors.Is(err, fs.ErrNotExist) {
 			t.Error("both write:", err)
 		}
-		first.held.Unlock()
+		first.lock.Unlock()
 		time.Sleep(2 * retry)
 		if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 2 {
 			t.Error("nobody writes:", err)
@@ -311,10 +311,10 @@ func TestTakeOver(t *testing.T) {
 		cancel()
 		<-done
 		third, err := Open(dir)
-		if err != nil || third.held == nil {
+		if err != nil || third.lock == nil {
 			t.Fatal("what has ended keeps the folder:", err)
 		}
-		third.held.Unlock()
+		third.lock.Unlock()
 	})
 }
 
@@ -330,15 +330,15 @@ func TestTwoKeepers(t *testing.T) {
 		t.Error("both have the lock")
 	case <-first.Locked():
 	}
-	if !first.Kept() || second.Kept() {
-		t.Errorf("the first keeps: %v, the second: %v", first.Kept(), second.Kept())
+	if !first.Storing() || second.Storing() {
+		t.Errorf("the first keeps: %v, the second: %v", first.Storing(), second.Storing())
 	}
 	first.Keep(some(t, 1))
 	stop()
 	if err := second.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	defer second.held.Unlock()
+	defer second.lock.Unlock()
 	if c, err := second.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -361,23 +361,23 @@ func TestDrop(t *testing.T) {
 		}
 	}
 	first, second := begin(), begin()
-	second.Drop()
+	second.Release()
 	there(true)
-	first.Drop()
+	first.Release()
 	there(false)
 	third := begin()
-	if third.held == nil {
+	if third.lock == nil {
 		t.Fatal("it is locked")
 	}
 	if err := third.Save(some(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	third.Drop()
+	third.Release()
 	there(true)
-	if last := begin(); last.held == nil {
+	if last := begin(); last.lock == nil {
 		t.Error("it stays locked")
 	} else {
-		last.held.Unlock()
+		last.lock.Unlock()
 	}
 }
 
@@ -401,13 +401,13 @@ func TestNotWritten(t *testing.T) {
 	if err := k.Save(some(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Config{}).write(&counter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
+	if _, err := (Config{}).write(&limitedWriter{&bytes.Buffer{}, 10}); !errors.Is(err, errLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	free := block(t, dir)
 	k.Keep(some(t, 2))
 	time.Sleep(300 * time.Millisecond)
-	if k.Kept() {
+	if k.Storing() {
 		t.Error("what could not be written is kept")
 	}
 	k.Keep(some(t, 3))
@@ -420,7 +420,7 @@ func TestNotWritten(t *testing.T) {
 	if k.save(some(t, 1), &said); said != "" {
 		t.Errorf("the next time %q is not told", said)
 	}
-	if !k.Kept() {
+	if !k.Storing() {
 		t.Error("what was written is not stored")
 	}
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
@@ -447,14 +447,14 @@ func TestTriedAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := len(c.Types[0].Resources); n != want || !k.Kept() {
-				t.Errorf("%d resources, want %d; kept: %v", n, want, k.Kept())
+			if n := len(c.Types[0].Resources); n != want || !k.Storing() {
+				t.Errorf("%d resources, want %d; kept: %v", n, want, k.Storing())
 			}
 		}
 		free := block(t, dir)
 		k.Keep(some(t, 2))
 		time.Sleep(retry / 2)
-		if k.Kept() {
+		if k.Storing() {
 			t.Fatal("what could not be written is kept")
 		}
 		free()

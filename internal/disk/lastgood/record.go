@@ -94,7 +94,7 @@ func (p Peak) encode() record {
 
 func decodePeak(m record) (p Peak, err error) {
 	if len(m.resources) != 1 {
-		return p, errCut
+		return p, errDamaged
 	}
 	r, err := decode(nil, m.resources[0])
 	if err != nil {
@@ -118,7 +118,7 @@ func (d Definition) encode() record {
 
 func decodeDefinition(m record) (Definition, error) {
 	if len(m.resources) != 1 {
-		return Definition{}, errCut
+		return Definition{}, errDamaged
 	}
 	r, err := decode(nil, m.resources[0])
 	if err != nil {

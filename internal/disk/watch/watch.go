@@ -14,7 +14,7 @@ import (
 // have the change. It watches directories, because a watch of a file ends when the file is replaced.
 // The zero Watcher reports nothing.
 //
-// Begin, Enter, Touch, End and Deaf must be called from one goroutine; the other methods from any.
+// Begin, Enter, Touch, End and MissesChanges must be called from one goroutine; the other methods from any.
 type Watcher struct {
 	bell chan struct{} // has one slot
 	log  *slog.Logger
@@ -27,9 +27,9 @@ type Watcher struct {
 	partly atomic.Pointer[map[string]map[string]bool]
 
 	// The state of the running scan.
-	whole map[string]bool
-	names map[string]map[string]bool
-	deaf  bool // a directory cannot be watched
+	whole         map[string]bool
+	names         map[string]map[string]bool
+	missesChanges bool // a directory cannot be watched
 
 	told bool // that was logged
 }
@@ -51,8 +51,8 @@ func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
 // Bell receives a value when files may have changed.
 func (w *Watcher) Bell() <-chan struct{} { return w.bell }
 
-// Deaf reports whether a directory could not be watched since the last Begin.
-func (w *Watcher) Deaf() bool { return w.deaf }
+// MissesChanges reports whether a directory could not be watched since the last Begin.
+func (w *Watcher) MissesChanges() bool { return w.missesChanges }
 
 // Close ends the watcher, and waits for its goroutine. A second call does nothing.
 func (w *Watcher) Close() {
@@ -104,7 +104,7 @@ func (w *Watcher) matters(path string) bool {
 // Begin starts a scan. Until End, the scan calls Enter and Touch for everything that it reads; End
 // removes all other watches.
 func (w *Watcher) Begin() {
-	w.deaf = w.fs == nil
+	w.missesChanges = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}
 }
 
@@ -166,7 +166,7 @@ func (w *Watcher) End() {
 }
 
 func (w *Watcher) unheard(err error) {
-	w.deaf = true
+	w.missesChanges = true
 	if !w.told && !errors.Is(err, fsnotify.ErrClosed) {
 		w.told = true
 		w.log.Warn("changes of files may be noticed up to 30 s late", "after", w.poll.String(), "error", err)

@@ -32,7 +32,7 @@ func TestUnheard(t *testing.T) {
 		w.Begin()
 		w.Enter(filepath.Join(t.TempDir(), "none"))
 		w.End()
-		if n := strings.Count(log.String(), "changes of files may be noticed up to 30 s late"); n != want || !w.Deaf() {
+		if n := strings.Count(log.String(), "changes of files may be noticed up to 30 s late"); n != want || !w.MissesChanges() {
 			t.Errorf("%d lines, want %d", n, want)
 		}
 	}

@@ -13,9 +13,9 @@ const remind = 5 * time.Minute
 
 // A failing describes a series of failed loads. The zero value: the last load succeeded.
 type failing struct {
-	since time.Time // zero: the last load succeeded
-	told  time.Time // when the failure was last logged
-	moved bool      // files changed since the last load
+	since  time.Time // zero: the last load succeeded
+	logged time.Time // when the failure was last logged
+	moved  bool      // files changed since the last load
 }
 
 // note records the result of a load.
@@ -30,16 +30,16 @@ func (f *failing) note(now time.Time, err error) {
 
 // due reports whether to log the failure again: the files changed without any effect, or the last line
 // is older than remind.
-func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.told) >= remind }
+func (f *failing) due(now time.Time) bool { return f.moved || now.Sub(f.logged) >= remind }
 
-// Tell logs why nothing was loaded, with a line for each error. Run does the same when loads begin to
+// LogError logs why nothing was loaded, with a line for each error. Run does the same when loads begin to
 // fail, at each change of the files, and every five minutes.
-func (s *Source) Tell(err error) {
-	if _, ok := errors.AsType[Kept](err); ok {
-		s.tellKept(time.Now(), true)
+func (s *Source) LogError(err error) {
+	if _, ok := errors.AsType[RejectedGroups](err); ok {
+		s.logRejected(time.Now(), true)
 		return
 	}
-	s.failing.told = time.Now()
+	s.failing.logged = time.Now()
 	since := s.failing.since.UTC().Format(time.RFC3339)
 	errs, ok := errors.AsType[Errors](err)
 	if !ok {
@@ -52,8 +52,8 @@ func (s *Source) Tell(err error) {
 	}
 }
 
-// doubts returns all warnings, sorted by place. Options.Most limits them; the last one counts the
+// allWarnings returns all warnings, sorted by place. Options.MaxProblems limits them; the last one counts the
 // rest.
-func (s *Source) doubts() []findings.Problem {
-	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.untold)
+func (s *Source) allWarnings() []findings.Problem {
+	return s.summary("warning", s.counted(slices.Concat(s.warnings, s.missing)), s.omittedWarnings)
 }

@@ -57,7 +57,7 @@ func TestOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Drop()
+	defer k.Release()
 	if err := k.Save(Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestFolderMadeAgain(t *testing.T) {
 		t.Error(err)
 	}
 	other, err := Open(dir)
-	if err != nil || other.Kept() || !errors.Is(other.Save(Config{}), disk.ErrBusy) {
+	if err != nil || other.Storing() || !errors.Is(other.Save(Config{}), disk.ErrBusy) {
 		t.Error("two have the folder:", err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -105,9 +105,9 @@ func TestFolderMadeAgain(t *testing.T) {
 	if err := k.Save(Config{}); !errors.Is(err, disk.ErrBusy) {
 		t.Error("two write to the folder:", err)
 	}
-	other.Drop()
+	other.Release()
 	if err := k.Save(Config{}); err != nil {
 		t.Error(err)
 	}
-	k.Drop()
+	k.Release()
 }

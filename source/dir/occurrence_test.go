@@ -34,7 +34,7 @@ func TestStandings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := func(s Standing) string {
+	at := func(s Occurrence) string {
 		served := " served"
 		if !s.Served {
 			served = " not served"
@@ -46,7 +46,7 @@ func TestStandings(t *testing.T) {
 	write("edge/c.yaml", clusters("bad"))
 	s := New(root, store.New(), Options{})
 	standings := func(name string) (all []string) {
-		for _, one := range s.Standings(xds.Cluster, name) {
+		for _, one := range s.Occurrences(xds.Cluster, name) {
 			all = append(all, at(one))
 		}
 		return all
@@ -63,10 +63,10 @@ func TestStandings(t *testing.T) {
 	}
 	expect("bad", "c.yaml:5:3 default served", "edge/c.yaml:2:3 edge served")
 	expect("none")
-	if near := s.Near(xds.Cluster, "goode"); near != "good" {
+	if near := s.Nearest(xds.Cluster, "goode"); near != "good" {
 		t.Errorf("near goode is %q", near)
 	}
-	if _, err := s.Unloaded(); err != nil {
+	if _, err := s.LoadError(); err != nil {
 		t.Error(err)
 	}
 
@@ -78,20 +78,20 @@ func TestStandings(t *testing.T) {
 		t.Fatal("loaded")
 	}
 	expect("new", "c.yaml:9:3 default not served")
-	if since, err := s.Unloaded(); err == nil || since.IsZero() {
+	if since, err := s.LoadError(); err == nil || since.IsZero() {
 		t.Errorf("unloaded since %v: %v", since, err)
 	}
-	if all := s.Suspects("bad"); len(all) != 1 || !strings.HasSuffix(all[0].File, "edge/c.yaml") {
+	if all := s.ErrorsMentioning("bad"); len(all) != 1 || !strings.HasSuffix(all[0].File, "edge/c.yaml") {
 		t.Errorf("suspects: %v", all)
 	}
-	if all := s.Suspects("elsewhere"); len(all) != 0 {
+	if all := s.ErrorsMentioning("elsewhere"); len(all) != 0 {
 		t.Errorf("suspects of a name that no file has: %v", all)
 	}
 	write("edge/c.yaml", clusters("bad"))
 	if _, err := s.Load(); err != nil {
 		t.Fatal(err)
 	}
-	if since, err := s.Unloaded(); err != nil || !since.IsZero() {
+	if since, err := s.LoadError(); err != nil || !since.IsZero() {
 		t.Errorf("unloaded since %v: %v", since, err)
 	}
 }
@@ -111,7 +111,7 @@ func TestExamine(t *testing.T) {
 	if _, err := s.Load(); err != nil {
 		t.Fatal(err)
 	}
-	examine := func(name string) []findings.Problem { return s.Examine(s.Standings(xds.Cluster, name)[0].Loaded) }
+	examine := func(name string) []findings.Problem { return s.Examine(s.Occurrences(xds.Cluster, name)[0].Loaded) }
 	if found := examine("good"); len(found) != 0 {
 		t.Errorf("good: %v", found)
 	}
@@ -119,7 +119,7 @@ func TestExamine(t *testing.T) {
 	if len(found) != 1 || found[0].Code != findings.InvalidValue || found[0].Pos != (findings.Pos{Line: 8, Column: 20}) || found[0].Path != "resources[1].connect_timeout" {
 		t.Errorf("bad: %+v", found)
 	}
-	bad := s.Standings(xds.Cluster, "bad")[0].Loaded
+	bad := s.Occurrences(xds.Cluster, "bad")[0].Loaded
 	if at := s.FieldAt(bad, "type"); at != path+":7:9" {
 		t.Errorf("type is at %s", at)
 	}

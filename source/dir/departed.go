@@ -13,35 +13,35 @@ import (
 // Clients that did not accept the newest configuration may hold recently removed resources. The store
 // remembers these for as long, but forgets them when the program ends.
 const (
-	goneTime = 5 * time.Minute
-	mostGone = 16384 // resources; above it, the oldest are forgotten
+	rememberTime = 5 * time.Minute
+	maxDeparted  = 16384 // resources; above it, the oldest are forgotten
 )
 
 // departed has the recently removed resources. The zero value is empty.
-type departed map[goneName]gone
+type departed map[resourceKey]removedResource
 
-type goneName struct{ url, name string }
+type resourceKey struct{ url, name string }
 
-type gone struct {
+type removedResource struct {
 	Loaded
 	at time.Time
 }
 
 // after returns the recently removed resources once next replaces was.
-func (d departed) after(now time.Time, was, next world) departed {
+func (d departed) after(now time.Time, was, next groupContent) departed {
 	out := departed{}
 	for at, g := range d {
-		if c := next.types[at.url]; now.Sub(g.at) <= goneTime && (c == nil || c.at[at.name].Resource == nil) {
+		if c := next.types[at.url]; now.Sub(g.at) <= rememberTime && (c == nil || c.at[at.name].Resource == nil) {
 			out[at] = g
 		}
 	}
 	for url, c := range was.types {
 		for _, name := range c.gone(next.types[url]) {
-			out[goneName{url, name}] = gone{c.at[name], now}
+			out[resourceKey{url, name}] = removedResource{c.at[name], now}
 		}
 	}
-	if more := len(out) - mostGone; more > 0 {
-		oldest := slices.SortedFunc(maps.Keys(out), func(a, b goneName) int { return out[a].at.Compare(out[b].at) })
+	if more := len(out) - maxDeparted; more > 0 {
+		oldest := slices.SortedFunc(maps.Keys(out), func(a, b resourceKey) int { return out[a].at.Compare(out[b].at) })
 		for _, at := range oldest[:more] {
 			delete(out, at)
 		}
@@ -49,9 +49,9 @@ func (d departed) after(now time.Time, was, next world) departed {
 	return out
 }
 
-// kept returns the recently removed resources in the form that is stored on disk.
-func (d departed) kept() (all []lastgood.Type) {
-	names := slices.SortedFunc(maps.Keys(d), func(a, b goneName) int {
+// stored returns the recently removed resources in the form that is stored on disk.
+func (d departed) stored() (all []lastgood.Type) {
+	names := slices.SortedFunc(maps.Keys(d), func(a, b resourceKey) int {
 		return strings.Compare(a.url+" "+a.name, b.url+" "+b.name)
 	})
 	for _, at := range names {
@@ -59,17 +59,17 @@ func (d departed) kept() (all []lastgood.Type) {
 			all = append(all, lastgood.Type{Type: xds.TypeOf(at.url)})
 		}
 		t := &all[len(all)-1]
-		t.Resources = append(t.Resources, d[at].kept())
+		t.Resources = append(t.Resources, d[at].stored())
 	}
 	return all
 }
 
-// with returns w plus the recently removed resources.
-func (d departed) with(w world) world {
+// addTo returns w plus the recently removed resources.
+func (d departed) addTo(w groupContent) groupContent {
 	if len(d) == 0 {
 		return w
 	}
-	before := world{files: w.files, types: map[string]*content{}}
+	before := groupContent{files: w.files, types: map[string]*typeContent{}}
 	for _, c := range w.types {
 		for _, l := range c.at {
 			_ = before.add(l) // its name is free, because l is in w

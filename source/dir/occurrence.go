@@ -17,50 +17,50 @@ import (
 
 // The methods in this file explain why a client lacks a resource of a file. The admin API of the daemon uses them.
 
-// A seen has the files as last read. It does not change once made.
-type seen struct {
+// A lastRead has the files as last read. It does not change once made.
+type lastRead struct {
 	files map[string]*file
 	layout
 	since time.Time // since when err is not nil
 	err   error     // why the files are not served; nil: they are
 }
 
-// sees publishes the files as last read, and the result of their load.
-func (s *Source) sees(now time.Time, err error) {
-	is := &seen{files: s.files, layout: s.layout, err: err}
-	switch was := s.seen.Load(); {
+// publishRead publishes the files as last read, and the result of their load.
+func (s *Source) publishRead(now time.Time, err error) {
+	is := &lastRead{files: s.files, layout: s.layout, err: err}
+	switch was := s.lastRead.Load(); {
 	case err == nil:
 	case was != nil && was.err != nil:
 		is.since = was.since
 	default:
 		is.since = now
 	}
-	s.seen.Store(is)
+	s.lastRead.Store(is)
 }
 
-// A Standing is an occurrence of a resource: in the served configuration, or in the files as last
+// An Occurrence is an occurrence of a resource: in the served configuration, or in the files as last
 // read.
-type Standing struct {
+type Occurrence struct {
 	Loaded
-	Group  string // of nodes
-	Served bool   // false: it is in the files as last read, which are not served
-	Older  bool   // it is served, but its file as last read lacks it or cannot be read
-	NoRule string // it is served, but this file of its group is gone and the removal is not approved; "": the file exists
+	Group            string // of nodes
+	Served           bool   // false: it is in the files as last read, which are not served
+	Outdated         bool   // it is served, but its file as last read lacks it or cannot be read
+	MissingGroupFile string // it is served, but this file of its group is gone and the removal is not approved; "": the file exists
 }
 
-// Standings returns all occurrences of a resource, by its name or an alias. Served ones come first,
+// Occurrences returns all occurrences of a resource, by its name or an alias. Served ones come first,
 // that in the root's group before the others. Then come those in files that were read but not served,
 // because their load was rejected.
-func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
+func (s *Source) Occurrences(t *xds.Type, name string) (all []Occurrence) {
 	if now := s.served.Load(); now != nil {
-		for group, w := range now.worlds {
+		for group, w := range now.contents {
 			if l, ok := w.find(t, name); ok {
-				all = append(all, Standing{Loaded: l, Group: group, Served: true})
+				all = append(all, Occurrence{Loaded: l, Group: group, Served: true})
 			}
 		}
-		slices.SortFunc(all, func(a, b Standing) int { return byGroup(a.Group, b.Group) })
+		slices.SortFunc(all, func(a, b Occurrence) int { return byGroup(a.Group, b.Group) })
 	}
-	is := s.seen.Load()
+	is := s.lastRead.Load()
 	if is == nil || is.err == nil {
 		return all
 	}
@@ -72,8 +72,8 @@ func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 			if !l.Type.Is(t) || l.Name != name && !slices.Contains(l.Aliases, name) {
 				continue
 			}
-			if !slices.ContainsFunc(all, func(o Standing) bool { return o.Resource == l.Resource }) {
-				all = append(all, Standing{Loaded: l, Group: is.group(path)})
+			if !slices.ContainsFunc(all, func(o Occurrence) bool { return o.Resource == l.Resource }) {
+				all = append(all, Occurrence{Loaded: l, Group: is.group(path)})
 			}
 		}
 	}
@@ -81,22 +81,22 @@ func (s *Source) Standings(t *xds.Type, name string) (all []Standing) {
 }
 
 // compare sets the fields of a served occurrence that depend on the files of a rejected load.
-func (is *seen) compare(s *Standing) {
+func (is *lastRead) compare(s *Occurrence) {
 	home := is.group(s.File)
-	if kept, ok := errors.AsType[Kept](is.err); ok && !slices.ContainsFunc(kept, func(g KeptGroup) bool { return g.Group == s.Group || g.Group == home }) {
+	if kept, ok := errors.AsType[RejectedGroups](is.err); ok && !slices.ContainsFunc(kept, func(g RejectedGroup) bool { return g.Group == s.Group || g.Group == home }) {
 		return // its group was loaded
 	}
 	if d := is.named[s.Group]; d != nil && len(d.raw) > 0 && is.files[d.File] == nil {
-		s.NoRule = d.File
+		s.MissingGroupFile = d.File
 	}
 	f := is.files[s.File]
-	s.Older = f == nil || !slices.ContainsFunc(f.loaded, func(l Loaded) bool {
+	s.Outdated = f == nil || !slices.ContainsFunc(f.loaded, func(l Loaded) bool {
 		return l.Resource == s.Resource || l.Pos == s.Pos && !l.Type.Is(s.Type) // the second case: a review has added it
 	})
 }
 
 // find returns a resource by its name or an alias.
-func (w world) find(t *xds.Type, name string) (l Loaded, ok bool) {
+func (w groupContent) find(t *xds.Type, name string) (l Loaded, ok bool) {
 	c := w.types[t.URL]
 	if c == nil {
 		return l, false
@@ -108,14 +108,14 @@ func (w world) find(t *xds.Type, name string) (l Loaded, ok bool) {
 	return l, ok
 }
 
-// Within returns the served resource of a group, by its name or an alias.
-func (s *Source) Within(group string, t *xds.Type, name string) (Standing, bool) {
+// Lookup returns the served resource of a group, by its name or an alias.
+func (s *Source) Lookup(group string, t *xds.Type, name string) (Occurrence, bool) {
 	now := s.served.Load()
 	if now == nil {
-		return Standing{}, false
+		return Occurrence{}, false
 	}
-	l, ok := now.worlds[group].find(t, name)
-	return Standing{Loaded: l, Group: group, Served: true}, ok
+	l, ok := now.contents[group].find(t, name)
+	return Occurrence{Loaded: l, Group: group, Served: true}, ok
 }
 
 // Rule returns the rule of a group as text, and its place. Both are "" if no rule selects the group
@@ -129,16 +129,16 @@ func (s *Source) Rule(group string) (text, place string) {
 	return text, at.String()
 }
 
-// Near returns the name of the served resource that is most similar to a name; "" if none is similar.
-func (s *Source) Near(t *xds.Type, name string) string {
+// Nearest returns the name of the served resource that is most similar to a name; "" if none is similar.
+func (s *Source) Nearest(t *xds.Type, name string) string {
 	now := s.served.Load()
 	if now == nil {
 		return ""
 	}
 	budget := maxCompared
 	return protoyaml.Nearest(name, func(yield func(string) bool) {
-		for _, group := range slices.SortedFunc(maps.Keys(now.worlds), byGroup) {
-			c := now.worlds[group].types[t.URL]
+		for _, group := range slices.SortedFunc(maps.Keys(now.contents), byGroup) {
+			c := now.contents[group].types[t.URL]
 			if c == nil || len(c.at) > budget {
 				continue
 			}
@@ -152,20 +152,20 @@ func (s *Source) Near(t *xds.Type, name string) string {
 	})
 }
 
-// Unloaded returns why the files as last read are not served, and since when. The error is [Errors],
-// [Kept] or a refused removal; nil if the files are served.
-func (s *Source) Unloaded() (since time.Time, err error) {
-	is := s.seen.Load()
+// LoadError returns why the files as last read are not served, and since when. The error is [Errors],
+// [RejectedGroups] or a refused removal; nil if the files are served.
+func (s *Source) LoadError() (since time.Time, err error) {
+	is := s.lastRead.Load()
 	if is == nil {
 		return time.Time{}, nil
 	}
 	return is.since, is.err
 }
 
-// Suspects returns the mistakes in files that contain a name, or that cannot be read at all. Because
+// ErrorsMentioning returns the mistakes in files that contain a name, or that cannot be read at all. Because
 // of them, the resource of that name may be missing.
-func (s *Source) Suspects(name string) (all []findings.Problem) {
-	is := s.seen.Load()
+func (s *Source) ErrorsMentioning(name string) (all []findings.Problem) {
+	is := s.lastRead.Load()
 	if is == nil || name == "" {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (s *Source) Suspects(name string) (all []findings.Problem) {
 // fields. If the file has changed since, the problems have the place of the resource.
 func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	rd := *s.reader
-	rd.validator, rd.most, rd.ignore = s.examiner, 0, nil
+	rd.validator, rd.most, rd.ignore = s.examineValidator, 0, nil
 	m, err := rd.message(l.Type.URL, l.Body)
 	if err != nil {
 		return []findings.Problem{l.Pos.problem("%s %q: %v", l.Type, l.Name, err)}
@@ -200,7 +200,7 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 		add(p.Code, p.Path, p.Hint, p.Message)
 	}
 	if template := l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate); !l.Type.V2 && !template {
-		for _, v := range s.examiner.Validate(m) {
+		for _, v := range s.examineValidator.Validate(m) {
 			add(v.Code, v.Path, v.Hint, v.Message)
 		}
 	}
@@ -250,12 +250,12 @@ func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
 	}
 	open := func(n *yaml.Node) (reopened, bool) {
 		d := reopened{&decoder{Decoder: protoyaml.Decoder{File: l.File, Source: data, Types: rd.types, Words: words()}, reader: rd}, n}
-		return d, d.again(l)
+		return d, d.decodeAgain(l)
 	}
 	if d, ok := open(section(l, data)); ok {
 		return d, true
 	}
-	p := placer{s: s, files: map[string][]*yaml.Node{l.File: documents(l.File, data)}, data: map[string][]byte{l.File: data}}
+	p := placer{source: s, files: map[string][]*yaml.Node{l.File: documents(l.File, data)}, data: map[string][]byte{l.File: data}}
 	n := p.node(l)
 	for doc := 0; n == nil && doc < len(p.files[l.File]); doc++ { // a restored resource does not know its document
 		l.doc = doc
@@ -264,8 +264,8 @@ func (s *Source) reopen(rd *reader, l Loaded) (reopened, bool) {
 	return open(n)
 }
 
-// again decodes the resource again, and reports whether it is the same.
-func (d *reopened) again(l Loaded) bool {
+// decodeAgain decodes the resource again, and reports whether it is the same.
+func (d *reopened) decodeAgain(l Loaded) bool {
 	if d.node == nil {
 		return false
 	}
@@ -273,7 +273,7 @@ func (d *reopened) again(l Loaded) bool {
 	if flat == nil {
 		return false
 	}
-	d.entry(d.node, flat, l.Pos.Path, said{})
+	d.entry(d.node, flat, l.Pos.Path, responseInfo{})
 	return len(d.loaded) == 1 && d.loaded[0].Sum == l.Sum && d.loaded[0].Name == l.Name
 }
 

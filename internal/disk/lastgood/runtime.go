@@ -6,22 +6,22 @@ import (
 	"strconv"
 )
 
-// DoorRoot returns the directory for the folders of this user's programs that store nothing. These
+// RuntimeRoot returns the directory for the folders of this user's programs that store nothing. These
 // folders only have a socket, so they may be lost at a restart of the machine.
-func DoorRoot() string {
+func RuntimeRoot() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "chancery")
 	}
 	return filepath.Join(os.TempDir(), "chancery-"+strconv.Itoa(os.Geteuid()))
 }
 
-// OpenDoor opens the folder below [DoorRoot] for a served directory, as [Open] does.
-func OpenDoor(served string) (*Keeper, error) {
-	root := DoorRoot()
+// OpenRuntime opens the folder below [RuntimeRoot] for a served directory, as [Open] does.
+func OpenRuntime(served string) (*Keeper, error) {
+	root := RuntimeRoot()
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, err
 	}
-	if err := own(root); err != nil {
+	if err := makePrivate(root); err != nil {
 		return nil, err
 	}
 	folder, err := Folder(root, served)

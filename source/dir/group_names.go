@@ -10,7 +10,7 @@ import (
 
 // groups reads the names of the groups of a resource. Whether the groups exist is checked when all
 // files are read.
-func (d *decoder) groups(n *yaml.Node, path string, in *elsewhere) *elsewhere {
+func (d *decoder) groups(n *yaml.Node, path string, in *groupNames) *groupNames {
 	items := []*yaml.Node{n}
 	switch {
 	case n.Kind == yaml.SequenceNode && len(n.Content) == 0:

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// own makes a folder private to this user, because its files have secrets and will be served. It fails
+// makePrivate makes a folder private to this user, because its files have secrets and will be served. It fails
 // if the folder belongs to another user, who may have created it before.
-func own(dir string) error {
+func makePrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err

@@ -56,9 +56,9 @@ func TestTellAgain(t *testing.T) {
 			}
 			said("when nothing has changed", reload(false), false)
 			said("when somebody asks", reload(true), true)
-			b.src.failing.told = time.Now().Add(-remind + time.Minute)
+			b.src.failing.logged = time.Now().Add(-remind + time.Minute)
 			said("after less than five minutes", reload(false), false)
-			b.src.failing.told = time.Now().Add(-remind)
+			b.src.failing.logged = time.Now().Add(-remind)
 			said("after five minutes", reload(false), true)
 			said("after five minutes, once", reload(false), false)
 			if name == "a directory that is gone" {

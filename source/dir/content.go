@@ -9,14 +9,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A world has all resources of the files of one group. It does not change once assembled.
-type world struct {
+// A groupContent has all resources of the files of one group. It does not change once assembled.
+type groupContent struct {
 	files int
-	types map[string]*content // by URL
+	types map[string]*typeContent // by URL
 }
 
-// A content has all resources of one type.
-type content struct {
+// A typeContent has all resources of one type.
+type typeContent struct {
 	typ     *xds.Type
 	at      map[string]Loaded // by name
 	aliases map[string]Loaded // by alias; nil: none
@@ -25,10 +25,10 @@ type content struct {
 }
 
 // add adds a resource. If its name or an alias is already taken, it returns the reason as why.
-func (w world) add(l Loaded) (why string) {
+func (w groupContent) add(l Loaded) (why string) {
 	c := w.types[l.Type.URL]
 	if c == nil {
-		c = &content{typ: l.Type, at: map[string]Loaded{}, version: l.version, first: l}
+		c = &typeContent{typ: l.Type, at: map[string]Loaded{}, version: l.version, first: l}
 		w.types[l.Type.URL] = c
 	}
 	if other, twice := c.at[l.Name]; twice {
@@ -64,7 +64,7 @@ func (w world) add(l Loaded) (why string) {
 
 // replace writes next to a group that had w. It writes only the difference: resources of unchanged
 // files stay the same objects, and resources that other programs put into the group stay.
-func (w world) replace(tx *store.Tx, next world) {
+func (w groupContent) replace(tx *store.Tx, next groupContent) {
 	for url, c := range w.types {
 		if next.types[url] == nil {
 			tx.Delete(c.typ, slices.Collect(maps.Keys(c.at))...)
@@ -81,9 +81,9 @@ func (w world) replace(tx *store.Tx, next world) {
 
 // since returns the resources that c has and was lacks, and the names that was has and c lacks; was
 // may be nil.
-func (c *content) since(was *content) (set []*xds.Resource, gone []string) {
+func (c *typeContent) since(was *typeContent) (set []*xds.Resource, gone []string) {
 	if was == nil {
-		was = &content{}
+		was = &typeContent{}
 	}
 	if was == c {
 		return nil, nil

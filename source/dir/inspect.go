@@ -22,7 +22,7 @@ func (rd *reader) inspect(l *Loaded, m proto.Message) (p findings.Problem) {
 	}
 	l.certificates, l.v2 = found.Certificates, found.V2
 	if found.TooDeep != "" {
-		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secrets.Deepest)}
+		return findings.Problem{Path: found.TooDeep, Message: fmt.Sprintf("google.protobuf.Any nested more than %d deep", secrets.MaxAnyDepth)}
 	}
 	// No client can use such a value, and its secrets cannot be found.
 	if len(found.Unread) > 0 {

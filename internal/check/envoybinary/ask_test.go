@@ -79,7 +79,7 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refused, skipped []string
-	for i, why := range answer.Refused {
+	for i, why := range answer.Rejected {
 		refused = append(refused, all[i].Name)
 		t.Logf("%s: %s", all[i].Name, why)
 		if strings.Contains(why, "BEGIN") || why == "" {
@@ -111,11 +111,11 @@ func TestListenerWithItsClusters(t *testing.T) {
 	}
 	answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all)
 	alone, err2 := Ask(t.Context(), envoyPath, envoy.Envoy(), all[:1])
-	if err2 != nil || alone.Refused[0] == "" {
+	if err2 != nil || alone.Rejected[0] == "" {
 		t.Errorf("without the cluster: %v, %v", alone, err2)
 	}
-	t.Log(alone.Refused)
-	if err != nil || len(answer.Refused) != 1 || answer.Refused[1] != "cannot create an EDS cluster without an EDS config" {
+	t.Log(alone.Rejected)
+	if err != nil || len(answer.Rejected) != 1 || answer.Rejected[1] != "cannot create an EDS cluster without an EDS config" {
 		t.Errorf("%v, %v", answer, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestListenerWithBootstrapParts(t *testing.T) {
 "static_resources":{"secrets":[{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}]}}`, cert, key))
 	for refused, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
 		answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all, bootstraps...)
-		if err != nil || len(answer.Refused) != refused {
+		if err != nil || len(answer.Rejected) != refused {
 			t.Errorf("with %d bootstraps: %v, %v", len(bootstraps), answer, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestReasonWithoutQuotes(t *testing.T) {
 		{"Invalid duration: Expected positive duration: goo.gle/debugonly   seconds: -1\n", "Invalid duration: Expected positive duration"},
 		{"goo.gle/debugproto  \nname: \"secret\"\nProto constraint validation failed (ClusterValidationError.Name: value length)", "Proto constraint validation failed (ClusterValidationError.Name: value length)"},
 	} {
-		if got := essence(tt.output); got != tt.want {
+		if got := shortReason(tt.output); got != tt.want {
 			t.Errorf("essence(%q) = %q, want %q", tt.output, got, tt.want)
 		}
 	}

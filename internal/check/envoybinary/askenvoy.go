@@ -29,9 +29,9 @@ type Resource struct {
 
 // An Answer is the result of a check.
 type Answer struct {
-	// Refused holds Envoy's reason for rejecting a resource, by its index. It is Envoy's own text,
+	// Rejected holds Envoy's reason for rejecting a resource, by its index. It is Envoy's own text,
 	// which may quote the resource.
-	Refused map[int]string
+	Rejected map[int]string
 
 	// Skipped are the indexes of resources that were not checked: a bootstrap cannot contain them, or
 	// the limit of runs was reached.
@@ -59,17 +59,17 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	if err := isEnvoy(ctx, path); err != nil {
 		return Answer{}, err
 	}
-	a := &checker{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, userBootstraps: bootstraps, Answer: Answer{Refused: map[int]string{}}}
-	refusal, err := a.run(ctx, nil)
-	if err == nil && refusal != "" && len(bootstraps) > 0 {
-		a.Bootstrap, a.userBootstraps = refusal, nil
-		refusal, err = a.run(ctx, nil)
+	a := &checker{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, userBootstraps: bootstraps, Answer: Answer{Rejected: map[int]string{}}}
+	reason, err := a.run(ctx, nil)
+	if err == nil && reason != "" && len(bootstraps) > 0 {
+		a.Bootstrap, a.userBootstraps = reason, nil
+		reason, err = a.run(ctx, nil)
 	}
 	switch {
 	case err != nil:
 		return Answer{}, err
-	case refusal != "":
-		return Answer{}, fmt.Errorf("%s refuses a bootstrap without resources: %s", path, refusal)
+	case reason != "":
+		return Answer{}, fmt.Errorf("%s rejects a bootstrap without resources: %s", path, reason)
 	case a.Bootstrap != "":
 		for i := range all {
 			a.Skipped = append(a.Skipped, i)
@@ -92,16 +92,16 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 		return a.Answer, err
 	}
 	// Check clusters first: listeners may need clusters, but clusters need no listeners.
-	if err := a.halve(ctx, nil, clusters); err != nil {
+	if err := a.bisect(ctx, nil, clusters); err != nil {
 		return a.Answer, err
 	}
 	var good []int
 	for _, i := range clusters {
-		if a.Refused[i] == "" {
+		if a.Rejected[i] == "" {
 			good = append(good, i)
 		}
 	}
-	return a.Answer, a.halve(ctx, good, rest)
+	return a.Answer, a.bisect(ctx, good, rest)
 }
 
 var versionOfEnvoy = regexp.MustCompile(`version: \w+/\d+\.\d+`)
@@ -129,8 +129,8 @@ type checker struct {
 	userBootstraps []protoreflect.Message // bootstraps of the user
 }
 
-// halve finds the resources of some that Envoy rejects, together with accepted ones.
-func (a *checker) halve(ctx context.Context, accepted, some []int) error {
+// bisect finds the resources of some that Envoy rejects, together with accepted ones.
+func (a *checker) bisect(ctx context.Context, accepted, some []int) error {
 	if len(some) == 0 {
 		return nil
 	}
@@ -138,24 +138,24 @@ func (a *checker) halve(ctx context.Context, accepted, some []int) error {
 		a.Skipped = append(a.Skipped, some...)
 		return nil
 	}
-	refusal, err := a.run(ctx, append(append([]int{}, accepted...), some...))
-	if err != nil || refusal == "" {
+	reason, err := a.run(ctx, append(append([]int{}, accepted...), some...))
+	if err != nil || reason == "" {
 		return err
 	}
 	if len(some) == 1 {
-		a.Refused[some[0]] = refusal
+		a.Rejected[some[0]] = reason
 		return nil
 	}
-	before := len(a.Refused) + len(a.Skipped)
+	before := len(a.Rejected) + len(a.Skipped)
 	half := len(some) / 2
-	if err := a.halve(ctx, accepted, some[:half]); err != nil {
+	if err := a.bisect(ctx, accepted, some[:half]); err != nil {
 		return err
 	}
-	if err := a.halve(ctx, accepted, some[half:]); err != nil {
+	if err := a.bisect(ctx, accepted, some[half:]); err != nil {
 		return err
 	}
-	if len(a.Refused)+len(a.Skipped) == before { // Envoy accepts each half alone
-		a.Refused[some[half]] = refusal
+	if len(a.Rejected)+len(a.Skipped) == before { // Envoy accepts each half alone
+		a.Rejected[some[half]] = reason
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (a *checker) halve(ctx context.Context, accepted, some []int) error {
 var reasonPattern = regexp.MustCompile(`(?s)error initializing configuration '[^']*': (.*)$`)
 
 // run returns Envoy's reason for rejecting some resources together; "" if it accepts them.
-func (a *checker) run(ctx context.Context, some []int) (refusal string, err error) {
+func (a *checker) run(ctx context.Context, some []int) (reason string, err error) {
 	a.Runs++
 	bootstrap, err := a.bootstrap(some)
 	if err != nil {
@@ -187,7 +187,7 @@ func (a *checker) run(ctx context.Context, some []int) (refusal string, err erro
 	}
 	output := stderr.String()
 	if m := reasonPattern.FindStringSubmatch(output); m != nil {
-		return essence(m[1]), nil
+		return shortReason(m[1]), nil
 	}
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s did not end within %v", a.path, runTimeout)
@@ -200,8 +200,8 @@ func (a *checker) run(ctx context.Context, some []int) (refusal string, err erro
 
 const broken = "Proto constraint validation failed"
 
-// essence returns Envoy's reason without the message text that it quotes.
-func essence(output string) string {
+// shortReason returns Envoy's reason without the message text that it quotes.
+func shortReason(output string) string {
 	if i := strings.LastIndex(output, broken); i >= 0 {
 		output = output[i:]
 	} else if i := strings.Index(output, "goo.gle/debug"); i > 0 {
@@ -216,5 +216,5 @@ func essence(output string) string {
 
 func last(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
-	return essence(lines[len(lines)-1])
+	return shortReason(lines[len(lines)-1])
 }

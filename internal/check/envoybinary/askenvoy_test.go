@@ -66,18 +66,18 @@ func TestAgreesWithEnvoy(t *testing.T) {
 				t.Errorf("Envoy did not validate %v", answer.Skipped)
 			}
 			if want == "good" {
-				if len(codes) > 0 || len(answer.Refused) > 0 {
-					t.Errorf("Envoy rejects %v, and check reports\n%s", answer.Refused, output)
+				if len(codes) > 0 || len(answer.Rejected) > 0 {
+					t.Errorf("Envoy rejects %v, and check reports\n%s", answer.Rejected, output)
 				}
 				return
 			}
 			if len(codes) != 1 || codes[0] != want {
 				t.Errorf("check reports %v\n%s", codes, output)
 			}
-			if len(answer.Refused) == 0 {
+			if len(answer.Rejected) == 0 {
 				t.Errorf("Envoy accepts it, and check reports\n%s", output)
 			}
-			t.Log(output, answer.Refused)
+			t.Log(output, answer.Rejected)
 		})
 	}
 }

@@ -110,7 +110,7 @@ func (a *checker) bootstrap(some []int) ([]byte, error) {
 	set(mutable(item(ads, "grpc_services"), "envoy_grpc"), "cluster_name", server)
 	b.static = mutable(boot, "static_resources")
 	set(item(b.static, "clusters"), "name", server)
-	a.with(boot)
+	a.addUserParts(boot)
 	for n, i := range some {
 		if err := a.put(&b, n, a.all[i]); err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (a *checker) bootstrap(some []int) ([]byte, error) {
 	if b.internal { // Envoy accepts internal listeners only with this extension
 		e := item(boot, "bootstrap_extensions")
 		set(e, "name", "internal")
-		b.packed(mutable(e, "typed_config"), a.types.New("envoy.extensions.bootstrap.internal_listener.v3.InternalListener"))
+		b.setAny(mutable(e, "typed_config"), a.types.New("envoy.extensions.bootstrap.internal_listener.v3.InternalListener"))
 	}
 	if b.err != nil {
 		return nil, b.err
@@ -197,7 +197,7 @@ func (b *builder) manager(name string) protoreflect.Message {
 	mutable(b.hcm, "route_config")
 	router := item(b.hcm, "http_filters")
 	set(router, "name", "router")
-	b.packed(mutable(router, "typed_config"), b.types.New(http+"router.v3.Router"))
+	b.setAny(mutable(router, "typed_config"), b.types.New(http+"router.v3.Router"))
 	return b.hcm
 }
 
@@ -212,11 +212,11 @@ func (b *builder) chain(name string) protoreflect.Message {
 }
 
 func (b *builder) pack() {
-	b.packed(b.into, b.hcm)
+	b.setAny(b.into, b.hcm)
 	b.hcm, b.into = nil, nil
 }
 
-func (b *builder) packed(a, m protoreflect.Message) {
+func (b *builder) setAny(a, m protoreflect.Message) {
 	body, err := envoy.Marshal(m)
 	if err != nil {
 		b.err = err
@@ -254,7 +254,7 @@ func (b *builder) secret(name string, m protoreflect.Message) {
 func (b *builder) transport(m, tls protoreflect.Message) {
 	socket := mutable(m, "transport_socket")
 	set(socket, "name", "tls")
-	b.packed(mutable(socket, "typed_config"), tls)
+	b.setAny(mutable(socket, "typed_config"), tls)
 }
 
 func field(m protoreflect.Message, name protoreflect.Name) protoreflect.FieldDescriptor {

@@ -59,18 +59,18 @@ func ask(t *testing.T, path string, all []Resource) Answer {
 func TestBisection(t *testing.T) {
 	path, _ := pretend(t, "bad-1", "bad-2", "left+right")
 	a := ask(t, path, clusters(t, "a", "bad-1", "b", "c", "bad-2", "bad-1x", "d"))
-	if got := fmt.Sprint(a.Refused, a.Skipped); got != "map[1:bad-1 refused 4:bad-2 refused 5:bad-1 refused] []" {
+	if got := fmt.Sprint(a.Rejected, a.Skipped); got != "map[1:bad-1 refused 4:bad-2 refused 5:bad-1 refused] []" {
 		t.Error(got)
 	}
 	// Envoy accepts each resource alone.
-	if a := ask(t, path, clusters(t, "left", "a", "right")); len(a.Refused) != 1 {
-		t.Error("two resources rejected only together:", a.Refused)
+	if a := ask(t, path, clusters(t, "left", "a", "right")); len(a.Rejected) != 1 {
+		t.Error("two resources rejected only together:", a.Rejected)
 	}
-	if a := ask(t, path, clusters(t, "a", "b", "c")); len(a.Refused) != 0 || a.Runs != 2 {
+	if a := ask(t, path, clusters(t, "a", "b", "c")); len(a.Rejected) != 0 || a.Runs != 2 {
 		t.Error("more than one run without and one with resources:", a)
 	}
 	path, _ = pretend(t, "chancery")
-	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources: chancery refused") {
+	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "rejects a bootstrap without resources: chancery refused") {
 		t.Error("an Envoy that rejects everything:", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestListenersWithAcceptedClusters(t *testing.T) {
 	path, _ := pretend(t, "bad-cluster", "bad-listener")
 	all := append(clusters(t, "good-cluster", "bad-cluster"),
 		resource(t, xds.Listener, "l", `{"name":"good-listener"}`), resource(t, xds.Listener, "l", `{"name":"bad-listener"}`))
-	if got := fmt.Sprint(ask(t, path, all).Refused); got != "map[1:bad-cluster refused 3:bad-listener refused]" {
+	if got := fmt.Sprint(ask(t, path, all).Rejected); got != "map[1:bad-cluster refused 3:bad-listener refused]" {
 		t.Error(got)
 	}
 	path, dir := pretend(t, "bad-listener")
@@ -131,11 +131,11 @@ func TestPartsOfUserBootstraps(t *testing.T) {
 func TestRejectedBootstrap(t *testing.T) {
 	path, _ := pretend(t, "bad")
 	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "a", "b"), bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"bad"}]}}`))
-	if got := fmt.Sprintf("%s %v %v %v", a.Bootstrap, a.Refused, a.Skipped, err); got != "bad refused map[] [0 1] <nil>" {
+	if got := fmt.Sprintf("%s %v %v %v", a.Bootstrap, a.Rejected, a.Skipped, err); got != "bad refused map[] [0 1] <nil>" {
 		t.Error(got)
 	}
 	path, _ = pretend(t, "chancery")
-	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, bootstrapOf(t, `{}`)); err == nil || !strings.Contains(err.Error(), "refuses a bootstrap without resources") {
+	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, bootstrapOf(t, `{}`)); err == nil || !strings.Contains(err.Error(), "rejects a bootstrap without resources") {
 		t.Error("an Envoy that rejects everything:", err)
 	}
 }
@@ -144,8 +144,8 @@ func TestRejectedBootstrap(t *testing.T) {
 func TestRunsAreLimited(t *testing.T) {
 	path, _ := pretend(t, "bad")
 	a := ask(t, path, clusters(t, slices.Repeat([]string{"bad"}, maxRuns)...))
-	if a.Runs > maxRuns+1 || len(a.Refused)+len(a.Skipped) != maxRuns || len(a.Skipped) == 0 {
-		t.Errorf("%d runs, %d refused and %d skipped of %d", a.Runs, len(a.Refused), len(a.Skipped), maxRuns)
+	if a.Runs > maxRuns+1 || len(a.Rejected)+len(a.Skipped) != maxRuns || len(a.Skipped) == 0 {
+		t.Errorf("%d runs, %d refused and %d skipped of %d", a.Runs, len(a.Rejected), len(a.Skipped), maxRuns)
 	}
 }
 

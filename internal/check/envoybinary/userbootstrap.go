@@ -10,10 +10,10 @@ import (
 // and secrets are handled separately.
 var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
 
-// with adds the parts of other bootstraps that resources may need. The first item of a name wins, and a
+// addUserParts adds the parts of other bootstraps that resources may need. The first item of a name wins, and a
 // checked cluster replaces a bootstrap's cluster of its name. The parts for one machine or one server
 // are left out: the node, the admin interface, listeners, and the sources of resources and runtime.
-func (a *checker) with(boot protoreflect.Message) {
+func (a *checker) addUserParts(boot protoreflect.Message) {
 	static := mutable(boot, "static_resources")
 	asked := map[string]bool{}
 	for _, r := range a.all {

@@ -183,12 +183,12 @@ func (w *walk) listener(m protoreflect.Message) {
 		w.report(findings.NoFilterChain, "", "", "the listener has no filter_chains")
 	}
 	if !has(m, "filter_chain_matcher") {
-		w.matches(m, chains)
+		w.equalMatches(m, chains)
 	}
 }
 
-// matches reports filter chains with equal match criteria, which Envoy cannot distinguish.
-func (w *walk) matches(m protoreflect.Message, chains protoreflect.List) {
+// equalMatches reports filter chains with equal match criteria, which Envoy cannot distinguish.
+func (w *walk) equalMatches(m protoreflect.Message, chains protoreflect.List) {
 	first := map[string]int{}
 	for i := range chains.Len() {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(get(chains.Get(i).Message(), "filter_chain_match").Message().Interface())

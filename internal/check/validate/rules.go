@@ -53,7 +53,7 @@ func (c compiler) field(f protoreflect.FieldDescriptor, rules protoreflect.Messa
 
 // list compiles RepeatedRules.
 func (c compiler) list(f protoreflect.FieldDescriptor, r protoreflect.Message, check *fieldCheck) {
-	c.known(r, "min_items", "max_items", "unique", "items", "ignore_empty")
+	c.noteUnknown(r, "min_items", "max_items", "unique", "items", "ignore_empty")
 	least, most := bounds(r, "min_items", "max_items")
 	check.unique = flag(r, "unique") && f.Message() == nil
 	check.unset = least != nil
@@ -65,7 +65,7 @@ func (c compiler) list(f protoreflect.FieldDescriptor, r protoreflect.Message, c
 
 // pairs compiles MapRules.
 func (c compiler) pairs(f protoreflect.FieldDescriptor, r protoreflect.Message, check *fieldCheck) {
-	c.known(r, "min_pairs", "max_pairs", "keys", "values", "ignore_empty", "no_sparse")
+	c.noteUnknown(r, "min_pairs", "max_pairs", "keys", "values", "ignore_empty", "no_sparse")
 	least, most := bounds(r, "min_pairs", "max_pairs")
 	check.unset = least != nil
 	check.value = func(v protoreflect.Value) string { return checkCount("pair", uint64(v.Map().Len()), least, most) }
@@ -105,7 +105,7 @@ func (c compiler) scalar(f protoreflect.FieldDescriptor, rules protoreflect.Mess
 	case "any":
 		return c.any(r)
 	case "timestamp":
-		c.known(r, "required")
+		c.noteUnknown(r, "required")
 		return nil
 	default:
 		*c.unknown = append(*c.unknown, string(kind.Name()))
@@ -122,8 +122,8 @@ func (c compiler) scalar(f protoreflect.FieldDescriptor, rules protoreflect.Mess
 	return func(v protoreflect.Value) string { return own(v.Message().Get(value)) }
 }
 
-// known records rules that are set but not implemented.
-func (c compiler) known(r protoreflect.Message, names ...protoreflect.Name) {
+// noteUnknown records rules that are set but not implemented.
+func (c compiler) noteUnknown(r protoreflect.Message, names ...protoreflect.Name) {
 	r.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		for _, n := range names {
 			if f.Name() == n {

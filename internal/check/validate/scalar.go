@@ -18,7 +18,7 @@ import (
 
 // number compiles the rules of a comparable value.
 func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protoreflect.Value) T) check {
-	c.known(r, "const", "lt", "lte", "gt", "gte", "in", "not_in", "ignore_empty", "required")
+	c.noteUnknown(r, "const", "lt", "lte", "gt", "gte", "in", "not_in", "ignore_empty", "required")
 	one := func(field protoreflect.Name) *T {
 		if f := r.Descriptor().Fields().ByName(field); r.Has(f) {
 			return new(of(r.Get(f)))
@@ -88,7 +88,7 @@ func durationOf(v protoreflect.Value) time.Duration {
 }
 
 func (c compiler) boolean(r protoreflect.Message) check {
-	c.known(r, "const")
+	c.noteUnknown(r, "const")
 	want := flag(r, "const")
 	return func(v protoreflect.Value) string {
 		if v.Bool() != want {
@@ -99,7 +99,7 @@ func (c compiler) boolean(r protoreflect.Message) check {
 }
 
 func (c compiler) enum(f protoreflect.FieldDescriptor, r protoreflect.Message) check {
-	c.known(r, "const", "defined_only", "in", "not_in")
+	c.noteUnknown(r, "const", "defined_only", "in", "not_in")
 	defined := flag(r, "defined_only")
 	number := func(v protoreflect.Value) protoreflect.EnumNumber { return protoreflect.EnumNumber(v.Int()) }
 	in, not := all(r, "in", number), all(r, "not_in", number)
@@ -129,7 +129,7 @@ func (c compiler) enum(f protoreflect.FieldDescriptor, r protoreflect.Message) c
 }
 
 func (c compiler) any(r protoreflect.Message) check {
-	c.known(r, "required", "in", "not_in")
+	c.noteUnknown(r, "required", "in", "not_in")
 	in, not := all(r, "in", protoreflect.Value.String), all(r, "not_in", protoreflect.Value.String)
 	if in == nil && not == nil {
 		return nil
@@ -155,7 +155,7 @@ var uuid = regexp.MustCompile("^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-
 
 // text compiles StringRules.
 func (c compiler) text(r protoreflect.Message) check {
-	c.known(r, "const", "len", "min_len", "max_len", "len_bytes", "min_bytes", "max_bytes", "pattern", "prefix", "suffix",
+	c.noteUnknown(r, "const", "len", "min_len", "max_len", "len_bytes", "min_bytes", "max_bytes", "pattern", "prefix", "suffix",
 		"contains", "not_contains", "in", "not_in", "hostname", "ip", "ipv4", "ipv6", "uri", "uri_ref", "address", "uuid",
 		"well_known_regex", "strict", "ignore_empty")
 	var checks []func(s string) string
@@ -288,7 +288,7 @@ func isHost(s string) bool {
 
 // bytes compiles BytesRules.
 func (c compiler) bytes(r protoreflect.Message) check {
-	c.known(r, "const", "len", "min_len", "max_len", "ignore_empty")
+	c.noteUnknown(r, "const", "len", "min_len", "max_len", "ignore_empty")
 	least, most := bounds(r, "min_len", "max_len")
 	if n := unsigned(r, "len"); n != nil {
 		least, most = n, n

@@ -70,8 +70,8 @@ func (v *Validator) Validate(m proto.Message) []Violation {
 	})
 }
 
-// deepest is the maximum nesting of Anys, because each Any contains the bytes of all Anys inside it.
-const deepest = 64
+// maxAnyDepth is the maximum nesting of Anys, because each Any contains the bytes of all Anys inside it.
+const maxAnyDepth = 64
 
 // A walk visits a message and all messages inside it.
 type walk struct {
@@ -192,7 +192,7 @@ func (w *walk) below(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 }
 
 func (w *walk) any(m protoreflect.Message) {
-	if w.shallow || w.anys == deepest {
+	if w.shallow || w.anys == maxAnyDepth {
 		return
 	}
 	inner := w.inside(m)

@@ -108,7 +108,7 @@ func TestUnreadableAny(t *testing.T) {
 // Nested Anys are limited, because each Any contains the bytes of all Anys inside it.
 func TestNestedAnysAreLimited(t *testing.T) {
 	m := parse(t, cluster, `{}`)
-	for range 2 * deepest {
+	for range 2 * maxAnyDepth {
 		b, err := proto.Marshal(m)
 		if err != nil {
 			t.Fatal(err)

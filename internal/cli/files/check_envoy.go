@@ -69,7 +69,7 @@ func (k *checker) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warning
 		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
 	}
 	for i, l := range asked {
-		why, refused := answer.Refused[i]
+		why, refused := answer.Rejected[i]
 		if !refused {
 			continue
 		}

@@ -287,14 +287,14 @@ func TestDrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Sides(side(t, in(tt.a)), side(t, in(tt.b)))
-			said := ""
+			text := ""
 			if d := got[0].Drains; d != nil {
-				if said = strings.Join(d.Chains, " "); d.Whole {
-					said = "all"
+				if text = strings.Join(d.Chains, " "); d.Whole {
+					text = "all"
 				}
 			}
-			if len(got) != 1 || said != tt.want {
-				t.Errorf("%q, want %q", said, tt.want)
+			if len(got) != 1 || text != tt.want {
+				t.Errorf("%q, want %q", text, tt.want)
 			}
 		})
 	}

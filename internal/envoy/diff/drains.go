@@ -38,7 +38,7 @@ func drains(types *envoy.Types, k Kind, was, is Resource, shown bool) *Draining 
 	if a == nil || b == nil || a.ProtoReflect().Descriptor().FullName() != b.ProtoReflect().Descriptor().FullName() || !onlyChains(a, b) {
 		return &Draining{Whole: true}
 	}
-	if gone := chainsGone(a.ProtoReflect(), b.ProtoReflect()); len(gone) > 0 {
+	if gone := drainedChains(a.ProtoReflect(), b.ProtoReflect()); len(gone) > 0 {
 		return &Draining{Chains: gone}
 	}
 	return nil
@@ -92,9 +92,9 @@ func proxied(m protoreflect.Message) bool {
 	return v.IsValid() && v.Get(v.Descriptor().Fields().ByName("value")).Bool()
 }
 
-// chainsGone returns the chains of a that b lacks or changes. Envoy identifies a chain by its whole
+// drainedChains returns the chains of a that b lacks or changes. Envoy identifies a chain by its whole
 // message.
-func chainsGone(a, b protoreflect.Message) (gone []string) {
+func drainedChains(a, b protoreflect.Message) (gone []string) {
 	left := chainsOf(b)
 	for i, c := range chainsOf(a) {
 		if slices.ContainsFunc(left, func(o protoreflect.Message) bool { return proto.Equal(c.Interface(), o.Interface()) }) {

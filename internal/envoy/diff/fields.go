@@ -183,7 +183,8 @@ func named(path, name string) string {
 	return path + "[" + strconv.Quote(textutil.Head(name, longest)) + "]"
 }
 
-// manyNamed is the maximum length of a list that is compared by name, which takes quadratic time.
+// manyNamed is the maximum length of a list that is compared by name. The comparison takes quadratic
+// time.
 const manyNamed = 2000
 
 // namesOf returns the names of the messages in a list; nil if a name is missing or not unique.

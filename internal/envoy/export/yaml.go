@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// A yamlWriter converts JSON to readable YAML that all readers understand alike. Envoy's reader takes
-// an unquoted y for true and 0x10 for 16.
+// A yamlWriter converts JSON to readable YAML that all readers understand alike. For example, Envoy's
+// reader reads an unquoted y as true, and 0x10 as 16.
 type yamlWriter struct {
 	json *json.Decoder
 	out  bytes.Buffer
@@ -85,7 +85,7 @@ func (w *yamlWriter) item(indent int) error {
 // text writes a string. Readable text of several lines, such as certificates and scripts, becomes a
 // block.
 func (w *yamlWriter) text(indent int, s string) {
-	if !strings.Contains(s, "\n") || !literal.MatchString(s) || strings.ContainsFunc(s, odd) {
+	if !strings.Contains(s, "\n") || !literal.MatchString(s) || strings.ContainsFunc(s, isUnprintable) {
 		w.out.WriteString(" " + quote(s) + "\n")
 		return
 	}
@@ -111,15 +111,15 @@ var (
 	// at most one line feed.
 	literal = regexp.MustCompile(`(?s)^[^ \n].*[^ \n]\n?$`)
 
-	plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
-	words = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null|nan|inf|infinity)$`)
+	plain     = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
+	boolWords = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null|nan|inf|infinity)$`)
 )
 
-func odd(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // quote returns a string as a YAML scalar. Go's escapes are valid in YAML.
 func quote(s string) string {
-	if plain.MatchString(s) && !words.MatchString(s) {
+	if plain.MatchString(s) && !boolWords.MatchString(s) {
 		return s
 	}
 	return strconv.Quote(s)

@@ -107,7 +107,7 @@ type importer struct {
 	files   []*source
 	only    string // the name of the file, if the caller named a single file
 	entries []*entry
-	named   map[string]*entry // entries by key; set by refuseDuplicates
+	named   map[string]*entry // entries by key; set by reportDuplicates
 
 	boot        *yaml.Node // the remaining bootstrap; nil: no file had one
 	bootFrom    *source
@@ -133,7 +133,7 @@ func Do(files []File, o Options) (*Import, []findings.Problem) {
 	if len(files) == 1 && !files[0].Loose {
 		im.only = files[0].Name
 	}
-	for _, step := range []func(){im.refuseEmpty, im.nameListeners, im.refuseDuplicates, im.checkRedacted, im.dropUnusedEndpoints, im.redirect, im.decide, im.edit, im.decode, im.refuseV2, im.render} {
+	for _, step := range []func(){im.reportEmpty, im.nameListeners, im.reportDuplicates, im.checkRedacted, im.dropUnusedEndpoints, im.redirect, im.decide, im.edit, im.decode, im.reportV2, im.render} {
 		if im.failed() {
 			break
 		}
@@ -167,8 +167,8 @@ func (im *importer) fail(file, hint, format string, args ...any) {
 	im.problems = append(im.problems, findings.Problem{File: file, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// refuseEmpty reports an input without resources and without a bootstrap.
-func (im *importer) refuseEmpty() {
+// reportEmpty reports an input without resources and without a bootstrap.
+func (im *importer) reportEmpty() {
 	if len(im.entries) == 0 && im.boot == nil {
 		name := "the directory"
 		if im.only != "" {
@@ -184,8 +184,8 @@ func (im *importer) refuseEmpty() {
 // key identifies a resource by its type and name.
 func key(t *xds.Type, name string) string { return t.URL + " " + name }
 
-// refuseDuplicates reports two resources of the same type and name.
-func (im *importer) refuseDuplicates() {
+// reportDuplicates reports two resources of the same type and name.
+func (im *importer) reportDuplicates() {
 	im.named = map[string]*entry{}
 	for _, e := range im.entries {
 		if was := im.find(e.typ, e.name); was != nil {

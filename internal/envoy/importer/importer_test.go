@@ -136,7 +136,7 @@ func TestFileNames(t *testing.T) {
 		if in != "" && want[0] == '_' {
 			want = "x" + want
 		}
-		if got := (files{usedNames{}}).of(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
+		if got := (files{usedNames{}}).assign(im.Resources[0].Type, in); got != "clusters/"+want+".yaml" {
 			t.Errorf("%q: %s", in, got)
 		}
 	}

@@ -127,7 +127,7 @@ const maxFileName = 120
 // files assigns readable file names to resources. They stay unique on file systems that ignore case.
 type files struct{ usedNames }
 
-func (f files) of(t *xds.Type, name string) string {
+func (f files) assign(t *xds.Type, name string) string {
 	folder := folders[t.Short]
 	if folder == "" {
 		folder = strings.ToLower(fileNameOf(t.URL[strings.LastIndexByte(t.URL, '.')+1:]))
@@ -142,7 +142,7 @@ func (f files) of(t *xds.Type, name string) string {
 	return f.free(folder+"/"+base, strings.ToLower) + ".yaml"
 }
 
-// isPlain reports whether every YAML reader takes the unquoted text as that string.
+// isPlain reports whether every YAML reader reads the unquoted text as that string.
 func isPlain(s string) bool { return bare.MatchString(s) && !words.MatchString(s) }
 
 var (

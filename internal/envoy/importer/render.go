@@ -26,7 +26,7 @@ func (im *importer) render() {
 		if e.stays != "" || e.dropped {
 			continue
 		}
-		r := Resource{Type: e.typ, Name: e.name, Notes: e.notes, Output: Output{Path: paths.of(e.typ, e.name), Secret: im.hasSecret(e.msg)}}
+		r := Resource{Type: e.typ, Name: e.name, Notes: e.notes, Output: Output{Path: paths.assign(e.typ, e.name), Secret: im.hasSecret(e.msg)}}
 		var err error
 		r.Data, err = im.resource(e)
 		if err != nil {
@@ -42,7 +42,7 @@ func (im *importer) render() {
 }
 
 // resource returns the file of a resource. It writes the node if that decodes to the same message, else
-// it writes the message anew.
+// it encodes the message again.
 func (im *importer) resource(e *entry) ([]byte, error) {
 	want, err := envoy.Marshal(e.msg.ProtoReflect())
 	if err != nil {

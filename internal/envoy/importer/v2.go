@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// refuseV2 reports messages of the v2 API inside resources. Imported resources are served to v3
+// reportV2 reports messages of the v2 API inside resources. Imported resources are served to v3
 // clients, which reject v2 messages.
-func (im *importer) refuseV2() {
+func (im *importer) reportV2() {
 	for _, e := range im.entries {
 		if e.msg == nil {
 			continue

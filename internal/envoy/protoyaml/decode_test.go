@@ -244,9 +244,9 @@ func TestEnvoyOnlySpellings(t *testing.T) {
 	}
 }
 
-func TestInSeconds(t *testing.T) {
+func TestFormatSeconds(t *testing.T) {
 	for want, in := range map[string][2]int64{"0s": {}, "90s": {90, 0}, "2.5s": {2, 5e8}, "0.000000001s": {0, 1}, "-1.5s": {-1, -5e8}, "315576000000s": {315576000000, 0}} {
-		if got := inSeconds(in[0], in[1]); got != want {
+		if got := formatSeconds(in[0], in[1]); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -374,10 +374,10 @@ func TestNestingIsLimited(t *testing.T) {
 
 // Nested Anys are limited, because each Any contains the bytes of all Anys inside it.
 func TestNestedAnysAreLimited(t *testing.T) {
-	for _, n := range []int{secrets.Deepest, 2 * secrets.Deepest} {
+	for _, n := range []int{secrets.MaxAnyDepth, 2 * secrets.MaxAnyDepth} {
 		src := strings.Repeat(`{"@type": type.googleapis.com/google.protobuf.Any, value: `, n) + `{"@type": type.googleapis.com/google.protobuf.Empty}` + strings.Repeat("}", n)
 		_, d := decode(t, "c.yaml", src)
-		if got := all(d); (n > secrets.Deepest) != strings.Contains(got, "google.protobuf.Any nested more than") {
+		if got := all(d); (n > secrets.MaxAnyDepth) != strings.Contains(got, "google.protobuf.Any nested more than") {
 			t.Errorf("%d: %s", n, got)
 		}
 	}

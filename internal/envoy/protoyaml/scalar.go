@@ -85,7 +85,7 @@ func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestam
 // example is the country code "no".
 var yaml11Bool = regexp.MustCompile(`^([yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
-// envoyBool returns the boolean that Envoy's reader takes a text for. Envoy accepts more words than
+// envoyBool returns the boolean that Envoy's reader makes of a text. Envoy accepts more words than
 // the JSON mapping, in any case, and the words of YAML 1.1 without quotes.
 func envoyBool(n *yaml.Node) (b, ok bool) {
 	if n.Tag != "!!str" {

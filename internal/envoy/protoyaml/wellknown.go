@@ -89,7 +89,7 @@ func (d *Decoder) messageForm(n *yaml.Node, m protoreflect.Message, path string,
 	}
 	short := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column}
 	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
-		short.Value = inSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
+		short.Value = formatSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
 	} else {
 		short = cmp.Or(Get(n, "value"), n) // {}: the zero value
 	}
@@ -100,8 +100,8 @@ func (d *Decoder) messageForm(n *yaml.Node, m protoreflect.Message, path string,
 	d.notPortable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, WithArticle(string(m.Descriptor().Name())))
 }
 
-// inSeconds returns a duration in the spelling of protobuf's JSON mapping.
-func inSeconds(seconds, nanos int64) string {
+// formatSeconds returns a duration in the spelling of protobuf's JSON mapping.
+func formatSeconds(seconds, nanos int64) string {
 	sign := ""
 	if seconds < 0 || nanos < 0 { // seconds and nanos have the same sign
 		sign, seconds, nanos = "-", -seconds, -nanos
@@ -138,7 +138,7 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	}
 	if !seconds {
 		d.notPortable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
-			n.Value = inSeconds(int64(v/time.Second), int64(v%time.Second))
+			n.Value = formatSeconds(int64(v/time.Second), int64(v%time.Second))
 		}, d.quoted(n.Value))
 	}
 	fields := m.Descriptor().Fields()
@@ -209,8 +209,8 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		d.UnknownType(typ, typ.Value, path)
 		return nil
 	}
-	if d.anys > secrets.Deepest {
-		d.Report(n, shorten(path), "", "google.protobuf.Any nested more than %d deep", secrets.Deepest)
+	if d.anys > secrets.MaxAnyDepth {
+		d.Report(n, shorten(path), "", "google.protobuf.Any nested more than %d deep", secrets.MaxAnyDepth)
 		return nil
 	}
 	d.anys++

@@ -28,7 +28,7 @@ func (d *Decoder) yaml11(n *yaml.Node, path string) {
 	case n.Tag == "!!str" && yaml11Bool.MatchString(n.Value):
 		b, _ := envoyBool(n)
 		truth := strconv.FormatBool(b)
-		d.notPortable(findings.ReadDifferently, n, path, "write "+truth+", or put it in quotes", "Envoy's own reader takes the bare word %s for "+truth+", and it is text here", func() {
+		d.notPortable(findings.ReadDifferently, n, path, "write "+truth+", or put it in quotes", "Envoy's own reader reads the bare word %s as "+truth+", and Chancery reads text", func() {
 			n.Tag, n.Value = "!!bool", truth
 		}, d.quoted(n.Value))
 	case yaml11Octal.MatchString(n.Value):
@@ -37,7 +37,7 @@ func (d *Decoder) yaml11(n *yaml.Node, path string) {
 		if err != nil || ok && n.Tag != "!!str" && decimal == float64(octal) {
 			return
 		}
-		d.notPortable(findings.ReadDifferently, n, path, "write a number without the 0 at its beginning, or put it in quotes", "Envoy's own reader takes %s for a number of base 8", func() {
+		d.notPortable(findings.ReadDifferently, n, path, "write a number without the 0 at its beginning, or put it in quotes", "Envoy's own reader reads %s as an octal number", func() {
 			n.Tag, n.Value = "!!int", strconv.FormatInt(octal, 10)
 		}, d.kind(n))
 	}

@@ -93,7 +93,7 @@ func TestReferencesAreComplete(t *testing.T) {
 		deep = packed(t, deep)
 	}
 	many := &hcmv3.HttpConnectionManager{}
-	for range 2 * deepest {
+	for range 2 * maxAnyDepth {
 		many.HttpFilters = append(many.HttpFilters, &hcmv3.HttpFilter{Name: "f", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &routerv3.Router{})}})
 	}
 	younger := &routev3.RouteAction{}

@@ -13,7 +13,7 @@ import (
 // that were reviewed and found harmless. Any other message may refer to any resource ([xds.Wildcard]),
 // for example a new extension of Envoy until it is reviewed.
 
-// understood are the packages whose messages name clusters only in fields with a rule. They do not name
+// reviewed are the packages whose messages name clusters only in fields with a rule. They do not name
 // clusters in a script, a plug-in or a file. They also set no fixed header, metadata or filter state
 // from which another filter takes a cluster name. The names omit the prefix "envoy." and the suffix
 // ".v3".
@@ -21,7 +21,7 @@ import (
 // Some packages are missing although they look harmless: packages that set headers and metadata
 // (header_mutation, set_metadata, set_filter_state, custom_response, *_to_metadata), packages that read
 // their own files (dns_filter), and sni_cluster, whose cluster name comes with the connection.
-var understood = packages(`
+var reviewed = packages(`
 config accesslog cluster common.key_value common.matcher common.mutation_rules core endpoint grpc_credential listener
 	ratelimit rbac route trace
 type . http matcher metadata tracing
@@ -155,9 +155,9 @@ var unnamed = map[protoreflect.FullName]*xds.Type{
 	"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRds.scoped_rds_config_source": xds.ScopedRoute,
 }
 
-// elsewhere lists the types that a resource from a file or another server may refer to, by the field
+// externalTypes lists the types that a resource from a file or another server may refer to, by the field
 // with its ConfigSource. Resources of other fields may refer to anything.
-var elsewhere = map[protoreflect.FullName][]*xds.Type{
+var externalTypes = map[protoreflect.FullName][]*xds.Type{
 	"envoy.config.cluster.v3.Cluster.EdsClusterConfig.eds_config":                                    {xds.LbEndpoint},
 	"envoy.config.cluster.v3.Cluster.lrs_server":                                                     nil, // no resources
 	"envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_config":                                 nil,
@@ -166,9 +166,9 @@ var elsewhere = map[protoreflect.FullName][]*xds.Type{
 	"envoy.extensions.transport_sockets.tls.v3.SdsSecretConfig.sds_config":                           nil,
 }
 
-// foreign are the fields that fetch resources of types unknown to xds. Their removal is never delayed,
+// foreignSources are the fields that fetch resources of types unknown to xds. Their removal is never delayed,
 // but they may refer to anything.
-var foreign = map[protoreflect.FullName]bool{
+var foreignSources = map[protoreflect.FullName]bool{
 	"envoy.config.listener.v3.Listener.FcdsConfig.config_source":                    true, // filter chains
 	"envoy.extensions.clusters.aggregate.v3.AggregateClusterResource.config_source": true, // lists of clusters
 	"envoy.extensions.filters.network.dubbo_proxy.v3.Drds.config_source":            true,
@@ -176,9 +176,9 @@ var foreign = map[protoreflect.FullName]bool{
 	"envoy.extensions.filters.network.thrift_proxy.v3.Trds.config_source":           true,
 }
 
-// data are the fields with a Struct, a Value or Metadata that contain no resource names. In other
+// plainData are the fields with a Struct, a Value or Metadata that contain no resource names. In other
 // fields, a filter may read a cluster name from such data: Lua reads the metadata of routes.
-var data = setOf(
+var plainData = setOf(
 	// Compared with the metadata of endpoints.
 	"envoy.config.cluster.v3.Cluster.LbSubsetConfig.default_subset",
 	"envoy.config.cluster.v3.Cluster.TransportSocketMatch.match",

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-var update = flag.Bool("update", false, "write testdata/understood.txt anew")
+var update = flag.Bool("update", false, "write testdata/reviewed.txt anew")
 
 // fields yields every field of the registered v3 messages that a resource may contain.
 func fields(yield func(protoreflect.FieldDescriptor)) {
@@ -42,13 +42,13 @@ func TestRulesExist(t *testing.T) {
 	for name := range unnamed {
 		missing[name] = true
 	}
-	for name := range elsewhere {
+	for name := range externalTypes {
 		missing[name] = true
 	}
-	for name := range foreign {
+	for name := range foreignSources {
 		missing[name] = true
 	}
-	for name := range data {
+	for name := range plainData {
 		missing[name] = true
 	}
 	fields(func(f protoreflect.FieldDescriptor) {
@@ -62,10 +62,10 @@ func TestRulesExist(t *testing.T) {
 				t.Errorf("%s: field %s is not a ConfigSource", name, r.from)
 			}
 		}
-		if _, ok := elsewhere[name]; (ok || foreign[name]) && f.Message().FullName() != configSource {
+		if _, ok := externalTypes[name]; (ok || foreignSources[name]) && f.Message().FullName() != configSource {
 			t.Errorf("%s is not a ConfigSource", name)
 		}
-		if data[name] && !isData(f) && f.Message().FullName() != "envoy.config.core.v3.Metadata" {
+		if plainData[name] && !isData(f) && f.Message().FullName() != "envoy.config.core.v3.Metadata" {
 			t.Errorf("%s has a schema", name)
 		}
 	})
@@ -102,7 +102,7 @@ var none = map[string][]string{
 		"envoy.extensions.filters.http.on_demand.v3.OnDemandCds.resources_locator", "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.OnDemand.resources_locator",
 		"envoy.extensions.filters.network.http_connection_manager.v3.ScopedRds.srds_resources_locator",
 	},
-	"see foreign: a type that xds does not list": {
+	"see foreignSources: a type that xds does not list": {
 		"envoy.config.listener.v3.Listener.FcdsConfig.name",
 		"envoy.extensions.access_loggers.filters.process_ratelimit.v3.DynamicTokenBucket.resource_name",
 		"envoy.extensions.filters.network.dubbo_proxy.v3.Drds.route_config_name",
@@ -172,7 +172,7 @@ func TestSourcesHaveTypes(t *testing.T) {
 			return
 		}
 		_, named := nameField[f.FullName()]
-		if named || unnamed[f.FullName()] != nil || foreign[f.FullName()] || slices.Contains(other, f.FullName()) {
+		if named || unnamed[f.FullName()] != nil || foreignSources[f.FullName()] || slices.Contains(other, f.FullName()) {
 			return
 		}
 		t.Errorf("%s: which type does this source fetch?", f.FullName())
@@ -208,7 +208,7 @@ func TestIsData(t *testing.T) {
 // endpoints, which only clusters refer to.
 func TestUnknownMayReferToAnything(t *testing.T) {
 	var c collector
-	c.anything()
+	c.addAllTypes()
 	for _, typ := range xds.Types() {
 		own := typ.Is(xds.Endpoint) || typ.Is(xds.LbEndpoint)
 		if got := slices.Contains(c.refs, xds.Ref{Type: typ, Name: xds.Wildcard}); got != (len(typ.ReferredBy()) > 0 && !own) {
@@ -222,7 +222,7 @@ func TestUnknownMayReferToAnything(t *testing.T) {
 func TestReviewedFields(t *testing.T) {
 	var list []string
 	missing := map[protoreflect.FullName]bool{}
-	for p := range understood {
+	for p := range reviewed {
 		missing[p] = true
 	}
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {
@@ -232,7 +232,7 @@ func TestReviewedFields(t *testing.T) {
 		for i := range d.Fields().Len() {
 			f := d.Fields().Get(i)
 			_, rule := rules[f.FullName()]
-			if understood[pkg] && (names(f) || f.Kind() == protoreflect.BytesKind) && !rule && !d.IsMapEntry() {
+			if reviewed[pkg] && (names(f) || f.Kind() == protoreflect.BytesKind) && !rule && !d.IsMapEntry() {
 				list = append(list, string(f.FullName()))
 			}
 		}
@@ -242,7 +242,7 @@ func TestReviewedFields(t *testing.T) {
 		t.Errorf("%s: no such package", p)
 	}
 	slices.Sort(list)
-	const file = "testdata/understood.txt"
+	const file = "testdata/reviewed.txt"
 	if *update {
 		if err := os.WriteFile(file, []byte(strings.Join(list, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)

@@ -46,11 +46,11 @@ type collector struct {
 // enter checks a message as a whole.
 func (c *collector) enter(m protoreflect.Message, _ Path) (changed bool) {
 	if len(m.GetUnknown()) > 0 {
-		c.anything() // a field newer than this program's API
+		c.addAllTypes() // a field newer than this program's API
 	}
 	fields := m.Descriptor().Fields()
 	if f := fields.ByName("typed_config"); f != nil && fields.ByName("name") != nil && unset(m, f) {
-		c.any(xds.Cluster) // older Envoys choose the extension by its name
+		c.addAll(xds.Cluster) // older Envoys choose the extension by its name
 	}
 	return false
 }
@@ -66,26 +66,26 @@ func unset(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
 // type.
 func (c *collector) packed(m protoreflect.Message) {
 	if m == nil {
-		c.anything()
+		c.addAllTypes()
 		return
 	}
 	switch d := m.Descriptor(); {
 	case d.FullName() == "google.protobuf.Any":
 	case !readable(d.ParentFile().Package()), d.FullName() == "xds.type.v3.TypedStruct":
-		c.anything()
-	case !isUnderstood(m):
-		c.any(xds.Cluster)
+		c.addAllTypes()
+	case !isReviewed(m):
+		c.addAll(xds.Cluster)
 	}
 }
 
-func isUnderstood(m protoreflect.Message) bool {
-	return m != nil && understood[m.Descriptor().ParentFile().Package()]
+func isReviewed(m protoreflect.Message) bool {
+	return m != nil && reviewed[m.Descriptor().ParentFile().Package()]
 }
 
 // field adds the references in a field.
 func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value) (below bool) {
 	name := f.FullName()
-	if data[name] {
+	if plainData[name] {
 		return false
 	}
 	switch name {
@@ -105,10 +105,10 @@ func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor
 		c.names(r, m, f, v)
 	}
 	if t, ok := unnamed[name]; ok && (f.Message() == nil || served(m, f.Name())) {
-		c.any(t)
+		c.addAll(t)
 	}
 	if isData(f) {
-		c.any(xds.Cluster)
+		c.addAll(xds.Cluster)
 	}
 	if f.Message() != nil && f.Message().FullName() == configSource {
 		c.source(f, v.Message())
@@ -134,13 +134,13 @@ func isData(f protoreflect.FieldDescriptor) bool {
 // source adds the possible references of resources from another server or a file, because this server
 // does not know these resources.
 func (c *collector) source(f protoreflect.FieldDescriptor, source protoreflect.Message) {
-	types, listed := elsewhere[f.FullName()]
+	types, listed := externalTypes[f.FullName()]
 	switch {
-	case foreign[f.FullName()], !listed && !own(source):
-		c.anything()
+	case foreignSources[f.FullName()], !listed && !own(source):
+		c.addAllTypes()
 	case !own(source):
 		for _, t := range types {
-			c.any(t)
+			c.addAll(t)
 		}
 	}
 }
@@ -169,14 +169,14 @@ func (c *collector) add(t *xds.Type, name string) {
 	}
 }
 
-// any adds a reference to all resources of a type.
-func (c *collector) any(t *xds.Type) { c.add(t, xds.Wildcard) }
+// addAll adds a reference to all resources of a type.
+func (c *collector) addAll(t *xds.Type) { c.add(t, xds.Wildcard) }
 
-// anything adds references to all types that an unknown resource may refer to. Only clusters refer to
+// addAllTypes adds references to all types that an unknown resource may refer to. Only clusters refer to
 // assignments, and only assignments refer to collections of endpoints.
-func (c *collector) anything() {
+func (c *collector) addAllTypes() {
 	for _, t := range []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost} {
-		c.any(t)
+		c.addAll(t)
 	}
 }
 
@@ -201,16 +201,15 @@ func (c *collector) tunnel(address string) {
 	_, remote, _ := strings.Cut(address, "@")
 	name, count, _ := strings.Cut(remote, ":")
 	if name == "" || count == "" || strings.ContainsAny(count, ":@") || strings.Contains(name, "@") {
-		c.any(xds.Cluster) // Envoy 1.40 rejects such an address, but a later version may accept it
+		c.addAll(xds.Cluster) // Envoy 1.40 rejects such an address, but a later version may accept it
 		return
 	}
 	c.add(xds.Cluster, name)
 }
 
-// custom adds the possible assignments of a cluster with a custom type, unless the type is in
-// understood.
+// custom adds the possible assignments of a cluster with a custom type, unless the type is in reviewed.
 func (c *collector) custom(typ protoreflect.Message) {
-	if !isUnderstood((&walk{types: c.types}).inside(get(typ, "typed_config").Message())) {
-		c.any(xds.Endpoint)
+	if !isReviewed((&walk{types: c.types}).inside(get(typ, "typed_config").Message())) {
+		c.addAll(xds.Endpoint)
 	}
 }

@@ -22,7 +22,7 @@ var cluster = rule{to: xds.Cluster}
 // a map with names as keys. A test compares it with the descriptors, so a new field of Envoy's API is
 // noticed.
 //
-// Three kinds of names are handled elsewhere: the assignment of an EDS cluster, whose name has a
+// Three kinds of names are handled externalTypes: the assignment of an EDS cluster, whose name has a
 // default (see assignment); the cluster in the address of a reverse tunnel (see tunnel); and the fields
 // in [unnamed].
 var rules = map[protoreflect.FullName]rule{

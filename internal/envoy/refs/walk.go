@@ -73,9 +73,9 @@ type walk struct {
 // depth is the usual nesting of messages.
 const depth = 16
 
-// deepest is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
+// maxAnyDepth is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
 // a limit n bytes cost n².
-const deepest = 64
+const maxAnyDepth = 64
 
 func (w *walk) message(m protoreflect.Message) (changed bool) {
 	switch name := m.Descriptor().FullName(); {
@@ -162,7 +162,7 @@ func (w *walk) any(m protoreflect.Message) (changed bool) {
 func (w *walk) inside(m protoreflect.Message) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	typ, err := w.types.FindMessageByURL(m.Get(fields.ByName("type_url")).String())
-	if err != nil || w.anys == deepest {
+	if err != nil || w.anys == maxAnyDepth {
 		return nil
 	}
 	inner := typ.New()

@@ -16,9 +16,9 @@ const (
 	// searched for as a whole.
 	window = 6
 
-	// least is the minimum length of a secret to search for anywhere. A shorter one, such as "1", is
+	// minLength is the minimum length of a secret to search for anywhere. A shorter one, such as "1", is
 	// hidden only where a value may be.
-	least = 4
+	minLength = 4
 
 	// levels limits nested quoting, such as the JSON of a message inside the text format of another.
 	levels = 3
@@ -38,7 +38,7 @@ func Hide(text string, secrets []string) string {
 		switch {
 		case len(s) >= window:
 			found.look(s)
-		case len(s) >= least:
+		case len(s) >= minLength:
 			for _, v := range views {
 				v.mark(s, hidden, func(int, int) bool { return true })
 			}

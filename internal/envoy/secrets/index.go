@@ -124,38 +124,38 @@ func hasMarked(md protoreflect.MessageDescriptor) bool {
 	return false
 }
 
-// waysOf returns the fields of a message that are marked or lead to a marked field, in order of
+// searchFields returns the fields of a message that are marked or lead to a marked field, in order of
 // declaration. An Any may lead anywhere.
-func (f *Finder) waysOf(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
-	if known, ok := f.ways.Load(md); ok {
+func (f *Finder) searchFields(md protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
+	if known, ok := f.searchedFields.Load(md); ok {
 		return known.([]protoreflect.FieldDescriptor)
 	}
-	var ways []protoreflect.FieldDescriptor
+	var fields []protoreflect.FieldDescriptor
 	for i := range md.Fields().Len() {
-		if fd := md.Fields().Get(i); Marked(fd) || f.isWay(fd) {
-			ways = append(ways, fd)
+		if fd := md.Fields().Get(i); Marked(fd) || f.fieldNeedsSearch(fd) {
+			fields = append(fields, fd)
 		}
 	}
-	f.ways.Store(md, ways)
-	return ways
+	f.searchedFields.Store(md, fields)
+	return fields
 }
 
-// isWay reports whether the message of a field, or one below it, needs a search.
-func (f *Finder) isWay(fd protoreflect.FieldDescriptor) bool {
+// fieldNeedsSearch reports whether the message of a field, or one below it, needs a search.
+func (f *Finder) fieldNeedsSearch(fd protoreflect.FieldDescriptor) bool {
 	m := messageOf(fd)
-	return m != nil && f.leads(m)
+	return m != nil && f.needsSearch(m)
 }
 
-// leads reports whether a message, or one below it, needs a search.
-func (f *Finder) leads(md protoreflect.MessageDescriptor) bool {
-	return cached(&f.leading, md, func(md protoreflect.MessageDescriptor) bool {
-		return leads(md, map[protoreflect.FullName]bool{})
+// needsSearch reports whether a message, or one below it, needs a search.
+func (f *Finder) needsSearch(md protoreflect.MessageDescriptor) bool {
+	return cached(&f.searchable, md, func(md protoreflect.MessageDescriptor) bool {
+		return mayBeSensitive(md, map[protoreflect.FullName]bool{})
 	})
 }
 
-func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+func mayBeSensitive(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
 	name := md.FullName()
-	if name == anyName || typedStructs[name] || validations[name] || hasMarked(md) { // validation contexts have no secrets, but are checked for mistakes
+	if name == anyName || typedStructs[name] || validations[name] || hasMarked(md) { // validations only for their mistakes
 		return true
 	}
 	if seen[name] {
@@ -163,7 +163,7 @@ func leads(md protoreflect.MessageDescriptor, seen map[protoreflect.FullName]boo
 	}
 	seen[name] = true
 	for i := range md.Fields().Len() {
-		if m := messageOf(md.Fields().Get(i)); m != nil && leads(m, seen) {
+		if m := messageOf(md.Fields().Get(i)); m != nil && mayBeSensitive(m, seen) {
 			return true
 		}
 	}

@@ -161,7 +161,7 @@ func (r *redactor) hideAll(m protoreflect.Message) {
 		r.remove(m)
 		return
 	case "google.protobuf.Value":
-		r.hideSpelled(nil, m)
+		r.hideJSON(nil, m)
 		return
 	case "google.protobuf.FieldMask": // a FieldMask cannot hold other text in JSON
 		r.empty(m)
@@ -187,7 +187,7 @@ func (r *redactor) empty(m protoreflect.Message) {
 
 // any redacts the message in an Any.
 func (r *redactor) any(m protoreflect.Message) {
-	if r.anys == Deepest {
+	if r.anys == MaxAnyDepth {
 		r.remove(m)
 		return
 	}

@@ -70,7 +70,7 @@ func TestSAFE6Redact(t *testing.T) {
 	file := &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/etc/key.pem"}}
 	unknown := &anypb.Any{TypeUrl: "type.googleapis.com/acme.Filter", Value: []byte(canary)}
 	deep := packed(t, &tlsv3.Secret{Name: "x", Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: inline(canary)}}})
-	for range Deepest {
+	for range MaxAnyDepth {
 		deep = packed(t, deep)
 	}
 	odd := &clusterv3.Cluster{Name: "a"}

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Deepest is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
+// MaxAnyDepth is the maximum nesting of Anys. Each Any contains the bytes of all Anys inside it, so without
 // a limit n bytes cost n².
-const Deepest = 64
+const MaxAnyDepth = 64
 
 // Findings are the results of a search. The zero value has none.
 type Findings struct {
@@ -32,7 +32,7 @@ type Findings struct {
 	// V2 are the messages of the v2 API in an Any or a TypedStruct.
 	V2 []V2
 
-	// TooDeep is the path of an Any nested in more than [Deepest] others, which was not searched; "" if
+	// TooDeep is the path of an Any nested in more than [MaxAnyDepth] others, which was not searched; "" if
 	// there is none.
 	TooDeep string
 }
@@ -61,8 +61,8 @@ type Types interface {
 type Finder struct {
 	types Types
 
-	// Caches by message descriptor: see [Finder.waysOf] and [Finder.leads].
-	ways, leading sync.Map
+	// Caches by message descriptor: see [Finder.searchFields] and [Finder.needsSearch].
+	searchedFields, searchable sync.Map
 }
 
 // NewFinder returns a Finder that uses types.
@@ -83,8 +83,8 @@ type finder struct {
 	Findings
 	anys int
 
-	take  func(text string) // receives the sensitive texts; nil: not needed
-	blind bool              // part of the message could not be searched
+	take       func(text string) // receives the sensitive texts; nil: not needed
+	incomplete bool              // part of the message could not be searched
 }
 
 func (f *finder) message(m protoreflect.Message) {
@@ -100,7 +100,7 @@ func (f *finder) message(m protoreflect.Message) {
 	case validations[name]:
 		f.certificate(authorities(m))
 	}
-	for _, fd := range f.waysOf(m.Descriptor()) {
+	for _, fd := range f.searchFields(m.Descriptor()) {
 		if !m.Has(fd) {
 			continue
 		}
@@ -149,8 +149,8 @@ func (f *finder) field(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 
 // any searches the message in an Any. Its path continues the path of the Any's field.
 func (f *finder) any(m protoreflect.Message) {
-	if f.anys == Deepest {
-		f.TooDeep, f.blind = here, true
+	if f.anys == MaxAnyDepth {
+		f.TooDeep, f.incomplete = here, true
 		return
 	}
 	md, inner, err := f.unpack(m)
@@ -158,9 +158,9 @@ func (f *finder) any(m protoreflect.Message) {
 	switch {
 	case err != nil:
 		f.Unread = append(f.Unread, Unread{here, md.Name(), err})
-		if f.leads(md) {
+		if f.needsSearch(md) {
 			f.Values = append(f.Values, here)
-			f.blind = true
+			f.incomplete = true
 		}
 	case inner != nil:
 		f.anys++

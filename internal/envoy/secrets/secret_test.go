@@ -120,7 +120,7 @@ func TestMarkedFields(t *testing.T) {
 		}
 	})
 	if n < 38 {
-		t.Errorf("%d fields are marked; Envoy's API has at least 38", n)
+		t.Errorf("%d fields are marked; Envoy's API has at minLength 38", n)
 	}
 	if len(nothing) < 20 {
 		t.Errorf("%d fields may name a location: the test's list is out of date", len(nothing))
@@ -222,10 +222,10 @@ func TestDeepMessagesAreFast(t *testing.T) {
 		}
 		return a
 	}
-	if f := known.Find(nested(Deepest)); len(f.Values) != 1 || f.TooDeep != "" {
+	if f := known.Find(nested(MaxAnyDepth)); len(f.Values) != 1 || f.TooDeep != "" {
 		t.Error("SAFE-9", f)
 	}
-	deep := &corev3.TypedExtensionConfig{TypedConfig: nested(Deepest + 1)}
+	deep := &corev3.TypedExtensionConfig{TypedConfig: nested(MaxAnyDepth + 1)}
 	if f := known.Find(deep); len(f.Values) != 0 || f.TooDeep != "typed_config" {
 		t.Error("SAFE-9", f)
 	}
@@ -253,14 +253,14 @@ func TestNestingLimitPerAny(t *testing.T) {
 		t.Error("SAFE-11", got)
 	}
 	many := &clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{}}
-	for i := range 2 * Deepest {
+	for i := range 2 * MaxAnyDepth {
 		many.TypedExtensionProtocolOptions[fmt.Sprint(i)] = packed(t, socket.CommonTlsContext.TlsCertificates[0])
 	}
-	if f := known.Find(many); len(f.Values) != 2*Deepest || f.TooDeep != "" {
+	if f := known.Find(many); len(f.Values) != 2*MaxAnyDepth || f.TooDeep != "" {
 		t.Error("SAFE-11", f)
 	}
 	n := 0
-	if all := known.Texts(many, func(text string) { n += strings.Count(text, canary) }); !all || n != 2*Deepest {
+	if all := known.Texts(many, func(text string) { n += strings.Count(text, canary) }); !all || n != 2*MaxAnyDepth {
 		t.Error("SAFE-6", all, n)
 	}
 }

@@ -18,7 +18,7 @@ func (f *Finder) Texts(m proto.Message, take func(text string)) (all bool) {
 		}
 	}}
 	x.message(m.ProtoReflect())
-	return !x.blind
+	return !x.incomplete
 }
 
 // texts takes the content of a sensitive field.
@@ -62,7 +62,7 @@ func (f *finder) textsOf(m protoreflect.Message) {
 		return
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !place(fd) {
+		if !isLocation(fd) {
 			f.texts(fd, v)
 		}
 		return true
@@ -71,13 +71,13 @@ func (f *finder) textsOf(m protoreflect.Message) {
 }
 
 func (f *finder) textAny(m protoreflect.Message) {
-	if f.anys == Deepest {
-		f.blind = true
+	if f.anys == MaxAnyDepth {
+		f.incomplete = true
 		return
 	}
 	_, inner, err := f.unpack(m)
 	if inner == nil {
-		f.blind = f.blind || err != nil
+		f.incomplete = f.incomplete || err != nil
 		return
 	}
 	f.anys++
@@ -91,8 +91,8 @@ func (f *finder) number(n float64) {
 	f.take(strconv.FormatFloat(n, 'g', -1, 64))
 }
 
-// place reports whether a field names the location or the type of a value.
-func place(fd protoreflect.FieldDescriptor) bool {
+// isLocation reports whether a field names the location or the type of a value.
+func isLocation(fd protoreflect.FieldDescriptor) bool {
 	in := fd.ContainingMessage().FullName()
 	switch fd.Name() {
 	case "filename", "environment_variable", "watched_directory":
@@ -103,21 +103,21 @@ func place(fd protoreflect.FieldDescriptor) bool {
 	return false
 }
 
-// spelledTexts takes everything in a google.protobuf.Value, except the location in a DataSource. Of is
+// jsonTexts takes everything in a google.protobuf.Value, except the location in a DataSource. Of is
 // the message type; nil if unknown.
-func (f *finder) spelledTexts(of protoreflect.MessageDescriptor, v protoreflect.Message) {
+func (f *finder) jsonTexts(of protoreflect.MessageDescriptor, v protoreflect.Message) {
 	if f.take == nil {
 		return
 	}
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {
-			f.spelledTexts(of, v)
+			f.jsonTexts(of, v)
 		}
 	case "struct_value":
 		for key, v := range entries(in.Message()) {
-			if of == nil || !dataSources[of.FullName()] || !elsewhere(of, key, v) {
-				f.spelledTexts(of, v)
+			if of == nil || !dataSources[of.FullName()] || !namesLocation(of, key, v) {
+				f.jsonTexts(of, v)
 			}
 		}
 	case "string_value":

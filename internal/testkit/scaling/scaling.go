@@ -42,5 +42,5 @@ func AtMost(t testing.TB, most float64, few, many func() time.Duration) {
 			return
 		}
 	}
-	t.Errorf("few take %v, many take %v: %.1f times as long, and not %v at most", a, b, float64(b)/float64(a), most)
+	t.Errorf("few take %v, many take %v: %.1f times as long, want at most %v", a, b, float64(b)/float64(a), most)
 }

@@ -167,7 +167,7 @@ func TestMarkedFieldsInEverySpelling(t *testing.T) {
 		}
 	})
 	if n < 38 {
-		t.Errorf("%d fields are marked; Envoy's API has at least 38", n)
+		t.Errorf("%d fields are marked; Envoy's API has at minLength 38", n)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestSpelledCertificates(t *testing.T) {
 		})
 	}
 	data := asStruct(t, map[string]any{"x": map[string]any{"inline_bytes": "-----_8"}}).Fields["x"]
-	if got := spelledData(data.ProtoReflect()); len(got) != 5 {
+	if got := jsonData(data.ProtoReflect()); len(got) != 5 {
 		t.Errorf("%q", got)
 	}
 }

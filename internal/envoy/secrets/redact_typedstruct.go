@@ -2,7 +2,7 @@ package secrets
 
 import "google.golang.org/protobuf/reflect/protoreflect"
 
-// The JSON in a TypedStruct is redacted in place, by the rules of [finder.spelled]. It is not decoded
+// The JSON in a TypedStruct is redacted in place, by the rules of [finder.jsonMessage]. It is not decoded
 // as a message, because readers decode it differently.
 
 // typedStruct redacts a TypedStruct.
@@ -18,24 +18,24 @@ func (r *redactor) typedStruct(m protoreflect.Message) {
 		r.changed = true
 		return
 	}
-	r.spelled(md, m.Get(value).Message())
+	r.jsonMessage(md, m.Get(value).Message())
 }
 
-// spelled redacts a google.protobuf.Struct that holds a message as JSON.
-func (r *redactor) spelled(md protoreflect.MessageDescriptor, s protoreflect.Message) {
+// jsonMessage redacts a google.protobuf.Struct that holds a message as JSON.
+func (r *redactor) jsonMessage(md protoreflect.MessageDescriptor, s protoreflect.Message) {
 	switch name := md.FullName(); {
 	case name == anyName:
-		r.spelledTyped(s, "@type")
+		r.jsonTyped(s, "@type")
 		return
 	case typedStructs[name]:
-		r.spelledTyped(s, "type_url")
+		r.jsonTyped(s, "type_url")
 		return
 	}
-	r.spelledFields(md, s, "")
+	r.jsonFields(md, s, "")
 }
 
-// spelledFields redacts the fields of a message in JSON, except one key.
-func (r *redactor) spelledFields(md protoreflect.MessageDescriptor, s protoreflect.Message, but string) {
+// jsonFields redacts the fields of a message in JSON, except one key.
+func (r *redactor) jsonFields(md protoreflect.MessageDescriptor, s protoreflect.Message, but string) {
 	for key, v := range entries(s) {
 		if key == but && but != "" {
 			continue
@@ -43,40 +43,40 @@ func (r *redactor) spelledFields(md protoreflect.MessageDescriptor, s protorefle
 		fd := fieldOf(md, key)
 		switch {
 		case fd == nil: // unknown, so possibly a secret
-			r.hideSpelled(nil, v)
+			r.hideJSON(nil, v)
 		case Marked(fd):
-			if spelledValue(fd, fd.IsMap(), v) {
-				r.hideSpelled(messageOf(fd), v)
+			if hasJSONValue(fd, fd.IsMap(), v) {
+				r.hideJSON(messageOf(fd), v)
 			}
-		case r.isWay(fd):
-			r.spelledField(messageOf(fd), fd.IsMap(), v)
+		case r.fieldNeedsSearch(fd):
+			r.jsonField(messageOf(fd), fd.IsMap(), v)
 		}
 	}
 }
 
-// spelledField redacts a field of messages, or of a list of them.
-func (r *redactor) spelledField(md protoreflect.MessageDescriptor, isMap bool, v protoreflect.Message) {
+// jsonField redacts a field of messages, or of a list of them.
+func (r *redactor) jsonField(md protoreflect.MessageDescriptor, isMap bool, v protoreflect.Message) {
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {
-			r.spelledField(md, isMap, v)
+			r.jsonField(md, isMap, v)
 		}
 	case "struct_value":
 		if !isMap {
-			r.spelled(md, in.Message())
+			r.jsonMessage(md, in.Message())
 			break
 		}
 		for _, v := range entries(in.Message()) {
-			r.spelledField(md, false, v)
+			r.jsonField(md, false, v)
 		}
 	default:
-		r.hideSpelled(nil, v)
+		r.hideJSON(nil, v)
 	}
 }
 
-// spelledTyped redacts an Any, whose type is in one of its keys, or a TypedStruct, whose message is in
+// jsonTyped redacts an Any, whose type is in one of its keys, or a TypedStruct, whose message is in
 // "value". If the type is unknown, or given twice, everything else is hidden.
-func (r *redactor) spelledTyped(s protoreflect.Message, typeKey string) {
+func (r *redactor) jsonTyped(s protoreflect.Message, typeKey string) {
 	var md protoreflect.MessageDescriptor
 	typeKeys := 0
 	for key, v := range entries(s) {
@@ -90,36 +90,36 @@ func (r *redactor) spelledTyped(s protoreflect.Message, typeKey string) {
 	}
 	inside := typeKey != "@type" || md != nil && md.FullName() == anyName // the content has a key of its own
 	if md != nil && !inside {
-		r.spelledFields(md, s, typeKey)
+		r.jsonFields(md, s, typeKey)
 		return
 	}
 	for key, v := range entries(s) {
 		switch {
 		case key == typeKey:
 			if kind, _ := unwrap(v); kind != "string_value" {
-				r.hideSpelled(nil, v)
+				r.hideJSON(nil, v)
 			}
 		case md != nil && sameName(key, "value"):
-			r.spelledField(md, false, v)
+			r.jsonField(md, false, v)
 		default:
-			r.hideSpelled(nil, v)
+			r.hideJSON(nil, v)
 		}
 	}
 }
 
-// hideSpelled hides everything in a google.protobuf.Value, except the location in a DataSource. Of is
+// hideJSON hides everything in a google.protobuf.Value, except the location in a DataSource. Of is
 // the message type; nil if unknown.
-func (r *redactor) hideSpelled(of protoreflect.MessageDescriptor, v protoreflect.Message) {
+func (r *redactor) hideJSON(of protoreflect.MessageDescriptor, v protoreflect.Message) {
 	r.removeUnknown(v)
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {
-			r.hideSpelled(of, v)
+			r.hideJSON(of, v)
 		}
 	case "struct_value":
 		for key, v := range entries(in.Message()) {
-			if of == nil || !dataSources[of.FullName()] || !named(of, key, v) {
-				r.hideSpelled(of, v)
+			if of == nil || !dataSources[of.FullName()] || !isNamedLocation(of, key, v) {
+				r.hideJSON(of, v)
 			}
 		}
 	case "string_value", "number_value", "bool_value":
@@ -131,7 +131,7 @@ func (r *redactor) hideSpelled(of protoreflect.MessageDescriptor, v protoreflect
 	}
 }
 
-// named reports whether an entry of a DataSource is the name of a file or variable.
-func named(source protoreflect.MessageDescriptor, key string, v protoreflect.Message) bool {
-	return elsewhere(source, key, v) && fieldOf(source, key).Name() != "watched_directory"
+// isNamedLocation reports whether an entry of a DataSource is the name of a file or variable.
+func isNamedLocation(source protoreflect.MessageDescriptor, key string, v protoreflect.Message) bool {
+	return namesLocation(source, key, v) && fieldOf(source, key).Name() != "watched_directory"
 }

@@ -23,71 +23,71 @@ func (f *finder) typedStruct(m protoreflect.Message) {
 	if md := f.typeOf(m.Get(fields.ByName("type_url")).String()); md != nil {
 		below := f.mark()
 		f.version(md)
-		f.spelled(md, m.Get(fields.ByName("value")).Message())
+		f.jsonMessage(md, m.Get(fields.ByName("value")).Message())
 		f.prefix(below, "value")
 	}
 }
 
-// spelled searches a google.protobuf.Struct that holds a message as JSON.
-func (f *finder) spelled(md protoreflect.MessageDescriptor, s protoreflect.Message) {
+// jsonMessage searches a google.protobuf.Struct that holds a message as JSON.
+func (f *finder) jsonMessage(md protoreflect.MessageDescriptor, s protoreflect.Message) {
 	switch name := md.FullName(); {
 	case name == anyName:
-		f.spelledAny(s)
+		f.jsonAny(s)
 		return
 	case typedStructs[name]:
 		if inner := f.typeOf(word(entry(s, "type_url"))); inner != nil {
 			f.version(inner)
-			f.spelledField(inner, false, "value", entry(s, "value"))
+			f.jsonField(inner, false, "value", entry(s, "value"))
 		}
 		return
 	case tlsCertificates[name]:
-		f.certificate(checkPair(spelledData(entry(s, "certificate_chain")), spelledData(entry(s, "private_key"))))
+		f.certificate(checkPair(jsonData(entry(s, "certificate_chain")), jsonData(entry(s, "private_key"))))
 	case validations[name]:
-		f.certificate(checkCA(spelledData(entry(s, "trusted_ca"))))
+		f.certificate(checkCA(jsonData(entry(s, "trusted_ca"))))
 	}
 	for key, v := range entries(s) {
 		fd := fieldOf(md, key)
 		switch {
 		case fd == nil: // readers ignore the field or reject the message
 			if Holds(md) { // a reader's error may quote it
-				f.spelledTexts(nil, v)
+				f.jsonTexts(nil, v)
 			}
-		case Marked(fd) && spelledValue(fd, fd.IsMap(), v):
+		case Marked(fd) && hasJSONValue(fd, fd.IsMap(), v):
 			f.Values = append(f.Values, string(fd.Name()))
-			f.spelledTexts(messageOf(fd), v)
-		case f.isWay(fd):
-			f.spelledField(messageOf(fd), fd.IsMap(), string(fd.Name()), v)
+			f.jsonTexts(messageOf(fd), v)
+		case f.fieldNeedsSearch(fd):
+			f.jsonField(messageOf(fd), fd.IsMap(), string(fd.Name()), v)
 		}
 	}
 }
 
-// spelledField searches a field of messages, or of a list of them.
-func (f *finder) spelledField(md protoreflect.MessageDescriptor, isMap bool, path string, v protoreflect.Message) {
+// jsonField searches a field of messages, or of a list of them.
+func (f *finder) jsonField(md protoreflect.MessageDescriptor, isMap bool, path string, v protoreflect.Message) {
 	below := f.mark()
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for i, v := range elements(in.Message()) {
-			f.spelledField(md, isMap, "["+strconv.Itoa(i)+"]", v)
+			f.jsonField(md, isMap, "["+strconv.Itoa(i)+"]", v)
 		}
 	case "struct_value":
 		if !isMap {
-			f.spelled(md, in.Message())
+			f.jsonMessage(md, in.Message())
 			break
 		}
 		for key, v := range entries(in.Message()) {
-			f.spelledField(md, false, "["+strconv.Quote(key)+"]", v)
+			f.jsonField(md, false, "["+strconv.Quote(key)+"]", v)
 		}
 	default:
 		if isNonEmpty(kind, in) {
 			f.Values = append(f.Values, here)
-			f.spelledTexts(nil, v)
+			f.jsonTexts(nil, v)
 		}
 	}
 	f.prefix(below, path)
 }
 
-// spelledAny searches the JSON of an Any.
-func (f *finder) spelledAny(s protoreflect.Message) {
+// jsonAny searches the JSON of an Any.
+func (f *finder) jsonAny(s protoreflect.Message) {
 	below, url := f.mark(), word(entry(s, "@type"))
 	md := f.typeOf(url)
 	f.version(md)
@@ -97,24 +97,24 @@ func (f *finder) spelledAny(s protoreflect.Message) {
 			if len(f.Values) == below.values {
 				f.Values = append(f.Values, here)
 			}
-			f.spelledTexts(nil, v)
+			f.jsonTexts(nil, v)
 		}
 	case md == nil:
 	case md.FullName() == anyName: // the inner Any is under the key "value"
-		f.spelledField(md, false, here, entry(s, "value"))
+		f.jsonField(md, false, here, entry(s, "value"))
 	default:
-		f.spelled(md, s)
+		f.jsonMessage(md, s)
 	}
 }
 
-// spelledValue reports whether the JSON of a sensitive field contains a value: a text, a number or a
+// hasJSONValue reports whether the JSON of a sensitive field contains a value: a text, a number or a
 // bool at any depth, or a message other than a DataSource.
-func spelledValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Message) bool {
+func hasJSONValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Message) bool {
 	kind, in := unwrap(v)
 	switch kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {
-			if spelledValue(fd, isMap, v) {
+			if hasJSONValue(fd, isMap, v) {
 				return true
 			}
 		}
@@ -125,10 +125,10 @@ func spelledValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Me
 			return true
 		}
 		for key, v := range entries(in.Message()) {
-			if md != nil && !isMap && elsewhere(md, key, v) {
+			if md != nil && !isMap && namesLocation(md, key, v) {
 				continue
 			}
-			if spelledValue(fd, false, v) {
+			if hasJSONValue(fd, false, v) {
 				return true
 			}
 		}
@@ -137,8 +137,8 @@ func spelledValue(fd protoreflect.FieldDescriptor, isMap bool, v protoreflect.Me
 	return isNonEmpty(kind, in)
 }
 
-// elsewhere reports whether an entry of a DataSource only names the location of its value.
-func elsewhere(source protoreflect.MessageDescriptor, key string, v protoreflect.Message) bool {
+// namesLocation reports whether an entry of a DataSource only names the location of its value.
+func namesLocation(source protoreflect.MessageDescriptor, key string, v protoreflect.Message) bool {
 	fd := fieldOf(source, key)
 	if fd == nil {
 		return false
@@ -151,12 +151,12 @@ func elsewhere(source protoreflect.MessageDescriptor, key string, v protoreflect
 	return fd.Name() == "watched_directory"
 }
 
-// spelledData returns the inline data of a DataSource; nil if the data is somewhere else.
-func spelledData(v protoreflect.Message) []byte {
+// jsonData returns the inline data of a DataSource; nil if the data is somewhere else.
+func jsonData(v protoreflect.Message) []byte {
 	switch kind, in := unwrap(v); kind {
 	case "list_value":
 		for _, v := range elements(in.Message()) {
-			if data := spelledData(v); data != nil {
+			if data := jsonData(v); data != nil {
 				return data
 			}
 		}

@@ -113,7 +113,7 @@ func TestCheckBesideBootstrap(t *testing.T) {
 		write(t, root, "_bootstrap.yaml", bootstrap)
 		var stdout, stderr strings.Builder
 		code := run([]string{"check", root, "--envoy", envoy}, &stdout, &stderr)
-		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses what is in " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
+		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses the content of " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
 		if said := stdout.String(); code != cli.Failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy did not validate 1 CDS resource; the first is "a"`) {
 			t.Errorf("SAFE-6 %d, want %s, and it says\n%s%s", code, want, said, &stderr)
 		}

@@ -199,11 +199,11 @@ func ofRepository(err error) error {
 	case errors.Is(err, context.Canceled):
 		return errEnding
 	case errors.Is(err, revisions.ErrUnknown):
-		return &problem{code: http.StatusInternalServerError, message: err.Error(), hint: "chancery history says what is committed"}
+		return &problem{code: http.StatusInternalServerError, message: err.Error(), hint: "chancery history shows whether it was committed"}
 	case errors.Is(err, revisions.ErrConflict):
-		return &problem{code: http.StatusConflict, message: err.Error(), hint: "look at what has changed (chancery history), and try again"}
+		return &problem{code: http.StatusConflict, message: err.Error(), hint: "see the changes with chancery history, and try again"}
 	case errors.Is(err, revisions.ErrNotFound):
-		return missing("", err.Error(), "chancery history lists what is kept")
+		return missing("", err.Error(), "chancery history lists the kept revisions")
 	case errors.Is(err, revisions.ErrBackwards):
 		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "put back what was there; to go back, remove what is in --state-dir of each server and restart it"}
 	}

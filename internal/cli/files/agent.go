@@ -23,13 +23,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An agent writes what an xDS server gives as files.
+// An agent writes the resources of an xDS server as files.
 type agent struct {
 	xdsclient.Flags
 	exporter
-	state string           // where the last good is kept, in a folder of its own; "": nowhere
-	given bool             // somebody said where
-	wants map[xds.Ref]bool // names that are asked for, besides all clusters and listeners
+	state string           // the directory for the last good resources, which are in a folder of their own; "": none are stored
+	given bool             // the user has chosen the directory
+	wants map[xds.Ref]bool // names that it subscribes to, in addition to all clusters and listeners
 }
 
 // Agent returns the command agent.
@@ -37,20 +37,21 @@ func Agent() *cobra.Command {
 	a := agent{wants: map[xds.Ref]bool{}}
 	cmd := &cobra.Command{
 		Use:   "agent xds://HOST:PORT OUT",
-		Short: "Write what an xDS server gives as files, for an Envoy without a server",
-		Long: `Agent is a client of an xDS server, of whatever make, and writes to OUT what it is told,
-as files that Envoy itself reads. Then
+		Short: "Write the resources of an xDS server as files, for an Envoy without a server",
+		Long: `Agent is a client of an xDS server of any kind, and writes the resources that it receives
+to OUT, as files that Envoy itself reads. Then
 
   envoy -c OUT/bootstrap.json
 
-runs from them, and follows them when they change. Agent asks for all listeners and
-clusters, and for what they refer to. What OUT contains, and how a change gets there, is
-as with "chancery export --out OUT".
+runs from them, and follows them when they change. Agent subscribes to all listeners and
+clusters, and to the resources that they refer to. The content of OUT, and the steps of a
+change, are the same as with "chancery export --out OUT".
 
-Nothing is written before the server has answered for all of it, so what Envoy finds is
-complete. While the server is away, and after a restart without it, the files stay as they
-are. Of what the server sends that nobody can use, the last good stays, also after a restart
-(--state-dir). That there are no clusters or no listeners any more is written when it was so for 5 s.
+Agent writes nothing before the server has answered for all of it, so Envoy always finds a
+complete configuration. While the server is unreachable, and after a restart without it, the
+files stay unchanged. If the server sends an unusable resource, its last good version stays,
+also after a restart (--state-dir). If all clusters or all listeners are gone, agent removes
+them after 5 s.
 
 The URL and its flags are those of "chancery fetch".
 
@@ -72,10 +73,12 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 			if a.options.Settle < 0 {
 				return errors.New("--settle must not be negative")
 			}
-			if a.options.Format, err = export.ParseFormat(a.format); err != nil {
+			a.options.Format, err = export.ParseFormat(a.format)
+			if err != nil {
 				return fmt.Errorf("--format: %w", err)
 			}
-			if a.log, err = a.logging.Open(a.stderr); err != nil {
+			a.log, err = a.logging.Open(a.stderr)
+			if err != nil {
 				return err
 			}
 			defer a.logging.Close()
@@ -89,16 +92,16 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	f.StringVar(&a.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
 	f.StringVar(&a.exporter.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	a.NodeFlags.Register(f)
-	f.Lookup("node").Usage = "`ID` of the node that asks, and of Envoy; default: the host name of this machine"
+	f.Lookup("node").Usage = "`ID` of the agent's node, and of Envoy; default: the host name of this machine"
 	a.Flags.Register(f)
 	cli.StateDirFlag(f, &a.state)
-	f.Lookup("state-dir").Usage = "`directory` that stores what the server gave last, in a folder for each server and OUT; empty: store nothing"
+	f.Lookup("state-dir").Usage = "`directory` that stores the last good resources, in a folder for each server and OUT; empty: store nothing"
 	dirload.ProtoSetFlag(f, &a.exporter.sets)
 	a.logging.Register(f)
 	return cmd
 }
 
-// run writes until a signal ends it.
+// run writes the files until a signal ends it.
 func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
@@ -115,14 +118,15 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
 		return bootstrap.EnvoyFiles(a.exporter.client, listeners, clusters, watched)
 	}
-	if _, err := a.options.Bootstrap("", "", ""); err != nil { // while nothing is made
+	if _, err := a.options.Bootstrap("", "", ""); err != nil { // checks the flags before anything is created
 		return err
 	}
 	t, err := s.Transport(types)
 	if err != nil {
 		return err
 	}
-	if a.to, err = export.Open(a.out, a.options); err != nil {
+	a.to, err = export.Open(a.out, a.options)
+	if err != nil {
 		return errors.Join(cli.Fail(err, ""), t.Close())
 	}
 	defer a.to.Close()
@@ -142,27 +146,27 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	}
 	defer w.Close()
 	a.log.Info("agent of an xDS server", "server", s.Text, "out", a.out)
-	a.keep(ctx, w, st)
+	a.mirror(ctx, w, st)
 	a.log.Info("ended")
 	return nil
 }
 
-// open begins to be a client that keeps the last good, if it can.
+// open creates the client. It stores the last good resources, if it can.
 func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, error) {
-	const unkept = "resources of the server are not stored"
+	const notStored = "resources of the server are not stored"
 	if a.state == "" && !a.given {
-		a.log.Warn(unkept, "error", "there is no place for it", "hint", "--state-dir")
+		a.log.Warn(notStored, "error", "no directory is known for them", "hint", "--state-dir")
 	}
 	out, err := filepath.Abs(a.out)
 	if err != nil {
 		return nil, err
 	}
 	return xdsclient.NewClientWithLastGood(cfg, a.state, a.given, "/"+s.Text+"/"+out, func(err error) {
-		a.log.Warn(unkept, "error", err, "hint", "--state-dir")
+		a.log.Warn(notStored, "error", err, "hint", "--state-dir")
 	})
 }
 
-// secrets reports whether there are any in what is exported.
+// secrets reports whether one of the exported resources contains a secret.
 func (a *agent) secrets(all xds.Tables) bool {
 	finder := internalsecret.NewFinder(a.options.Types)
 	for _, t := range all {
@@ -175,22 +179,22 @@ func (a *agent) secrets(all xds.Tables) bool {
 	return false
 }
 
-// keep asks for what there is and what that refers to, and writes it whenever all of it is known.
-func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
+// mirror subscribes to all resources and their references, and exports them whenever the set is complete.
+func (a *agent) mirror(ctx context.Context, w *relay.Watch, st *store.Store) {
 	for _, t := range []*xds.Type{xds.Cluster, xds.Listener} {
 		w.Interested(t, true, nil, nil)
 	}
-	look := time.NewTicker(again)
-	defer look.Stop()
+	check := time.NewTicker(retryInterval)
+	defer check.Stop()
 	var retry <-chan time.Time
-	was := "" // the error
+	lastError := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.C():
 		case <-retry:
-		case <-look.C:
+		case <-check.C:
 			if retry != nil || a.to.Intact() {
 				continue
 			}
@@ -201,8 +205,8 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 		if err != nil || view == nil {
 			continue
 		}
-		all := st.Snapshot().View(store.DefaultGroup) // as new as the view, or newer
-		if !a.complete(w, view, all) {
+		all := st.Snapshot().View(store.DefaultGroup) // at least as new as the view
+		if !a.subscribe(w, view, all) {
 			continue
 		}
 		r, err := a.to.Export(ctx, all)
@@ -210,25 +214,26 @@ func (a *agent) keep(ctx context.Context, w *relay.Watch, st *store.Store) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			retry = time.After(again)
-			if err.Error() != was {
-				was = err.Error()
-				a.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
+			retry = time.After(retryInterval)
+			if err.Error() != lastError {
+				lastError = err.Error()
+				a.log.Error("export failed, keeping the previous files", "error", err, "again_in", retryInterval.String())
 			}
 			continue
 		}
-		if was = ""; r.Steps > 0 {
+		lastError = ""
+		if r.Steps > 0 {
 			a.log.Info("exported", "out", a.out, "resources", r.Resources, "files", r.Files, "written", r.Written, "removed", r.Removed, "steps", r.Steps)
 		}
 		a.warn(a.cautions(r, func() bool { return a.secrets(all) }))
 	}
 }
 
-// complete asks for what is referred to, gives up what is not any more, and reports whether all of it is
-// known.
-func (a *agent) complete(w *relay.Watch, view xds.View, all xds.Tables) bool {
-	open, _ := view.(xds.Undecided)
-	known := open == nil || !open.Undecided(xds.Cluster, xds.Wildcard) && !open.Undecided(xds.Listener, xds.Wildcard)
+// subscribe subscribes to the resources that others refer to, and unsubscribes from those that are no
+// longer referred to. It reports whether the server has answered for all of them.
+func (a *agent) subscribe(w *relay.Watch, view xds.View, all xds.Tables) bool {
+	undecided, _ := view.(xds.Undecided)
+	complete := undecided == nil || !undecided.Undecided(xds.Cluster, xds.Wildcard) && !undecided.Undecided(xds.Listener, xds.Wildcard)
 	refs := map[xds.Ref]bool{}
 	for _, t := range all {
 		for r := range t.All() {
@@ -243,7 +248,7 @@ func (a *agent) complete(w *relay.Watch, view xds.View, all xds.Tables) bool {
 		if !a.wants[to] {
 			w.Interested(to.Type, false, []string{to.Name}, nil)
 		}
-		known = known && (open == nil || view.Table(to.Type).Lookup(to.Name) != nil || !open.Undecided(to.Type, to.Name))
+		complete = complete && (undecided == nil || view.Table(to.Type).Lookup(to.Name) != nil || !undecided.Undecided(to.Type, to.Name))
 	}
 	for to := range a.wants {
 		if !refs[to] {
@@ -251,5 +256,5 @@ func (a *agent) complete(w *relay.Watch, view xds.View, all xds.Tables) bool {
 		}
 	}
 	a.wants = refs
-	return known
+	return complete
 }

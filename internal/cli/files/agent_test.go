@@ -19,9 +19,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// FILE-4 SAFE-10: an agent writes nothing before it knows all that there is and what that refers to, gives up what is not
-// referred to any more, and tries again what could not be written.
-func TestAgentKeeps(t *testing.T) {
+// FILE-4 SAFE-10: an agent writes nothing before the server has answered for all resources and their
+// references. It unsubscribes from resources that are no longer referred to, and retries a failed export.
+func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := upstreamtest.New()
 		_, src, st := up.Follow(t)
@@ -40,7 +40,7 @@ func TestAgentKeeps(t *testing.T) {
 		defer w.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); a.keep(ctx, w, st) }()
+		go func() { defer close(done); a.mirror(ctx, w, st) }()
 		defer func() { cancel(); <-done }()
 		synctest.Wait()
 		writes := func(want bool, text string) {
@@ -64,7 +64,7 @@ func TestAgentKeeps(t *testing.T) {
 		writes(true, "first")
 
 		time.Sleep(2 * time.Minute)
-		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // all are asked for still, though a route refers to one
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // it still subscribes to all, though a route refers to one
 		writes(true, "second")
 
 		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "other"))
@@ -83,7 +83,7 @@ func TestAgentKeeps(t *testing.T) {
 		if err := errors.Join(os.Remove(out), os.Rename(away, out)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(again)
+		time.Sleep(retryInterval)
 		writes(true, "third")
 
 		for what, harm := range map[string]func() error{
@@ -93,12 +93,12 @@ func TestAgentKeeps(t *testing.T) {
 			"a file":             func() error { return os.Remove(filepath.Join(out, "current", "cds.yaml")) },
 			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
 		} {
-			synctest.Wait() // the agent is not looking just now
+			synctest.Wait() // until the agent waits for its next check
 			before := tree(t, filepath.Join(out, "current"))
 			if err := harm(); err != nil {
 				t.Fatal(what, err)
 			}
-			time.Sleep(again + time.Second)
+			time.Sleep(retryInterval + time.Second)
 			synctest.Wait()
 			if now := tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
 				t.Errorf("%s is away: %v, want %v", what, now, before)
@@ -107,7 +107,7 @@ func TestAgentKeeps(t *testing.T) {
 	})
 }
 
-// written reports whether a text is in a file of a directory.
+// written reports whether a file of a directory contains a text.
 func written(t *testing.T, dir, text string) (is bool) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -35,7 +35,7 @@ the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node clie
 	return cmd
 }
 
-// clientBootstrap is the command for one kind of client.
+// clientBootstrap returns the command for one kind of client.
 func clientBootstrap(name, short, long, example string, write func(bootstrap.Options) ([]byte, error)) *cobra.Command {
 	var o bootstrap.Options
 	var tls bootstrap.TLS
@@ -53,7 +53,7 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 				o.TLS = &tls
 			}
 			if o.REST && !cmd.Flags().Changed("delta") {
-				o.Delta = false // there is no other
+				o.Delta = false // REST supports only SotW
 			}
 			b, err := write(o)
 			if err != nil {
@@ -65,7 +65,8 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 			if from != "" {
 				f := cmd.Flags()
 				keep := importer.Keep{Node: !f.Changed("node"), Cluster: !f.Changed("cluster"), Admin: !f.Changed("admin")}
-				if b, err = complete(cmd, from, b, keep, sets); err != nil {
+				b, err = complete(cmd, from, b, keep, sets)
+				if err != nil {
 					return err
 				}
 			}
@@ -80,7 +81,7 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.Node, "node", host, "`ID` of the client's node; default: the host name of this machine")
-	f.Lookup("node").DefValue = "" // the same help everywhere
+	f.Lookup("node").DefValue = "" // the help must not depend on the machine
 	f.StringVar(&o.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that the client belongs to")
 	o.Server = "127.0.0.1:18000"
 	f.Var(&only{to: &o.Server}, "server", "`HOST:PORT` or unix:///PATH of the server; for several servers, a DNS name that has all their addresses")
@@ -105,7 +106,7 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 	return cmd
 }
 
-// complete puts our bootstrap into that of a file.
+// complete inserts the generated bootstrap into the bootstrap of a file.
 func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, sets []string) ([]byte, error) {
 	types, err := dirload.ReadProtoSets(sets)
 	if err != nil {
@@ -128,8 +129,8 @@ func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, 
 	return b, nil
 }
 
-// An only is the value of a flag that is given once: a client has one server, and who
-// names two would be given the last.
+// An only is the value of a flag that may be given only once. A client has one server, and a second value
+// would silently replace the first.
 type only struct {
 	to    *string
 	given bool
@@ -149,7 +150,7 @@ func (o *only) Set(value string) error {
 
 // String implements [pflag.Value].
 func (o *only) String() string {
-	if o.to == nil { // how pflag finds out what is zero
+	if o.to == nil { // pflag asks the zero value for its text, to find out whether a default is zero
 		return ""
 	}
 	return *o.to

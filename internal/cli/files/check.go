@@ -26,7 +26,7 @@ type checker struct {
 	ignore, sets           []string
 	opts                   dir.Options
 
-	stay []string // the files with bootstraps that were read
+	bootstrapFiles []string // the bootstraps that were read
 }
 
 // Check returns the command check.
@@ -49,8 +49,8 @@ _bootstrap.yaml, which "chancery import" writes into the directory, or the file 
 --bootstrap, is the bootstrap of the Envoy that gets the resources. Clusters and secrets
 in it count as present, and --envoy gives Envoy the extensions in it.
 
-A warning reports what is probably wrong, such as a reference to a resource that no
-file has, or a resource that nothing refers to.
+A warning reports a probable mistake, such as a reference to a resource that no
+file has, or a resource without references to it.
 
 Each finding has a code, such as XDS0301. --explain prints what it means and how to
 fix it. Check reports the first 100 errors and the first 100 warnings, and the number
@@ -110,7 +110,7 @@ func (k *checker) explained(cmd *cobra.Command) error {
 	return err
 }
 
-// ignored returns the codes that are left out.
+// ignored returns the codes of --ignore.
 func (k *checker) ignored() (codes []findings.Code, err error) {
 	for _, name := range k.ignore {
 		kind, ok := findings.Explain(strings.TrimSpace(name))
@@ -144,15 +144,16 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	k.opts.Flag, k.opts.CEL = dirload.FlagOfOption, cel.Compile
-	if k.opts.Types, err = dirload.ReadProtoSets(k.sets); err != nil {
+	k.opts.Types, err = dirload.ReadProtoSets(k.sets)
+	if err != nil {
 		return err
 	}
 	opts := k.opts
 	if k.envoy != "" {
-		opts.MaxProblems = -1 // Envoy is not asked about what is wrong already, whether it is told or not
+		opts.MaxProblems = -1 // Envoy does not validate resources with errors, also those beyond --max-findings
 	}
 	wrong := k.bootstraps(args)
-	if len(wrong) > 0 { // then nobody knows what Envoy has from there
+	if len(wrong) > 0 { // the clusters and secrets of the bootstrap are unknown
 		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
 	}
 	opts.Bootstraps = k.opts.Bootstraps
@@ -165,7 +166,8 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	case len(wrong) > 0:
 		c = c.With(wrong, nil, k.opts.MaxProblems)
 	case k.envoy != "":
-		if c, err = k.ask(cmd.Context(), c); err != nil {
+		c, err = k.askEnvoy(cmd.Context(), c)
+		if err != nil {
 			return cli.Fail(err, "--envoy must be the path of an Envoy that can run on this machine")
 		}
 	}

@@ -11,24 +11,25 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
-// bootstraps reads what stays with the Envoys whose resources are checked: the file that
-// was named, else what an import has left in each directory. It returns what is wrong.
+// bootstraps reads the bootstraps of the Envoys whose resources are checked: the file of --bootstrap, or
+// the file that an import has written into each directory. It returns the problems in them.
 func (k *checker) bootstraps(args []string) (wrong []findings.Problem) {
 	read := func(path string, open func() (*os.File, error)) {
 		f, err := open()
 		if err != nil {
-			wrong = append(wrong, noRead(path, err))
+			wrong = append(wrong, unreadable(path, err))
 			return
 		}
 		defer f.Close()
 		file, err := importer.Read(path, f, k.opts.MaxFile)
 		if err != nil {
-			wrong = append(wrong, noRead(path, err))
+			wrong = append(wrong, unreadable(path, err))
 			return
 		}
 		m, problems := importer.Bootstrap(file, k.opts.Types)
-		if wrong = append(wrong, problems...); m != nil {
-			k.stay, k.opts.Bootstraps = append(k.stay, path), append(k.opts.Bootstraps, m.Interface())
+		wrong = append(wrong, problems...)
+		if m != nil {
+			k.bootstrapFiles, k.opts.Bootstraps = append(k.bootstrapFiles, path), append(k.opts.Bootstraps, m.Interface())
 		}
 	}
 	if k.bootstrap != "" {
@@ -47,8 +48,8 @@ func (k *checker) bootstraps(args []string) (wrong []findings.Problem) {
 	return wrong
 }
 
-// within opens a file of a directory. Who may write a link into that need not be who may
-// have any file read.
+// within opens a file of a directory, and refuses a link that leads outside. A user who may write links
+// into the directory may lack the permission to read the file outside.
 func (k *checker) within(dir, name string) (*os.File, error) {
 	stat, open := os.Stat, os.Open
 	path := filepath.Join(dir, name)
@@ -57,11 +58,11 @@ func (k *checker) within(dir, name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer root.Close() //nolint:errcheck // nothing is written
+		defer root.Close() //nolint:errcheck // only read
 		stat, open, path = root.Stat, root.Open, name
 	}
 	info, err := stat(path)
-	if err == nil && !info.Mode().IsRegular() { // it may be a pipe, whose opening would wait for a writer
+	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
@@ -70,10 +71,10 @@ func (k *checker) within(dir, name string) (*os.File, error) {
 	return open(path)
 }
 
-// noRead is the problem of a file that cannot be read.
-func noRead(path string, err error) findings.Problem {
+// unreadable returns the problem of a file that cannot be read.
+func unreadable(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // the path is told already
+		err = p.Err // the problem has the path
 	}
 	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
 }

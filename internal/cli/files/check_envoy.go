@@ -16,25 +16,25 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// quotes stands for what Envoy says of what has secrets in it.
+// quotes replaces Envoy's error about a resource with secrets.
 const quotes = "the reason is not shown, because it may quote a secret"
 
-// ask adds what a real Envoy says of the resources in which nothing is wrong by itself. It
-// is asked about each group with what that includes, as no Envoy has all of them.
-func (k *checker) ask(ctx context.Context, c dir.Checked) (dir.Checked, error) {
+// askEnvoy adds the errors of a real Envoy about resources without errors of their own. Envoy validates
+// each group with its included groups, since no Envoy gets the resources of all groups.
+func (k *checker) askEnvoy(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 	var errs, warnings []findings.Problem
 	for _, view := range c.Views() {
-		more, doubts, err := k.askOf(ctx, view)
+		more, doubts, err := k.askEnvoyAbout(ctx, view)
 		if err != nil {
 			return c, err
 		}
-		errs, warnings = fresh(errs, more), fresh(warnings, doubts)
+		errs, warnings = addNew(errs, more), addNew(warnings, doubts)
 	}
 	return c.With(errs, warnings, k.opts.MaxProblems), nil
 }
 
-// fresh adds what is not there, since several groups may include what is wrong.
-func fresh(all, more []findings.Problem) []findings.Problem {
+// addNew appends the problems that the list lacks: several groups may include the same invalid resource.
+func addNew(all, more []findings.Problem) []findings.Problem {
 	for _, p := range more {
 		if !slices.Contains(all, p) {
 			all = append(all, p)
@@ -43,8 +43,8 @@ func fresh(all, more []findings.Problem) []findings.Problem {
 	return all
 }
 
-// askOf asks about resources that an Envoy may have together.
-func (k *checker) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
+// askEnvoyAbout validates resources that one Envoy may get together.
+func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
 	var all []envoybinary.Resource
 	for _, l := range loaded {
@@ -53,11 +53,11 @@ func (k *checker) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warning
 			all = append(all, envoybinary.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
 		}
 	}
-	var beside []protoreflect.Message
+	var bootstraps []protoreflect.Message
 	for _, m := range k.opts.Bootstraps {
-		beside = append(beside, m.ProtoReflect())
+		bootstraps = append(bootstraps, m.ProtoReflect())
 	}
-	answer, err := envoybinary.Ask(ctx, k.envoy, k.opts.Types, all, beside...)
+	answer, err := envoybinary.Ask(ctx, k.envoy, k.opts.Types, all, bootstraps...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +66,7 @@ func (k *checker) askOf(ctx context.Context, loaded []dir.Loaded) (errs, warning
 		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
 			why = quotes
 		}
-		errs = append(errs, findings.Problem{File: k.stay[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses what is in %s: %s", strings.Join(k.stay, " and "), why)})
+		errs = append(errs, findings.Problem{File: k.bootstrapFiles[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses the content of %s: %s", strings.Join(k.bootstrapFiles, " and "), why)})
 	}
 	for i, l := range asked {
 		why, refused := answer.Rejected[i]

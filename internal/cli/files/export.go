@@ -47,8 +47,8 @@ type exporter struct {
 	store   *store.Store
 	source  *dir.Source
 	to      *export.Exporter
-	secrets atomic.Bool     // something that was loaded has one
-	told    map[string]bool // warnings
+	secrets atomic.Bool     // a loaded resource contains a secret
+	printed map[string]bool // warnings
 }
 
 // Export returns the command export.
@@ -83,11 +83,11 @@ Envoy does not report when it has loaded the files.
 With --watch, OUT follows DIR until SIGTERM or SIGINT. An error in DIR or a full
 disk is logged and leaves OUT as it is; SIGHUP tries again at once.
 
-If DIR has groups, the Envoy gets those that match --node and --cluster.
+If DIR has groups, Envoy gets the groups that match --node and --cluster.
 
-In the place of DIR there may be a revision of the store at --store, such as rev:r412; rev:head
-is the newest. Without --store the server at --server is asked, which serves a store: it shows
-no secrets, and what has some is not exported from there.
+In place of DIR there may be a revision of the store at --store, such as rev:r412; rev:head
+is the newest. Without --store, export asks the server of a store at --server. A server does
+not show secrets, so a revision with secrets cannot be exported from it.
 
 OUT must not be inside DIR. If it does not exist it is created, with mode 0750;
 everyone who can read OUT can read the secrets in it. If Envoy sees OUT at another
@@ -97,8 +97,8 @@ Envoy needs an inotify instance for each file that it watches, and aborts if non
 left: fs.inotify.max_user_instances is often 128, and can be raised.
 
 Exit codes: 0 done, or ended by a signal; 1 DIR or the store cannot be read, or OUT
-cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it lets nobody
-in; 4 there is no such revision.`,
+cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it denies access;
+4 the revision does not exist.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
   chancery export rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod --out ./out
@@ -128,7 +128,7 @@ in; 4 there is no such revision.`,
 	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
 	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave the config sources in resources as they are, and write no bootstrap")
 	f.StringVar(&e.client.Node, "node", host, "`ID` of Envoy's node in the bootstrap; default: the host name of this machine")
-	f.Lookup("node").DefValue = "" // the same help everywhere
+	f.Lookup("node").DefValue = "" // the help must not depend on the machine
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	cli.MarkEnvoyAdmin(f)
@@ -138,13 +138,13 @@ in; 4 there is no such revision.`,
 	dirload.FollowLinksFlag(f, &e.load.FollowLinksOutside)
 	dirload.LegacyV2Flag(f, &e.load.V2)
 	cli.TitledFlags(f, "Store", e.from.At.Register)
-	e.from.Flag = "server" // --admin is of the Envoy
+	e.from.Flag = "server" // --admin is the Envoy's admin interface
 	e.from.Server.RegisterAs(f, e.from.Flag)
 	e.logging.Register(f)
 	return cmd
 }
 
-// check looks at the flags; an error is one of usage.
+// check checks the flags; an error is one of usage.
 func (e *exporter) check() error {
 	var err error
 	switch {
@@ -156,10 +156,11 @@ func (e *exporter) check() error {
 	if err := dirload.CheckMaxFile(e.load.MaxFile); err != nil {
 		return err
 	}
-	if e.options.Format, err = export.ParseFormat(e.format); err != nil {
+	e.options.Format, err = export.ParseFormat(e.format)
+	if err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
-	if err := e.origin(); err != nil {
+	if err := e.checkOrigin(); err != nil {
 		return err
 	}
 	e.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
@@ -172,15 +173,15 @@ func (e *exporter) check() error {
 	return err
 }
 
-// origin looks at what is exported.
-func (e *exporter) origin() error {
-	switch is := strings.HasPrefix(e.dir, storeclient.OfRevision); {
+// checkOrigin checks the flags about the origin of the resources: a directory or a revision.
+func (e *exporter) checkOrigin() error {
+	switch is := strings.HasPrefix(e.dir, storeclient.RevisionPrefix); {
 	case is && e.from.At.URL == "" && cli.OnCommandLine(e.cmd, "admin") && !e.cmd.Flags().Changed("server"):
-		return errors.New("--admin is of the Envoy: write --server for the server that has " + e.dir)
+		return errors.New("--admin is the Envoy's address: use --server for the Chancery server that has " + e.dir)
 	case !is && e.from.At.URL != "":
 		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
 	case !is:
-		return e.apart()
+		return e.checkOutside()
 	case e.watch:
 		return errors.New("--watch follows a directory: a revision never changes")
 	}
@@ -191,9 +192,9 @@ func (e *exporter) origin() error {
 	return err
 }
 
-// read loads what is exported.
+// read loads the resources to export.
 func (e *exporter) read() (report dir.Report, empty bool, err error) {
-	if strings.HasPrefix(e.dir, storeclient.OfRevision) {
+	if strings.HasPrefix(e.dir, storeclient.RevisionPrefix) {
 		n, err := storeclient.ParseRevision(e.dir)
 		if err == nil {
 			var hidden int
@@ -206,15 +207,16 @@ func (e *exporter) read() (report dir.Report, empty bool, err error) {
 	}
 	e.store = store.New()
 	e.source = dir.New(e.dir, e.store, e.load)
-	if report, err = e.source.Load(); err != nil {
+	report, err = e.source.Load()
+	if err != nil {
 		err = dirload.LoadError(e.stderr, e.dir, "exported", err)
 	}
 	return report, len(report.Counts) == 0, err
 }
 
-// apart refuses an OUT from where DIR would be loaded, and a DIR that is part
-// of an export to OUT.
-func (e *exporter) apart() error {
+// checkOutside returns an error if OUT is inside DIR, which would load it again, or if DIR is part of an
+// export to OUT.
+func (e *exporter) checkOutside() error {
 	inside, err := export.Inside(e.out, e.dir)
 	if inside {
 		return fmt.Errorf("--out: %s is inside %s, so the export would be loaded again: choose a directory outside", e.out, e.dir)
@@ -240,7 +242,8 @@ func (e *exporter) run() error {
 
 	changed := make(chan struct{}, 1)
 	var err error
-	if e.load.Types, err = dirload.ReadProtoSets(e.sets); err != nil {
+	e.load.Types, err = dirload.ReadProtoSets(e.sets)
+	if err != nil {
 		return err
 	}
 	e.options.Types = e.load.Types
@@ -248,7 +251,7 @@ func (e *exporter) run() error {
 	e.load.Log, e.load.Flag, e.load.Review, e.load.HowToAllow = e.log, dirload.FlagOfOption, e.review, "start the export again: a start accepts DIR as it is"
 	e.load.Done = func(_ time.Time, err error) {
 		if err == nil {
-			ring(changed)
+			notify(changed)
 		}
 	}
 	report, empty, err := e.read()
@@ -258,11 +261,12 @@ func (e *exporter) run() error {
 	case empty && !e.load.AllowMassDelete:
 		return cli.Fail(fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory")
 	}
-	if e.to, err = export.Open(e.out, e.options); err != nil {
+	e.to, err = export.Open(e.out, e.options)
+	if err != nil {
 		return cli.Fail(err, "")
 	}
 	defer e.to.Close()
-	if !e.watch { // else Run tells them
+	if !e.watch { // with --watch, Run logs them
 		for _, p := range report.Warnings {
 			fmt.Fprintln(e.stderr, p.Error())
 		}
@@ -282,32 +286,33 @@ func (e *exporter) run() error {
 	return nil
 }
 
-// review notes whether there are secrets.
+// review notes whether a resource contains a secret.
 func (e *exporter) review(all []dir.Loaded) ([]dir.Loaded, error) {
 	e.secrets.Store(slices.ContainsFunc(all, func(l dir.Loaded) bool { return l.Secret != "" }))
 	return nil, nil
 }
 
-// ring fills a channel of one slot.
-func ring(bell chan<- struct{}) {
+// notify sends a value without waiting; one value that waits is enough.
+func notify(changed chan<- struct{}) {
 	select {
-	case bell <- struct{}{}:
+	case changed <- struct{}{}:
 	default:
 	}
 }
 
-// again is when an export is tried again that could not be written, and how often it is looked whether the last one is still there.
-const again = 10 * time.Second
+// retryInterval is the time until a failed export is retried, and between two checks that the last export
+// is unchanged.
+const retryInterval = 10 * time.Second
 
-// damaged is what an agent and an export that watches log when somebody has removed of their files.
+// damaged is the log message for an export whose files another program has changed.
 const damaged = "export was changed by another program, writing it again"
 
-// follow exports what changes until ctx is done.
+// follow exports each change until ctx is done.
 func (e *exporter) follow(ctx context.Context, changed <-chan struct{}, hangups <-chan os.Signal, reload func()) {
-	look := time.NewTicker(again)
-	defer look.Stop()
+	check := time.NewTicker(retryInterval)
+	defer check.Stop()
 	var retry <-chan time.Time
-	was := ""
+	lastError := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -316,7 +321,7 @@ func (e *exporter) follow(ctx context.Context, changed <-chan struct{}, hangups 
 			reload()
 		case <-changed:
 		case <-retry:
-		case <-look.C:
+		case <-check.C:
 			if retry != nil || e.to.Intact() {
 				continue
 			}
@@ -328,18 +333,18 @@ func (e *exporter) follow(ctx context.Context, changed <-chan struct{}, hangups 
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			was = ""
+			lastError = ""
 			continue
 		}
-		retry = time.After(again)
-		if err.Error() != was {
-			was = err.Error()
-			e.log.Error("export failed, keeping the previous files", "error", err, "again_in", again.String())
+		retry = time.After(retryInterval)
+		if err.Error() != lastError {
+			lastError = err.Error()
+			e.log.Error("export failed, keeping the previous files", "error", err, "again_in", retryInterval.String())
 		}
 	}
 }
 
-// export exports what was loaded last, and says so.
+// export exports the loaded resources and reports the result.
 func (e *exporter) export(ctx context.Context) error {
 	d := e.source.Decide(&xds.Node{ID: e.client.Node, Cluster: e.client.Cluster})
 	if d.Groups == nil {
@@ -361,38 +366,39 @@ func (e *exporter) export(ctx context.Context) error {
 	return nil
 }
 
-// cautions are the warnings of an export, and those about OUT and Envoy.
+// cautions returns the warnings of an export, and warnings about the permissions of OUT and the limits of
+// Envoy's machine.
 func (e *exporter) cautions(r export.Report, secrets func() bool) []string {
 	warnings := r.Warnings
 	if e.to.Exposed() && secrets() {
 		warnings = append(warnings, fmt.Sprintf("every user of this machine can read the secrets in %s: run chmod o= %[1]s", e.out))
 	}
-	if r.Watches > inotify {
+	if r.Watches > manyWatches {
 		warnings = append(warnings, fmt.Sprintf("Envoy needs an inotify instance for each of %d files, and aborts if none is left: raise fs.inotify.max_user_instances, often 128, well above that number where Envoy runs", r.Watches))
 	}
 	return warnings
 }
 
-// inotify is how many instances an Envoy may take before it is worth a word:
-// Linux gives a user 128, unless told otherwise.
-const inotify = 100
+// manyWatches is the number of watched files above which a warning is due: by default Linux allows 128
+// inotify instances per user.
+const manyWatches = 100
 
-// most is how many warnings an export tells.
-const most = 20
+// maxWarnings is the maximum number of warnings that an export prints.
+const maxWarnings = 20
 
-// warn tells the warnings that the export before did not have.
+// warn prints or logs the warnings that the previous export did not have.
 func (e *exporter) warn(warnings []string) {
 	now := make(map[string]bool, len(warnings))
 	var fresh []string
 	for _, w := range warnings {
-		if !now[w] && !e.told[w] {
+		if !now[w] && !e.printed[w] {
 			fresh = append(fresh, w)
 		}
 		now[w] = true
 	}
-	e.told = now
-	if more := len(fresh) - most; more > 0 {
-		fresh = append(fresh[:most], fmt.Sprintf("and %s more", cli.Count(more, "warning")))
+	e.printed = now
+	if more := len(fresh) - maxWarnings; more > 0 {
+		fresh = append(fresh[:maxWarnings], fmt.Sprintf("and %s more", cli.Count(more, "warning")))
 	}
 	for _, w := range fresh {
 		if e.watch {

@@ -53,10 +53,10 @@ Import writes each resource to its own file, such as listeners/NAME.yaml, with i
 comments. A listener without a name is named after its port: listener_8080. Config
 sources that read an imported resource from a file or another server
 (path_config_source, api_config_source) now read it from this server (ads). Forms that
-only Envoy accepts, such as a mapping instead of a list, become forms that every
-reader accepts.
+only Envoy accepts, such as a mapping instead of a list, become forms that all readers
+accept.
 
-What no server can send stays in _bootstrap.yaml, which serve ignores: admin, node,
+Settings that no server can send stay in _bootstrap.yaml, which serve ignores: admin, node,
 layered_runtime, stats_sinks and the like, and the clusters that they need.
 "chancery bootstrap envoy --from" makes a bootstrap from it that points to the server.
 
@@ -64,7 +64,7 @@ The directory must be new or empty, unless --force is given. Import writes all f
 or none. Files that contain secrets have mode 0600, and import never prints a secret.
 
 Envoy's admin interface writes "[redacted]" instead of private keys and other secrets.
-A resource with that in it is an error, which names the place and says what to do;
+A resource that contains it is an error, which names the place and the solution;
 --without-redacted leaves such resources out.
 
 Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
@@ -114,7 +114,8 @@ Exit codes: 0 imported; 1 not imported, with the reason; 2 wrong usage.`,
 
 func (i *importFlags) run(ctx context.Context) error {
 	var err error
-	if i.options.Types, err = dirload.ReadProtoSets(i.sets); err != nil {
+	i.options.Types, err = dirload.ReadProtoSets(i.sets)
+	if err != nil {
 		return err
 	}
 	files, err := i.read(ctx)
@@ -128,13 +129,13 @@ func (i *importFlags) run(ctx context.Context) error {
 	if len(done.Resources) == 0 {
 		hint := ""
 		if done.HasDynamicResources {
-			hint = "to import what its dynamic_resources name, import the running Envoy (--from-admin), or the directory of the files that it reads"
+			hint = "to import the resources that its dynamic_resources name, import the running Envoy (--from-admin), or the directory of the files that it reads"
 		}
-		return cli.Fail(errors.New("nothing is imported: there is no resource that a server could send"), hint)
+		return cli.Fail(errors.New("nothing is imported: no resource could be sent by a server"), hint)
 	}
 	checked, where := dir.Checked{}, i.to.Dir
 	i.to.Check = func(root string) error {
-		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile, Flag: dirload.FlagOfOption}, uninteresting()...)
+		checked = dir.CheckAll([]string{root}, nil, dir.Options{Types: i.options.Types, MaxFile: i.maxFile, Flag: dirload.FlagOfOption}, unreported()...)
 		for _, all := range [][]findings.Problem{checked.Errors, checked.Warnings} {
 			for n, p := range all {
 				if rel, err := filepath.Rel(root, p.File); err == nil {
@@ -142,7 +143,7 @@ func (i *importFlags) run(ctx context.Context) error {
 				}
 			}
 		}
-		checked.Warnings = slices.DeleteFunc(checked.Warnings, func(p findings.Problem) bool { return isThere(done, p) })
+		checked.Warnings = slices.DeleteFunc(checked.Warnings, func(p findings.Problem) bool { return isInBootstrap(done, p) })
 		if len(checked.Errors) > 0 {
 			return i.refuse(checked.Errors)
 		}
@@ -152,14 +153,14 @@ func (i *importFlags) run(ctx context.Context) error {
 		if where == "" {
 			where = "DIR"
 		}
-		err = i.rehearse(done)
+		err = i.dryRun(done)
 	} else {
 		err = done.To(i.to)
 	}
-	switch _, told := errors.AsType[cli.Failure](err); {
+	switch _, isFailure := errors.AsType[cli.Failure](err); {
 	case errors.Is(err, importer.ErrNotEmpty):
 		return cli.Fail(err, "choose a new directory, or use --force, which replaces files of the same names and keeps all others")
-	case err != nil && !told:
+	case err != nil && !isFailure:
 		return cli.Fail(err, "")
 	case err != nil:
 		return err
@@ -168,8 +169,8 @@ func (i *importFlags) run(ctx context.Context) error {
 	return nil
 }
 
-// rehearse writes the import where nobody looks.
-func (i *importFlags) rehearse(done *importer.Import) error {
+// dryRun writes the import to a temporary directory.
+func (i *importFlags) dryRun(done *importer.Import) error {
 	temp, err := os.MkdirTemp("", "chancery-import-*")
 	if err != nil {
 		return err
@@ -180,7 +181,7 @@ func (i *importFlags) rehearse(done *importer.Import) error {
 	return done.To(w)
 }
 
-// read returns what is to be imported.
+// read reads the files to import.
 func (i *importFlags) read(ctx context.Context) (files []importer.File, err error) {
 	one := func(f importer.File, err error) ([]importer.File, error) { return []importer.File{f}, err }
 	if i.admin != "" {
@@ -189,11 +190,12 @@ func (i *importFlags) read(ctx context.Context) (files []importer.File, err erro
 		files, err = one(importer.Read("stdin", i.stdin, i.maxFile))
 	} else {
 		var info fs.FileInfo
-		if info, err = os.Stat(i.from); err != nil {
+		info, err = os.Stat(i.from)
+		if err != nil {
 			return nil, cli.Fail(err, "")
 		}
 		if info.IsDir() {
-			if err := i.apart(); err != nil {
+			if err := i.checkOutside(); err != nil {
 				return nil, err
 			}
 			files, err = importer.ReadDir(i.from, i.maxFile)
@@ -202,7 +204,7 @@ func (i *importFlags) read(ctx context.Context) (files []importer.File, err erro
 		}
 	}
 	if err != nil {
-		if _, told := errors.AsType[cli.Failure](err); !told {
+		if _, isFailure := errors.AsType[cli.Failure](err); !isFailure {
 			err = cli.Fail(err, "")
 		}
 		return nil, err
@@ -211,8 +213,8 @@ func (i *importFlags) read(ctx context.Context) (files []importer.File, err erro
 	return files, nil
 }
 
-// apart refuses to write into what is read.
-func (i *importFlags) apart() error {
+// checkOutside returns an error if the output directory is inside the input.
+func (i *importFlags) checkOutside() error {
 	if i.to.Dir == "" {
 		return nil
 	}
@@ -226,7 +228,7 @@ func (i *importFlags) apart() error {
 	return nil
 }
 
-// ask returns the config_dump of a running Envoy.
+// ask requests the config_dump of a running Envoy.
 func (i *importFlags) ask(ctx context.Context) (importer.File, error) {
 	a, err := listen.Parse(i.admin)
 	if err != nil {
@@ -235,9 +237,9 @@ func (i *importFlags) ask(ctx context.Context) (importer.File, error) {
 	return cli.EnvoyConfigDump(ctx, a, i.maxFile)
 }
 
-// uninteresting is what an import does not tell: what Envoy refuses was so before, and
-// what stays with Envoy may refer to what nothing else refers to.
-func uninteresting() []findings.Code {
+// unreported returns the codes of findings that an import does not report. Envoy already refused such
+// values before the import. The bootstrap may use a resource that no other resource refers to.
+func unreported() []findings.Code {
 	codes := []findings.Code{findings.Unused}
 	for _, k := range findings.All() {
 		if k.Code.IsEnvoyRule() {
@@ -247,14 +249,14 @@ func uninteresting() []findings.Code {
 	return codes
 }
 
-// isThere reports whether a warning is of a cluster that the bootstrap has.
-func isThere(done *importer.Import, p findings.Problem) bool {
+// isInBootstrap reports whether a warning is about a cluster that the bootstrap contains.
+func isInBootstrap(done *importer.Import, p findings.Problem) bool {
 	return p.Code == findings.Dangling && slices.ContainsFunc(done.Clusters, func(name string) bool {
 		return strings.Contains(p.Message, fmt.Sprintf("refers to %s %q, ", xds.Cluster, name))
 	})
 }
 
-// refuse tells what is wrong with what is imported.
+// refuse prints the problems that prevent the import.
 func (i *importFlags) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
@@ -262,10 +264,10 @@ func (i *importFlags) refuse(problems []findings.Problem) error {
 	return cli.Fail(fmt.Errorf("nothing is imported: %s", cli.Count(findings.Count(problems), "error")), "")
 }
 
-// perFolder is how many files of a kind are listed.
+// perFolder is the maximum number of files that are listed for each type.
 const perFolder = 20
 
-// report says what was done.
+// report prints the result of the import.
 func (i *importFlags) report(done *importer.Import, c dir.Checked, where string) {
 	secrets := 0
 	for folder, all := range byFolder(done.Resources) {

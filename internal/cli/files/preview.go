@@ -30,12 +30,13 @@ type previewFlags struct {
 	sets   []string
 }
 
-// A preview is what a node would get. Its JSON is documented in docs/groups.md.
+// A preview is the answer of the command: the groups and resources of a node. Its JSON is documented in
+// docs/groups.md.
 type preview struct {
 	Version   int               `json:"version"`
 	Refused   bool              `json:"refused,omitempty"`
 	Groups    []previewGroup    `json:"groups"`
-	Otherwise string            `json:"otherwise,omitempty"` // why, if no group matches
+	Otherwise string            `json:"otherwise,omitempty"` // the rule for nodes that match no group
 	Notes     []string          `json:"notes,omitempty"`
 	Resources []previewResource `json:"resources"`
 }
@@ -50,7 +51,7 @@ type previewResource struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Group   string   `json:"group"`
-	Hides   []string `json:"hides,omitempty"` // groups whose resource of this name is not seen
+	Hides   []string `json:"hides,omitempty"` // groups with a resource of the same name that the node does not get
 	Version string   `json:"resource_version"`
 	Bytes   int      `json:"bytes"`
 	Place   string   `json:"place"`
@@ -61,14 +62,14 @@ func Preview() *cobra.Command {
 	var p previewFlags
 	cmd := &cobra.Command{
 		Use:   "preview DIR",
-		Short: "Show what a node would get, and why",
-		Long: `Preview loads DIR as serve does, and shows which groups a node gets, which rule of which
-file says so, and which resources that are. No server is asked.
+		Short: "Show which resources a node would get, and why",
+		Long: `Preview loads DIR as serve does, and shows the groups of a node, the rule and file that
+assign each group, and the resources of the groups. It does not contact a server.
 
-The node is given by --node and --cluster, or whole by --node-json, as it stands in
-an Envoy's bootstrap.
+Give the node by --node and --cluster, or completely by --node-json, in the form of an
+Envoy's bootstrap.
 
-Exit codes: 0 the node gets groups; 1 it is refused, or DIR cannot be loaded; 2 wrong usage.`,
+Exit codes: 0 the node gets groups; 1 the node is refused, or DIR cannot be loaded; 2 wrong usage.`,
 		Example: `  chancery preview ./config --node edge-1 --cluster edge
   chancery preview ./config --node-json '{"id": "pay-1", "metadata": {"team": "pay"}}'
   chancery preview ./config --node edge-1 -o json | jq -r '.resources[].name'`,
@@ -98,7 +99,7 @@ func (p *previewFlags) run(cmd *cobra.Command, root string) error {
 	case write == nil:
 		return fmt.Errorf("--output: %q: must be table, json or name", p.output)
 	case !p.Given():
-		return errors.New("preview needs a node: --node and --cluster, or --node-json; '{}' is a node that says nothing of itself")
+		return errors.New("preview needs a node: --node and --cluster, or --node-json; '{}' is a node without any properties")
 	}
 	if err := p.NodeFlags.Check(); err != nil {
 		return err
@@ -126,12 +127,12 @@ func (p *previewFlags) run(cmd *cobra.Command, root string) error {
 		return cli.Fail(err, "")
 	}
 	if seen.Refused {
-		return cli.Fail(fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "\"otherwise\" in the "+dir.GroupFile+" of the root says what such nodes get")
+		return cli.Fail(fmt.Errorf("the node is refused: no group matches id %q, cluster %q", node.ID, node.Cluster), "\"otherwise\" in the "+dir.GroupFile+" of the root directory sets the groups of such nodes")
 	}
 	return nil
 }
 
-// previewOf returns what a node would get of what a source has loaded.
+// previewOf returns the groups and resources that a node gets of a loaded source.
 func previewOf(src *dir.Source, all *store.Snapshot, n *xds.Node) *preview {
 	d := src.Decide(n)
 	p := &preview{Version: 1, Refused: d.Groups == nil, Groups: []previewGroup{}, Notes: d.Notes, Resources: []previewResource{}}
@@ -201,7 +202,7 @@ func writeTable(out io.Writer, p *preview) error {
 		fmt.Fprintln(w, "No resources.")
 		return w.Flush()
 	}
-	if err := w.Flush(); err != nil { // other columns follow
+	if err := w.Flush(); err != nil { // the next table has other columns
 		return err
 	}
 	fmt.Fprintln(w, "TYPE\tNAME\tGROUP\tBYTES\tVERSION\tFILE")

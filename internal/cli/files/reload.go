@@ -31,19 +31,19 @@ func Reload() *cobra.Command {
 		Long: `Reload asks a server to load its files now, waits for the result, and prints it. Use
 it with --allow-mass-delete to allow, once, a removal that the server has rejected.
 
-Without DIR it asks the server whose admin API is at --admin, and says which one that
-is. With DIR and --admin it is an error if that server does not serve DIR; DIR wins over
+Without DIR it asks the server whose admin API is at --admin, and prints which server that
+is. With DIR and --admin it is an error if that server does not serve DIR. DIR overrides
 CHANCERY_ADMIN.
 
 With DIR alone it asks the server that serves DIR. This server must run on this machine, as
-the same user and with the same --state-dir; with --state-dir "" reload finds it by a
-folder in $XDG_RUNTIME_DIR or $TMPDIR. A server that writes DIR to a store is asked by its
+the same user and with the same --state-dir. With --state-dir "" reload finds it by a
+folder in $XDG_RUNTIME_DIR or $TMPDIR. If a server writes DIR to a store, reload uses its
 admin API, which must be at the default address or at CHANCERY_ADMIN.
 
 After --timeout the command no longer waits; the server may still load the files.
 
-Exit codes: 0 loaded; 1 not loaded, or not known, with the reason; 2 wrong usage; 3 no
-server answers at --admin, or it lets nobody in.`,
+Exit codes: 0 loaded; 1 not loaded, or unknown, with the reason; 2 wrong usage; 3 no
+server answers at --admin, or it denies access.`,
 		Example: `  chancery reload
   chancery reload /etc/chancery
   chancery reload /etc/chancery --allow-mass-delete`,
@@ -103,16 +103,17 @@ server answers at --admin, or it lets nobody in.`,
 	return cmd
 }
 
-// reloadDir asks the server of this user that serves a directory, or one that writes it to a store.
+// reloadDir asks the server that serves a directory as this user, or the server that writes the directory
+// to a store.
 func reloadDir(cmd *cobra.Command, a *cli.AdminFlags, root, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
-	if root == "" { // a server that keeps nothing on disk
+	if root == "" { // the server stores nothing on disk
 		root = lastgood.RuntimeRoot()
 	}
 	folder, err := lastgood.Folder(root, dir)
 	if err != nil {
 		return reloadsocket.Reload{}, cli.Fail(err, "")
 	}
-	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
+	r, err := askWithNotice(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 		return reloadsocket.Ask(ctx, folder, approve)
 	})
 	if errors.Is(err, reloadsocket.ErrNobody) && a.IsServing(cmd, dir) {
@@ -142,7 +143,7 @@ func reloadByAPI(cmd *cobra.Command, a *cli.AdminFlags, dir string, timeout time
 		return reloadsocket.Reload{}, err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asking %s\n", at)
-	r, err := patiently(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
+	r, err := askWithNotice(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 		r, err := d.Reload(ctx, approve)
 		if err != nil {
 			return reloadsocket.Reload{}, cli.AdminError(err)
@@ -153,22 +154,22 @@ func reloadByAPI(cmd *cobra.Command, a *cli.AdminFlags, dir string, timeout time
 		}, nil
 	})
 	if _, is := errors.AsType[cli.Failure](err); err != nil && !is {
-		err = cli.Fail(err, "") // the time is over
+		err = cli.Fail(err, "") // the timeout
 	}
 	return r, err
 }
 
-// silence is how long a server may say nothing before who waits is told so.
-const silence = 10 * time.Second
+// noticeAfter is the time without an answer after which the user gets a notice.
+const noticeAfter = 10 * time.Second
 
-// patiently asks a server, says that it still waits when that takes long, and gives up
-// after some time.
-func patiently(stderr io.Writer, timeout time.Duration, ask func(context.Context) (reloadsocket.Reload, error)) (reloadsocket.Reload, error) {
+// askWithNotice asks a server, with a time limit. When the answer takes long, it prints a notice that it
+// still waits.
+func askWithNotice(stderr io.Writer, timeout time.Duration, ask func(context.Context) (reloadsocket.Reload, error)) (reloadsocket.Reload, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
-		fmt.Errorf("the server has not answered for %v: it is stuck, or has much to load", timeout))
+		fmt.Errorf("the server has not answered for %v: it is stuck, or has a lot to load", timeout))
 	defer cancel()
-	still := time.AfterFunc(silence, func() {
-		fmt.Fprintf(stderr, "chancery: the server has not answered for %v: waiting, %v at most (--timeout)\n", silence, timeout)
+	still := time.AfterFunc(noticeAfter, func() {
+		fmt.Fprintf(stderr, "chancery: the server has not answered for %v: waiting, %v at most (--timeout)\n", noticeAfter, timeout)
 	})
 	defer still.Stop()
 	r, err := ask(ctx)
@@ -178,7 +179,7 @@ func patiently(stderr io.Writer, timeout time.Duration, ask func(context.Context
 	return r, err
 }
 
-// missing reports whether there is nothing at a path.
+// missing reports whether a path does not exist.
 func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)

@@ -20,9 +20,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An export that could not be written is tried again after a while, without
-// anybody's doing, and its failure is told once.
-func TestExportRetries(t *testing.T) {
+// A failed export is retried after a while, without any event, and its error is logged once.
+func TestFailedExportIsRetried(t *testing.T) {
 	t.Run("FILE-5 what could not be written is written when it can be", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -47,16 +46,16 @@ func TestExportRetries(t *testing.T) {
 			done, changed := make(chan struct{}), make(chan struct{}, 1)
 			go func() { defer close(done); e.follow(ctx, changed, nil, nil) }()
 			changed <- struct{}{}
-			time.Sleep(3 * again) // it is tried several times
+			time.Sleep(3 * retryInterval) // several retries
 			synctest.Wait()
 			if err := os.Remove(obstacle); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(again + time.Second)
+			time.Sleep(retryInterval + time.Second)
 			cancel()
 			<-done
 			if n := strings.Count(log.String(), "export failed"); n != 1 || strings.Count(log.String(), "msg=exported") != 1 {
-				t.Errorf("%d failures are told:\n%s", n, &log)
+				t.Errorf("%d failures are logged:\n%s", n, &log)
 			}
 			if _, err := os.Stat(filepath.Join(e.out, "current", "cds.yaml")); err != nil {
 				t.Error(err)

@@ -46,7 +46,7 @@ resources and files, addresses, and the texts of refusals: look whether you may 
 these on.
 
 Exit codes: 0 written; 1 a part is missing, or the archive cannot be written; 2 wrong
-usage; 3 no server answers, or it lets nobody in.`,
+usage; 3 no server answers, or it denies access.`,
 		Example: `  chancery bugreport
   chancery bugreport --metrics-listen 127.0.0.1:9090 --out report.tar.gz
   chancery bugreport --node edge-7d9f-x2`,

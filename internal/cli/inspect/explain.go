@@ -33,7 +33,7 @@ the client is, with its name; --local: what the server itself knows.
 "chancery check --explain CODE" explains a finding of check.
 
 Exit codes: 0 the client has it; 1 a link is broken; 2 wrong usage; 3 no server
-answers, or it lets nobody in; 4 the server knows nothing of that name.`,
+answers, or it denies access; 4 the server knows nothing of that name.`,
 		Example: `  chancery explain edge-7d9f-x2 route/ingress
   chancery explain edge-7d9f-x2
   chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,

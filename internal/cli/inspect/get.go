@@ -85,7 +85,7 @@ terminal it draws the list again in its place; else, and with -o name and jsonl,
 prints what changes.
 
 Exit codes: 0 printed, also if there is nothing; 1 it could not be done; 2 wrong
-usage; 3 no server answers, or it lets nobody in; 4 there is no such node or
+usage; 3 no server answers, or it denies access; 4 there is no such node or
 resource.`,
 		Example: `  chancery get nacks
   chancery get clients -g edge -o wide

@@ -48,7 +48,7 @@ MISSING.
 -o dot prints a graph for Graphviz, and -o mermaid one for pages in Markdown.
 
 Exit codes: 0 all is there; 1 something is missing; 2 wrong usage; 3 no server answers,
-or it lets nobody in; 4 there is no such resource.`,
+or it denies access; 4 there is no such resource.`,
 		Example: `  chancery graph listener/ingress-443
   chancery graph route/ingress -g edge -o mermaid`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -60,7 +60,7 @@ States of a client with a type:
 Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
 the configuration refers to what is not there, the upstream of a relay is away or gives what cannot be used,
 a server of the store does not answer, or not serve the newest revision, or not commit its directory, or a rollout was rolled back and nothing was
-committed to its group since; 2 wrong usage; 3 no server answers, or it lets nobody in; 4 there is no
+committed to its group since; 2 wrong usage; 3 no server answers, or it denies access; 4 there is no
 such node or group.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2

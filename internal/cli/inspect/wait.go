@@ -50,7 +50,7 @@ with DIR it is an error if that server does not serve DIR.
 
 Exit codes: 0 all are synced; 1 a client refuses, the last load was rejected, or a group
 is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers,
-or it lets nobody in; 4 there is no such group or revision; 124 --timeout is over.`,
+or it denies access; 4 there is no such group or revision; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes
   chancery wait --for=synced --revision r412`,
@@ -220,7 +220,7 @@ func thereYet(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.
 		return cli.FailWith(cli.NotFound, errors.New("the store has no revision yet"), "chancery apply commits one")
 	}
 	if newest, err := revisions.ParseNumber(h.Items[0].Revision); err == nil && want > newest {
-		return cli.FailWith(cli.NotFound, fmt.Errorf("revision %s: %w yet: the newest is %s", want, revisions.ErrNotFound, newest), "")
+		return cli.FailWith(cli.NotFound, fmt.Errorf("revision %s: %w: the newest is %s", want, revisions.ErrNotFound, newest), "")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// commitFlags are the flags of commands that make a revision.
+// commitFlags are the flags of commands that create a revision.
 type commitFlags struct {
 	cli.Output
 	storeclient.Access
@@ -35,33 +35,34 @@ type commitFlags struct {
 	timeout time.Duration
 }
 
-// flags are those of a command that does something to a store; who is the text of --author.
-func (c *commitFlags) flags(cmd *cobra.Command, who string) {
+// flags adds the flags of a command that changes a store; author is the usage of --author.
+func (c *commitFlags) flags(cmd *cobra.Command, author string) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.Access.Register(f)
-	c.notes(f, who)
+	c.noteFlags(f, author)
 	c.Output.Register(cmd, "text", "json", "yaml", "name")
 }
 
-// notes are the flags that say who does something, and why.
-func (c *commitFlags) notes(f *pflag.FlagSet, who string) {
-	f.StringVarP(&c.note.Message, "message", "m", "", "why, in one line: `TEXT` that history shows")
-	f.StringVar(&c.note.Author, "author", "", who+"; default: this user, at this host")
+// noteFlags adds the flags for the author and the reason of a change.
+func (c *commitFlags) noteFlags(f *pflag.FlagSet, author string) {
+	f.StringVarP(&c.note.Message, "message", "m", "", "reason, in one line: `TEXT` that history shows")
+	f.StringVar(&c.note.Author, "author", "", author+"; default: this user, at this host")
 	f.DurationVar(&c.timeout, "timeout", storeclient.Timeout, "maximum `time` to wait for the store")
 }
 
-// check looks at the flags; an error is one of usage.
+// check checks the flags; an error is one of usage.
 func (c *commitFlags) check() error {
 	if strings.TrimSpace(c.note.Message) == "" {
-		return errors.New("--message (-m) is missing: say why, for who reads the history")
+		return errors.New("--message (-m) is missing: give the reason, for readers of the history")
 	}
-	return c.checkRest()
+	return c.checkOptional()
 }
 
-// checkRest is check of a command that needs no message.
-func (c *commitFlags) checkRest() error {
-	if c.note.Message = strings.TrimSpace(c.note.Message); strings.ContainsAny(c.note.Message, "\n\r") {
+// checkOptional is check for a command that does not need a message.
+func (c *commitFlags) checkOptional() error {
+	c.note.Message = strings.TrimSpace(c.note.Message)
+	if strings.ContainsAny(c.note.Message, "\n\r") {
 		return errors.New("--message (-m): write it in one line")
 	}
 	if err := c.Output.Check(); err != nil {
@@ -98,25 +99,27 @@ func Apply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply DIR -m MESSAGE [--store URL]",
 		Short: "Commit the configuration in a directory to a store",
-		Long: `Apply reads DIR as serve does, and commits what it says to a store as one revision: all of it
-or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed, but for groups that are frozen (chancery freeze): of these apply says
-what is not served.
+		Long: `Apply reads DIR as serve does, and commits its content to a store as one revision: all of it
+or nothing. Servers of the store (chancery serve --store) serve it as soon as it is committed,
+except for frozen groups (chancery freeze); apply reports the changes that are not served.
 
-What is in the store and not in DIR stays; with --prune it is removed. So several directories can
-feed one store, and apply says how many resources of the store are not in DIR. If nothing differs, no revision is made.
+Resources in the store that DIR lacks stay; with --prune they are removed. So several
+directories can share one store. Apply prints the number of resources that DIR lacks. If
+nothing differs, it does not create a revision.
 
-If somebody else commits at the same time, and changes nothing that this changes, both are
-done. If both change the same, it is a conflict, and nothing is done. With --if-head REV it is one
-as soon as the newest revision is not REV.
+Concurrent commits both succeed if they change different resources. Otherwise the second one
+fails with exit code 5 and changes nothing. With --if-head REV, apply also fails if the newest
+revision is not REV.
 
-Without --store the server at --admin is asked, which serves a store, and takes commits if it
-runs with --store-write, from those who show who they are: by a unix socket, a token or a client
-certificate. It commits nothing that it would not serve. The author is who that is, and who they say.
+Without --store apply asks the server of a store at --admin. The server must run with
+--store-write, and accepts commits only from authenticated callers: over a unix socket, or
+with a token or a client certificate. It rejects a revision that it would not serve. The
+author is the authenticated caller, with the name of --author.
 
 Secrets are not sent over a network in plain text, unless --insecure-secrets is given.
 
 Exit codes: 0 committed, or nothing differs; 1 DIR cannot be loaded, or the store cannot be read
-or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a conflict.`,
+or written; 2 wrong usage; 3 no server answers, or it denies the commit; 5 a conflict.`,
 		Example: `  chancery apply ./config --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "raise the timeout of web"
   chancery apply ./config --store file:/var/lib/chancery/store --prune --dry-run
   chancery apply ./config --admin unix:///run/chancery/admin.sock -m "raise the timeout of web"`,
@@ -128,13 +131,13 @@ or written; 2 wrong usage; 3 no server answers, or it lets nobody commit; 5 a co
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args[0]) },
 	}
-	a.commitFlags.flags(cmd, "`WHO` makes the revision")
+	a.commitFlags.flags(cmd, "`AUTHOR` of the revision")
 	f := cmd.Flags()
-	f.BoolVar(&a.prune, "prune", false, "remove what is not in DIR")
+	f.BoolVar(&a.prune, "prune", false, "remove resources that DIR lacks")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print what would change, and commit nothing")
-	f.StringVar(&a.ifHead, "if-head", "", "commit only if the newest revision is `REV`, such as r412; r0: if there is none")
-	f.BoolVar(&a.load.Validate, "validate", false, "report what Envoy would refuse as an error, as chancery check does")
-	f.BoolVar(&a.insecureSecrets, "insecure-secrets", false, "send secrets to the store in plain text, too")
+	f.StringVar(&a.ifHead, "if-head", "", "commit only if the newest revision is `REV`, such as r412; r0: if the store has no revision")
+	f.BoolVar(&a.load.Validate, "validate", false, "treat as an error a value that Envoy would refuse, as chancery check does")
+	f.BoolVar(&a.insecureSecrets, "insecure-secrets", false, "also send secrets in plain text to the store")
 	dirload.ProtoSetFlag(f, &a.sets)
 	cli.SizeFlag(f, &a.load.MaxFile, "max-file", 64<<20, "maximum `SIZE` of a file")
 	dirload.FollowLinksFlag(f, &a.load.FollowLinksOutside)
@@ -164,7 +167,8 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	opts := a.load
 	opts.Flag, opts.CEL, opts.References, opts.Log = dirload.FlagOfOption, cel.Compile, true, slog.New(slog.DiscardHandler)
 	opts.AllowEmpty, opts.AllowMassDelete = true, true
-	if opts.Types, err = dirload.ReadProtoSets(a.sets); err != nil {
+	opts.Types, err = dirload.ReadProtoSets(a.sets)
+	if err != nil {
 		return err
 	}
 	if !a.insecureSecrets && to != "" {
@@ -176,11 +180,11 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 		return dirload.LoadError(cmd.ErrOrStderr(), root, "committed", err)
 	}
 	if len(items) == 0 {
-		return cli.Fail(fmt.Errorf("%s has no resource: nothing is committed", root), "")
+		return cli.Fail(fmt.Errorf("%s contains no resource: nothing is committed", root), "")
 	}
 	req := api.CommitRequest{Message: a.note.Message, Author: a.note.Author, Source: storeclient.GitRevision(root), Prune: a.prune, DryRun: a.dryRun, IfHead: a.ifHead}
 	done, err := storeclient.Ask(cmd, &a.Access, a.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
-		warn := func(next *revisions.Snapshot) ([]string, error) { return doubtsOf(next, opts), nil }
+		warn := func(next *revisions.Snapshot) ([]string, error) { return warningsOf(next, opts), nil }
 		return (&revisionapi.Committer{Repo: r, Review: warn}).Commit(ctx, items, req, req.Author)
 	}, func(ctx context.Context, d *adminclient.Client) (*api.Commit, error) {
 		lines := make([]api.RevisionItem, len(items))
@@ -203,8 +207,9 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	return nil
 }
 
-// doubtsOf says what a revision refers to that is missing. What cannot be served has none: its server says why.
-func doubtsOf(next *revisions.Snapshot, opts dir.Options) []string {
+// warningsOf returns the warnings about a revision, such as references to missing resources. A revision
+// that cannot be loaded has none: the server reports its errors.
+func warningsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	opts.Review = nil
 	src := dir.New("", store.New(), opts)
 	if err := src.Restore(dircommit.Config(next, time.Now())); err != nil {
@@ -213,7 +218,7 @@ func doubtsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	return dirload.Warnings(src)
 }
 
-// printCommit says what became of a commit, or what would.
+// printCommit prints the changes of a commit or of a dry run.
 func printCommit(o *cli.Output, cmd *cobra.Command, c *api.Commit) error {
 	for _, text := range c.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), textutil.Line(text))

@@ -21,14 +21,16 @@ func Blame() *cobra.Command {
 	var p historyFlags
 	cmd := &cobra.Command{
 		Use:   "blame TYPE/NAME [--store URL]",
-		Short: "Say which revision set a resource, who made it, and why",
-		Long: `Blame says of a resource, such as cluster/web, which revision of a store set it to what it is:
-who committed that, when and why, and where the resource stood in the files. A resource that is in
-several groups has a line for each. After a rollback it is the revision that set it first. "chancery history TYPE/NAME" lists the revisions before.
-Without --store the server at --admin is asked, which serves a store.
+		Short: "Show which revision set a resource, its author and its reason",
+		Long: `Blame shows the revision of a store that set a resource, such as cluster/web, to its present
+content: its author, time and message, and the resource's place in the files. A resource in
+several groups has a line for each group. After a rollback it is the revision that set the
+content first. "chancery history TYPE/NAME" lists the earlier revisions of a resource.
 
-Exit codes: 0 found; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 there is no
-such resource in the newest revision, or the server has no store.`,
+Without --store the command asks the server of a store at --admin.
+
+Exit codes: 0 found; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 the
+newest revision does not contain the resource, or the server has no store.`,
 		Example: `  chancery blame cluster/web --store etcd://e1:2379,e2:2379,e3:2379/prod`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -67,7 +69,7 @@ func (p *historyFlags) blame(cmd *cobra.Command, of string) error {
 		return err
 	}
 	if len(b.Items) == 0 {
-		return cli.FailWith(cli.NotFound, fmt.Errorf("the newest revision has no %s", of), "chancery history "+of+" lists those that had it, if any had")
+		return cli.FailWith(cli.NotFound, fmt.Errorf("the newest revision does not contain %s", of), "chancery history "+of+" lists the revisions that changed it")
 	}
 	return p.printBlame(cmd, b)
 }

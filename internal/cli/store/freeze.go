@@ -21,19 +21,19 @@ func Freeze() *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "freeze GROUP -m MESSAGE [--store URL]",
-		Short: "Serve a group of a store as it is in a revision, whatever is committed",
-		Long: `Freeze has the servers of a store serve a group as it is in the newest revision, or in another one that
-is kept: its resources, and which nodes get it. What is committed to it after that is in the
-history, and is not served before "chancery unfreeze", or a rollout (chancery rollout). Other groups go on.
-No revision that a group is frozen at is swept.
+		Short: "Serve a group of a store at a fixed revision, without later commits",
+		Long: `Freeze makes the servers of a store serve a group as it is in the newest revision, or in another
+kept revision: its resources, and the rules that select its nodes. Later commits to the group
+are in the history, but are not served until "chancery unfreeze" or a rollout (chancery
+rollout). Other groups are not affected. A sweep keeps the revision at which a group is frozen.
 
-A group that is frozen already is served of another revision from then on, if --at names one: --at head
-is the newest. Without --at nothing is done, for what is held back would be served. Without --store the server
-at --admin is asked, as apply does it.
+With --at, a frozen group moves to another revision; --at head is the newest. Without --at,
+freeze rejects a frozen group, because it would serve the commits that are held back. Without
+--store it asks the server of a store at --admin, as apply does.
 
-Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
-commit; 4 there is no such revision, or no such group in it; 5 a rollout of the group is under way, or it is frozen
-already, and no --at is given.`,
+Exit codes: 0 frozen; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or
+it denies the request; 4 the revision does not exist, or does not contain the group; 5 a rollout
+of the group is active, or the group is frozen and --at is missing.`,
 		Example: `  chancery freeze edge --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "no changes before the sale is over"
   chancery freeze edge --at r411 --admin unix:///run/chancery/admin.sock -m "as it was on Monday"`,
 		Args: oneGroup,
@@ -55,13 +55,14 @@ already, and no --at is given.`,
 			return printFreeze(&c.Output, cmd, done, frozenNow(done))
 		},
 	}
-	c.flags(cmd, "`WHO` freezes the group")
-	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411, or head; default: the newest, of a group that is not frozen yet")
+	c.flags(cmd, "`AUTHOR` of the freeze")
+	cmd.Flags().StringVar(&at, "at", "", "serve the group as it is in `REV`, such as r411, or head; default: the newest, for a group that is not frozen")
 	cli.ServerUsage(cmd)
 	return cmd
 }
 
-// frozenNow says what a group is frozen at, and what it was before: somebody had a reason for that.
+// frozenNow describes the revision at which a group is frozen, and the freeze that it replaces, with its
+// reason.
 func frozenNow(done *api.Freeze) string {
 	switch done.Was {
 	case "":
@@ -69,11 +70,11 @@ func frozenNow(done *api.Freeze) string {
 	case done.Revision:
 		return fmt.Sprintf("group %s stays frozen at %s: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
 	}
-	return fmt.Sprintf("group %s is frozen at %s, and is served that now: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
+	return fmt.Sprintf("group %s is frozen at %s, which is served now: it was frozen %s", done.Group, done.Revision, frozenBefore(done))
 }
 
 func frozenBefore(done *api.Freeze) string {
-	if done.Before == nil { // an older server does not say it
+	if done.Before == nil { // an older server does not send it
 		return "at " + done.Was
 	}
 	return revisionapi.Held(*done.Before)
@@ -92,15 +93,15 @@ func Unfreeze() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unfreeze GROUP [-m MESSAGE] [--store URL]",
 		Short: "Serve the newest revision of a group again",
-		Long: `Unfreeze has the servers of a store serve a frozen group as it is in the newest revision, at once.
-Without --store the server at --admin is asked, as apply does it.
+		Long: `Unfreeze makes the servers of a store serve a frozen group as it is in the newest revision, at once.
+Without --store it asks the server of a store at --admin, as apply does.
 
-Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
-commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it
+denies the request; 4 the group is not frozen; 5 a rollout of the group is active.`,
 		Example: `  chancery unfreeze edge --store file:/var/lib/chancery/store`,
 		Args:    oneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.checkRest(); err != nil {
+			if err := c.checkOptional(); err != nil {
 				return err
 			}
 			done, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.Freeze, error) {
@@ -112,12 +113,12 @@ commit; 4 the group is not frozen; 5 a rollout of the group is under way.`,
 			return printFreeze(&c.Output, cmd, done, fmt.Sprintf("group %s is served as in %s, and was frozen %s", done.Group, done.Revision, frozenBefore(done)))
 		},
 	}
-	c.flags(cmd, "`WHO` unfreezes the group")
+	c.flags(cmd, "`AUTHOR` of the change")
 	cli.ServerUsage(cmd)
 	return cmd
 }
 
-// printFreeze says what is served of a group now: a text to people.
+// printFreeze prints a freeze: the text for people, else the data.
 func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text string) error {
 	if !o.ForPeople() {
 		return cli.PrintData(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
@@ -126,7 +127,7 @@ func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text strin
 	return nil
 }
 
-// printFrozen says which changes are not served.
+// printFrozen prints the changes that are not served because their group is frozen.
 func printFrozen(w io.Writer, held []api.HeldChanges) {
 	for _, h := range held {
 		text := "frozen at " + h.Revision

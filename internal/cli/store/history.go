@@ -33,13 +33,13 @@ func History() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [TYPE/NAME] [--store URL]",
 		Short: "List the revisions in a store, or those that changed a resource",
-		Long: `History lists the revisions in a store, the newest first: who committed each, when, why, and
-what it changed, and which groups are frozen at it. With TYPE/NAME, such as cluster/web, it lists those
-that set or removed this resource, in whichever group. Without --store the server at --admin is
-asked, which serves a store.
+		Long: `History lists the revisions in a store, the newest first: author, time, message and number of
+changes of each, and the groups that are frozen at it. With TYPE/NAME, such as cluster/web, it
+lists the revisions that set or removed this resource, in any group. Without --store it asks
+the server of a store at --admin.
 
 Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 no
-revision that is kept has had the resource, or the server has no store.`,
+kept revision has changed the resource, or the server has no store.`,
 		Example: `  chancery history --store file:/var/lib/chancery/store
   chancery history cluster/web --store etcd://e1:2379,e2:2379,e3:2379/prod -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -79,12 +79,12 @@ func (p *historyFlags) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case len(h.Items) == 0 && len(args) > 0:
-		return cli.FailWith(cli.NotFound, fmt.Errorf("no revision that is kept has changed %s", args[0]), "chancery get "+typ+" lists those that are served")
+		return cli.FailWith(cli.NotFound, fmt.Errorf("no kept revision has changed %s", args[0]), "chancery get "+typ+" lists the served resources")
 	}
 	return p.print(cmd, h)
 }
 
-// maxLimit is how many items a server gives at most.
+// maxLimit is the maximum number of items that a server returns.
 const maxLimit = 100_000
 
 func (p *historyFlags) print(cmd *cobra.Command, h *api.History) error {
@@ -124,12 +124,13 @@ func Rollback() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback REV -m MESSAGE [--store URL]",
 		Short: "Commit the content of an earlier revision of a store",
-		Long: `Rollback makes a new revision with all of the content of an earlier one, such as r411. Nothing
-of the history goes: a rollback can be rolled back. Servers of the store serve it as
-soon as it is committed. Without --store the server at --admin is asked, as apply does it.
+		Long: `Rollback creates a revision with the whole content of an earlier one, such as r411. The history
+stays: a rollback can be rolled back. Servers of the store serve the new revision as soon as it
+is committed. Without --store it asks the server of a store at --admin, as apply does.
 
 Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or written; 2 wrong usage;
-3 no server answers, or it lets nobody commit; 4 there is no such revision, or it is not kept; 5 somebody else has committed meanwhile.`,
+3 no server answers, or it denies the commit; 4 the revision does not exist, or is not kept;
+5 another commit came first.`,
 		Example: `  chancery rollback r411 --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt -m "the new timeout breaks web"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -156,7 +157,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			return printCommit(&c.Output, cmd, done)
 		},
 	}
-	c.flags(cmd, "`WHO` makes the revision")
+	c.flags(cmd, "`AUTHOR` of the revision")
 	cli.ServerUsage(cmd)
 	return cmd
 }

@@ -25,21 +25,22 @@ import (
 func Rollout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout start|status|promote|pause|resume|abort",
-		Short: "Have a revision of a store served to some nodes first, then to more",
-		Long: `A frozen group of a store (chancery freeze) goes to another revision step by step: some nodes are
-served it first, then more, and at last all. A step comes when enough of the clients that have been
-picked have accepted the one before, for a time. As soon as a client refuses it that had accepted what it
-was told before, all are served again what the group was frozen at (docs/rollouts.md).
+		Short: "Serve a revision of a store to some nodes first, then to more",
+		Long: `A rollout takes a frozen group of a store (chancery freeze) to another revision in steps: first
+some nodes get the revision, then more, and at last all. The next step begins when enough of
+the picked clients have accepted the revision, for a time. If a client refuses it that had
+accepted its previous configuration, all clients get the frozen revision again
+(docs/rollouts.md).
 
-Servers of the store do that; one of them decides, and another one if it ends.`,
+Servers of the store run the rollout. One of them decides; if it ends, another one takes over.`,
 		Example: `  chancery rollout start r412 --label canary=true --steps 1%,10% --store etcd://e1:2379/prod -m "the new timeouts"
   chancery rollout status --store etcd://e1:2379/prod`,
 	}
 	cmd.AddCommand(rolloutStart(), rolloutStatus(),
-		rolloutChange("promote", "Go to the next step now, whatever clients say", "Promote takes a rollout to its next step at once, or to its end.", "it looks good"),
-		rolloutChange("pause", "Stay at the step", "Pause has a rollout stay at its step. A refusal still takes it back.", "we look at the errors of pay"),
-		rolloutChange("resume", "Go on after a pause", "Resume has a rollout go on that was paused.", "these errors are of something else"),
-		rolloutChange("abort", "Serve all nodes again what they had before", "Abort ends a rollout: all nodes are served what the groups were frozen at.", "web has become slower"))
+		rolloutChange("promote", "Begin the next step now, without waiting for clients", "Promote begins the next step of a rollout at once, or completes it.", "it looks good"),
+		rolloutChange("pause", "Stay at the step", "Pause makes a rollout stay at its step. A refusal still rolls it back.", "we look at the errors of pay"),
+		rolloutChange("resume", "Continue after a pause", "Resume continues a paused rollout.", "these errors have another cause"),
+		rolloutChange("abort", "Serve the previous revision to all nodes again", "Abort ends a rollout: all nodes get the revision at which the groups were frozen.", "web has become slower"))
 	return cmd
 }
 
@@ -51,17 +52,19 @@ func rolloutStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start REV -m MESSAGE [--store URL]",
 		Short: "Begin a rollout to a revision",
-		Long: `Start has frozen groups go to a revision: those of --of, or all in which it differs from what they are
-frozen at. First come the nodes with all labels of --label in their metadata, then those that get a group of
---group, then the shares of --steps, by a hash of the node id, and at last all. Each step has those
-in it that were picked before.
+		Long: `Start begins a rollout of frozen groups to a revision: the groups of --of, or all frozen groups
+that differ in it. First come the nodes with all labels of --label in their metadata, then the
+nodes that get a group of --group, then the shares of --steps (by a hash of the node id), and
+at last all nodes. Each step includes the nodes of the steps before.
 
-When all are served the revision, the groups are frozen at it. Without --store the server at --admin is
-asked, as apply does it. Start returns when the clients of the first step have answered, or after two seconds.
+When all nodes get the revision, the groups are frozen at it. Start returns when the clients of
+the first step have answered, or after two seconds. Without --store it asks the server of a
+store at --admin, as apply does.
 
-Exit codes: 0 begun; 1 the store cannot be read or written, what is asked for cannot be rolled out, or it was
-rolled back within these two seconds; 2 wrong usage; 3 no server answers, or it lets nobody commit; 4 there is no such revision or group, or it is not kept; 5 a rollout of
-a group is under way.`,
+Exit codes: 0 begun; 1 the store cannot be read or written, the rollout is impossible, or it was
+rolled back within these two seconds; 2 wrong usage; 3 no server answers, or it denies the
+request; 4 the revision or group does not exist, or is not kept; 5 a rollout of a group is
+already active.`,
 		Example: `  chancery rollout start r412 --steps 1%,10%,100% --bake 5m --min-acked 95% --store file:/var/lib/chancery/store -m "the new timeouts"
   chancery rollout start r412 --label canary=true --admin unix:///run/chancery/admin.sock -m "the new timeouts"`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -83,13 +86,14 @@ a group is under way.`,
 				return fmt.Errorf("--min-acked: %w", err)
 			}
 			req.MinAcked = &share
-			if req.Steps, err = stepsOf(steps, labels, groups); err != nil {
+			req.Steps, err = stepsOf(steps, labels, groups)
+			if err != nil {
 				return err
 			}
 			list, err := storeclient.AskSteering(cmd, &c.Access, c.timeout, func(ctx context.Context, s api.Steering) (*api.RolloutList, error) {
 				list, err := s.StartRollout(ctx, req)
 				if err == nil {
-					list = picking(ctx, s, list)
+					list = awaitFirstStep(ctx, s, list)
 				}
 				return list, err
 			})
@@ -101,28 +105,29 @@ a group is under way.`,
 			}
 			switch is := list.Items[0]; {
 			case is.Phase == string(rollout.RolledBack):
-				return cli.FailWith(cli.Failed, fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json says more")
+				return cli.FailWith(cli.Failed, fmt.Errorf("rollout %s was rolled back at once: %s", text.Line(is.ID), text.Line(is.Why)), "chancery rollout status -o json shows details")
 			case is.WaitsFor == rollout.Nobody:
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", rollout.Nobody)
 			}
 			return nil
 		},
 	}
-	c.flags(cmd, "`WHO` begins the rollout")
+	c.flags(cmd, "`AUTHOR` of the rollout")
 	f := cmd.Flags()
 	f.StringSliceVar(&steps, "steps", nil, "`SHARES` of the nodes, such as 1%,10%,100%; the last is always all")
-	f.StringSliceVar(&labels, "label", nil, "`KEY=VALUE` in the metadata of nodes that come first; of several all must be there")
+	f.StringSliceVar(&labels, "label", nil, "`KEY=VALUE` in the metadata of the nodes that come first; several labels must all match")
 	f.StringSliceVar(&groups, "group", nil, "`GROUP` whose nodes come next; may be repeated")
-	f.StringSliceVar(&of, "of", nil, "frozen `GROUP` that goes to the revision; may be repeated; default: all in which it differs")
-	f.DurationVar(&bake, "bake", 5*time.Minute, "for which `time` a step must be good before the next, 1s or more")
-	f.StringVar(&minAcked, "min-acked", "95%", "which `SHARE` of the clients that were picked must have accepted what they were told")
+	f.StringSliceVar(&of, "of", nil, "frozen `GROUP` to take to the revision; may be repeated; default: all frozen groups that differ")
+	f.DurationVar(&bake, "bake", 5*time.Minute, "minimum `time` for which clients must accept a step before the next, 1s or more")
+	f.StringVar(&minAcked, "min-acked", "95%", "minimum `SHARE` of the picked clients that must have accepted the revision")
 	cli.ServerUsage(cmd)
 	return cmd
 }
 
-// picking returns a rollout that has begun as it is when the clients of the first step have answered, or two seconds later. That nobody is
-// picked is sure no earlier: the server that has the client may not have said anything yet, and it is not known how many will.
-func picking(ctx context.Context, s api.Steering, began *api.RolloutList) *api.RolloutList {
+// awaitFirstStep returns the state of a new rollout when the clients of the first step have answered, or
+// after two seconds. Only then is it certain that the step picks no client: the server of a picked client
+// may not have reported it yet.
+func awaitFirstStep(ctx context.Context, s api.Steering, began *api.RolloutList) *api.RolloutList {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		is := began.Items[0]
 		if is.Phase != string(rollout.Running) || is.Step != 1 || is.WaitsFor == "" && is.Waiting == 0 {
@@ -137,23 +142,23 @@ func picking(ctx context.Context, s api.Steering, began *api.RolloutList) *api.R
 		}
 		now, err := s.Rollouts(ctx, is.ID)
 		if err != nil || len(now.Items) != 1 {
-			break // it has begun, and that is what was asked for
+			break // the rollout has begun, so the command has succeeded
 		}
 		began = now
 	}
 	return began
 }
 
-// percentOf reads a share, such as 1%.
+// percentOf parses a share, such as 1%.
 func percentOf(text string) (float64, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "%"), 64)
 	if err != nil || !(v >= 0 && v <= 100) {
-		return 0, fmt.Errorf("%q is no share: want 0%% to 100%%", text)
+		return 0, fmt.Errorf("%q is not a share: must be 0%% to 100%%", text)
 	}
 	return v, nil
 }
 
-// stepsOf returns the steps that are asked for.
+// stepsOf returns the steps that the flags describe.
 func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error) {
 	if len(labels) > 0 {
 		p := api.RolloutStep{Labels: map[string]string{}}
@@ -172,7 +177,7 @@ func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error)
 	for _, text := range shares {
 		v, err := percentOf(text)
 		if err == nil && v == 0 {
-			err = errors.New("a step of nobody")
+			err = errors.New("0% picks no client")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--steps: %w", err)
@@ -180,12 +185,12 @@ func stepsOf(shares, labels, groups []string) (all []api.RolloutStep, err error)
 		all = append(all, api.RolloutStep{Percent: v})
 	}
 	if len(all) == 0 {
-		return nil, errors.New("who comes first? give --steps, --label or --group")
+		return nil, errors.New("the first step is missing: give --steps, --label or --group")
 	}
 	return all, nil
 }
 
-// printRollout says where rollouts are.
+// printRollout prints the state of rollouts.
 func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) error {
 	w := cmd.OutOrStdout()
 	if !o.ForPeople() {
@@ -194,15 +199,15 @@ func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) erro
 	for _, s := range list.Items {
 		id, phase := text.Line(s.ID), rollout.Phase(s.Phase)
 		if s.Revision == "" {
-			fmt.Fprintf(w, "rollout %s is %s, of which nothing can be read: all are served what they had before\n", id, text.Line(s.Phase))
+			fmt.Fprintf(w, "rollout %s is %s, and its record cannot be read: all nodes get the previous revision\n", id, text.Line(s.Phase))
 			continue
 		}
 		fmt.Fprintf(w, "rollout %s of %s to %s", id, text.Line(strings.Join(groupsIn(s), ", ")), text.Line(s.Revision))
 		switch {
 		case phase == rollout.Done:
-			fmt.Fprint(w, " is done: all are served it")
+			fmt.Fprint(w, " is done: all nodes get it")
 		case phase.Ended():
-			fmt.Fprintf(w, " is %s: all are served what they had before", text.Line(s.Phase))
+			fmt.Fprintf(w, " is %s: all nodes get the previous revision", text.Line(s.Phase))
 		default:
 			fmt.Fprintf(w, " is %s, step %d of %d: %s", text.Line(s.Phase), s.Step, len(s.Steps), text.Line(s.Nodes))
 		}
@@ -211,23 +216,24 @@ func printRollout(o *cli.Output, cmd *cobra.Command, list *api.RolloutList) erro
 	return nil
 }
 
-// groupsIn are those of a rollout, by name.
+// groupsIn returns the names of a rollout's groups.
 func groupsIn(s api.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) }
 
 func rolloutChange(name, short, long, reason string) *cobra.Command {
 	var c commitFlags
-	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkRest
-	if name == "promote" { // whatever clients say: that has a reason
+	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkOptional
+	if name == "promote" { // it overrides the answers of clients, which needs a reason
 		use, check = name+" [ID] -m MESSAGE [--store URL]", c.check
 	}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long: long + ` ID may be left out if one rollout is under
-way. Without --store the server at --admin is asked, as apply does it.
+		Long: long + ` ID may be left out if only one rollout is
+active. Without --store the command asks the server of a store at --admin, as apply does.
 
-Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or it lets nobody
-commit; 4 there is no such rollout under way; 5 its groups are not frozen as they were when it began.`,
+Exit codes: 0 done; 1 the store cannot be read or written; 2 wrong usage; 3 no server answers, or
+it denies the request; 4 no such rollout is active; 5 its groups are not frozen as they were
+when it began.`,
 		Example: `  chancery rollout ` + name + ` r412-1a2b3c --store file:/var/lib/chancery/store -m "` + reason + `"`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -247,12 +253,12 @@ commit; 4 there is no such rollout under way; 5 its groups are not frozen as the
 			return printRollout(&c.Output, cmd, list)
 		},
 	}
-	c.flags(cmd, "`WHO` changes the rollout")
+	c.flags(cmd, "`AUTHOR` of the change")
 	cli.ServerUsage(cmd)
 	return cmd
 }
 
-// rolloutID is that which somebody names, or the one that is under way.
+// rolloutID returns the ID in the arguments, or the ID of the only active rollout.
 func rolloutID(ctx context.Context, s api.Steering, args []string) (string, error) {
 	if len(args) > 0 && args[0] != "" {
 		return args[0], nil
@@ -269,24 +275,25 @@ func rolloutID(ctx context.Context, s api.Steering, args []string) (string, erro
 	}
 	switch len(ids) {
 	case 0:
-		return "", &revisionapi.Problem{Is: revisions.ErrNotFound, Text: "no rollout is under way", Hint: "chancery rollout status lists those that have ended"}
+		return "", &revisionapi.Problem{Is: revisions.ErrNotFound, Text: "no rollout is active", Hint: "chancery rollout status lists ended rollouts"}
 	case 1:
 		return ids[0], nil
 	}
-	return "", &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: "several rollouts are under way, say which: " + strings.Join(ids, ", ")}
+	return "", &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: "several rollouts are active, give the ID of one: " + strings.Join(ids, ", ")}
 }
 
 func rolloutStatus() *cobra.Command {
 	var p historyFlags
 	cmd := &cobra.Command{
 		Use:   "status [ID] [--store URL]",
-		Short: "Say where rollouts are, and how clients take them",
-		Long: `Status lists the rollouts of a store, the newest first, with the 20 that ended last: which step is in
-force, how many clients it has picked, how many of these have accepted what they were told, and
-what it waits for, or why it ended. Without --store the server at --admin is asked, which serves a store.
+		Short: "Show the state of rollouts and the answers of clients",
+		Long: `Status lists the rollouts of a store, the newest first, with the last 20 that have ended: the
+present step, the number of clients that it has picked and that have accepted the revision, and
+what the rollout waits for, or why it ended. Without --store the command asks the server of a
+store at --admin.
 
-Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 there is no such rollout, or the
-server has no store.`,
+Exit codes: 0 listed; 1 the store cannot be read; 2 wrong usage; 3 no server answers; 4 the
+rollout does not exist, or the server has no store.`,
 		Example: `  chancery rollout status --store file:/var/lib/chancery/store`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -327,7 +334,7 @@ func (p *historyFlags) rollouts(cmd *cobra.Command, list *api.RolloutList) error
 			why = "waits: " + s.WaitsFor
 		}
 		clients, acked, refused := strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused)
-		if rollout.Phase(s.Phase).Ended() { // nobody counts them any more
+		if rollout.Phase(s.Phase).Ended() { // servers no longer count them
 			clients, acked, refused = "", "", ""
 		}
 		t.Row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, clients, acked, refused, why)

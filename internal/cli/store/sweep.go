@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// keptRevisions is how many revisions a sweep keeps by default.
+// keptRevisions is the default of --keep.
 const keptRevisions = 1000
 
 // Sweep returns the command sweep.
@@ -27,12 +27,13 @@ func Sweep() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep --store URL",
 		Short: "Remove old revisions from a store",
-		Long: `Sweep removes the revisions of a store before the last --keep, and all that nothing refers to any
-more. What a group is frozen at stays, with all that came after it, and so does what is no part of a
-revision. Others may commit and serve meanwhile. Nobody can roll back to a revision that is gone.
+		Long: `Sweep removes the revisions of a store before the last --keep, and data that no revision uses.
+The revision at which a group is frozen stays, with all later ones. Sweep also leaves data
+alone that is not Chancery's. Other programs may commit and serve meanwhile. A rollback to a
+removed revision is impossible.
 
-Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read or written; 2 wrong usage;
-3 no etcd answers; 5 another program sweeps the store.`,
+Exit codes: 0 done, also if there was nothing to remove; 1 the store cannot be read or written;
+2 wrong usage; 3 no etcd answers; 5 another program sweeps the store.`,
 		Example: `  chancery sweep --store file:/var/lib/chancery/store --dry-run
   chancery sweep --store etcd://e1:2379,e2:2379,e3:2379/prod --store-ca ca.crt --keep 5000`,
 		Args: cobra.NoArgs,
@@ -57,7 +58,7 @@ Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read
 						fmt.Fprintf(cmd.ErrOrStderr(), "and %d more\n", len(s.Foreign)-i)
 						break
 					}
-					fmt.Fprintf(cmd.ErrOrStderr(), "left alone, since it is no key of Chancery: %s\n", text.Line(key))
+					fmt.Fprintf(cmd.ErrOrStderr(), "left alone, since it is not a key of Chancery: %s\n", text.Line(key))
 				}
 				return err
 			})
@@ -67,13 +68,13 @@ Exit codes: 0 done, also if nothing is to be removed; 1 the store cannot be read
 	f.SortFlags = false
 	cli.TitledFlags(f, "Store", at.Register)
 	f.IntVar(&keep, "keep", keptRevisions, "`number` of revisions that stay, the newest included")
-	f.BoolVar(&dry, "dry-run", false, "say what would be removed, and remove nothing")
+	f.BoolVar(&dry, "dry-run", false, "print what a sweep would remove, and remove nothing")
 	f.DurationVar(&timeout, "timeout", storeclient.SweepTimeout, "maximum `time` to wait for the store")
 	cli.PlainUsage(cmd)
 	return cmd
 }
 
-// printSwept says what a sweep has removed, or would.
+// printSwept prints the amount of data that a sweep has removed, or would remove.
 func printSwept(w io.Writer, s revisions.Swept, dry bool) {
 	verb := "removed"
 	if dry {
@@ -82,7 +83,7 @@ func printSwept(w io.Writer, s revisions.Swept, dry bool) {
 	fmt.Fprintf(w, "%s: %s and %s, %s\n", verb, cli.Amount(s.Revisions, "revision"), cli.Amount(s.Packs, "pack"), cli.BytesText(int(s.Bytes)))
 	switch {
 	case s.Held > 0:
-		fmt.Fprintf(w, "kept: %s, which a group is frozen at, and all after it\n", s.Oldest)
+		fmt.Fprintf(w, "kept: %s, at which a group is frozen, and all after it\n", s.Oldest)
 	case s.Oldest > 0:
 		fmt.Fprintf(w, "kept: %s and all after it\n", s.Oldest)
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// PlainText says where what is committed goes over a network in plain text, and what is against it; "": it does not.
+// PlainText returns the address to which a commit would send secrets in plain text over a network, and the
+// flags that prevent it. The address is "" if there is none.
 func (s *Access) PlainText(cmd *cobra.Command) (to, hint string, err error) {
 	through, err := s.ThroughServer(cmd)
 	switch {
@@ -38,12 +39,12 @@ func (s *Access) PlainText(cmd *cobra.Command) (to, hint string, err error) {
 	return to, "--store-tls or --store-ca", err
 }
 
-// A Access says how a command comes to a store: by itself, or through a server of it.
+// An Access holds the flags for access to a store: directly, or through a server of the store.
 type Access struct {
 	At       Flags
 	Server   cli.AdminFlags
-	Flag     string // that names the server; "": admin
-	OtherUse bool   // the server is asked of something else, too: then --store counts, if both are given
+	Flag     string // name of the flag with the server's URL; "": admin
+	OtherUse bool   // the command also asks the server about something else; if both are given, --store is used for the store
 }
 
 // Register adds the flags of the store and of the server.
@@ -52,8 +53,8 @@ func (s *Access) Register(f *pflag.FlagSet) {
 	s.Server.Register(f)
 }
 
-// ThroughServer reports whether a server is asked. What is on the command line counts more than a
-// variable; an error is one of usage.
+// ThroughServer reports whether the command asks a server instead of the store. A flag on the command line
+// overrides an environment variable. An error is one of usage.
 func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
 	store, admin := cli.OnCommandLine(cmd, "store"), cli.OnCommandLine(cmd, s.name())
 	switch {
@@ -68,21 +69,21 @@ func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
 
 func (s *Access) name() string { return cmp.Or(s.Flag, "admin") }
 
-// AskSteering has something done about which revision is served of a group.
+// AskSteering sends a request about freezes or rollouts to a store, or to a server of it.
 func AskSteering[T any](cmd *cobra.Command, s *Access, timeout time.Duration, ask func(context.Context, api.Steering) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
 		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
 	}, func(ctx context.Context, d *adminclient.Client) (T, error) { return ask(ctx, d) })
 }
 
-// Ask asks a store, or the server of one.
+// Ask sends a request to a store, or to a server of it.
 func Ask[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
 		return local(ctx, r)
 	}, remote)
 }
 
-// askEngine is askStore, with what the store is kept in.
+// askEngine is Ask with the engine of the store.
 func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, revisions.Engine, *revisions.Repository) (T, error), remote func(context.Context, *adminclient.Client) (T, error)) (answer T, err error) {
 	through, err := s.ThroughServer(cmd)
 	if err != nil {
@@ -103,13 +104,13 @@ func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, loca
 	defer cancel()
 	answer, err = remote(ctx, d)
 	if p, is := errors.AsType[*revisionapi.Problem](err); is {
-		return answer, ofProblem(p)
+		return answer, problemError(p)
 	}
-	return answer, s.asked(cmd, err)
+	return answer, s.serverError(cmd, err)
 }
 
-// asked is asked for what a server says of its store.
-func (s *Access) asked(cmd *cobra.Command, err error) error {
+// serverError returns the error of a command for an answer of a server about its store.
+func (s *Access) serverError(cmd *cobra.Command, err error) error {
 	r, is := errors.AsType[*adminclient.Refused](err)
 	switch {
 	case is && r.Code == http.StatusConflict:
@@ -119,14 +120,15 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
 		}
 		return cli.FailWith(cli.Failed, fmt.Errorf("%w: nothing is committed", cli.PrintableError(r)), "")
-	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: it or the store does not answer
+	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: the server denies access, or its store does not answer
 		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Answer.Hint))
 	case errors.Is(err, adminclient.ErrTooLarge):
-		return cli.Fail(err, "give --store: then it goes to the store itself")
+		return cli.Fail(err, "give --store, to commit to the store directly")
 	}
 	err = cli.AdminError(err)
 	if o, is := errors.AsType[cli.Failure](err); is {
-		if o.Hint = s.Server.WithFlagNames(o.Hint); o.Code == cli.NoServer && !cmd.Flags().Changed(s.name()) {
+		o.Hint = s.Server.WithFlagNames(o.Hint)
+		if o.Code == cli.NoServer && !cmd.Flags().Changed(s.name()) {
 			o.Hint = "--store URL names a store, and --" + s.name() + " URL a server of one"
 		}
 		return o
@@ -134,7 +136,8 @@ func (s *Access) asked(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// revision returns one of the store, 0 being the newest, and whether something in it is not shown.
+// revision returns a revision of the store; 0 is the newest. hidden is the number of resources whose
+// secrets the server did not send.
 func (s *Access) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
 	at, err = Ask(cmd, s, Timeout, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
 		return revisionapi.At(ctx, r, n)
@@ -152,7 +155,8 @@ func (s *Access) revision(cmd *cobra.Command, n revisions.Number) (at *revisions
 			if l.Redacted {
 				hidden++
 			}
-			if items[i], err = revisionapi.Item(l); err != nil {
+			items[i], err = revisionapi.Item(l)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", revisionapi.Place(l), err)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// A Flags says where revisions are.
+// Flags are the flags that name a revision store.
 type Flags struct {
 	URL          string
 	secure       bool
@@ -27,7 +27,7 @@ type Flags struct {
 	user         string
 	passwordFile string
 
-	MayCreate bool // it may be a directory that is not there yet
+	MayCreate bool // the directory of the store may be missing, or empty
 }
 
 // Register adds the flags of the store.
@@ -43,14 +43,14 @@ func (s *Flags) Register(f *pflag.FlagSet) {
 
 func (s *Flags) tls() bool { return s.secure || s.files != (certs.ClientFiles{}) }
 
-// Check parses the URL; an error is one of usage. The options are nil for a directory.
+// Check parses the URL of the store; an error is one of usage. The options are nil for a directory.
 func (s *Flags) Check() (dir string, of *etcd.Options, err error) {
 	dir, isDir := strings.CutPrefix(s.URL, "file:")
 	switch {
 	case s.URL == "":
 		return "", nil, errors.New("--store is missing: file:DIR, or etcd://HOST:PORT/PREFIX")
 	case isDir && dir == "":
-		return "", nil, errors.New("--store: file: names no directory")
+		return "", nil, errors.New("--store: the directory after file: is missing")
 	case isDir && (s.tls() || s.user != "" || s.passwordFile != ""):
 		return "", nil, errors.New("--store: a directory needs neither TLS nor a user")
 	case isDir:
@@ -73,7 +73,7 @@ func (s *Flags) Check() (dir string, of *etcd.Options, err error) {
 	return "", &o, nil
 }
 
-// PlainText reports whether what is stored goes over a network in plain text.
+// PlainText reports whether the store's content crosses a network in plain text.
 func (s *Flags) PlainText(of *etcd.Options) bool {
 	if of == nil || s.tls() {
 		return false
@@ -86,7 +86,7 @@ func (s *Flags) PlainText(of *etcd.Options) bool {
 	return false
 }
 
-// Open returns the engine, and what closes it.
+// Open returns the engine of the store, and its closer.
 func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 	dir, of, err := s.Check()
 	if err != nil {
@@ -97,9 +97,9 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 		case err != nil:
 			return nil, nil, cli.Fail(fmt.Errorf("%s: %w", s.URL, err), "")
 		case !is && !s.MayCreate:
-			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("there is no store in %s", dir), "chancery apply and chancery serve make one")
+			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("%s does not contain a store", dir), "chancery apply and chancery serve create one")
 		case !is && !free:
-			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("there is no store in %s, but something else", dir), "a store is made in a directory that is empty, or not there")
+			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("%s contains other files, but not a store", dir), "a new store needs a directory that is empty or does not exist")
 		}
 		e, err := file.Open(dir, log)
 		if err != nil {
@@ -108,11 +108,13 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 		return e, io.NopCloser(nil), nil
 	}
 	if s.tls() {
-		if of.TLS, err = s.files.Config(); err != nil {
+		of.TLS, err = s.files.Config()
+		if err != nil {
 			return nil, nil, cli.Fail(err, "")
 		}
 	}
-	if of.Username = s.user; s.user != "" {
+	of.Username = s.user
+	if s.user != "" {
 		b, err := os.ReadFile(s.passwordFile)
 		if err != nil {
 			return nil, nil, cli.Fail(fmt.Errorf("--store-password-file: %w", err), "")

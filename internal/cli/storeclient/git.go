@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// GitRevision is that of the checkout that a directory is in; "": it is in none, or there is no git.
+// GitRevision returns the git revision of the checkout that contains a directory, or "" if there is none,
+// or git is missing.
 func GitRevision(root string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

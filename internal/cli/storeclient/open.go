@@ -20,7 +20,7 @@ func WithRepository(cmd *cobra.Command, at *Flags, timeout time.Duration, f func
 	return withEngine(cmd, at, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) error { return f(ctx, r) })
 }
 
-// withEngine calls f with what a store is kept in, too.
+// withEngine calls f with the engine and the repository of a store.
 func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx context.Context, e revisions.Engine, r *revisions.Repository) error) error {
 	_, of, err := at.Check()
 	if err != nil {
@@ -35,30 +35,31 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	defer cancel()
 	err = f(ctx, e, revisions.Open(e, revisions.Options{}))
 	if p, is := errors.AsType[*revisionapi.Problem](err); is {
-		return ofProblem(p)
+		return problemError(p)
 	}
-	_, told := errors.AsType[cli.Failure](err)
+	_, isFailure := errors.AsType[cli.Failure](err)
 	switch {
-	case err == nil || told:
+	case err == nil || isFailure:
 		return err
 	case of != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, revisions.ErrUnavailable)) && !errors.Is(err, revisions.ErrUnknown):
-		hint := "--store says where it is, and --timeout for how long it is asked; one with TLS needs --store-tls or --store-ca"
+		hint := "--store is the address of the store, and --timeout the time to wait; an etcd with TLS needs --store-tls or --store-ca"
 		if at.tls() {
-			hint = "--store says where it is, and --timeout for how long it is asked; is it one with TLS, which --store-tls, --store-ca and --store-cert are for?"
+			hint = "--store is the address of the store, and --timeout the time to wait; does the etcd use TLS, as --store-tls, --store-ca and --store-cert say?"
 		}
 		return cli.FailWith(cli.NoServer, fmt.Errorf("no etcd answers at %s: %w", of, err), hint)
 	case errors.Is(err, revisions.ErrUnknown):
-		return cli.Fail(err, "chancery history says what is committed")
+		return cli.Fail(err, "chancery history shows whether it was committed")
 	case errors.Is(err, revisions.ErrConflict):
-		return cli.FailWith(cli.Conflicted, err, "look at what has changed (chancery history), and try again")
+		return cli.FailWith(cli.Conflicted, err, "see the changes with chancery history, and try again")
 	case errors.Is(err, revisions.ErrNotFound):
-		return cli.FailWith(cli.NotFound, err, "chancery history lists what is kept")
+		return cli.FailWith(cli.NotFound, err, "chancery history lists the kept revisions")
 	}
 	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), "")
 }
 
-// ofProblem ends a command as an answer of the admin API does that says the same.
-func ofProblem(p *revisionapi.Problem) error {
+// problemError returns the error of a command for a problem: the same as for the equivalent answer of the
+// admin API.
+func problemError(p *revisionapi.Problem) error {
 	code := cli.Misuse
 	switch {
 	case errors.Is(p, revisions.ErrNotFound):
@@ -71,5 +72,5 @@ func ofProblem(p *revisionapi.Problem) error {
 	return cli.FailWith(code, cli.PrintableError(p), textutil.Line(p.Hint))
 }
 
-// SweepTimeout is the time limit of a sweep, for a store that was never swept.
+// SweepTimeout is the default time limit of a sweep, long enough for a store that was never swept.
 const SweepTimeout = 10 * time.Minute

@@ -15,27 +15,27 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// OfRevision is how an argument begins that names a revision of a store, in the place of a directory.
-const OfRevision = "rev:"
+// RevisionPrefix begins an argument that names a revision of a store in place of a directory.
+const RevisionPrefix = "rev:"
 
-// Timeout is how long commands wait for a store that have no flag for it.
+// Timeout is the time limit for a store in commands without a flag for it.
 const Timeout = 30 * time.Second
 
-// ParseRevision reads what comes after rev:. 0 is the newest.
+// ParseRevision parses the revision after rev:. It returns 0 for the newest.
 func ParseRevision(arg string) (revisions.Number, error) {
-	text := strings.TrimPrefix(arg, OfRevision)
+	text := strings.TrimPrefix(arg, RevisionPrefix)
 	if text == "head" {
 		return 0, nil
 	}
 	n, err := revisions.ParseNumber(text)
 	if err == nil && n == 0 {
-		err = fmt.Errorf("%q is no revision: the first is r1, and rev:head is the newest", text)
+		err = fmt.Errorf("%q is not a revision: the first is r1, and rev:head is the newest", text)
 	}
 	return n, err
 }
 
-// RevisionSource returns a revision as the directory would be that has it, and how many of its resources are
-// there without what may not be shown.
+// RevisionSource loads a revision like a directory. hidden is the number of resources whose secrets the
+// server did not send.
 func RevisionSource(cmd *cobra.Command, from *Access, n revisions.Number, opts dir.Options) (src *dir.Source, st *store.Store, grouped bool, hidden int, err error) {
 	s, hidden, err := from.revision(cmd, n)
 	if err != nil {
@@ -46,7 +46,8 @@ func RevisionSource(cmd *cobra.Command, from *Access, n revisions.Number, opts d
 	}
 	st = store.New()
 	src = dir.New("", st, opts)
-	if err = src.Restore(dircommit.Config(s, s.Revision.Time)); err != nil {
+	err = src.Restore(dircommit.Config(s, s.Revision.Time))
+	if err != nil {
 		err = cli.Fail(err, "")
 	}
 	return src, st, grouped, hidden, err

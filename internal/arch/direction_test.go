@@ -19,15 +19,15 @@ type layer struct {
 	packages  string // patterns of path.Match
 }
 
-// docs/architecture.md has a picture of these layers. A new package needs a place here.
+// docs/architecture.md has a picture of these layers. Each new package must be added here.
 var layers = []layer{
-	{"leaves", "solve one problem each and know nothing of xDS",
+	{"leaves", "solve one problem each, without xDS",
 		"internal/panics internal/text/jsonscan internal/text/glob internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
-	{"vocabulary", "has the words of xDS and of the admin API, and the client that speaks the latter",
+	{"vocabulary", "has the types of xDS and of the admin API, and the client of the admin API",
 		"xds findings internal/tablecache internal/admin/api internal/admin/client proto/*/*/*"},
-	{"core", "turns requests into responses as a value, and bytes into requests",
+	{"core", "turns bytes into requests, and requests into responses",
 		"protocol wire"},
-	{"envoy", "knows messages by Envoy's descriptors; serves and watches nothing",
+	{"envoy", "reads messages through the descriptors of Envoy; serves and watches nothing",
 		"refs internal/envoy internal/envoy/* internal/admin/csds internal/yamlkeys internal/check/* internal/auth/certs internal/disk/lastgood"},
 	{"server and client", "move messages: the store, the streams, the client library",
 		"store server lazy rest metrics client client/*"},
@@ -45,40 +45,40 @@ var layers = []layer{
 		"cmd/* tools/*"},
 }
 
-// Only tests import test kits. They may import anything.
+// testkits are imported by tests only, and may import anything.
 const testkits = "internal/testkit/* xds/xdstest protocol/protocoltest internal/cluster/revisions/enginetest internal/arch"
 
-// Pairs that stay apart although their layers would allow the import, directly or through others.
+// apart lists pairs of packages. The first must not link the second, although their layers would allow it.
 var apart = []struct{ from, to, why string }{
-	{"client client/*", "server store", "a program that embeds the client links no server"},
-	{"server rest", "store", "a store comes in as an interface"},
-	{"internal/cli internal/cli/*", "internal/daemon internal/daemon/* internal/admin", "commands know the daemon only by its admin API"},
-	{"internal/daemon/*", "internal/daemon", "parts of the daemon do not know the whole"},
-	{"source/dir", "internal/cluster/* internal/admin", "a source knows a store, and no stream"},
+	{"client client/*", "server store", "a program that embeds the client does not link the server"},
+	{"server rest", "store", "they use a store through an interface"},
+	{"internal/cli internal/cli/*", "internal/daemon internal/daemon/* internal/admin", "commands use the daemon only through its admin API"},
+	{"internal/daemon/*", "internal/daemon", "parts of the daemon do not depend on the whole"},
+	{"source/dir", "internal/cluster/* internal/admin", "a source uses a store, but no stream"},
 	{"internal/relay", "server", "a relay fills a store"},
 }
 
-// Modules that a program links only with packages that need them. The first column matches packages of ours;
-// all packages of ours that no row matches link none of the modules.
+// modules lists other modules that only some packages may link. The first column matches packages of this
+// repository. A package without a row may link none of the modules.
 var modules = []struct{ packages, modules, why string }{
-	{"cmd/* internal/* internal/*/* internal/*/*/* tools/*", "cel.dev/cel-go github.com/antlr4-go/ go.yaml.in/ github.com/fsnotify/ github.com/prometheus/ github.com/spf13/ github.com/KimMachineGun/ github.com/go-jose/ go.etcd.io/ go.uber.org/zap go.uber.org/multierr github.com/coreos/ github.com/golang/protobuf/ github.com/grpc-ecosystem/", "the daemon may be rich"},
+	{"cmd/* internal/* internal/*/* internal/*/*/* tools/*", "cel.dev/cel-go github.com/antlr4-go/ go.yaml.in/ github.com/fsnotify/ github.com/prometheus/ github.com/spf13/ github.com/KimMachineGun/ github.com/go-jose/ go.etcd.io/ go.uber.org/zap go.uber.org/multierr github.com/coreos/ github.com/golang/protobuf/ github.com/grpc-ecosystem/", "programs may have many dependencies"},
 	{"metrics client/metrics", "github.com/prometheus/", "count for Prometheus"},
 	{"groups", "go.yaml.in/", "read group.yaml"},
 	{"groups/cel", "go.yaml.in/ cel.dev/cel-go github.com/antlr4-go/", "evaluates rules in CEL"},
 	{"source/dir client/bootstrap client/file", "go.yaml.in/ github.com/fsnotify/", "read files that change"},
 }
 
-// heavy are the modules that nobody who embeds the library expects.
+// heavy are modules that must not reach a program that embeds the library.
 var heavy = strings.Fields(modules[0].modules)
 
-// Modules of generated messages of Envoy's API, which add up to 500 packages, two
-// minutes of compiling and 25 MiB. The command has them as descriptors
-// (internal/envoy), and the library has none. Tests may link them.
+// generated are modules with the generated messages of the API of Envoy: 500 packages, two minutes of compiling
+// and 25 MiB. The command has them as descriptors (internal/envoy), and the library does not need them. Tests
+// may link them.
 var generated = []string{
 	"github.com/envoyproxy/", "github.com/cncf/xds/", "cel.dev/expr", "go.opentelemetry.io/proto/", "google.golang.org/genproto/googleapis/api",
 }
 
-// Packages that link some generated messages all the same, which are small.
+// someGenerated lists packages that may link some generated messages, because these are small.
 var someGenerated = []struct{ packages, modules, why string }{
 	{"groups/cel", "cel.dev/expr google.golang.org/genproto/googleapis/api/expr/", "the syntax tree of CEL"},
 	{"internal/cluster/revisions/etcd internal/endpoints/etcd", "google.golang.org/genproto/googleapis/api", "etcd's annotations for its gateway"},
@@ -86,7 +86,7 @@ var someGenerated = []struct{ packages, modules, why string }{
 	{"cmd/* internal/cli internal/cli/* internal/daemon", "cel.dev/expr google.golang.org/genproto/googleapis/api go.opentelemetry.io/proto/otlp", "all of the above"},
 }
 
-// Packages that link the standard library and ours only.
+// stdOnly are packages that link only the standard library and this repository.
 const stdOnly = "xds protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
 
 func matches(patterns, pkg string) bool {
@@ -119,7 +119,7 @@ func list(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// packages returns a list of each package of ours: its Imports or Deps.
+// packages returns the Imports or the Deps of each package of this repository.
 func packages(t *testing.T, field string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -145,7 +145,7 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		at := layerOf(pkg)
 		if at < 0 {
-			t.Errorf("%s is in no layer: give it a place", pkg)
+			t.Errorf("%s is in no layer: add it to layers", pkg)
 			continue
 		}
 		for _, imported := range imports {
@@ -191,11 +191,11 @@ func TestPackagesLinkWhatTheyMay(t *testing.T) {
 			}
 			switch {
 			case matches(stdOnly, pkg) && strings.Contains(strings.Split(dep, "/")[0], "."):
-				t.Errorf("%s links %s: it has the standard library only", pkg, dep)
+				t.Errorf("%s links %s, but may link only the standard library", pkg, dep)
 			case hasPrefix(dep, heavy) && !hasPrefix(dep, mayHeavy):
-				t.Errorf("%s links %s, which a program that embeds it does not expect", pkg, dep)
+				t.Errorf("%s links %s, which must not reach a program that embeds it", pkg, dep)
 			case hasPrefix(dep, generated) && !hasPrefix(dep, mayGenerated):
-				t.Errorf("%s links %s: messages are known by their descriptors", pkg, dep)
+				t.Errorf("%s links %s: use the descriptors of the messages", pkg, dep)
 			}
 		}
 	}

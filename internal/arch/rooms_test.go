@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// rooms says which files of package protocol write to the fields of a struct, besides the one
-// that declares it: those of its room. A field that has a row of its own is written by the
-// files of that row alone. "Rooms" in protocol/doc.go tells what each is about.
+// rooms lists, for structs of package protocol, the files that may write to their fields: the files of a room. The
+// file that declares a struct may also write to it. If a field has a row of its own, only the files of that row
+// may write to it. "Rooms" in protocol/doc.go describes each room.
 var rooms = map[string]string{
 	"Session.agent":   "beat.go", // with the first request, as are the next two
 	"Session.met":     "beat.go",
@@ -28,7 +28,7 @@ var rooms = map[string]string{
 	"Session.turns":   "order.go",
 	"Session.patient": "order.go",
 
-	// A name is one row for all rooms.
+	// An entry holds the state of one name, for all rooms.
 	"entry.named":   "want.go",
 	"entry.matched": "match.go",
 	"entry.dirty":   "say.go tell.go",
@@ -61,12 +61,11 @@ var rooms = map[string]string{
 	"Interest": "want.go",
 }
 
-// foreign are writes that are not yet made by the room that owns the field, as "field file".
-// The list only shrinks.
+// foreign are exceptions: writes outside the room that owns the field, as "field file". The list must not grow.
 var foreign = []string{}
 
-// "Each is written to by its own files": who wants a field of another room to change asks
-// that room. A literal writes to nothing, for it makes a value that nobody has yet.
+// "Each is written to by its own files": other rooms call a function of the room that owns the field. A composite
+// literal is not a write, because it makes a new value.
 func TestRooms(t *testing.T) {
 	var paths []string
 	all, err := filepath.Glob("../../protocol/*.go")
@@ -83,22 +82,22 @@ func TestRooms(t *testing.T) {
 	found := src.foreign(rooms)
 	for _, at := range slices.Sorted(maps.Keys(found)) {
 		if !slices.Contains(foreign, at) {
-			t.Errorf("%s: a write to what another room owns (%s): ask that room", strings.Join(found[at], ", "), at)
+			t.Errorf("%s: a write to a field of another room (%s): call a function of that room", strings.Join(found[at], ", "), at)
 		}
 	}
 	for _, at := range foreign {
 		if found[at] == nil {
-			t.Errorf("%q is an exception, and needs to be none", at)
+			t.Errorf("%q is an exception that is no longer needed", at)
 		}
 	}
 	for name := range rooms {
 		if !src.declares(name) {
-			t.Errorf("%s has a row, and is not in package protocol", name)
+			t.Errorf("%s has a row, but is not declared in package protocol", name)
 		}
 	}
 }
 
-// What counts as a write, and whose.
+// The expressions that count as writes, and the fields that they write to.
 func TestForeignWrites(t *testing.T) {
 	const decls = `package p
 type inner struct { n int; list []int; set map[int]bool }
@@ -123,10 +122,10 @@ func (i *inner) up() { i.n++; i.list = append(i.list, 1) }
 		{"_, o.n = 1, 2", "inner.n"},
 		{"o.k = 1", "outer.k"},
 		{"_ = outer{inner: inner{n: 1}}", ""}, // a new value
-		{"o.up()", ""},                        // it asks
+		{"o.up()", ""},                        // a call of the room
 		{"n := o.n; n++; _ = n", ""},
 		{"_ = append([]int{}, o.list...)", ""},
-		{"_ = &o.inner", ""}, // what becomes of it is seen where it is done
+		{"_ = &o.inner", ""}, // a write through the pointer is found where it happens
 	} {
 		fset := token.NewFileSet()
 		src := parse(t, fset, []string{"a.go", "b.go"}, map[string]string{"a.go": decls, "b.go": "package p\nimport \"slices\"\nvar _ = slices.Sort[[]int]\nfunc f(o *outer) { " + c.body + " }"})
@@ -147,7 +146,7 @@ func (i *inner) up() { i.n++; i.list = append(i.list, 1) }
 	}
 }
 
-// A source is a package that is looked at by its types.
+// A source is a parsed package with its types.
 type source struct {
 	fset  *token.FileSet
 	files []*ast.File
@@ -183,7 +182,7 @@ func (src *source) check(t *testing.T, path string, exports map[string]string) {
 	src.pkg = pkg
 }
 
-// exports returns where the compiler keeps what a package, and each that it needs, exports.
+// exports returns the files with the export data of a package and of its dependencies.
 func exports(t *testing.T, path string) map[string]string {
 	t.Helper()
 	words := list(t, "-deps", "-export", "-f", "{{if .Export}}{{.ImportPath}} {{.Export}}{{end}}", path)
@@ -194,7 +193,7 @@ func exports(t *testing.T, path string) map[string]string {
 	return at
 }
 
-// declares reports whether a struct, or a field of one, is declared.
+// declares reports whether the package declares a struct, or a field of it ("struct.field").
 func (src *source) declares(name string) bool {
 	name, field, one := strings.Cut(name, ".")
 	obj := src.pkg.Scope().Lookup(name)
@@ -213,7 +212,7 @@ func (src *source) declares(name string) bool {
 	return false
 }
 
-// foreign returns where fields are written to in files that must not, by "field file".
+// foreign returns the positions of writes to fields in files that may not write to them, by "field file".
 func (src *source) foreign(rooms map[string]string) map[string][]string {
 	found := map[string][]string{}
 	for _, f := range src.files {
@@ -223,7 +222,7 @@ func (src *source) foreign(rooms map[string]string) map[string][]string {
 				if owner == nil || owner.Obj().Pkg() != src.pkg {
 					continue
 				}
-				if _, part := e.(*ast.UnaryExpr); part { // the address of a struct: its fields are looked at by themselves
+				if _, part := e.(*ast.UnaryExpr); part { // the address of a struct: writes to its fields are found on their own
 					if _, is := src.info.TypeOf(e.(*ast.UnaryExpr).X).Underlying().(*types.Struct); is {
 						continue
 					}
@@ -283,8 +282,8 @@ func inPlace(fun ast.Expr) bool {
 	return false
 }
 
-// field returns which field of which struct an expression stands for, or is a part of; "*"
-// for all of a struct behind a pointer.
+// field returns the struct and the field that an expression refers to, or is a part of. The field is "*" for a
+// whole struct behind a pointer.
 func (src *source) field(e ast.Expr) (*types.Named, string) {
 	switch e := e.(type) {
 	case *ast.UnaryExpr:

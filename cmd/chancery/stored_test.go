@@ -231,11 +231,11 @@ func testThroughServer(t *testing.T) {
 	write(t, config, "a.yaml", cluster("a"), "s.yaml", withSecret("s"))
 	on := func(admin string, args ...string) []string { return append(args, "--admin", admin) }
 	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--admin-listen", port)
-	chancery(t, 3, "this server commits nothing to its store", on(socket, "apply", config, "-m", "why")...)
+	chancery(t, 3, "this server does not accept commits", on(socket, "apply", config, "-m", "why")...)
 	d.killed()
 
 	d = serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--admin-listen", port, "--store-write")
-	chancery(t, 3, "for those who show who they are", on("http://"+port, "apply", config, "-m", "why")...)
+	chancery(t, 3, "needs a unix socket, a token or a client certificate", on("http://"+port, "apply", config, "-m", "why")...)
 	chancery(t, 0, "would be committed after r0: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
 	chancery(t, 0, "r1: 2 set, 0 removed", on(socket, "apply", config, "-m", "first", "--author", "ana")...)
 	chancery(t, 0, "nothing differs from r1", "apply", config, "-m", "again", "--store", at)
@@ -270,7 +270,7 @@ func testThroughServer(t *testing.T) {
 	write(t, less, "b.yaml", "x: b\n")
 	chancery(t, 1, "b.yaml:1:1", on(socket, "apply", less, "-m", "bad")...)
 
-	chancery(t, 3, "for those who show who they are", on("http://"+port, "freeze", "default", "-m", "why")...)
+	chancery(t, 3, "needs a unix socket, a token or a client certificate", on("http://"+port, "freeze", "default", "-m", "why")...)
 	chancery(t, 4, "the groups are default", on(socket, "freeze", "x", "-m", "why")...)
 	chancery(t, 0, "group default is frozen at r3", on(socket, "freeze", "default", "--at", "r3", "-m", "sale", "--author", "ana")...)
 	d.clusters().gets("a")
@@ -289,7 +289,7 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 2, "a step of 1 % after one of 10 %", on(socket, "rollout", "start", "r4", "--steps", "10%,1%", "-m", "why")...)
 	chancery(t, 0, "is running, step 1 of 2: 0.001 %", on(socket, "rollout", "start", "r4", "--steps", "0.001%", "--bake", "1h", "-m", "back again")...)
 	chancery(t, 5, "of group default is under way", on(socket, "unfreeze", "default")...)
-	chancery(t, 3, "for those who show who they are", on("http://"+port, "rollout", "abort")...)
+	chancery(t, 3, "needs a unix socket, a token or a client certificate", on("http://"+port, "rollout", "abort")...)
 	chancery(t, 0, "is paused, step 1 of 2", on(socket, "rollout", "pause", "--author", "ben", "-m", "a look at it")...)
 	chancery(t, 0, ", step 1 of 2 (0.001 %): it is paused by unix socket (says ben): a look at it\n", on(socket, "status")...)
 	chancery(t, 0, "waits: it is paused by unix socket (says ben): a look at it", on("http://"+port, "rollout", "status")...)

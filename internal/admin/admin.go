@@ -1,9 +1,9 @@
-// Package admin is the admin API of the daemon: it shows operators and their commands who is
-// connected and what each client has, and does the few things they may ask for. It answers in
-// JSON, whose types are those of package adminapi, and knows the daemon by small interfaces.
+// Package admin serves the admin API of the daemon: it shows operators the connected clients and their
+// state, and carries out a few commands. Answers are JSON; their types are in package api. The daemon is
+// behind small interfaces.
 //
-// It decides nothing about clients and keeps nothing: each answer is made of what the daemon
-// knows at that moment. docs/admin-api.md describes it for those who ask.
+// It makes no decision about clients and keeps no state: each answer shows what the daemon knows at that
+// moment. docs/admin-api.md describes the API for users.
 package admin
 
 import (
@@ -20,63 +20,63 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// A Server is what answers. All that has no comment of what nil means is needed. Its fields must
-// not change once it serves.
+// A Server serves the admin API. Fields are required unless their comment gives the meaning of nil. They
+// must not change once it serves.
 type Server struct {
-	About   api.Server      // what the process is; the same for each answer
+	About   api.Server      // describes the process; the same in each answer
 	Version api.VersionInfo // the answer of /version
 
-	Config func() api.Config  // what is served now
+	Config func() api.Config  // the configuration that is served now
 	Groups func() []api.Group // sorted by name, without Clients
 
 	Tracker   Tracker
 	Explainer Explainer
 	Reload    Loads
 	Level     *slog.LevelVar // of the log
-	Settles   Settles        // nil: the stream is asked
-	Holds     Holds          // nil: none does
-	Dump      http.Handler   // /config_dump; nil: there is none
-	GRPC      http.Handler   // requests of gRPC, at the same address; nil: there are none
+	Settles   Settles        // nil: ask the stream
+	Holds     Holds          // nil: no client does
+	Dump      http.Handler   // /config_dump; nil: not served
+	GRPC      http.Handler   // gRPC requests at the same address; nil: none
 
-	// Token returns the bearer token that requests must have, and an error while it cannot be
-	// read: then nobody is let in. Nil: none is needed. On unix sockets none ever is.
+	// Token returns the bearer token that requests must have. If it fails, all requests are refused. Nil:
+	// no token is needed. Unix sockets never need one.
 	Token func() (string, error)
-	TLS   *tls.Config // of listeners that are no unix sockets; nil: plain text
+	TLS   *tls.Config // of listeners that are not unix sockets; nil: plain text
 
 	Log *slog.Logger // nil: slog.Default()
 
-	Endpoints *endpoints.Registry // nil: none can be registered
-	Revisions *Revisions          // nil: there is no store
+	Endpoints *endpoints.Registry // nil: endpoints cannot be registered
+	Revisions *Revisions          // nil: no revision store
 
-	Replicas Replicas // the other servers of the store; nil: there is none, or nobody can ask
+	Replicas Replicas // the other servers of the store; nil: none, or they cannot be asked
 
-	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // made by Handler
+	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
 	unpacking                                                                     door
 	once                                                                          sync.Once
 
-	mu   sync.Mutex     // held for memory only
-	held map[string]int // large answers under way, by connection
+	mu   sync.Mutex     // held for memory access only
+	held map[string]int // number of large answers in progress, by connection
 }
 
-// How long things may take.
+// Timeouts.
 const (
 	readTime  = 10 * time.Second       // to send a request
-	writeTime = 30 * time.Second       // to take an answer; each event has as long
+	writeTime = 30 * time.Second       // to read an answer, or one event
 	idleTime  = 2 * time.Minute        // between requests of a connection
-	grace     = 500 * time.Millisecond // requests under way when the server ends
+	grace     = 500 * time.Millisecond // for requests in progress when the server ends
 )
 
 const (
 	maxHeader = 16 << 10
 
-	// maxStreams is how many requests one connection of HTTP/2 has under way: each may be an
-	// answer that nobody reads.
+	// maxStreams limits the requests in progress on one HTTP/2 connection: each may have an answer that the
+	// peer does not read.
 	maxStreams = 16
 )
 
-// Serve answers on a listener until the context is done, and then until the requests under way
-// are answered, half a second at most: those that wait for something end at once. It closes the listener,
-// and returns nil if it ended because of the context.
+// Serve answers on a listener until the context is done. Then it waits up to grace for requests in
+// progress; those that wait for events end at once. It closes the listener. It returns nil if the context
+// ended it.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           s.Handler(l.Addr()),
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // what those who ask do
+		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // errors of peers
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Protocols:         protocols(),
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -96,7 +96,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		if h.Shutdown(last) != nil {
-			_ = h.Close() // cuts off what is left
+			_ = h.Close() // cut off the remaining requests
 		}
 	})
 	err := s.serve(h, l)

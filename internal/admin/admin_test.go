@@ -299,7 +299,7 @@ func TestRoutes(t *testing.T) {
 		{"PUT /api/v1/log", `{"level":"loud"}`, 400, `"field":"level"`},
 		{"PUT /api/v1/log", `{"level":1}`, 400, `"field":"level","message":"must be text, not a JSON number"`},
 		{"PUT /api/v1/log", `{"lvl":"info"}`, 400, `unknown field`},
-		{"PUT /api/v1/log", `{"level":"info"} x`, 400, `something after`},
+		{"PUT /api/v1/log", `{"level":"info"} x`, 400, `more data after`},
 		{"PUT /api/v1/log", `[`, 400, `"field":"body"`},
 		{"PUT /api/v1/log", ``, 400, `"field":"level"`},
 		{"PUT /api/v1/log", `{"level":"` + strings.Repeat("x", maxBody), 400, "more than 65536 bytes"},

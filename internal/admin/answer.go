@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A problem is why a request is not done: an answer that is an error.
+// A problem is an error with its HTTP status.
 type problem struct {
 	code                 int
 	field, message, hint string
@@ -18,7 +18,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.message }
 
-// mistakes are a problem of what was to be committed, each with its place.
+// mistakes is a problem with the findings of a commit, each with its place.
 type mistakes struct {
 	problem
 	all []string
@@ -26,15 +26,15 @@ type mistakes struct {
 
 func (m *mistakes) Unwrap() error { return &m.problem }
 
-// mistakesMost is how many mistakes are told.
-const mistakesMost = 1000
+// maxMistakes limits the findings in an answer.
+const maxMistakes = 1000
 
-// wrong says that a parameter of a request is.
+// wrong returns the error for an invalid parameter.
 func wrong(field, message, hint string) error {
 	return &problem{http.StatusBadRequest, field, message, hint}
 }
 
-// missing says that there is nothing of that name.
+// missing returns the error for something that does not exist.
 func missing(field, message, hint string) error {
 	return &problem{http.StatusNotFound, field, message, hint}
 }
@@ -44,7 +44,7 @@ func answer(w http.ResponseWriter, code int, v any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil { // a value of ours that JSON does not have
+	if err := e.Encode(v); err != nil { // v has a value that JSON cannot express
 		code, b = http.StatusInternalServerError, bytes.Buffer{}
 		_ = e.Encode(api.Error{APIVersion: api.Version, Kind: api.KindError, Message: "the answer cannot be written as JSON"})
 	}
@@ -54,7 +54,7 @@ func answer(w http.ResponseWriter, code int, v any) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// headers are those of all answers.
+// headers sets the headers that all answers have.
 func headers(w http.ResponseWriter, content string) {
 	h := w.Header()
 	h.Set("Content-Type", content)
@@ -71,7 +71,7 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 	said := api.Error{APIVersion: api.Version, Kind: api.KindError, Field: p.field, Message: p.message, Hint: p.hint}
 	if m, ok := errors.AsType[*mistakes](err); ok {
-		said.Errors = m.all[:min(len(m.all), mistakesMost)]
+		said.Errors = m.all[:min(len(m.all), maxMistakes)]
 	}
 	answer(w, p.code, said)
 }

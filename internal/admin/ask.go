@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the clients: a [status.Tracker].
+// A Tracker knows the clients: a [clients.Tracker].
 type Tracker interface {
 	SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	TurnedAway(node string) []api.TurnedAway
@@ -26,75 +26,74 @@ type Tracker interface {
 
 // Replicas are the other servers of a store.
 type Replicas interface {
-	// Ask asks all of them at once what the GET of a path answers, and returns within little more than a second who they are, with
-	// why one has not answered. read is called with each answer, of size bytes at most, one after the other; it is nil
-	// if there is nothing of that name. Unsure says why there may be others.
+	// Ask sends a GET of path to all of them at once, and returns them after little more than a second,
+	// with the error of each that did not answer. It calls read with each answer of at most size bytes, one
+	// after another; body is nil for 404. unsure tells why the list may be incomplete.
 	Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error)
 }
 
-// A Stand says how a stream stands.
+// A Stand is the state of a stream compared to the configuration that is served.
 type Stand int
 
-// How a stream stands.
+// The states of a stream.
 const (
-	Pending Stand = iota // something is to be sent, or to be answered
-	Settled              // its client has accepted what there is
-	Refuses              // its client refuses some of it, and nothing else is to be sent
-	Gone                 // it has ended
+	Pending Stand = iota // a response must be sent or answered
+	Settled              // the client has accepted the current configuration
+	Refuses              // the client refuses a part of it; the rest is sent
+	Gone                 // the stream has ended
 )
 
-// An Explainer knows what a client has by name, and why. Errors are [*NotFound] for what
-// there is not.
+// An Explainer knows the resources of a client by name, and explains their state. Questions about something
+// that does not exist return a [*NotFound].
 type Explainer interface {
-	// Explain follows a resource from its file to a client; without a name all of the type,
-	// without a type the client.
+	// Explain follows a resource from its file to a client. Without a name it covers the type, without a
+	// type the whole client.
 	Explain(ctx context.Context, node, typ, name string) (api.Explanation, error)
 
-	// ClientResources lists what a client has: at most limit, of all types if typ is "", one if
-	// there is a name.
+	// ClientResources lists at most limit resources of a client: of all types if typ is "", one if there is
+	// a name.
 	ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error)
 
-	// Served lists what is served.
+	// Served lists the resources that are served.
 	Served(ctx context.Context, q ResourceQuery) (api.ResourceList, error)
 
-	// Impact says who would see changes that are not made.
+	// Impact returns which clients planned changes would reach.
 	Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error)
 
-	// Node returns what a client says of itself.
+	// Node returns the node as the client describes itself.
 	Node(node string) (api.NodeInfo, error)
 
-	// Wait notes of clients which of their types wait for others, as far as can be found while the
-	// context lasts.
+	// Wait sets the state of types that wait for others, as far as it is found before the context ends.
 	Wait(ctx context.Context, clients []api.Client)
 
-	// Blame returns the refusals with the resources that are at fault, as far as they can be
-	// found while the context lasts.
+	// Blame returns the refusals with their faulty resources, as far as they are found before the context
+	// ends.
 	Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal
 }
 
-// A ResourceQuery says which resources to list. The zero value lists all.
+// A ResourceQuery selects resources to list. The zero value selects all.
 type ResourceQuery struct {
 	Type        string
 	Name        string // needs a Type
 	Group       string
 	Limit       int
-	Subscribers bool // count the clients of each
+	Subscribers bool // count the clients of each resource
 }
 
-// A NotFound is the error of a question about something that there is not.
+// A NotFound is the error for a question about something that does not exist.
 type NotFound struct{ Field, Message, Hint string }
 
 // Error implements error.
 func (e *NotFound) Error() string { return e.Message }
 
-// Loads loads the files now, and returns what became of it; approve lets it remove whatever
-// is gone.
+// Loads loads the files now and returns the result. With approve, the load may remove any number of
+// resources.
 type Loads func(ctx context.Context, approve bool) api.Reload
 
-// Settles says how a stream stands with a type, or with all that it has opened if that is nil,
-// compared to what is served when it is called.
+// Settles returns the state of a stream for a type, or for all its types if t is nil, compared to the
+// configuration at the time of the call.
 type Settles func(ctx context.Context, st *server.Stream, t *xds.Type) Stand
 
-// Holds says whether a stream's client keeps something else of a type than what it has refused, so that the
-// rest goes on.
+// Holds reports whether the refused resource of a type is in quarantine for a stream, so that the rest of
+// the type is updated.
 type Holds func(st *server.Stream, t *xds.Type) bool

@@ -27,7 +27,7 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clientsNow are those of this server.
+// clientsNow lists the clients of this server.
 func (s *Server) clientsNow(ctx context.Context, f clients.Filter) (api.ClientList, error) {
 	list := s.Tracker.Clients(f)
 	if list.Total == 0 {
@@ -53,17 +53,17 @@ func (s *Server) client(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clientNow lists the clients of this server that have a node id.
+// clientNow lists the clients of this server with a node ID.
 func (s *Server) clientNow(ctx context.Context, node string, all []api.Client) api.ClientList {
 	s.waits(ctx, all)
 	s.blameIn(ctx, node, all)
 	return api.ClientList{APIVersion: api.Version, Kind: api.KindClientList, Total: len(all), Items: some(all)}
 }
 
-// maxBlamed is of how many resources, or events, it is asked at once what is at fault in them.
+// maxBlamed limits the resources or events in one answer whose fault is searched.
 const maxBlamed = 50
 
-// blameResources gives what a client refuses the line at fault, as far as it is found soon.
+// blameResources adds the place of the fault to refused resources, as far as it is found within blameTime.
 func (s *Server) blameResources(ctx context.Context, node string, all []api.ClientResource) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
@@ -78,8 +78,7 @@ func (s *Server) blameResources(ctx context.Context, node string, all []api.Clie
 	}
 }
 
-// faults gives resources that a node has refused the line and the reason, of those for which they
-// are known.
+// faults sets the place and the reason of refused resources, as far as they are known.
 func (s *Server) faults(ctx context.Context, node, typ, text string, all []*api.Resource) {
 	refused := api.Refusal{Type: typ, Error: text, Nodes: []string{node}}
 	for _, r := range all {
@@ -94,18 +93,18 @@ func (s *Server) faults(ctx context.Context, node, typ, text string, all []*api.
 	}
 }
 
-// maxWaits is of how many clients it is asked which of their types wait for others.
+// maxWaits limits the clients in one answer whose streams are asked what they wait for.
 const maxWaits = 100
 
-// waits says of clients for what they wait, as far as is found soon. Who waits owes an answer
-// for something else, so it is among those that are not well.
+// waits adds to clients what their types wait for, as far as it is found in time. Only unhealthy clients
+// wait.
 func (s *Server) waits(ctx context.Context, all []api.Client) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
 	s.Explainer.Wait(ctx, all[:min(len(all), maxWaits)])
 }
 
-// blameIn gives what clients refuse the resources at fault, with the lines, as the status does.
+// blameIn adds the faulty resources to the refusals of clients, with their places.
 func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 	for i := range all {
 		for j := range all[i].Types {
@@ -122,7 +121,7 @@ func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 
 func (s *Server) unknownNode(node string) error {
 	hint := ""
-	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // the longest part at its beginning that some node has
+	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // the longest prefix that some node ID has
 		if near := s.Tracker.Nodes(node[:n], 3); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, " or ") + "?"
 		}
@@ -160,7 +159,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// explainNow is what this server knows.
+// explainNow returns the explanation of this server.
 func (s *Server) explainNow(r *http.Request) (e api.Explanation, err error) {
 	q := queryOf(r)
 	typ, name := q.text("type"), q.text("name")
@@ -172,7 +171,8 @@ func (s *Server) explainNow(r *http.Request) (e api.Explanation, err error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	if e, err = s.Explainer.Explain(ctx, r.PathValue("node"), typ, name); err != nil {
+	e, err = s.Explainer.Explain(ctx, r.PathValue("node"), typ, name)
+	if err != nil {
 		return e, asked(err)
 	}
 	e.APIVersion, e.Kind, e.Links = api.Version, api.KindExplanation, some(e.Links)
@@ -192,7 +192,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxChanges is how many changes are asked about at once.
+// maxChanges limits the changes of one request.
 const maxChanges = 10_000
 
 func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
@@ -220,7 +220,7 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkChanges returns an error that names the field of the first change that is wrong.
+// checkChanges returns an error with the field of the first invalid change.
 func (s *Server) checkChanges(all []api.ImpactChange) error {
 	known := map[string]bool{"": true}
 	for _, g := range s.Groups() {
@@ -261,13 +261,13 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// How long streams may take to say how they stand.
+// Timeouts for asking streams.
 const (
 	askTime   = 5 * time.Second
-	blameTime = time.Second // and to say which resources clients refuse, where it matters less
+	blameTime = time.Second // for finding faulty resources, which is less important
 )
 
-// asked is the error of a question as an answer.
+// asked converts the error of a question to an answer.
 func asked(err error) error {
 	if e, ok := errors.AsType[*NotFound](err); ok {
 		return missing(e.Field, e.Message, e.Hint)
@@ -283,7 +283,7 @@ func asked(err error) error {
 
 var errEnding = &problem{http.StatusServiceUnavailable, "", "the server is ending", ""}
 
-// some is a list that is written as [] if it is empty.
+// some replaces nil by an empty list, which JSON writes as [].
 func some[T any](list []T) []T {
 	if list == nil {
 		return []T{}

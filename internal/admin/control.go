@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// levels are those of the log, the least urgent first.
+// levels has the log levels by name.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
@@ -39,16 +39,16 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 		return wrong("level", "must be debug, info, warn or error", "")
 	}
 	if was := s.Level.Level(); was != level {
-		// Told at the lower of the two, so that it is told: who reads the log wonders else.
+		// Log at the lower of both levels, so that the change itself is in the log.
 		s.Level.Set(min(was, level))
-		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "the level of the log was changed", "from", was.String(), "to", level.String(), "peer", peer(r))
+		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "log level changed", "from", was.String(), "to", level.String(), "peer", peer(r))
 		s.Level.Set(level)
 	}
 	s.answerLevel(w)
 	return nil
 }
 
-// reloadTime is how long who reloads is answered: much to load takes long.
+// reloadTime is the write timeout of a reload: a large load takes long.
 const reloadTime = 10 * time.Minute
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
@@ -60,13 +60,13 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.AllowMassDelete && !s.proven(r) {
-		return &problem{http.StatusForbidden, "allow_mass_delete", "it is for those who show who they are: by a unix socket, a token or a client certificate",
+		return &problem{http.StatusForbidden, "allow_mass_delete", "needs a unix socket, a token or a client certificate",
 			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or chancery reload DIR --allow-mass-delete"}
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers have one
-	s.log().Info("reload asked for by the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers support it
+	s.log().Info("reload requested through the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))
 	out := s.Reload(r.Context(), in.AllowMassDelete)
-	if r.Context().Err() != nil { // who asked has left, or the server ends
+	if r.Context().Err() != nil { // the caller has disconnected, or the server ends
 		return errEnding
 	}
 	out.APIVersion, out.Kind = api.Version, api.KindReload
@@ -74,7 +74,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proven reports whether something has let in who asks but that a port of this machine is open.
+// proven reports whether the caller proved its identity. Reaching a TCP port of this machine is not enough.
 func (s *Server) proven(r *http.Request) bool {
 	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	return unix || s.Token != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0

@@ -11,20 +11,20 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// Whoever registers endpoints says where requests go. So it is for those who show who they are, and a port
-// that is open on this machine is not enough.
+// mayRegister returns an error unless the caller may register endpoints. An endpoint redirects traffic, so
+// a local port is not enough: a unix socket, a token or a client certificate is needed.
 func (s *Server) mayRegister(r *http.Request) error {
 	if s.Endpoints == nil {
 		return &problem{http.StatusForbidden, "", "this server takes no endpoints", "chancery serve --endpoints"}
 	}
 	if !s.proven(r) {
-		return &problem{http.StatusForbidden, "", "endpoints are registered by those who show who they are: by a unix socket, a token or a client certificate",
+		return &problem{http.StatusForbidden, "", "registering endpoints needs a unix socket, a token or a client certificate",
 			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca"}
 	}
 	return nil
 }
 
-// clusterOf is the cluster of a request.
+// clusterOf returns the cluster of a request.
 func clusterOf(r *http.Request, q *query) endpoints.Cluster {
 	return endpoints.Cluster{Group: q.text("group"), Name: r.PathValue("cluster")}
 }
@@ -43,7 +43,7 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := r.PathValue("id")
 	if in.ID != "" && in.ID != id {
-		return wrong("id", "is not that of the path", "")
+		return wrong("id", "must equal the ID in the path", "")
 	}
 	ttl, err := ttlOf("ttl", in.TTL)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	return s.registers(w, r, res, err, "endpoints[0].")
 }
 
-// maxValues is how many values of JSON all endpoints of a cluster have: each takes up to 150 bytes.
+// maxValues limits the JSON values in all endpoints of a cluster: each takes up to 150 bytes.
 const maxValues = 300_000
 
 func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
@@ -86,8 +86,8 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err := object(b, maxAsked, &in); err != nil {
 		return err
 	}
-	if in.Endpoints == nil { // a body that was forgotten is not to remove all
-		return wrong("endpoints", "is missing", `[] says that there are none`)
+	if in.Endpoints == nil { // a missing body must not remove all endpoints
+		return wrong("endpoints", "is missing", `[] removes all endpoints`)
 	}
 	ttl, err := ttlOf("ttl", in.TTL)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// registers answers what became of a change of endpoints, and notes who made it.
+// registers answers with the result of a change, and logs the change.
 func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints.Result, err error, prefix string) error {
 	if errors.Is(err, endpoints.ErrNone) {
 		return notRegistered(r.PathValue("cluster"), r.PathValue("id"))
@@ -165,23 +165,23 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	if err != nil {
 		return s.registering(err, prefix)
 	}
-	if res.Set+res.Removed > 0 { // a renewal is none
+	if res.Set+res.Removed > 0 { // a renewal changes nothing
 		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
 	}
 	answer(w, http.StatusOK, api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
 	return nil
 }
 
-// notRegistered is the error of a cluster, or of an endpoint of it, that is not registered.
+// notRegistered returns the error for a cluster or endpoint that is not registered.
 func notRegistered(cluster, id string) error {
 	if id == "" {
-		return missing("", fmt.Sprintf("no endpoints of cluster %q are registered", cluster), "chancery endpoints ls lists what is")
+		return missing("", fmt.Sprintf("no endpoints of cluster %q are registered", cluster), "chancery endpoints ls lists all registered clusters")
 	}
-	return missing("", fmt.Sprintf("no endpoint %q of cluster %q is registered", id, cluster), "chancery endpoints ls "+cluster+" lists those that are")
+	return missing("", fmt.Sprintf("no endpoint %q of cluster %q is registered", id, cluster), "chancery endpoints ls "+cluster+" lists the registered ones")
 }
 
-// registering is an error of the registry as an answer. A prefix of its field is left out, or put before it if
-// that has none.
+// registering converts an error of the registry to an answer. If the field of the error begins with prefix,
+// that is removed.
 func (s *Server) registering(err error, prefix string) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -195,10 +195,10 @@ func (s *Server) registering(err error, prefix string) error {
 	if errors.Is(err, endpoints.ErrNoGroup) {
 		return &problem{http.StatusNotFound, "group", err.Error(), "/api/v1/groups lists the groups"}
 	}
-	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the engine's
+	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // an error of the engine
 }
 
-// inner is the name of a field without what is before it.
+// inner removes prefix from the name of a field.
 func inner(field, prefix string) string {
 	if len(field) > len(prefix) && field[:len(prefix)] == prefix {
 		return field[len(prefix):]
@@ -217,7 +217,7 @@ func ttlOf(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// registered is an endpoint of the API as one of the registry.
+// registered converts an endpoint of the API to one of the registry.
 func registered(in api.Endpoint) (endpoints.Registered, error) {
 	e := endpoints.Registered{ID: in.ID, Endpoint: endpoints.Endpoint{
 		Address: in.Address, Port: in.Port, Hostname: in.Hostname, Weight: in.Weight, Priority: in.Priority, Health: in.Health,
@@ -242,7 +242,8 @@ func registered(in api.Endpoint) (endpoints.Registered, error) {
 	return e, nil
 }
 
-// registeredAll are all endpoints of a cluster. None has a lease of its own: whose says of which it is.
+// registeredAll converts all endpoints of a cluster. None may have a lease of its own; whose is the error
+// for that.
 func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
 	all = make([]endpoints.Registered, len(in))
 	for i, one := range in {
@@ -250,7 +251,8 @@ func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Regis
 		if one.TTL != "" {
 			return nil, wrong(field+"ttl", whose, hint)
 		}
-		if all[i], err = registered(one); err != nil {
+		all[i], err = registered(one)
+		if err != nil {
 			if e, ok := errors.AsType[*endpoints.FieldError](err); ok {
 				err = &endpoints.FieldError{Field: field + e.Field, Message: e.Message}
 			}
@@ -260,7 +262,7 @@ func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Regis
 	return all, nil
 }
 
-// shown is an endpoint of the registry as one of the API.
+// shown converts an endpoint of the registry to one of the API.
 func shown(e endpoints.ListedEndpoint) api.Endpoint {
 	out := api.Endpoint{
 		ID: e.ID, Address: e.Address, Port: e.Port, Hostname: e.Hostname, Weight: e.Weight, Priority: e.Priority, Health: e.Health,
@@ -278,7 +280,7 @@ func shown(e endpoints.ListedEndpoint) api.Endpoint {
 		of := map[string]json.RawMessage{}
 		out.Metadata[name] = of
 		for key, v := range fields {
-			of[key], _ = json.Marshal(v) // it was JSON
+			of[key], _ = json.Marshal(v) // it was decoded from JSON
 		}
 	}
 	return out

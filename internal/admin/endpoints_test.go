@@ -62,9 +62,9 @@ func TestEndpoints(t *testing.T) {
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"10.0.0.4","port":1}],"ttl":"1m"}`, 200, `"set":2,"unchanged":0,"removed":1`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{}`, 400, `"field":"endpoints","message":"is missing"`},
 		{"PUT /api/v1/endpoints/a%2Fb", ``, 400, `"field":"endpoints"`},
-		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"x","port":1}]}`, 400, `"field":"endpoints[1].address","message":"\"x\" is no IP address"`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"x","port":1}]}`, 400, `"field":"endpoints[1].address","message":"\"x\" is not an IP address"`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1,"ttl":"3s"}]}`, 400, `"field":"endpoints[0].ttl"`},
-		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{},{},{},{}]}`, 409, `3 endpoints of a cluster at most`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{},{},{},{}]}`, 409, `too many endpoints of a cluster: at most 3`},
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1"}`, 400, `"field":"port"`},
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"host":"10.0.0.1"}`, 400, `unknown field`},
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":"80"}`, 400, `"field":"port"`},
@@ -91,7 +91,7 @@ func TestEndpoints(t *testing.T) {
 func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
 	s := registering(t)
 	for _, what := range []string{"PUT /api/v1/endpoints/a/i", "PUT /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a/i", "POST /api/v1/endpoints"} {
-		if w := ask(s.Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "show who they are") {
+		if w := ask(s.Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "needs a unix socket, a token or a client certificate") {
 			t.Errorf("%s: %d %s", what, w.Code, w.Body)
 		}
 		if w := ask(newServer(newFleet()).Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "serve --endpoints") {
@@ -146,7 +146,7 @@ func TestBadLines(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80,"ttl":"30s"}}`:     `"field":"put.ttl"`,
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`:    "must have one of put, remove, replace and release",
-		`{"cluster":"x","remove":"a"} {}`:                                        `"field":"body","message":"there is something after the object"`,
+		`{"cluster":"x","remove":"a"} {}`:                                        `"field":"body","message":"more data after the object"`,
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}}`:                "after the object",
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}] {}`:             "after the object",
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}},`:                "after the object",

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	maxReaders = 32               // of events, and who waits, each
-	beat       = 15 * time.Second // a comment that shows that the connection still stands
+	maxReaders = 32               // of events, and of waiting requests, each
+	beat       = 15 * time.Second // interval of comments that keep the connection open
 )
 
-// An eventFilter says which events a reader wants.
+// An eventFilter selects the events for a reader.
 type eventFilter struct {
 	node  *glob.Pattern // nil: all
 	typ   *xds.Type
@@ -33,8 +33,8 @@ func (f eventFilter) keeps(e api.Event) bool {
 	return (f.node == nil || f.node.Match(e.Node, nil)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
 }
 
-// events sends events (SSE) until the reader has enough. A reader that is too slow misses some,
-// and is told how many; one that reads nothing for 30 s is let go.
+// events sends events (SSE) until the reader disconnects. A slow reader loses events and gets their number.
+// A reader that reads nothing for 30 s is disconnected.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	f := eventFilter{q.pattern("node"), q.typ("type"), q.values["kind"]}
@@ -44,7 +44,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	after, recent, stop := q.number("after", 1<<63), q.flag("new"), q.flag("stop")
-	if id := r.Header.Get("Last-Event-ID"); id != "" { // of a reader that comes back
+	if id := r.Header.Get("Last-Event-ID"); id != "" { // a reader that reconnects
 		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil {
 			q.fail("Last-Event-ID", "must be the number of an event", "")
@@ -74,7 +74,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	for {
 		all, err := s.nextEvents(r.Context(), after, stop)
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
-			return nil // who reads has left, or the server ends
+			return nil // the reader has disconnected, or the server ends
 		}
 		left := maxBlamed
 		for _, e := range all {
@@ -103,8 +103,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// nextEvents returns events after one: those that there are if the reader wants no others,
-// or the next ones; none for a while is DeadlineExceeded.
+// nextEvents returns events after an ID: with stop the remembered ones, or else the next ones. If there is
+// none for a while, it returns DeadlineExceeded.
 func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]api.Event, error) {
 	if stop {
 		return s.Tracker.Events(after), nil
@@ -119,14 +119,14 @@ type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	pending bytes.Buffer
-	last    time.Time // something was written
+	last    time.Time // time of the last write
 }
 
-// idle reports whether nothing was written for a while, and nothing is to be.
+// idle reports whether nothing was written for a while and nothing is pending.
 func (o *eventWriter) idle() bool { return o.pending.Len() == 0 && time.Since(o.last) >= beat }
 
 func (o *eventWriter) add(event api.Event) {
-	b, err := json.Marshal(event) // without line breaks, also those in texts
+	b, err := json.Marshal(event) // without line breaks, even in texts
 	if err != nil {
 		return
 	}
@@ -138,13 +138,13 @@ func (o *eventWriter) comment(text string) error {
 	return o.flush()
 }
 
-// flush writes what is there. Each time there is as long for it as for a whole answer else.
+// flush writes the pending events. Each flush has the write timeout of a whole answer.
 func (o *eventWriter) flush() error {
 	if o.pending.Len() == 0 {
 		return nil
 	}
 	o.last = time.Now()
-	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers have one
+	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers support it
 	_, err := o.w.Write(o.pending.Bytes())
 	o.pending.Reset()
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *eventWriter) flush() error {
 	return o.control.Flush()
 }
 
-// A door lets in as many as it has room for.
+// A door limits how many may enter at once.
 type door chan struct{}
 
 func (d door) enter(full string) (leave func(), _ error) {

@@ -11,22 +11,22 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// maxLinks is how many links an explanation of another server may have: there are 10.
+// maxLinks limits the links in an explanation of another server: a chain has 10.
 const maxLinks = 20
 
-// connectedLink is the link of an explanation that says whether the client is there.
+// connectedLink is the name of the link about the client's connection.
 const connectedLink = "connected"
 
-// explainOfAll answers with the explanation of the server at which the client is.
+// explainOfAll answers with the explanation of the server that has the client.
 func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
-	var said []api.Explanation // of this server first
+	var said []api.Explanation // the one of this server first
 	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *api.Replica) error {
 		e, err := s.explainNow(r)
 		e.Replica = me.ID
 		said = append(said, e)
 		return err
 	}, func(of *api.Replica, body []byte) error {
-		if body == nil { // of a version that cannot explain
+		if body == nil { // a version that cannot explain
 			return errOther
 		}
 		e, err := readExplanation(body)
@@ -48,7 +48,7 @@ func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readExplanation reads that of another server, which is not trusted.
+// readExplanation reads an explanation of another server, which is not trusted.
 func readExplanation(body []byte) (api.Explanation, error) {
 	var is api.Explanation
 	if err := json.Unmarshal(body, &is); err != nil || is.Kind != api.KindExplanation || len(is.Links) > maxLinks {
@@ -60,15 +60,15 @@ func readExplanation(body []byte) (api.Explanation, error) {
 	}
 	for _, l := range is.Links {
 		e.Links = append(e.Links, api.Link{Name: text.Head(l.Name, maxWords), OK: l.OK, Known: l.Known, Text: text.Head(l.Text, maxWords), Place: text.Head(l.Place, maxWords)})
-		if l.Name == connectedLink && l.OK { // one of an older version counts nobody
+		if l.Name == connectedLink && l.OK { // an older version does not count clients
 			e.Clients = max(e.Clients, 1)
 		}
 	}
 	return e, nil
 }
 
-// theirs is the explanation of the server at which the client is. If clients at several servers have the node id, that
-// counts whose chain is broken; if none has one, that of the server that had one last.
+// theirs selects the explanation of the server that has the client. If several have clients with the node
+// ID, a broken chain wins. If none has one, the server that had one last wins.
 func theirs(said []api.Explanation) api.Explanation {
 	best := 0
 	for i := range said {
@@ -80,7 +80,8 @@ func theirs(said []api.Explanation) api.Explanation {
 	e.Clients = 0
 	for i := range said {
 		n := said[i].Clients
-		if e.Clients += n; n > 0 && i != best {
+		e.Clients += n
+		if n > 0 && i != best {
 			say(&e, "; %d more of this node id at server %s", n, said[i].Replica)
 		}
 	}
@@ -104,7 +105,7 @@ func last(e *api.Explanation) time.Time {
 	return *e.Last
 }
 
-// say adds to what an explanation says of the connection.
+// say adds to the text of the connection link.
 func say(e *api.Explanation, format string, args ...any) {
 	e.Links = slices.Clone(e.Links)
 	for i := range e.Links {
@@ -114,7 +115,8 @@ func say(e *api.Explanation, format string, args ...any) {
 	}
 }
 
-// nowhere says of how many servers it is known that the client is not there: it may be where nobody answers.
+// nowhere adds how many servers do not have the client. It may be connected to a server that did not
+// answer.
 func nowhere(e *api.Explanation) {
 	silent := 0
 	for _, r := range e.Replicas {

@@ -13,61 +13,63 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// What is the same for each stream of endpoints.
+// Limits of each stream of endpoints.
 const (
-	maxSteps = 1000            // lines or requests that are done together, and steps of a request
-	maxAhead = 1 << 20         // bytes that are read before they are done, and are kept as they came
+	maxSteps = 1000            // lines or requests that are applied together, and steps of a request
+	maxAhead = 1 << 20         // bytes that are read ahead, and kept as they came
 	maxParts = 100_000         // of a request
-	fewParts = 5000            // that are unpacked at any time: of more, few streams do at once, since each is up to 250 bytes
-	quiet    = 2 * time.Minute // how long a stream without a lease may say nothing
-	// pace is how often what who waits for no answer says is done: each time costs the disk, or each member of an etcd and
-	// each server, as much as many steps.
+	fewParts = 5000            // may be unpacked at any time; few streams at a time unpack more, because each takes up to 250 bytes
+	quiet    = 2 * time.Minute // how long a stream without a lease may be silent
+	// pace is the interval at which requests are applied if the sender does not wait for answers. Each
+	// application costs the disk, or each etcd member and server, as much as many steps.
 	pace = 10 * time.Millisecond
 )
 
-// A said is what one line of a stream of endpoints says, or one request of gRPC. It renews the lease, also without a step.
+// A said is one line of a stream of endpoints, or one gRPC request. It renews the lease, even without a
+// step.
 type said struct {
 	n      int    // counted from 1
 	size   int    // bytes
-	parts  int    // that it has when it is unpacked, or more: objects and values
-	packed []byte // until it is done: unpacked it may be a hundred times as large
+	parts  int    // upper limit of its objects and values when unpacked
+	packed []byte // until it is applied: unpacked, it may be a hundred times as large
 	steps  []endpoints.Op
-	err    error // why none is taken
+	err    error // why the whole is rejected
 	wrong  map[int]error
 }
 
-// A form is how a stream of endpoints is written.
+// A form is the encoding of a stream of endpoints.
 type form interface {
-	// ready reports whether read need not wait.
+	// ready reports whether read returns without waiting.
 	ready() bool
-	// read returns what comes next, packed and without its number. io.EOF says that nothing does.
+	// read returns the next line or request, packed and without its number, or io.EOF.
 	read() (said, error)
-	// unpack has it have its steps, or why it has none.
+	// unpack sets the steps, or the error.
 	unpack(*said)
-	// answer says that all up to a number is done, but for what was refused. It may not be sent yet.
+	// answer reports that everything up to number n is processed, except the refused steps. It may buffer
+	// the answer.
 	answer(n int, lost bool, refused []refused) error
 }
 
-// A refused is a step that was not taken.
+// A refused is a rejected step.
 type refused struct {
-	n, step int // step -1: all of it
+	n, step int // step -1: the whole line or request
 	*problem
 }
 
-// A feed is a stream of endpoints, for as long as somebody says something: that renews the lease of all that
-// the stream has put. What comes together is done together, and answered at once. It ends when who sends has ended, when
-// nothing has come for the time of the lease, or with what cannot be read.
+// A feed processes a stream of endpoints. Each line or request renews the lease of all endpoints of the
+// stream. Lines that arrive together are applied together and get one answer. The feed ends when the sender
+// ends, when nothing arrives for the time of the lease, or at input that cannot be read.
 type feed struct {
 	s       *Server
 	form    form
 	control *http.ResponseController
 	session *endpoints.Session
-	wait    time.Duration // for the next
-	n       int           // that were done
+	wait    time.Duration // for the next line or request
+	n       int           // number processed
 }
 
-// feed returns that of a request, if it may register endpoints and there are not too many that do. leave is to be called
-// when it has ended.
+// feed returns a feed for a request, if it may register endpoints and there are not too many feeds. The
+// caller must call leave at the end.
 func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave func(), err error) {
 	if err := s.mayRegister(r); err != nil {
 		return nil, nil, err
@@ -84,49 +86,49 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave fu
 	})
 	return f, func() {
 		if !stop() {
-			<-woken // after the request there is nothing to wake, and to try is a panic
+			<-woken // after the request, the connection must not be used
 		}
 		out()
 	}, nil
 }
 
-// wake ends what reads.
+// wake interrupts a blocked read.
 func (f *feed) wake() { _ = f.control.SetReadDeadline(time.Unix(1, 0)) }
 
 // open begins the session of a stream.
 func (f *feed) open(ttl time.Duration) (err error) {
 	if ttl > 0 {
-		f.wait = ttl + time.Second // what comes later is too late
+		f.wait = ttl + time.Second // anything later is too late
 	}
 	f.session, err = f.s.Endpoints.Session(ttl)
 	return err
 }
 
-// serve runs the stream of a request, and tells the log.
+// serve processes the stream of a request and logs its begin and end.
 func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...said) error {
 	defer f.session.End(r.Context())
-	f.s.log().Info("a stream of endpoints has begun", "form", name, "ttl", ttl.String(), "peer", peer(r))
+	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "peer", peer(r))
 	err := f.run(r.Context(), first...)
-	f.s.log().Info("a stream of endpoints has ended", "form", name, "count", f.n, "peer", peer(r), "error", err)
+	f.s.log().Info("endpoint stream ended", "form", name, "count", f.n, "peer", peer(r), "error", err)
 	return err
 }
 
-// expect gives who sends so long for what comes next, unless it is here or the stream shall end.
+// expect sets the deadline for the next line or request, unless one is buffered or the stream ends.
 func (f *feed) expect(ctx context.Context) error {
 	if f.form.ready() {
 		return nil
 	}
 	_ = f.control.SetReadDeadline(time.Now().Add(f.wait))
-	if ctx.Err() != nil { // who ends it sets one that is over, perhaps just before this one
+	if ctx.Err() != nil { // wake may have set its deadline just before
 		return ctx.Err()
 	}
 	return nil
 }
 
-// run does what is said, after the first, if that was read already. It is read while that before is written to the disk, so
-// that much goes there together.
+// run processes the stream; first are lines that were read already. It reads ahead while the last ones are
+// written to the disk, so that many are written together.
 func (f *feed) run(ctx context.Context, first ...said) (err error) {
-	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a stream that has nothing to say
+	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silent stream
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	read, room := make(chan said, maxSteps), make(chan struct{}, maxAhead>>10)
@@ -136,15 +138,17 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 		defer close(read)
 		end = f.read(reading, first, read, room)
 	})
-	var rest <-chan time.Time // until which more is waited for; nil: it is not
+	var rest <-chan time.Time // how long to wait for more; nil: do not wait
 	for one := range read {
 		all := gather(one, read, room, rest)
 		began := time.Now()
 		lost, out := f.do(ctx, all)
-		if rest = nil; len(read) > 0 { // who waits for an answer has said nothing yet
+		rest = nil
+		if len(read) > 0 { // the sender is not waiting for an answer
 			rest = time.After(pace - time.Since(began))
 		}
-		if err = f.answer(lost, out); err != nil {
+		err = f.answer(lost, out)
+		if err != nil {
 			break
 		}
 	}
@@ -157,7 +161,8 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 	return err
 }
 
-// gather returns what is done together: one, what has come since, and what comes until rest is over.
+// gather returns everything to apply together: one, the lines that arrived since, and those that
+// arrive until rest fires.
 func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.Time) (all []said) {
 	parts, bytes := 0, 0
 	take := func(one said) (full bool) {
@@ -186,10 +191,10 @@ func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.T
 	return all
 }
 
-// weight is how many KiB of the room for what is read it takes.
+// weight returns the share of the read-ahead room that s takes, in KiB.
 func (s *said) weight(most int) int { return min(1+s.size>>10, most) }
 
-// read reads until there is no more, and returns why.
+// read reads until the input ends, and returns why.
 func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan<- struct{}) error {
 	for n := 1; ; n++ {
 		var one said
@@ -220,7 +225,8 @@ func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan
 	}
 }
 
-// unpacks waits until so many parts may be unpacked. leave is to be called when they are needed no more: that waits for nobody who asks.
+// unpacks waits until so many parts may be unpacked. The caller must call leave as soon as it needs them no
+// longer, without waiting for the peer.
 func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err error) {
 	if parts <= fewParts {
 		return func() {}, nil
@@ -233,7 +239,7 @@ func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err erro
 	}
 }
 
-// do does what was said, and returns whether the lease was lost, and what was not taken.
+// do applies lines or requests. It returns whether the lease was lost, and the rejected steps.
 func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	f.n = all[len(all)-1].n
 	var ops []endpoints.Op
@@ -244,7 +250,7 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}
-	err := f.session.KeepAlive(ctx) // before anything is waited for
+	err := f.session.KeepAlive(ctx) // before anything that may wait
 	parts := 0
 	for _, one := range all {
 		parts += one.parts
@@ -253,7 +259,8 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	defer leave()
 	for i, one := range all {
 		if one.err == nil {
-			if one.err = ending; ending == nil {
+			one.err = ending
+			if ending == nil {
 				f.form.unpack(&one)
 			}
 			all[i].packed = nil
@@ -273,7 +280,8 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	var errs map[int]error
 	lost := errors.Is(err, endpoints.ErrNoLease)
 	if err == nil || lost {
-		if errs, err = f.session.Apply(ctx, ops); errors.Is(err, endpoints.ErrNoLease) { // just then
+		errs, err = f.session.Apply(ctx, ops)
+		if errors.Is(err, endpoints.ErrNoLease) { // the lease was lost just now
 			lost = true
 			errs, err = f.session.Apply(ctx, ops)
 		}
@@ -289,7 +297,7 @@ func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
 	return lost, out
 }
 
-// answer says what became of what was done last.
+// answer sends the result of the last application.
 func (f *feed) answer(lost bool, out []refused) error {
 	_ = f.control.SetWriteDeadline(time.Now().Add(writeTime))
 	err := f.form.answer(f.n, lost, out)

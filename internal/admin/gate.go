@@ -12,13 +12,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// gate returns a handler that lets in who may ask on a listener with the address.
+// gate returns a handler that admits permitted requests on a listener with the address.
 //
-// A web page in a browser of this machine can reach the loopback, too. It cannot choose the
-// Host of its requests unless it points a name of its own here (DNS rebinding), and it cannot
-// keep the browser from naming its Origin where it may read an answer or send JSON. So on the
-// loopback the Host must be the loopback, and anywhere the Origin, if there is one, must be the
-// server itself.
+// A web page in a browser of this machine can reach the loopback address. It cannot choose the Host header,
+// unless it points a DNS name of its own to this machine (DNS rebinding). It cannot suppress the Origin
+// header where it may read an answer or send JSON. So on the loopback the Host must be the loopback, and
+// everywhere the Origin, if present, must be the server itself.
 func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	_, unix := at.(*net.UnixAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +25,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 		case !unix && listen.Loopback(at) && !listen.LocalHost(r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case foreign(r):
-			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests of web pages of other servers", ""})
+			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !unix && !s.authorised(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
 			deny(w, r, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
@@ -38,7 +37,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	})
 }
 
-// foreign reports whether a request is made by a page of another server.
+// foreign reports whether a page of another server made a request.
 func foreign(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
@@ -57,7 +56,7 @@ func (s *Server) authorised(r *http.Request) bool {
 	}
 	want, err := s.Token()
 	if err != nil {
-		s.log().Warn("the token of the admin API cannot be read: nobody is let in", "error", err)
+		s.log().Warn("cannot read the token of the admin API, refusing all requests", "error", err)
 		return false
 	}
 	all := r.Header.Values("Authorization")

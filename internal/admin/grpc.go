@@ -11,8 +11,8 @@ import (
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
-// protocols are what an address takes: gRPC needs HTTP/2, which it begins without TLS in plain
-// text (h2c, with prior knowledge).
+// protocols are the protocols of an address. gRPC needs HTTP/2, which it uses in plain text with prior
+// knowledge (h2c).
 func protocols() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
@@ -21,15 +21,15 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// isGRPC reports whether a request is one of gRPC. No web page can send one to another server
-// unasked: its content type is none that a page may set.
+// isGRPC reports whether a request is a gRPC request. A web page cannot send one to another server without
+// permission, because of its content type.
 func isGRPC(r *http.Request) bool {
 	kind := r.Header.Get("Content-Type")
 	return r.ProtoMajor == 2 && r.Method == http.MethodPost &&
 		(kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
 }
 
-// either returns a handler of requests of gRPC, and of all others.
+// either routes gRPC requests and all others.
 func (s *Server) either(other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -45,20 +45,20 @@ func (s *Server) either(other http.Handler) http.Handler {
 	})
 }
 
-// deny refuses a request in the way of who asks: a client of gRPC shows no body of HTTP.
+// deny refuses a request. A gRPC client does not see HTTP bodies, so it gets a gRPC status.
 func deny(w http.ResponseWriter, r *http.Request, p *problem) {
 	if isGRPC(r) {
 		end(w, p)
 		return
 	}
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // else it is sent when the body has ended, which that of a stream does not
+		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the answer is sent after the body ends, and a stream does not end
 		w.Header().Set("Connection", "close")
 	}
 	refuse(w, p)
 }
 
-// codeOf is what gRPC says in place of a code of HTTP.
+// codeOf returns the gRPC code for an HTTP status.
 func codeOf(code int) codes.Code {
 	switch code {
 	case http.StatusBadRequest:
@@ -77,12 +77,12 @@ func codeOf(code int) codes.Code {
 	return codes.Unknown
 }
 
-// end ends a call of gRPC, whether or not something was answered.
+// end ends a gRPC call, before or after its first answer.
 func end(w http.ResponseWriter, err error) {
 	code, message := ended(err)
 	h := w.Header()
 	prefix := http.TrailerPrefix
-	if h.Get("Content-Type") == "" { // nothing was
+	if h.Get("Content-Type") == "" { // nothing was answered
 		h.Set("Content-Type", "application/grpc")
 		prefix = ""
 	}
@@ -92,7 +92,7 @@ func end(w http.ResponseWriter, err error) {
 	}
 }
 
-// percent encodes a text as gRPC has it in headers.
+// percent encodes a text for a gRPC header.
 func percent(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -13,17 +13,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// linesOfJSON is the content type of a stream of lines, each of which is an object.
+// linesOfJSON is the content type of a stream of JSON objects, one on each line.
 const linesOfJSON = "application/x-ndjson"
 
 const maxLine = 16 << 10 // bytes of a line
 
-// streamEndpoints registers what lines say, for as long as they come: an empty one renews the lease, as any other does. Lines that
-// come together are answered by one line.
+// streamEndpoints registers endpoints line by line, until the stream ends. Each line renews the lease, an
+// empty one too. Lines that arrive together get one answer line.
 func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if r.ProtoMajor == 1 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // it answers while it reads; a refusal, too, waits for no line
-		w.Header().Set("Connection", "close")                // what is left of the body when it ends is no request, and wake lasts
+		_ = http.NewResponseController(w).EnableFullDuplex() // answers are sent while the body is read; a refusal does not wait for a line
+		w.Header().Set("Connection", "close")                // the rest of the body is not a request, and the deadline of wake stays
 	}
 	q := queryOf(r)
 	if q.err != nil {
@@ -49,12 +49,12 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// lines are a stream of endpoints as lines of JSON.
+// lines encodes a stream of endpoints as lines of JSON.
 type lines struct {
 	in  *bufio.Reader
 	w   http.ResponseWriter
-	n   int   // that were read
-	end error // after which there is none to read
+	n   int   // lines read
+	end error // why no more lines are read
 }
 
 func (l *lines) ready() bool {
@@ -74,7 +74,7 @@ func (l *lines) read() (said, error) {
 	}
 	one := said{size: len(text), parts: values(text)}
 	text = bytes.TrimSpace(text)
-	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line need not have an end
+	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line needs no line break
 		return said{}, err
 	}
 	one.packed = bytes.Clone(text)

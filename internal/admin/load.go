@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// maxHeavy is how many answers that may be large are made and sent at once: such an answer
-	// of 10,000 clients has 20 MB.
+	// maxHeavy limits the large answers that are built and sent at once. One of 10,000 clients has 20 MB.
 	maxHeavy = 8
 
-	// maxHeld is how many of these one connection of HTTP/2 has.
+	// maxHeld limits them on one HTTP/2 connection.
 	maxHeld = 4
 
-	// maxMade is how many others are made at once: each looks at all clients, or asks one.
+	// maxMade limits the other answers that are built at once: each looks at all clients, or asks one.
 	maxMade = 8
 
-	// maxWriters is how many change endpoints at once: they wait for the disk together.
+	// maxWriters limits concurrent changes of endpoints: they wait for the disk together.
 	maxWriters = 64
 )
 
-// doors are those of one purpose: unix sockets have their own, so that nobody who asks over the
-// network keeps the operator of this machine from asking.
+// doors has the doors for one purpose. Unix sockets have their own, so that network callers cannot block a
+// local operator.
 type doors struct{ unix, other door }
 
 func newDoors(n int) doors { return doors{make(door, n), make(door, n)} }
 
-// of is the door of a request.
+// of returns the door for a request.
 func (d *doors) of(r *http.Request) door {
 	if _, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); unix {
 		return d.unix
@@ -37,7 +36,7 @@ func (d *doors) of(r *http.Request) door {
 	return d.other
 }
 
-// wait enters a door, if need be after a while.
+// wait enters a door, after a while if necessary.
 func (d door) wait(ctx context.Context) (leave func(), err error) {
 	t := time.NewTimer(askTime)
 	defer t.Stop()
@@ -51,7 +50,7 @@ func (d door) wait(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// big is for answers that may be large: few are made at a time, and until one is sent it counts.
+// big limits handlers with large answers. An answer counts until it is sent.
 func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		done, err := s.hold(r)
@@ -68,8 +67,8 @@ func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http
 	}
 }
 
-// hold counts a large answer of a connection: one of HTTP/2 may ask for many at once and read none,
-// and must leave room for others. Connections of unix sockets have no names to tell them apart.
+// hold counts the large answers of an HTTP/2 connection: a peer may ask for many at once and read none.
+// Unix connections have no address to tell them apart.
 func (s *Server) hold(r *http.Request) (done func(), _ error) {
 	if r.ProtoMajor < 2 || r.RemoteAddr == "" || r.RemoteAddr == "@" {
 		return func() {}, nil
@@ -86,14 +85,15 @@ func (s *Server) hold(r *http.Request) (done func(), _ error) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.held[r.RemoteAddr]--; s.held[r.RemoteAddr] == 0 {
+		s.held[r.RemoteAddr]--
+		if s.held[r.RemoteAddr] == 0 {
 			delete(s.held, r.RemoteAddr)
 		}
 	}, nil
 }
 
-// brief is for answers that cost much to make, and are short: few are made at a time. One that
-// nobody reads holds up no others.
+// brief limits handlers whose short answers are expensive to build. An answer that the peer does not read
+// does not block others.
 func (s *Server) brief(d *doors, f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		made := &made{ResponseWriter: w}
@@ -124,7 +124,7 @@ type made struct {
 // WriteHeader implements [http.ResponseWriter].
 func (m *made) WriteHeader(code int) { m.code = code }
 
-// Write implements [http.ResponseWriter]. It keeps what it gets: an answer is written at once.
+// Write implements [http.ResponseWriter]. It keeps b, because each answer is one write.
 func (m *made) Write(b []byte) (int, error) {
 	m.body = b
 	return len(b), nil

@@ -26,23 +26,24 @@ import (
 
 const (
 	maxBody  = 64 << 10
-	maxAsked = 4 << 20 // the same of a question about many resources
+	maxAsked = 4 << 20 // bytes of a request about many resources
 	maxLimit = 100_000
 	maxText  = 4 << 10 // bytes of a parameter
 )
 
-// A query is the parameters of a request. What is wrong with the first of them that is, err
-// says; what is read after that is not to be used.
+// A query has the parameters of a request. err describes the first invalid one; later values must not be
+// used then.
 type query struct {
 	values url.Values
 	err    error
 }
 
-// queryOf reads the parameters of a request, which are those of its route.
+// queryOf parses the parameters of a request. Each must be one of its route.
 func queryOf(r *http.Request) *query {
 	q := &query{}
 	var err error
-	if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+	q.values, err = url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
 		q.err = wrong("", "the query is malformed: "+strings.TrimPrefix(err.Error(), "net/url: "), "")
 		return q
 	}
@@ -78,7 +79,7 @@ func (q *query) fail(name, message, hint string) {
 
 func (q *query) text(name string) string { return q.values.Get(name) }
 
-// flag is a parameter that is true or false; without a value it is true.
+// flag returns a boolean parameter. Without a value it is true.
 func (q *query) flag(name string) bool {
 	if !q.values.Has(name) {
 		return false
@@ -93,7 +94,7 @@ func (q *query) flag(name string) bool {
 	return false
 }
 
-// number is one between 0 and most; 0 if it is not given.
+// number returns a number between 0 and most; 0 if absent.
 func (q *query) number(name string, most uint64) uint64 {
 	v := q.values.Get(name)
 	if v == "" {
@@ -137,7 +138,7 @@ func (q *query) typ(name string) *xds.Type {
 	return t
 }
 
-// pattern returns a pattern for node ids; nil if it is empty.
+// pattern returns a glob for node IDs; nil if absent.
 func (q *query) pattern(name string) *glob.Pattern {
 	text := q.text(name)
 	if text == "" {
@@ -166,8 +167,7 @@ func (q *query) filter() clients.Filter {
 	return f
 }
 
-// body reads a body of JSON into v: one object of the fields that v has, or nothing; of most
-// bytes.
+// body decodes a JSON body of at most most bytes into v: one object with the fields of v, or nothing.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	b, err := sent(w, r, most)
 	if err != nil {
@@ -176,7 +176,7 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	return object(b, most, v)
 }
 
-// sent is a body of most bytes.
+// sent reads a body of at most most bytes.
 func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
@@ -185,7 +185,7 @@ func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// object reads one into v, or nothing, of a body of most bytes.
+// object decodes a body into v, or leaves v as it is if the body is empty.
 func object(b []byte, most int64, v any) error {
 	err := decode(b, v)
 	if err == nil || errors.Is(err, io.EOF) { // nothing
@@ -194,7 +194,7 @@ func object(b []byte, most int64, v any) error {
 	return unread(err, most)
 }
 
-// values is how many values JSON has, or more: without unpacking it.
+// values returns an upper limit of the JSON values in b, without decoding it.
 func values(b []byte) int {
 	n := 1
 	for _, begins := range []string{",", "{", "["} {
@@ -203,9 +203,10 @@ func values(b []byte) int {
 	return n
 }
 
-// decode reads one object of the fields that v has, and nothing after it, of which More would not tell a bracket. io.EOF says that there is none.
+// decode decodes one object with the fields of v. Anything after it is an error; json.Decoder.More would
+// miss a bracket. io.EOF means that there is no object.
 func decode(b []byte, v any) error {
-	if !utf8.Valid(b) { // what is not would become another text
+	if !utf8.Valid(b) { // invalid bytes would be replaced
 		return errors.New("is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -213,13 +214,13 @@ func decode(b []byte, v any) error {
 	err := d.Decode(v)
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is something after the object")
+			err = errors.New("more data after the object")
 		}
 	}
 	return err
 }
 
-// unread is why JSON of most bytes cannot be read.
+// unread converts the error of reading JSON.
 func unread(err error, most int64) error {
 	if tooLarge(err) {
 		return wrong("body", fmt.Sprintf("more than %d bytes", most), "")
@@ -227,27 +228,28 @@ func unread(err error, most int64) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		want := "of another type"
 		if e.Type.Kind() == reflect.String {
-			if want = "text"; strings.HasSuffix(e.Field, "ttl") || e.Field == "bake" {
+			want = "text"
+			if strings.HasSuffix(e.Field, "ttl") || e.Field == "bake" {
 				want = `text such as "30s"`
 			}
 		}
 		return wrong(e.Field, "must be "+want+", not a JSON "+e.Value, "")
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) { // of the socket, whose addresses are nothing for who asks
+	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error has addresses of the socket
 		return errLate
 	}
 	return wrong("body", strings.TrimPrefix(err.Error(), "json: "), "")
 }
 
-var errLate = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("what was sent came too slowly: not all of it within %v", readTime)}
+var errLate = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("request too slow: not complete within %v", readTime)}
 
 func tooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)
 	return ok
 }
 
-// typeOf returns the type of a short name in any case, or of a type URL, with or without
-// its host; nil if there is none.
+// typeOf returns the type with a short name in any case, or a type URL with or without its host; nil if
+// there is none.
 func typeOf(s string) *xds.Type {
 	for _, t := range xds.Types() {
 		if strings.EqualFold(t.Short, s) {

@@ -24,23 +24,23 @@ import (
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
-// Limits of a request of gRPC that registers endpoints.
+// Limits of a gRPC request that registers endpoints.
 const (
 	maxRequest   = 1 << 20 // bytes
-	maxEndpoints = 10_000  // of all its steps
-	maxDepth     = 200     // messages in each other: an object of metadata is three
-	maxUnpacked  = 2       // streams and requests that have unpacked more than a few parts
+	maxEndpoints = 10_000  // in all its steps
+	maxDepth     = 200     // nested messages: an object in metadata is three
+	maxUnpacked  = 2       // streams and requests with more than fewParts unpacked parts
 )
 
-// register serves chancery.endpoints.v1.Endpoints/Register. It does what the stream of lines does, in messages.
+// register serves chancery.endpoints.v1.Endpoints/Register, which does the same as the stream of lines.
 //
-// The frames of gRPC are read and written here, and not by its server: within another one of HTTP that reads a stream as fast as that comes,
-// into memory, however slowly it is done.
+// gRPC frames are read and written here, not by grpc.Server. Inside another HTTP server, grpc.Server would
+// read a stream into memory as fast as it arrives, however slowly it is processed.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if p := panics.Do(func() { err = s.registerMessages(w, r) }); p != nil {
 		p.Log(s.log(), "gRPC "+r.URL.Path)
-		panic(http.ErrAbortHandler) // something may be written already
+		panic(http.ErrAbortHandler) // part of the answer may be written
 	}
 	end(w, err)
 }
@@ -57,7 +57,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	c := &messages{s: s, in: bufio.NewReader(r.Body), w: w}
 	f.form = c
 	w.Header().Set("Content-Type", "application/grpc")
-	w.WriteHeader(http.StatusOK) // who sends first, as some do, waits for this
+	w.WriteHeader(http.StatusOK) // some clients wait for this before they send
 	_ = f.control.SetWriteDeadline(time.Time{})
 	_ = f.control.Flush()
 	if err := f.expect(r.Context()); err != nil {
@@ -84,7 +84,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// ended is what a stream ends with.
+// ended returns the gRPC status with which a stream ends.
 func ended(err error) (codes.Code, string) {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.field != "" {
@@ -103,18 +103,18 @@ func ended(err error) (codes.Code, string) {
 	return codes.Unavailable, err.Error()
 }
 
-// messages are a stream of endpoints as messages of gRPC.
+// messages encodes a stream of endpoints as gRPC messages.
 type messages struct {
 	s   *Server
 	in  *bufio.Reader
 	w   http.ResponseWriter
-	ttl time.Duration // of the first
+	ttl time.Duration // of the first request
 
-	came int // that were read
-	n    int // that were unpacked, of which the first is two
+	came int // requests read
+	n    int // requests unpacked
 }
 
-// A frame has a byte that says whether it is compressed, and four with the length of the message.
+// A frame has one byte for compression and four for the length of the message.
 const frame = 5
 
 func (m *messages) ready() bool {
@@ -154,8 +154,8 @@ func (m *messages) read() (said, error) {
 
 var ofRequest = (&endpointsv1.RegisterRequest{}).ProtoReflect().Descriptor()
 
-// parts returns n and how many messages there are in one, without unpacking it; and when they are more than there may be, at least that. It
-// stops at what cannot be read, as who unpacks it does.
+// parts returns n plus the number of messages in a message, without unpacking it. It stops counting above
+// the limit, and at invalid input, as unpacking does.
 func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	if depth == maxDepth {
 		return n
@@ -171,7 +171,8 @@ func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	return n
 }
 
-// begin reads the time of the lease of the first request, without which nobody knows it. The request is unpacked again when it is done.
+// begin reads the lease of the first request, which the session needs. The request is unpacked again when
+// it is applied.
 func (m *messages) begin(ctx context.Context, first said) error {
 	leave, err := m.s.unpacks(ctx, first.parts)
 	if err != nil {
@@ -188,13 +189,16 @@ func (m *messages) unpack(one *said) {
 	m.n++
 	in := &endpointsv1.RegisterRequest{}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(one.packed, in); err != nil {
-		one.err = wrong("", "is no RegisterRequest: "+strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")), "")
-	} else if one.err = m.lease(in); one.err == nil {
+		one.err = wrong("", "not a RegisterRequest: "+strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:")), "")
+		return
+	}
+	one.err = m.lease(in)
+	if one.err == nil {
 		one.err = steps(one, in.GetSteps())
 	}
 }
 
-// lease reads the time of the lease.
+// lease reads the duration of the lease.
 func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
 	if in.GetTtl() == nil {
 		return nil
@@ -210,21 +214,23 @@ func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
 	return nil
 }
 
-// steps reads steps, each with what is wrong with it.
+// steps reads steps, each with its error.
 func steps(to *said, in []*endpointsv1.Step) error {
 	if len(in) > maxSteps {
 		return wrong("steps", fmt.Sprintf("%d, and %d may be", len(in), maxSteps), "")
 	}
 	all := 0
 	for _, one := range in {
-		if all += len(one.GetReplace().GetEndpoints()); all > maxEndpoints {
+		all += len(one.GetReplace().GetEndpoints())
+		if all > maxEndpoints {
 			return wrong("steps", fmt.Sprintf("more than %d endpoints", maxEndpoints), "")
 		}
 	}
 	to.steps, to.wrong = make([]endpoints.Op, len(in)), map[int]error{}
 	for i, one := range in {
 		var err error
-		if to.steps[i], err = step(one); err != nil {
+		to.steps[i], err = step(one)
+		if err != nil {
 			to.wrong[i] = err
 		}
 	}
@@ -252,7 +258,7 @@ func step(in *endpointsv1.Step) (endpoints.Op, error) {
 	return op, nil
 }
 
-// unpacked is an endpoint of a message as one of the registry, which says what is wrong with it.
+// unpacked converts an endpoint message to one of the registry, which checks it.
 func unpacked(in *endpointsv1.Endpoint) endpoints.Registered {
 	e := endpoints.Registered{ID: in.GetId(), Endpoint: endpoints.Endpoint{
 		Address: in.GetAddress(), Port: number(in.GetPort()), Hostname: in.GetHostname(), Weight: number(in.GetWeight()), Priority: number(in.GetPriority()),
@@ -270,7 +276,7 @@ func unpacked(in *endpointsv1.Endpoint) endpoints.Registered {
 	return e
 }
 
-// number is one as large as an int has it everywhere.
+// number converts to int, limited to 32 bits.
 func number(n uint32) int { return int(min(n, math.MaxInt32)) }
 
 func (m *messages) answer(n int, lost bool, wrong []refused) error {
@@ -291,5 +297,5 @@ func (m *messages) answer(n int, lost bool, wrong []refused) error {
 	return err
 }
 
-// valid is a text as messages may have it.
+// valid replaces invalid UTF-8, which messages must not contain.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -202,7 +202,7 @@ func TestRegister(t *testing.T) {
 			put("x", "10.0.0.3", 1<<31), &pb.Step{Cluster: "x", Group: "none", Change: &pb.Step_Put{Put: a}}, &pb.Step{Cluster: "x", Change: &pb.Step_Put{Put: &pb.Endpoint{Address: "10.0.0.4", Port: 1, Health: 9}}},
 			&pb.Step{Cluster: "x", Change: &pb.Step_Remove{}}, put("x", "10.0.0.5", 80),
 		), "1 port must be 1 to 65535", `2 address "ten" is not an IP address`, "3 cluster is missing", "4  must have one of put, remove, replace and release",
-			"5 port must be", "6 group ", `7 health "9" is none of`, "8 id is missing")
+			"5 port must be", "6 group ", `7 health "9" is not one of`, "8 id is missing")
 		has("x 10.0.0.1:80,10.0.0.5:80")
 		c.says(&pb.RegisterRequest{})
 		c.says(steps1(&pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "10.0.0.1:80"}}, &pb.Step{Cluster: "x", Change: &pb.Step_Remove{Remove: "none"}}))
@@ -314,7 +314,7 @@ func TestRegisterLeases(t *testing.T) {
 // Who only reaches the port of this machine may not say where requests go; nor may a server be asked that takes none.
 func TestRegisterIsForThoseWhoShowWhoTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "show who they are")
+		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "needs a unix socket, a token or a client certificate")
 		call(t, servedInMemory(t, newServer(newFleet()), ofUnix).ofEndpoints(t)).ends(codes.PermissionDenied, "takes no endpoints")
 		s := registering(t)
 		s.Token = func() (string, error) { return "secret", nil }
@@ -390,7 +390,7 @@ func TestRegisterUnreadable(t *testing.T) {
 				all = append(all, fmt.Sprint(one.Request, one.Step == nil, " ", one.Message))
 			}
 		}
-		if want := []string{"4 true is no RegisterRequest", "6 true is no RegisterRequest", "8 true has more than 100000 messages"}; !slices.EqualFunc(all, want, strings.HasPrefix) {
+		if want := []string{"4 true not a RegisterRequest", "6 true not a RegisterRequest", "8 true has more than 100000 messages"}; !slices.EqualFunc(all, want, strings.HasPrefix) {
 			t.Error(strings.Join(all, "\n"))
 		}
 	})
@@ -511,7 +511,7 @@ func TestParts(t *testing.T) {
 		one := put("x", "10.0.0.1", 80)
 		one.GetPut().Metadata = map[string]*structpb.Struct{"m": {Fields: map[string]*structpb.Value{"deep": deep}}}
 		c.says(&pb.RegisterRequest{})
-		c.says(steps1(one), "-  is no RegisterRequest: exceeded")
+		c.says(steps1(one), "-  not a RegisterRequest: exceeded")
 		c.says(steps1(slices.Repeat([]*pb.Step{{}}, maxParts+1)...), "-  has more than 100000 messages")
 		c.says(steps1(put("x", "10.0.0.1", 80)))
 	})

@@ -18,23 +18,24 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// What other servers may say, and how much of it is told. None of it is trusted: one that lies tells lies of its own clients.
+// Limits for the answers of other servers. They are not trusted: a server can only lie about its own
+// clients.
 const (
-	maxSpread  = 4        // answers of all servers that are made at a time
-	statusSize = 1 << 20  // bytes of another's status
-	listSize   = 8 << 20  // the same of its clients
-	listItems  = 3000     // of its clients: about as many have room
+	maxSpread  = 4        // answers over all servers that are built at a time
+	statusSize = 1 << 20  // bytes of a status
+	listSize   = 8 << 20  // bytes of a list of clients
+	listItems  = 3000     // clients in such a list, about as many as fit
 	clientSize = 64 << 10 // bytes of one client
-	maxTold    = 100      // of all refusals, of all troubles, …
+	maxTold    = 100      // refusals, troubles, and so on
 	maxWords   = 2 << 10  // bytes of a text
 	maxCounted = 10_000_000
 )
 
-// errOther is of another server that says what nobody understands.
-var errOther = errors.New("its answer cannot be read: it is of another version, or of nobody")
+// errOther is the error for an unreadable answer of another server.
+var errOther = errors.New("its answer cannot be read: another version, or not a Chancery")
 
-// spread has f answer, or all if every server of the store is to be asked. Others are asked without ?replicas, so none
-// of them asks any further.
+// spread calls f, or all if every server of the store is to be asked. Other servers are asked without
+// ?replicas, so they ask no further.
 func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := queryOf(r)
@@ -59,14 +60,15 @@ func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) f
 	}
 }
 
-// A survey is what all servers say.
+// A survey has the servers of a store and whether the list may be incomplete.
 type survey struct {
 	replicas []api.Replica
 	unsure   string
 }
 
-// survey asks the others what they answer to a request, with what set changes of its query (nil: nothing), and this server itself, as one of few who
-// enter the doors: here tells what it knows, and is called before read is with what another says.
+// survey asks the other servers and this one. set changes the query for the others (nil: no change). here
+// answers for this server, within one of the doors. read gets each answer of another server; it is called
+// after here.
 func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *api.Replica) error, read func(of *api.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
@@ -77,7 +79,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	served(&me, new(s.Config()))
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	known := make(chan struct{}) // closed when here has told
+	known := make(chan struct{}) // closed when here has returned
 	var failed error
 	var of survey
 	var asking sync.WaitGroup
@@ -102,13 +104,14 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	})
 	func() {
 		defer close(known)
-		failed = errOther // should here panic
+		failed = errOther // if here panics
 		leave, err := d.of(r).wait(r.Context())
 		if err == nil {
 			defer leave()
 			err = here(&me)
 		}
-		if failed = err; err != nil {
+		failed = err
+		if err != nil {
 			cancel()
 		}
 	}()
@@ -117,7 +120,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	return of, failed
 }
 
-// served notes what a server serves.
+// served sets the fields about the configuration that a server serves.
 func served(of *api.Replica, c *api.Config) {
 	if c.Store != nil {
 		of.Revision, of.Trouble = textutil.Head(c.Store.Revision, maxWords), textutil.Head(c.Store.Error, maxWords)
@@ -155,7 +158,8 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// addStatus adds to a status what another server says of its clients; a server that has no such group has none, and each has a status.
+// addStatus adds the status of another server. A server without the group has no clients of it; every
+// server has a status.
 func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error {
 	if body == nil {
 		if group == "" {
@@ -184,7 +188,7 @@ func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error
 	return nil
 }
 
-// addRefusals counts the clients of another server that refuse something with those here that do for the same reason.
+// addRefusals merges the refusals of another server by type and error.
 func addRefusals(all, more []api.Refusal) []api.Refusal {
 	for _, r := range few(more, maxTold) {
 		all = addRefusal(all, r)
@@ -220,7 +224,7 @@ func cutResources(all []api.Resource) []api.Resource {
 	return some
 }
 
-// sane are counts that can be: of states that there are, and none below 0.
+// sane returns counts without unknown states and negative numbers.
 func sane(c api.Counts) api.Counts {
 	is := api.Counts{Connected: counted(c.Connected), By: map[api.State]int{}}
 	for _, state := range states {
@@ -259,7 +263,7 @@ func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// listOfAll answers with the clients of all servers, the worst first; of most if that is not 0.
+// listOfAll answers with the clients of all servers, worst first; at most most if that is not 0.
 func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (api.ClientList, error)) error {
 	var list api.ClientList
 	var set func(url.Values)
@@ -276,7 +280,7 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 	if err != nil {
 		return err
 	}
-	silent := func(r api.Replica) bool { return r.Error != "" } // the node may be there
+	silent := func(r api.Replica) bool { return r.Error != "" } // that server may have the node
 	if most == 0 && len(list.Items) == 0 && all.unsure == "" && !slices.ContainsFunc(all.replicas, silent) {
 		return s.unknownNode(r.PathValue("node"))
 	}
@@ -291,7 +295,7 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 	return nil
 }
 
-// rank is how bad a client stands; those that have left are last.
+// rank orders clients, worst first. Disconnected clients are last.
 func rank(c api.Client) int {
 	if c.Left != nil {
 		return len(states)
@@ -299,9 +303,10 @@ func rank(c api.Client) int {
 	return slices.Index(states, c.State)
 }
 
-// addClients adds those of another server to a list. They are read one by one: much may be made of few bytes.
+// addClients adds the clients of another server to a list. They are decoded one by one, because a few bytes
+// may expand to many.
 func addClients(list *api.ClientList, of *api.Replica, body []byte) error {
-	if body == nil { // no such node, or group
+	if body == nil { // node or group not found
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

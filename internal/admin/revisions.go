@@ -20,26 +20,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Revisions are those of the store that a server has its configuration from.
+// Revisions connects the server with its revision store.
 type Revisions struct {
 	Repo *revisions.Repository
 
-	// Show returns what may be shown of the message of a resource, and whether that is all of it.
+	// Show returns a resource's message without secrets, and whether that is the whole message.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write    bool         // who shows who they are may commit, and change what is served
-	Steering api.Steering // which revision is served of a group
+	Write    bool         // proven callers may commit and change which revision is served
+	Steering api.Steering // freezes and rollouts
 
-	// Review says why this server would not serve a revision (nil: it would), and what is doubtful in it.
+	// Review returns why this server would not serve a revision (nil: it would), and warnings.
 	Review func(next *revisions.Snapshot) (wrong, doubts []string)
 
-	// Done is told what was done for whom, and why, that nothing in the head will say. Nil: nobody is.
+	// Done is called for each change that the head revision does not record, with the
+	// author and the reason. Nil: not called.
 	Done func(what, author, message string)
-	// Refused is told what was not done, for whom it was to be and why, and why it was not. Nil: nobody is.
+	// Refused is called for each refused change. Nil: not called.
 	Refused func(what, author, message string, err error)
 }
 
-// ofStore is the error of a server without one.
+// ofStore returns the error of a server without a store.
 func (s *Server) ofStore() error {
 	if s.Revisions == nil {
 		return missing("", "this server has no store of revisions", "chancery serve --store")
@@ -47,7 +48,7 @@ func (s *Server) ofStore() error {
 	return nil
 }
 
-// plain is the error of a question that takes no parameters, and is for a server with a store.
+// plain returns an error if there are parameters or no store.
 func (s *Server) plain(r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -62,7 +63,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	case q.err != nil:
 		return q.err
 	case (t == nil) != (name == ""):
-		return wrong("name", "type and name are given both, or none of them", "")
+		return wrong("name", "type and name must be given together", "")
 	}
 	if err := s.ofStore(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// revisionOf is the number in the path of a request; 0: the newest.
+// revisionOf returns the revision in the path of a request; 0: the newest.
 func revisionOf(r *http.Request) (revisions.Number, error) {
 	text := r.PathValue("rev")
 	if text == "head" {
@@ -87,7 +88,7 @@ func revisionOf(r *http.Request) (revisions.Number, error) {
 	}
 	n, err := revisions.ParseNumber(text)
 	if err != nil || n == 0 {
-		return 0, missing("rev", quoted(text)+" is no revision", "write a number such as r412, or head")
+		return 0, missing("rev", quoted(text)+" is not a revision", "write a number such as r412, or head")
 	}
 	return n, nil
 }
@@ -131,7 +132,7 @@ func (s *Server) blame(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// typeInPath is the type in the path of a request.
+// typeInPath returns the type in the path of a request.
 func typeInPath(r *http.Request) (*xds.Type, error) {
 	t := typeOf(r.PathValue("type"))
 	if t == nil {
@@ -140,7 +141,7 @@ func typeInPath(r *http.Request) (*xds.Type, error) {
 	return t, nil
 }
 
-// revisionItems sends all of a revision, a line each, without what may not be shown.
+// revisionItems sends all items of a revision, one on each line, with secrets removed.
 func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	if err := s.plain(r); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	err = out.Encode(api.RevisionLine{Revision: &rev})
 	for it := range at.All {
 		if err != nil {
-			break // the connection has ended, which who reads knows: there is no last chunk
+			break // the missing last chunk shows the reader that the answer is incomplete
 		}
 		l := revisionapi.Shown(it, s.Revisions.Show)
 		err = out.Encode(api.RevisionLine{Item: &l})
@@ -168,18 +169,18 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// slowly gives each write of a long answer the time of a whole one.
+// slowly gives each write of a long answer the whole write timeout.
 type slowly struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
 func (o *slowly) Write(b []byte) (int, error) {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
+	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers support it
 	return o.w.Write(b)
 }
 
-// ofRepository is an error of a repository as an answer.
+// ofRepository converts an error of a repository to an answer.
 func ofRepository(err error) error {
 	if p, is := errors.AsType[*revisionapi.Problem](err); is {
 		code := http.StatusBadRequest
@@ -205,35 +206,35 @@ func ofRepository(err error) error {
 	case errors.Is(err, revisions.ErrNotFound):
 		return missing("", err.Error(), "chancery history lists the kept revisions")
 	case errors.Is(err, revisions.ErrBackwards):
-		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "put back what was there; to go back, remove what is in --state-dir of each server and restart it"}
+		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "restore the revisions; to go back on purpose, empty --state-dir of each server and restart it"}
 	}
 	if errors.Is(err, revisions.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		return &problem{code: http.StatusServiceUnavailable, message: "the store does not answer: " + err.Error(), hint: "look at the store; chancery status says since when, and what is served stays"}
+		return &problem{code: http.StatusServiceUnavailable, message: "the store does not answer: " + err.Error(), hint: "look at the store; the served configuration stays (see chancery status)"}
 	}
 	return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error()}
 }
 
 const (
-	maxCommits = 2                // under way at once: each is in memory
-	commitTime = 10 * time.Minute // for all of one
+	maxCommits = 2                // concurrent commits: each is in memory
+	commitTime = 10 * time.Minute // for one commit
 )
 
-// mayCommit lets those commit who show who they are, at a server that was started to take that, and returns
-// who they are.
+// mayCommit returns the identity of the caller, or an error unless the caller is proven and the server
+// accepts commits.
 func (s *Server) mayCommit(r *http.Request) (who string, err error) {
 	switch err := s.ofStore(); {
 	case err != nil:
 		return "", err
 	case !s.Revisions.Write:
-		return "", &problem{code: http.StatusForbidden, message: "this server commits nothing to its store", hint: "chancery serve --store-write has it take commits; or give --store"}
+		return "", &problem{code: http.StatusForbidden, message: "this server does not accept commits", hint: "run it with chancery serve --store-write, or use --store"}
 	case !s.proven(r):
-		return "", &problem{code: http.StatusForbidden, message: "commits are made for those who show who they are: by a unix socket, a token or a client certificate",
+		return "", &problem{code: http.StatusForbidden, message: "committing needs a unix socket, a token or a client certificate",
 			hint: "--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or give --store"}
 	}
 	return identityOf(r), nil
 }
 
-// identityOf says who asks, of those that are let in as proven.
+// identityOf returns the identity of a proven caller.
 func identityOf(r *http.Request) string {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
@@ -251,7 +252,8 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
-// asksFor reads what somebody wants who may change the store, and has the author say who that is. A check is of the message and the author.
+// asksFor reads a request to change the store and adds the caller's identity to the author. check checks
+// the message and the author.
 func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -281,7 +283,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers have one
+	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers support it
 	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
 	req, items, err := readCommit(w, in, adminclient.MaxCommit)
 	if in.stalled {
@@ -290,13 +292,13 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_ = control.SetReadDeadline(in.since.Add(commitTime)) // a connection that ends means that nobody waits for the commit
+	_ = control.SetReadDeadline(in.since.Add(commitTime)) // the commit is canceled if the connection ends
 	who = revisionapi.Claimed(who, req.Author)
 	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
 	return s.changed(w, "commit", who, req.Message, c, err)
 }
 
-// review returns a refusal of this server as a problem.
+// review returns an error if this server would not serve the revision.
 func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 	all, doubts := v.Review(next)
 	if all == nil {
@@ -305,7 +307,7 @@ func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 	return nil, &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
-// readCommit reads the lines of a commit, of so many bytes at most.
+// readCommit reads the lines of a commit of at most so many bytes.
 func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitRequest, []*revisions.Item, error) {
 	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()
@@ -330,7 +332,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 	}
 	var items []*revisions.Item
 	have := map[revisions.Key]bool{}
-	p := &mistakes{problem: problem{http.StatusBadRequest, "item", "there are items that cannot be committed", ""}}
+	p := &mistakes{problem: problem{http.StatusBadRequest, "item", "some items are invalid", ""}}
 	for d.More() {
 		var l api.RevisionLine
 		if err := d.Decode(&l); err != nil {
@@ -341,9 +343,9 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 		}
 		it, err := revisionapi.Item(*l.Item)
 		if err == nil && l.Item.Redacted {
-			err = errors.New("it is without what may not be shown, and cannot be committed")
+			err = errors.New("redacted items cannot be committed: they lack their secrets")
 		}
-		if err == nil && it.Resource != nil { // SotW clients know it by the name in its body
+		if err == nil && it.Resource != nil { // SotW clients take the name from the body
 			_, err = wire.NewResource(it.Resource.Type, it.Resource.Name, &anypb.Any{TypeUrl: l.Item.Type, Value: l.Item.Body})
 		}
 		if err == nil && have[it.Key()] {
@@ -351,7 +353,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 		}
 		if err != nil {
 			p.all = append(p.all, revisionapi.Place(*l.Item)+": "+err.Error())
-			if len(p.all) == mistakesMost {
+			if len(p.all) == maxMistakes {
 				break
 			}
 			continue
@@ -363,20 +365,20 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 	case p.all != nil:
 		return nil, nil, p
 	case len(items) == 0:
-		return nil, nil, wrong("item", "there is none: nothing is committed", "")
+		return nil, nil, wrong("item", "the commit has no items", "")
 	}
-	// What More calls the end may be an error of reading: a part of a commit is none.
+	// More also returns false after a read error: a partial commit is invalid
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, unread(err, most)
 	}
 	return req, items, nil
 }
 
-const maxNote = 8 << 10 // bytes of each text of a note
+const maxNote = 8 << 10 // maxNote limits the bytes of each text of a note.
 
 func checkNote(message string, others ...string) error {
 	if strings.TrimSpace(message) == "" {
-		return wrong("message", "is missing: say why, for who reads the history", "")
+		return wrong("message", "is missing: give the reason, for readers of the history", "")
 	}
 	return checkTexts(message, others...)
 }
@@ -384,7 +386,7 @@ func checkNote(message string, others ...string) error {
 func checkTexts(message string, others ...string) error {
 	for _, text := range append(others, message) {
 		if len(text) > maxNote {
-			return wrong("message", "a text of the note is too long", "")
+			return wrong("message", "too long", "")
 		}
 		if strings.ContainsAny(strings.TrimSpace(text), "\n\r") {
 			return wrong("message", "each text of the note has one line", "")
@@ -409,7 +411,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	return s.changed(w, "commit", in.Author, in.Message, c, err)
 }
 
-// changed answers what became of a change of the store.
+// changed answers with the result of a change of the store.
 func (s *Server) changed(w http.ResponseWriter, what, who, message string, done any, err error) error {
 	if err != nil {
 		if s.Revisions.Refused != nil {

@@ -68,7 +68,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions", commitOf("", "c", "bad"), 400, `"message":"this server would not serve that","errors":["a.yaml:7:1: it is bad"]`},
 		{"POST /api/v1/revisions", strings.Replace(commitOf("", "c", "web"), `"web"`, `"x"`, 1), 400, `a.yaml:3:1: CDS \"x\" in group \"default\": CDS resource \"x\": the name in the message is \"web\"`},
 		{"POST /api/v1/revisions", commitOf("", "a", "a"), 400, `"errors":["` + twice},
-		{"POST /api/v1/revisions", commitOf(""), 400, `"field":"item","message":"there is none`},
+		{"POST /api/v1/revisions", commitOf(""), 400, `"field":"item","message":"the commit has no items`},
 		{"POST /api/v1/revisions", commitOf(`,"source":"abc, files 0123456789abcdef"`, "c"), 400, `"field":"commit.source"`},
 		{"POST /api/v1/revisions", `{"item":{}}`, 400, `"field":"commit"`},
 		{"POST /api/v1/revisions", `{"commit":{}}`, 400, `"field":"message"`},
@@ -86,7 +86,7 @@ func TestCommit(t *testing.T) {
 		{"GET /api/v1/revisions?type=CDS&name=b", "", 200, `"items":[{"revision":"r3"`},
 		{"GET /api/v1/revisions?type=CDS", "", 400, `"field":"name"`},
 		{"GET /api/v1/revisions/2", "", 200, `"author":"token (says ana)","message":"why"`},
-		{"GET /api/v1/revisions/x", "", 404, `is no revision`},
+		{"GET /api/v1/revisions/x", "", 404, `is not a revision`},
 		{"GET /api/v1/blame/cds/b", "", 200, `"items":[{"group":"default","revision":"r1"`},
 		{"GET /api/v1/blame/x/b", "", 404, `unknown type`},
 		{"GET /api/v1/revisions/r2/items", "", 200, `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"a"`},
@@ -99,11 +99,11 @@ func TestCommit(t *testing.T) {
 func TestCommitNeedsProof(t *testing.T) {
 	s := committing(t)
 	s.Token = nil
-	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "those who show who they are"})
-	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions/r1/restore", `{"message":"x"}`, 403, "those who show who they are"})
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "needs a unix socket, a token or a client certificate"})
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions/r1/restore", `{"message":"x"}`, 403, "needs a unix socket, a token or a client certificate"})
 	s = committing(t)
 	s.Revisions.Write = false
-	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "this server commits nothing"})
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "this server does not accept commits"})
 	s.Revisions = nil
 	for _, what := range []string{"GET /api/v1/revisions", "GET /api/v1/revisions/r1", "GET /api/v1/revisions/r1/items", "GET /api/v1/blame/CDS/a", "POST /api/v1/revisions"} {
 		withToken(t, s.Handler(loopback), question{what, "", 404, "this server has no store"})

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
-// maxRejected is how many rejected groups are told.
+// maxRejected limits the rejected groups in an answer.
 const maxRejected = 100
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
@@ -27,7 +27,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// statusNow is that of this server.
+// statusNow returns the status of this server.
 func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
@@ -41,7 +41,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	return st
 }
 
-// knownGroup returns an error if there is no group of a name; "" is none in particular.
+// knownGroup returns an error if the group does not exist; "" means no group in particular.
 func (s *Server) knownGroup(name string) error {
 	if name == "" || slices.ContainsFunc(s.Groups(), func(g api.Group) bool { return g.Name == name }) {
 		return nil
@@ -49,7 +49,7 @@ func (s *Server) knownGroup(name string) error {
 	return s.unknownGroup(name)
 }
 
-// unknownGroup says which groups there are.
+// unknownGroup returns an error that lists the groups.
 func (s *Server) unknownGroup(name string) *problem {
 	var names []string
 	for _, g := range s.Groups() {
@@ -62,7 +62,7 @@ func (s *Server) unknownGroup(name string) *problem {
 	return &problem{http.StatusNotFound, "group", "no group has the name " + quoted(name), hint}
 }
 
-// counts have a map, which is {} if there is nothing to count.
+// counts makes sure that the map is not nil, so that JSON writes {}.
 func counts(c api.Counts) api.Counts {
 	if c.By == nil {
 		c.By = map[api.State]int{}
@@ -70,7 +70,7 @@ func counts(c api.Counts) api.Counts {
 	return c
 }
 
-// blamed returns refusals with the resources at fault, as far as these are found soon.
+// blamed adds the faulty resources to refusals, as far as they are found within blameTime.
 func (s *Server) blamed(ctx context.Context, all []api.Refusal) []api.Refusal {
 	if len(all) == 0 {
 		return []api.Refusal{}

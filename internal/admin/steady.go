@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// How slowly a commit may come: it has one of few places for as long.
+// Minimum speed of a commit, which takes one of few places.
 const (
-	stallTime = 15 * time.Second // without a byte
-	leastRate = 32 << 10         // bytes a second, but for a stall
+	stallTime = 15 * time.Second // longest pause
+	leastRate = 32 << 10         // bytes per second, apart from pauses
 )
 
-var errStalled = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("what was sent came too slowly: nothing for %v, or less than %d KiB a second", stallTime, leastRate>>10)}
+var errStalled = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("request too slow: no data for %v, or less than %d KiB/s", stallTime, leastRate>>10)}
 
-// A steady reads what comes at a rate, and takes commitTime at most: others wait for the place of who does not send.
+// A steady reader enforces a minimum rate and takes at most commitTime, so that slow senders do not block
+// others.
 type steady struct {
 	in       io.Reader
-	deadline func(time.Time) error // of reading; not all connections have one
+	deadline func(time.Time) error // sets the read deadline; not all connections support it
 	since    time.Time             // when it began
 	n        int64                 // bytes
-	stalled  bool                  // it has ended because of that
+	stalled  bool                  // it ended because of a deadline
 }
 
 // Read implements io.Reader.

@@ -34,7 +34,7 @@ func TestLate(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/api/v1/rollouts", io.MultiReader(strings.NewReader(`{"message":`), in))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer secret")
-	if s.Handler(loopback).ServeHTTP(w, r); w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), "too slowly: not all of it within 10s") {
+	if s.Handler(loopback).ServeHTTP(w, r); w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), "too slow: not complete within 10s") {
 		t.Error(w.Code, w.Body)
 	}
 }

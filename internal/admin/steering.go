@@ -52,7 +52,7 @@ func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
 	return s.steered(w, what, in.Author, in.Message, list, err)
 }
 
-// changeRollout is what changes one that is under way. Only who goes on needs to say why.
+// changeRollout returns the handler of one change. Only a promotion needs a reason.
 func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Request) error {
 	check := checkTexts
 	if change == "promote" {
@@ -69,7 +69,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 	}
 }
 
-// steered is changed, of what nothing in the head says who wanted it.
+// steered logs a change that the head revision does not record, and answers.
 func (s *Server) steered(w http.ResponseWriter, what, who, message string, done any, err error) error {
 	if err == nil && s.Revisions.Done != nil {
 		s.Revisions.Done(what, who, message)

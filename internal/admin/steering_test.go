@@ -52,7 +52,7 @@ func TestFreeze(t *testing.T) {
 		{"POST /api/v1/groups/default/freeze", `{"message":" \n"}`, 400, `"field":"message"`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"two\nlines"}`, 400, `"field":"message","message":"each text of the note has one line"`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r0"}`, 400, `"field":"revision","message":"\"r0\" is no revision: the first is r1"`},
-		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"rx"}`, 400, `is no revision`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"rx"}`, 400, `is not a revision`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","at":"r1"}`, 400, `unknown field`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r9"}`, 404, `the newest is r2`},
 		{"POST /api/v1/groups/web%2F1/freeze", `{"message":"x"}`, 404, `r2 has no group \"web/1\"","hint":"the groups are default"`},
@@ -141,13 +141,13 @@ func TestSteeringNeedsProof(t *testing.T) {
 	h := s.Handler(loopback)
 	changes := []string{"POST /api/v1/groups/default/freeze", "POST /api/v1/groups/default/unfreeze", "POST /api/v1/rollouts", "POST /api/v1/rollouts/r1-123456/abort", "POST /api/v1/rollouts/r1-123456/promote"}
 	for _, what := range changes {
-		withToken(t, h, question{what, `{"message":"x"}`, 403, "those who show who they are"})
+		withToken(t, h, question{what, `{"message":"x"}`, 403, "needs a unix socket, a token or a client certificate"})
 	}
 	withToken(t, h, question{"GET /api/v1/rollouts", "", 200, "RolloutList"})
 	s, _ = steering(t)
 	s.Revisions.Write = false
 	for _, what := range changes {
-		withToken(t, s.Handler(loopback), question{what, `{"message":"x"}`, 403, "this server commits nothing"})
+		withToken(t, s.Handler(loopback), question{what, `{"message":"x"}`, 403, "this server does not accept commits"})
 	}
 	s.Revisions = nil
 	for _, what := range append(changes, "GET /api/v1/rollouts", "GET /api/v1/rollouts/r1-123456") {

@@ -19,20 +19,20 @@ import (
 
 const (
 	maxWait   = time.Hour
-	lookEvery = 20 * time.Millisecond // at most so often, however fast clients answer
-	lookAgain = time.Second           // though nothing is known to have changed
-	lookers   = 4                     // goroutines that ask streams for one who waits
-	named     = 10                    // nodes in an answer
+	lookEvery = 20 * time.Millisecond // shortest interval, however fast clients answer
+	lookAgain = time.Second           // interval without a known change
+	lookers   = 4                     // goroutines that ask streams for one request
+	named     = 10                    // node IDs in an answer
 )
 
-// wait answers when all clients that the filter selects have accepted what is served, of a
-// revision or a later one; when a client refuses, unless refused=wait; or when its time is over.
+// wait answers when all selected clients have accepted the served revision (or a later one), when a client
+// refuses (unless refused=wait), or after the timeout.
 //
-// Who names no revision asks for what the files say: if the last load was rejected, or that of a group
-// of theirs, that has not arrived anywhere, and counts as refused.
+// A request without a revision is about the files. If the last load was rejected, or that of a selected
+// group, the files are not served anywhere, and that counts as refused.
 //
-// What a stream was last told says nothing of a commit that it has not looked at yet: so each
-// stream is asked itself, until it has once said that it is settled.
+// The tracker may not know a commit that a stream has not seen yet. So each stream is asked itself, until
+// it has once been settled.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	a, timeout, err := s.waiter(r)
 	if err != nil {
@@ -46,16 +46,16 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers have one
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers support it
 	result := s.waited(r, a, timeout)
-	if r.Context().Err() != nil { // who asked has left, or the server ends
+	if r.Context().Err() != nil { // the caller has disconnected, or the server ends
 		return errEnding
 	}
 	answer(w, http.StatusOK, result)
 	return nil
 }
 
-// waited waits for a time at most.
+// waited waits for at most a time.
 func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.WaitResult {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
@@ -66,10 +66,10 @@ func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.
 	return result
 }
 
-// waiter reads what a request wants to wait for, and how long.
+// waiter reads what a request waits for, and how long.
 func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	q := queryOf(r)
-	a := waiting{s: s, asked: clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), stands: map[*server.Stream]Stand{}}
+	a := waiting{s: s, asked: clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), streamStates: map[*server.Stream]Stand{}}
 	timeout := q.duration("timeout", 30*time.Second, maxWait)
 	if f := q.text("for"); f != "" && f != "synced" {
 		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
@@ -77,26 +77,26 @@ func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	switch v := q.text("refused"); v {
 	case "", "fail":
 	case "wait":
-		a.patient = true
+		a.ignoreRefusals = true
 	default:
 		q.fail("refused", "must be fail or wait", "")
 	}
 	return &a, timeout, q.err
 }
 
-// waiting is one who waits.
+// A waiting is one waiting request.
 type waiting struct {
-	s        *Server
-	asked    clients.Filter
-	revision uint64
-	stored   uint64 // the revision of the store; 0: any
-	patient  bool   // with what is refused
+	s              *Server
+	asked          clients.Filter
+	revision       uint64
+	stored         uint64 // revision of the store; 0: any
+	ignoreRefusals bool   // a refusal does not end the wait
 
-	served   uint64                   // the revision
-	of       string                   // the same of the store
-	reached  bool                     // what is to be served is
-	rejected *api.Rejected            // the last load; nil: it was taken, or does not matter
-	stands   map[*server.Stream]Stand // of those that were asked since revision was there
+	served       uint64                   // the revision that is served
+	of           string                   // the revision of the store that is served
+	reached      bool                     // the awaited revision is served
+	rejected     *api.Rejected            // the last load; nil: accepted or irrelevant
+	streamStates map[*server.Stream]Stand // of streams that were asked since the revision is served
 }
 
 // run returns whether all are settled: when they are, when one refuses, or when the context ends.
@@ -107,7 +107,7 @@ func (a *waiting) run(ctx context.Context) bool {
 		switch done, refused := a.look(ctx); {
 		case done:
 			return true
-		case refused && !a.patient, ctx.Err() != nil:
+		case refused && !a.ignoreRefusals, ctx.Err() != nil:
 			return false
 		}
 		cost := time.Since(began)
@@ -119,8 +119,8 @@ func (a *waiting) run(ctx context.Context) bool {
 		case <-ctx.Done():
 			again.Stop()
 		}
-		// Not for each of a thousand answers that come at once; looking is to cost half of the
-		// time at most.
+		// Many answers may arrive at once: look at most every lookEvery, and spend at most half of the time
+		// on it.
 		select {
 		case <-time.After(max(lookEvery, min(cost, lookAgain))):
 		case <-ctx.Done():
@@ -128,7 +128,7 @@ func (a *waiting) run(ctx context.Context) bool {
 	}
 }
 
-// look asks all streams that are not settled.
+// look asks all streams that are not settled yet.
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
 	a.served = now.Revision
@@ -136,25 +136,28 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 		a.of = now.Store.Revision
 	}
 	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
-	if a.rejected = nil; a.revision == 0 && (a.stored == 0 || below) {
-		if a.rejected = now.Rejected; a.rejected == nil {
+	a.rejected = nil
+	if a.revision == 0 && (a.stored == 0 || below) {
+		a.rejected = now.Rejected
+		if a.rejected == nil {
 			a.rejected = a.rejectedGroup()
 		}
 	}
-	if a.reached = now.Revision >= a.revision && !below && a.rejected == nil; !a.reached {
+	a.reached = now.Revision >= a.revision && !below && a.rejected == nil
+	if !a.reached {
 		return false, a.rejected != nil
 	}
 	all := a.s.Tracker.Selected(a.asked)
-	stands := make(map[*server.Stream]Stand, len(all))
+	streamStates := make(map[*server.Stream]Stand, len(all))
 	var ask []*server.Stream
 	for _, st := range all {
-		if a.stands[st] == Settled {
-			stands[st] = Settled
+		if a.streamStates[st] == Settled {
+			streamStates[st] = Settled
 			continue
 		}
 		ask = append(ask, st)
 	}
-	var mu sync.Mutex // for stands
+	var mu sync.Mutex // guards streamStates
 	var at sync.WaitGroup
 	part := (len(ask) + lookers - 1) / lookers
 	for some := range slices.Chunk(ask, max(part, 1)) {
@@ -165,24 +168,24 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 					p.Log(a.s.log(), "admin API wait")
 				}
 				mu.Lock()
-				stands[st] = stand
+				streamStates[st] = stand
 				mu.Unlock()
 			}
 		})
 	}
 	at.Wait()
-	a.stands = stands
-	// Those that are asked for by name may be about to connect.
+	a.streamStates = streamStates
+	// Clients selected by name may still connect.
 	done = len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil
-	for _, stand := range stands {
+	for _, stand := range streamStates {
 		done = done && (stand == Settled || stand == Gone)
 		refused = refused || stand == Refuses
 	}
 	return done, refused
 }
 
-// rejectedGroup returns the rejected load of a group that is alone with its errors, if it is asked about or one
-// of the clients has it.
+// rejectedGroup returns the rejected load of a single group, if the request selects it or one of the
+// clients has it.
 func (a *waiting) rejectedGroup() *api.Rejected {
 	var all []api.Group
 	for _, g := range a.s.Groups() {
@@ -208,9 +211,9 @@ func (a *waiting) rejectedGroup() *api.Rejected {
 func (a *waiting) result(done bool) api.WaitResult {
 	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
-	// What a client has refused before is no answer while it is sent something else.
+	// A former refusal does not count while the client is being sent something else.
 	refusing := map[uint64]bool{}
-	for st, stand := range a.stands {
+	for st, stand := range a.streamStates {
 		refusing[st.ID] = stand == Refuses
 	}
 	why := map[[2]string]*api.Refusal{}
@@ -230,7 +233,7 @@ func (a *waiting) result(done bool) api.WaitResult {
 		return cmp.Or(-cmp.Compare(x.Clients, y.Clients), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Error, y.Error))
 	})
 	r.Refusals = r.Refusals[:min(len(r.Refusals), 100)]
-	for st, stand := range a.stands {
+	for st, stand := range a.streamStates {
 		if node := st.Node.ID; stand == Pending && !slices.Contains(r.Pending, node) {
 			r.Pending = append(r.Pending, node)
 		}
@@ -240,7 +243,7 @@ func (a *waiting) result(done bool) api.WaitResult {
 	return r
 }
 
-// refuses counts a client among those that refuse a type for one reason.
+// refuses adds a client to the refusals by type and error.
 func refuses(why map[[2]string]*api.Refusal, node, typ string, n *api.NackedStatus) {
 	one := why[[2]string{typ, n.Error}]
 	if one == nil {
@@ -263,7 +266,7 @@ func (s *Server) settles(ctx context.Context, st *server.Stream, t *xds.Type) St
 	return settled(ctx, st, t, s.Holds)
 }
 
-// settled asks a stream how it stands.
+// settled asks a stream for its state.
 func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) Stand {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
@@ -286,7 +289,7 @@ func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) S
 		return Gone
 	case err != nil, moves:
 		return Pending
-	case refuses: // what else waits, waits for what it has refused, or may
+	case refuses: // anything that still waits may wait for the refused resource
 		return Refuses
 	case waits:
 		return Pending

@@ -12,10 +12,10 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// waitTime is how long each of several servers waits at most: who asks all of them asks again.
+// waitTime limits the wait of each of several servers: the caller asks again.
 const waitTime = 600 * time.Millisecond
 
-// storedNumber reads the number of a revision of a store, such as r412; 0: there is none.
+// storedNumber parses a revision of the store, such as r412; 0 if it is invalid.
 func storedNumber(text string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimPrefix(text, "r"), 10, 63)
 	if err != nil {
@@ -24,7 +24,7 @@ func storedNumber(text string) uint64 {
 	return n
 }
 
-// stored is a parameter that is a revision of the store; 0 if it is not given.
+// stored returns a parameter that is a revision of the store; 0 if absent.
 func (q *query) stored(name string) uint64 {
 	v := q.values.Get(name)
 	n := storedNumber(v)
@@ -34,7 +34,8 @@ func (q *query) stored(name string) uint64 {
 	return n
 }
 
-// waitOfAll answers whether the clients of all servers have accepted a revision of the store, within little more than a second.
+// waitOfAll answers after little more than a second: whether the clients of all servers have accepted a
+// revision of the store.
 func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	a, timeout, err := s.waiter(r)
 	if err != nil {
@@ -71,12 +72,13 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// arrived reports whether a server has nothing left to wait for: also if none of its clients is asked about.
+// arrived reports whether a server has nothing left to wait for, or none of the selected clients.
 func arrived(r *api.WaitResult) bool {
 	return r.Done || r.Served && r.Clients.Connected == 0
 }
 
-// addWaited adds what another server says of its clients; one that has no such group does not serve what is waited for.
+// addWaited adds the result of another server. A server without the group does not serve the awaited
+// revision.
 func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 	of.Clients = new(sane(api.Counts{}))
 	if body == nil {
@@ -89,7 +91,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 		return errOther
 	}
 	of.Clients, of.Served = new(sane(is.Clients)), is.Served
-	if is.StoreRevision != "" { // newer than what it has announced
+	if is.StoreRevision != "" { // newer than announced
 		of.Revision, of.StoreRevision = textutil.Head(is.StoreRevision, maxWords), textutil.Head(is.StoreRevision, maxWords)
 	}
 	sum.Done = sum.Done && arrived(&is)

@@ -144,6 +144,9 @@ func (j *judge) try(m *mutant, number int) (outcome, string) {
 		if _, code := j.run(failed, number, limit(batch)); code != 0 {
 			return caught, failed[0]
 		}
+		// A chance failure: run the others of the batch, which -test.failfast has left out.
+		batch = slices.DeleteFunc(slices.Clone(batch), func(t *test) bool { return slices.Contains(failed, t.name) })
+		tests = slices.Concat(batch, tests)
 	}
 	return survived, ""
 }

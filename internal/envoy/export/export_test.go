@@ -31,8 +31,8 @@ import (
 
 var with = tabletest.With
 
-// resourceList is a list of resources. A VirtualHost or LbEndpoint is wrapped in named, because it has
-// no name field of its own.
+// resourceList is a list of resources. A VirtualHost or LbEndpoint is wrapped in named, because its
+// resource name is not a field of the message.
 type resourceList []any
 
 type named struct {

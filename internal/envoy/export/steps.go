@@ -9,12 +9,12 @@ import (
 // steps returns the exports to swap in one after the other, so that Envoy has no gap during the change.
 // The last one is next.
 //
-// - Make: clusters, endpoints, secrets and other types that depend on no other type get their new
-// versions. Old clusters stay.
-// - Switch: listeners and routes get their new versions.
-// - Break: old clusters are removed.
-// - Sweep: unreferenced files are removed. If they were removed earlier, Envoy would look for them once
-// more and log errors.
+//   - Make: clusters, endpoints, secrets and other types that depend on no other type get their new
+//     versions. Old clusters stay.
+//   - Switch: listeners and routes get their new versions.
+//   - Break: old clusters are removed.
+//   - Sweep: unreferenced files are removed. If they were removed earlier, Envoy would look for them
+//     once more and log errors.
 //
 // A step without a change is left out. The first step is also left out if there is no new cluster that
 // a route might reference too early.

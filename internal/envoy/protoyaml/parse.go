@@ -61,8 +61,8 @@ const tagHint = `text that begins with "!" needs quotes`
 // An unknown anchor may be a password that begins with "*", so its name must not be quoted.
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '.*' referenced$`)
 
-// reserved finds a key or a value that begins with one of the characters for which "The reserved
-// indicators can't start a plain scalar" (YAML 1.2.2, 5.3), or with %, which begins a directive.
+// reserved finds a key or a value that begins with a character that YAML forbids there: "The reserved
+// indicators can't start a plain scalar" (YAML 1.2.2, 5.3), and % begins a directive.
 var reserved = regexp.MustCompile("(?:^|[\\s\\[{,:-])([@`%])")
 
 // syntax converts an error of the YAML reader to a Problem.

@@ -14,9 +14,8 @@ import (
 )
 
 // Of returns the references of a resource without duplicates, sorted by the push order of their types
-// and then by name. The list is complete: if a name is unknown, or a part cannot be decoded, it
-// contains a reference to all resources of the type ([xds.Wildcard]) in addition to the known ones. It
-// is never nil.
+// and then by name. The list is complete and never nil. An unknown name, or a part that cannot be
+// decoded, adds a reference to all resources of the type ([xds.Wildcard]).
 //
 // A name in a request or a connection is not a reference. But the configuration that reads or sets the
 // name counts as a reference to all resources of the type.

@@ -89,8 +89,8 @@ func isSource(d protoreflect.MessageDescriptor) bool {
 
 // assignment returns the name of the ClusterLoadAssignment of an EDS cluster, for any source; "" for
 // other clusters. "Optional alternative to cluster name to present to EDS." A cluster with a custom
-// type counts as EDS if it has an eds_cluster_config, because "envoy.cluster.eds" is also the name of
-// an extension.
+// type counts as EDS if it has an eds_cluster_config. The reason is that EDS can be chosen as an
+// extension too, "envoy.cluster.eds".
 func assignment(cluster protoreflect.Message) string {
 	const eds = 3 // envoy.config.cluster.v3.Cluster.EDS
 	fields := cluster.Descriptor().Fields()
@@ -106,8 +106,8 @@ func assignment(cluster protoreflect.Message) string {
 	return name
 }
 
-// served reports whether the ConfigSource in a field, or in the ExtensionConfigSource there, is set and
-// may lead to a management server, not to a file.
+// served reports whether the ConfigSource in a field is set and may lead to a management server, not to
+// a file. The field may also hold an ExtensionConfigSource.
 func served(m protoreflect.Message, field protoreflect.Name) bool {
 	f := m.Descriptor().Fields().ByName(field)
 	if !m.Has(f) {

@@ -8,11 +8,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Any text in an unreadable file may be a secret. So a line of it is shown only if the file contains no
-// name of a secret, and the line contains nothing that looks like one. The rule is coarse on purpose:
-// if a line is not shown, the user opens the file.
+// Any text in an unreadable file may be a secret. So a line of it is shown only if two conditions hold:
+// the file contains no name of a secret, and the line does not look like one. The rule is coarse on
+// purpose: if a line is not shown, the user opens the file.
 
-// words are names of sensitive fields in Envoy's API, of the fields in which it keeps values
+// words are names of sensitive fields in Envoy's API, names of the fields that hold values
 // (DataSource), and common names of secrets, such as those in headers. They are compared with
 // [spelling]. The sensitive fields typed_config and config are missing, because nearly every file has
 // them; the messages that make them sensitive have a name in this list.

@@ -18,9 +18,9 @@ import (
 const Canary = "canary-of-a-secret"
 
 // Every calls f for each field that Envoy's API marks as sensitive, with a message that sets only this
-// field, once for each choice of oneofs below it. All texts in the message are the [Canary], except
-// keys of maps. Every returns the number of fields. The names of the subtests contain rules, the
-// requirement IDs.
+// field. It repeats the call for each choice of the oneofs below the field. All texts in the message
+// are the [Canary], except keys of maps. Every returns the number of fields. The names of the subtests
+// contain rules, the requirement IDs.
 func Every(t *testing.T, rules string, marked func(protoreflect.FieldDescriptor) bool, f func(t *testing.T, m proto.Message, fd protoreflect.FieldDescriptor)) int {
 	types := map[protoreflect.FullName]protoreflect.MessageType{}
 	envoy.Envoy().RangeMessages(func(mt protoreflect.MessageType) bool {

@@ -27,11 +27,11 @@ import (
 // adminServer returns the server of the admin API. All parts that it asks exist when it is called.
 func (d *daemon) adminServer() *admin.Server {
 	src := d.source.files
-	var beside []string
+	var otherServices []string
 	if d.endpoints.registry != nil {
-		beside = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
+		otherServices = []string{endpointsv1.Endpoints_ServiceDesc.ServiceName}
 	}
-	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, heldForCSDS(d.held)), OtherServices: beside, Log: d.log})
+	clients := csds.New(csds.Options{Types: d.types, Clients: live.Clients(d.view.tracker, heldForCSDS(d.held)), OtherServices: otherServices, Log: d.log})
 	answers := &admin.Server{
 		About:   d.about(),
 		Version: api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()},

@@ -34,18 +34,18 @@ func (d *storeSource) catchUp(ctx context.Context, known bool) error {
 	if !ok { // the stream has ended
 		return err
 	}
-	told := time.Since(behind.Since) > turnAwayFor
-	what := "store does not answer: turning away clients with unknown versions"
-	if told {
-		what = "store does not answer: serving clients with unknown versions, whose content may be newer"
+	serveAnyway := time.Since(behind.Since) > turnAwayFor
+	message := "store does not answer: turning away clients with unknown versions"
+	if serveAnyway {
+		message = "store does not answer: serving clients with unknown versions, whose content may be newer"
 	}
-	tell := func(more ...any) {
-		d.log.Warn(what, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
+	warn := func(more ...any) {
+		d.log.Warn(message, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
 	}
-	if d.turnedAway.Allow("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
-		tell()
+	if d.turnedAway.Allow("", message, 1, func(n int, _ []string) { warn("repeated", n) }) {
+		warn()
 	}
-	if told {
+	if serveAnyway {
 		return nil
 	}
 	return err

@@ -133,10 +133,10 @@ func (c *Config) check(given func(flag string) bool) error {
 	}
 	store := c.store.at.URL
 	if c.store.keep < 0 || c.store.keep > 0 && store == "" {
-		return errors.New("--store-keep: needs a --store, and must not be negative")
+		return errors.New("--store-keep: needs --store, and must not be negative")
 	}
 	if c.store.write && store == "" {
-		return errors.New("--store-write: needs a --store, to which commits go")
+		return errors.New("--store-write: needs --store")
 	}
 	if err := c.listening.check(); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (c *Config) checkRelay(given func(flag string) bool) error {
 	if err := checkNoFileFlags(given, arg); err != nil {
 		return err
 	}
-	var none xdsclient.Flags
-	up, err := none.Server(arg)
+	var defaults xdsclient.Flags
+	up, err := defaults.Server(arg)
 	switch {
 	case err != nil:
 		return err

@@ -27,7 +27,7 @@ const moreFilesHint = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn
 // clients, over all listeners. The other is for health and metrics: a quarter of the files that are reserved
 // from clients.
 func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
-	asked := most
+	requested := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
 		most = room
 	}
@@ -37,13 +37,13 @@ func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmet
 	case files.Soft != 0:
 		log.Info("limit of open files", "files", files.Soft, "clients", most)
 	}
-	if asked > most {
-		log.Warn("--max-connections was lowered to what the limit of open files allows", "asked", asked, "clients", most, "hint", moreFilesHint)
+	if requested > most {
+		log.Warn("--max-connections was lowered to what the limit of open files allows", "asked", requested, "clients", most, "hint", moreFilesHint)
 	}
 	clients, probes = listen.NewLimit(most), listen.NewLimit(files.Reserve()/4)
 	var closed atomic.Uint64
-	tell := logTooMany(log, "of clients", most)
-	clients.Closed = func(peer net.Addr) { closed.Add(1); tell(peer) }
+	warn := logTooMany(log, "of clients", most)
+	clients.Closed = func(peer net.Addr) { closed.Add(1); warn(peer) }
 	probes.Closed = logTooMany(log, "for health and metrics", files.Reserve()/4)
 	m.Connections(clients.Open, closed.Load)
 	return clients, probes
@@ -51,15 +51,15 @@ func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmet
 
 // logTooMany returns a function that logs closed connections: the first at once, and then every 10 s how
 // many more. The accepting goroutines call it.
-func logTooMany(log *slog.Logger, what string, most int) func(peer net.Addr) {
+func logTooMany(log *slog.Logger, kind string, most int) func(peer net.Addr) {
 	var lines dedup.Counter
 	return func(peer net.Addr) {
-		tell := func(more ...any) {
+		warn := func(more ...any) {
 			log.Warn("too many connections: closed one from the address with the most",
-				append([]any{"connections", what, "open", most, "peer", cmp.Or(peer.String(), "unix")}, more...)...)
+				append([]any{"connections", kind, "open", most, "peer", cmp.Or(peer.String(), "unix")}, more...)...)
 		}
-		if lines.Allow("", what, 1, func(n int, _ []string) { tell("repeated", n) }) {
-			tell()
+		if lines.Allow("", kind, 1, func(n int, _ []string) { warn("repeated", n) }) {
+			warn()
 		}
 	}
 }

@@ -29,14 +29,14 @@ func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bo
 func (e *endpointExpectation) refers(t *xds.Table) bool {
 	sum := t.Versions().Sum() // not the version: files can give two groups the same version
 	e.mu.Lock()
-	is, seen := e.seen[sum]
+	refers, seen := e.seen[sum]
 	e.mu.Unlock()
 	if seen {
-		return is
+		return refers
 	}
 	for c := range t.All() {
 		if c.Refs == nil || slices.ContainsFunc(c.Refs, func(r xds.Ref) bool { return r.Type.Is(xds.Endpoint) }) {
-			is = true
+			refers = true
 			break
 		}
 	}
@@ -45,6 +45,6 @@ func (e *endpointExpectation) refers(t *xds.Table) bool {
 	if e.seen == nil || len(e.seen) >= maxRemembered {
 		e.seen = map[xds.Sum]bool{}
 	}
-	e.seen[sum] = is
-	return is
+	e.seen[sum] = refers
+	return refers
 }

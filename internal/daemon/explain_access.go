@@ -19,19 +19,19 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		return nil
 	}
 	return func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (bool, string) {
-		var who access.Identity
+		var client access.Identity
 		if st != nil {
 			if id, ok := st.Identity.(*access.Identity); ok {
-				who = *id
+				client = *id
 			}
 		}
 		switch {
 		case st == nil:
 			return true, "the identity of the client is unknown: it is not connected"
-		case i.access == "" && who.Kind == access.Unix:
+		case i.access == "" && client.Kind == access.Unix:
 			return true, "clients of the unix socket may see everything"
 		}
-		g, err := i.source.Policy().Decide(who, n)
+		g, err := i.source.Policy().Decide(client, n)
 		if err == nil {
 			all := slices.Clone(of(n)) // the source owns the slice
 			for i := range all {
@@ -43,7 +43,7 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		case err != nil:
 			return false, err.Error()
 		case !g.Allows(t, name):
-			return false, fmt.Sprintf("%s may not see %s %q, by %s", logText(who.String()), t.Short, name, rulesOf(g))
+			return false, fmt.Sprintf("%s may not see %s %q, by %s", logText(client.String()), t.Short, name, rulesOf(g))
 		}
 		return true, "the client may have it, by " + rulesOf(g)
 	}

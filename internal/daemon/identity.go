@@ -137,8 +137,8 @@ func (i *identityFinder) run(ctx context.Context, start func(func())) {
 
 // Watch implements [server.Source].
 func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
-	who, err := i.finder.Find(ctx)
-	if err == nil && i.source == nil && i.finder.Tokens != nil && who.Kind == access.None {
+	client, err := i.finder.Find(ctx)
+	if err == nil && i.source == nil && i.finder.Tokens != nil && client.Kind == access.None {
 		err = errors.New("the client has neither a certificate nor a token")
 	}
 	switch {
@@ -146,23 +146,23 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 		return nil, status.Error(codes.Unavailable, err.Error())
 	case err != nil:
 		d := &access.Denied{Reason: err.Error(), Unauthenticated: true}
-		i.denied(ctx, who, node, d)
+		i.denied(ctx, client, node, d)
 		return nil, loggedDenial{d}
-	case i.source == nil, i.access == "" && who.Kind == access.Unix: // the mode of the socket file decides who may connect
+	case i.source == nil, i.access == "" && client.Kind == access.Unix: // the mode of the socket file decides who may connect
 		w, err := i.of.Watch(ctx, node)
 		switch {
 		case err != nil:
 			return nil, err
-		case who.Kind == access.None:
+		case client.Kind == access.None:
 			return w, nil
 		}
-		return identifiedWatch{w, &who}, nil
+		return identifiedWatch{w, &client}, nil
 	}
-	w, err := i.source.Watch(context.WithValue(ctx, identityKey{}, who), node)
+	w, err := i.source.Watch(context.WithValue(ctx, identityKey{}, client), node)
 	if err != nil {
 		return nil, err
 	}
-	return identifiedWatch{w, &who}, nil
+	return identifiedWatch{w, &client}, nil
 }
 
 // A loggedDenial is a denial that the identityFinder has logged.
@@ -174,15 +174,15 @@ func (loggedDenial) Told() bool { return true }
 // An identifiedWatch is a watch whose stream has a known identity.
 type identifiedWatch struct {
 	server.HistoryWatch
-	who *access.Identity
+	client *access.Identity
 }
 
 // Identity implements [server.IdentityWatch].
 func (k identifiedWatch) Identity() fmt.Stringer {
-	if k.who.Kind == access.None {
+	if k.client.Kind == access.None {
 		return nil
 	}
-	return k.who
+	return k.client
 }
 
 // Ring rings the doorbell of the watch.
@@ -196,14 +196,14 @@ type identityKey struct{}
 
 // identityOf returns the identity that was found for a stream.
 func identityOf(ctx context.Context) (access.Identity, error) {
-	who, _ := ctx.Value(identityKey{}).(access.Identity)
-	return who, nil
+	client, _ := ctx.Value(identityKey{}).(access.Identity)
+	return client, nil
 }
 
 // denied audits a denial: the identity, the node, the address and the rule.
-func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *xds.Node, why *access.Denied) {
-	if why.Unauthenticated && !who.Expires.IsZero() { // the identity was valid and has expired
-		i.log.Info("client's identity expired: its stream ends", "identity", logText(who.String()), "expired", who.Expires.UTC().Format(time.RFC3339))
+func (i *identityFinder) denied(ctx context.Context, client access.Identity, node *xds.Node, why *access.Denied) {
+	if why.Unauthenticated && !client.Expires.IsZero() { // the identity was valid and has expired
+		i.log.Info("client's identity expired: its stream ends", "identity", logText(client.String()), "expired", client.Expires.UTC().Format(time.RFC3339))
 		return
 	}
 	id, from := "", "unix"
@@ -217,14 +217,14 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 	if why.Unauthenticated {
 		code = codes.Unauthenticated
 	}
-	attrs := []any{"identity", cmp.Or(logText(who.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
+	attrs := []any{"identity", cmp.Or(logText(client.String()), "none"), "node", id, "peer", from, "code", code.String(), "error", why.Error()}
 	if why.Place != "" {
 		attrs = append(attrs, "rule", why.Place)
 	}
 	if i.access == "" {
 		attrs = append(attrs, "hint", "--access names rules, or is \"any\"")
 	}
-	tell := func(more ...any) {
+	warn := func(more ...any) {
 		i.log.Warn("client denied: its identity may not be this node", append(attrs, more...)...)
 	}
 	host, _, err := net.SplitHostPort(from)
@@ -232,7 +232,7 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 		host = from
 	}
 	text := why.Error()
-	if name := who.String(); name != (access.Identity{}).String() { // the reason does not name the identity
+	if name := client.String(); name != (access.Identity{}).String() { // the reason does not name the identity
 		text = logText(name) + ": " + text
 	}
 	note := func(times int) { // limited like the log, so that one client cannot push out the events of others
@@ -240,8 +240,8 @@ func (i *identityFinder) denied(ctx context.Context, who access.Identity, node *
 			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
 		}
 	}
-	if i.lines.Allow(host, fmt.Sprint(who.String(), id, why.Error()), 1, func(n int, _ []string) { tell("repeated", n); note(n) }) {
-		tell()
+	if i.lines.Allow(host, fmt.Sprint(client.String(), id, why.Error()), 1, func(n int, _ []string) { warn("repeated", n); note(n) }) {
+		warn()
 		note(1)
 	}
 	if i.turnedAway != nil {

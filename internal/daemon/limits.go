@@ -139,19 +139,19 @@ const maxTime = time.Hour
 // A timeFlag is the value of a flag, with its range.
 type timeFlag struct {
 	flag              string
-	is                time.Duration
+	value             time.Duration
 	shortest, longest time.Duration
 }
 
 // check returns a usage error.
 func (t timeFlag) check() error {
 	switch {
-	case t.is < 0:
+	case t.value < 0:
 		return fmt.Errorf("--%s must not be negative", t.flag)
-	case t.is < t.shortest:
-		return fmt.Errorf("--%s: %v is too short for any client: must be %v or more", t.flag, t.is, t.shortest)
-	case t.is > t.longest:
-		return fmt.Errorf("--%s: %v is too long: must be %v or less", t.flag, t.is, t.longest)
+	case t.value < t.shortest:
+		return fmt.Errorf("--%s: %v is too short for any client: must be %v or more", t.flag, t.value, t.shortest)
+	case t.value > t.longest:
+		return fmt.Errorf("--%s: %v is too long: must be %v or less", t.flag, t.value, t.longest)
 	}
 	return nil
 }

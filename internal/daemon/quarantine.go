@@ -20,22 +20,22 @@ import (
 // newQuarantine returns a source that withholds from each client the resources that it refuses. moved is
 // called when the refusals have changed; it may be nil.
 func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
-	judge := sync.OnceValue(func() *explain.Explainer { // made late: the source exists before the first client
+	explainer := sync.OnceValue(func() *explain.Explainer { // made late: the source exists before the first client
 		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
-	guilty := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
-		return judge().Guilty(ctx, stream, t, text)
+	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
+		return explainer().Guilty(ctx, stream, t, text)
 	}
 	var lines dedup.Counter
-	told := func(h quarantine.Held, stream *server.Stream) {
+	onHeld := func(h quarantine.Held, stream *server.Stream) {
 		place := src().PlaceFor(stream.Node, h.Type, h.Name)
-		tell := func(more ...any) {
+		warn := func(more ...any) {
 			sv.log.Warn("resource in quarantine: the client refuses it, and gets the others", append([]any{
 				"node", logText(stream.Node.ID), "type", h.Type.String(), "resource", logText(h.Name), "at", place, "version", h.Refused, "instead", h.Instead, "by", h.By.String(),
 			}, more...)...)
 		}
-		if lines.Allow("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { tell("repeated", n) }) {
-			tell()
+		if lines.Allow("", h.Type.URL+" "+h.Name+" "+h.Refused, 1, func(n int, _ []string) { warn("repeated", n) }) {
+			warn()
 		}
 		sv.view.tracker.Note(api.Event{
 			At: time.Now(), Kind: "quarantine", Node: logText(stream.Node.ID), Stream: stream.ID, Type: h.Type.String(), Version: h.Refused, Text: quarantineText(h),
@@ -45,7 +45,7 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
-		Guilty: guilty, Told: told, Scope: scope, Log: sv.log,
+		Guilty: findRefused, Told: onHeld, Scope: scope, Log: sv.log,
 		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.ClearRefusal(st, t) }, // the tracker exists before the first client
 	})
 }

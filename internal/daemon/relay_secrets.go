@@ -52,11 +52,11 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // texts about SDS are not shown at all
 		return
 	}
-	is := &resourceSecrets{body: r.Body}
+	found := &resourceSecrets{body: r.Body}
 	if m, err := xdsclient.Unmarshal(c.types, r); err == nil {
-		is.whole = c.secrets.Texts(m, func(text string) { is.texts = append(is.texts, text) })
+		found.whole = c.secrets.Texts(m, func(text string) { found.texts = append(found.texts, text) })
 	}
-	if is.whole && len(is.texts) == 0 {
+	if found.whole && len(found.texts) == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -66,7 +66,7 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 		of = &typeSecrets{r.Type, map[string][]*resourceSecrets{}}
 		c.all[r.Type.URL] = of
 	}
-	of.by[r.Name] = append(of.by[r.Name], is)
+	of.by[r.Name] = append(of.by[r.Name], found)
 	c.n++
 	if c.n > c.most {
 		for _, of := range c.all {
@@ -81,15 +81,15 @@ func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	for name, all := range of.by {
 		served := c.served(of.typ, name)
 		kept := all[:0]
-		for _, is := range all {
+		for _, found := range all {
 			switch {
-			case served != nil && bytes.Equal(is.body, served.Body):
-				is.gone = time.Time{}
-			case is.gone.IsZero():
-				is.gone = now
+			case served != nil && bytes.Equal(found.body, served.Body):
+				found.gone = time.Time{}
+			case found.gone.IsZero():
+				found.gone = now
 			}
-			if is.gone.IsZero() || now.Sub(is.gone) <= forgetAfter {
-				kept = append(kept, is)
+			if found.gone.IsZero() || now.Sub(found.gone) <= forgetAfter {
+				kept = append(kept, found)
 			}
 		}
 		c.n -= len(all) - len(kept)
@@ -111,8 +111,8 @@ func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string
 	if of != nil {
 		c.look(of, now)
 		for _, all := range of.by {
-			for _, is := range all {
-				texts, whole = append(texts, is.texts...), whole && is.whole
+			for _, found := range all {
+				texts, whole = append(texts, found.texts...), whole && found.whole
 			}
 		}
 	}

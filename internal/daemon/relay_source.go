@@ -121,8 +121,8 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 
 // ownerOf returns the owner of a stream: its identity, or else its address.
 func ownerOf(ctx context.Context) string {
-	if who, _ := identityOf(ctx); who.Kind != access.None {
-		return who.String()
+	if id, _ := identityOf(ctx); id.Kind != access.None {
+		return id.String()
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		return fair.Owner(p.Addr)

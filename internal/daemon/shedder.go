@@ -42,7 +42,7 @@ func (h *shedFlags) flags(f *pflag.FlagSet) {
 // check returns a usage error.
 func (h *shedFlags) check(store string, admin bool) error {
 	if h.wanted && (store == "" || !admin) {
-		return errors.New("--shed-surplus: a server needs a --store to know of others, and an --admin-listen to know its clients")
+		return errors.New("--shed-surplus: needs --store to find the other servers, and --admin-listen to know the clients")
 	}
 	return nil
 }

@@ -121,10 +121,10 @@ func (s *state) kept() func() bool {
 
 // loaded records the result of a load.
 func (s *state) loaded(err error) {
-	kept, some := errors.AsType[dir.RejectedGroups](err)
-	if err == nil || some {
+	kept, partly := errors.AsType[dir.RejectedGroups](err)
+	if err == nil || partly {
 		s.groups.Store(nil)
-		if some {
+		if partly {
 			s.groups.Store(&kept)
 		}
 		s.restored.Store(nil)
@@ -139,21 +139,21 @@ func (s *state) howToAllow(served string) string {
 	if s.keeper == nil && s.reloadFolder == nil { // chancery reload cannot reach the server
 		return "restart, with --allow-empty if nothing is left"
 	}
-	whole := func(path string) string {
+	absolute := func(path string) string {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
 		return shellQuoted(path)
 	}
-	how := "chancery reload --allow-mass-delete " + whole(served)
+	command := "chancery reload --allow-mass-delete " + absolute(served)
 	if s.chosen || s.reloadFolder != nil {
 		root := "''"
 		if s.reloadFolder == nil {
-			root = whole(s.root)
+			root = absolute(s.root)
 		}
-		how += " --state-dir " + root
+		command += " --state-dir " + root
 	}
-	return how
+	return command
 }
 
 // shellPlain matches text that needs no quotes in a shell.

@@ -118,9 +118,9 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 
 // read returns the resource that a review, or the restored configuration, has made of an item.
 func (d *storeSource) read(it *revisions.Item) *xds.Resource {
-	is := it.Resource
-	l, ok := d.dirView.Lookup(it.Group, is.Type, is.Name)
-	if !ok || l.Sum != is.Sum || l.Version != is.Version || l.OnDemand != is.OnDemand {
+	r := it.Resource
+	l, ok := d.dirView.Lookup(it.Group, r.Type, r.Name)
+	if !ok || l.Sum != r.Sum || l.Version != r.Version || l.OnDemand != r.OnDemand {
 		return nil
 	}
 	return l.Resource
@@ -137,8 +137,8 @@ func (d *storeSource) done(err error) {
 		}
 	} else {
 		t := &storeTrouble{now, err}
-		if was := d.trouble.Load(); was != nil {
-			t.since = was.since
+		if previous := d.trouble.Load(); previous != nil {
+			t.since = previous.since
 		}
 		d.trouble.Store(t)
 	}

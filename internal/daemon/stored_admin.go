@@ -45,7 +45,7 @@ func revisionsOf(src source) *admin.Revisions {
 			}
 			return b, false
 		},
-		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
+		Review: func(next *revisions.Snapshot) (problems, warnings []string) {
 			reviewing.Lock()
 			defer reviewing.Unlock()
 			quiet := d.dirView.Scratch(d.options(slog.New(slog.DiscardHandler)))

@@ -35,15 +35,15 @@ type auditor struct {
 // run records changes until ctx is done. A store that was away loses nothing: its history lists the changes.
 func (a *auditor) run(ctx context.Context) {
 	for {
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if a.look(ctx) != nil { // the source logs the error
-			again = time.After(10 * time.Second)
+			retry = time.After(10 * time.Second)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.bell:
-		case <-again:
+		case <-retry:
 		}
 	}
 }
@@ -82,17 +82,17 @@ func (a *auditor) look(ctx context.Context) error {
 
 // holdsChanged records which groups were frozen, changed or released, at most maxRevisionEvents of them.
 func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hold) {
-	told := 0
+	recorded := 0
 	for _, group := range slices.Sorted(maps.Keys(now)) {
-		was, h := a.holds[group], now[group]
-		if (holdText(was) != holdText(h) || !sameHold(was, h)) && told < maxRevisionEvents {
-			told++
-			a.noteHold(group, h.Number, holdText(h), a.changedBy(ctx, was, h))
+		before, h := a.holds[group], now[group]
+		if (holdText(before) != holdText(h) || !sameHold(before, h)) && recorded < maxRevisionEvents {
+			recorded++
+			a.noteHold(group, h.Number, holdText(h), a.changedBy(ctx, before, h))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.holds)) {
-		if _, is := now[group]; !is && told < maxRevisionEvents {
-			told++
+		if _, frozen := now[group]; !frozen && recorded < maxRevisionEvents {
+			recorded++
 			var by revisions.Hold
 			if freed, err := a.repo.Released(ctx); err == nil && freed[group].Number == a.holds[group].Number {
 				by = freed[group]
@@ -109,20 +109,20 @@ func sameHold(a, b revisions.Hold) bool {
 
 // changedBy returns the author of the change of a hold, and the reason: of the freeze, of the rollout or of
 // its step.
-func (a *auditor) changedBy(ctx context.Context, was, is revisions.Hold) (by revisions.Hold) {
-	n := cmp.Or(is.Next, was.Next)
+func (a *auditor) changedBy(ctx context.Context, before, after revisions.Hold) (by revisions.Hold) {
+	n := cmp.Or(after.Next, before.Next)
 	if n == nil {
-		return is
+		return after
 	}
 	s, err := a.rollout(ctx, n.Rollout)
-	done := err == nil && s.Phase == rollout.Done && is.Next == nil && is.Number == n.Number
+	done := err == nil && s.Phase == rollout.Done && after.Next == nil && after.Number == n.Number
 	switch {
-	case !sameHold(was, is) && !done:
-		return is
+	case !sameHold(before, after) && !done:
+		return after
 	case err != nil:
 	case done && s.By == "": // the rollout ended by itself, not by its author
 		by.Message = "rollout " + s.ID + " is done: enough clients have accepted it, for its bake time"
-	case was.Next == nil:
+	case before.Next == nil:
 		by.Author, by.Message = s.Author, s.Message
 	default: // the author is a field of its own
 		by.Author, by.Message = s.By, strings.Replace(s.Why, " by "+s.By, "", 1)
@@ -131,15 +131,15 @@ func (a *auditor) changedBy(ctx context.Context, was, is revisions.Hold) (by rev
 }
 
 // noteHold records the change of a hold.
-func (a *auditor) noteHold(group string, n revisions.Number, is string, by revisions.Hold) {
-	text := "group " + group + " " + is
+func (a *auditor) noteHold(group string, n revisions.Number, state string, by revisions.Hold) {
+	text := "group " + group + " " + state
 	switch {
 	case by.Author != "":
 		text = byText(text, by.Author, by.Message)
 	case by.Message != "":
 		text += ": " + by.Message
 	}
-	a.log.Info("frozen group changed", "group", group, "is", is, "author", by.Author, "message", by.Message)
+	a.log.Info("frozen group changed", "group", group, "is", state, "author", by.Author, "message", by.Message)
 	a.note(api.Event{Kind: "store", Version: n.String(), Author: by.Author, Message: by.Message, Text: text})
 }
 

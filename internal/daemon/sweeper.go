@@ -24,7 +24,7 @@ type sweeper struct {
 // run sweeps until ctx is done, or until the store denies permission. A sweep is not urgent: servers that
 // start together spread their sweeps over the hour, and few of them find old revisions.
 func (s *sweeper) run(ctx context.Context) {
-	said := ""
+	lastError := ""
 	for wait := rand.N(sweepEvery / 4); ; wait = sweepEvery + rand.N(sweepEvery/4) {
 		select {
 		case <-ctx.Done():
@@ -39,9 +39,9 @@ func (s *sweeper) run(ctx context.Context) {
 			s.log.Warn("no permission to sweep the store, not trying again", "error", err)
 			return
 		case err == nil, errors.Is(err, revisions.ErrBusy):
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
+			lastError = ""
+		case err.Error() != lastError:
+			lastError = err.Error()
 			s.log.Warn("cannot sweep the store", "error", err)
 		}
 	}
@@ -56,11 +56,11 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	if err != nil || due < max(1, s.keep/10) {
 		return err
 	}
-	did, err := s.repo.Sweep(ctx, s.keep)
-	if did.Revisions+did.Packs > 0 {
-		s.log.Info("store was swept", "oldest", did.Oldest.String(), "revisions", did.Revisions, "packs", did.Packs, "bytes", did.Bytes)
+	result, err := s.repo.Sweep(ctx, s.keep)
+	if result.Revisions+result.Packs > 0 {
+		s.log.Info("store was swept", "oldest", result.Oldest.String(), "revisions", result.Revisions, "packs", result.Packs, "bytes", result.Bytes)
 		if s.swept != nil {
-			s.swept(did)
+			s.swept(result)
 		}
 	}
 	return err

@@ -65,13 +65,13 @@ func (v *view) standings() iter.Seq[metrics.Standing] {
 
 // loaded records the result of a load.
 func (v *view) loaded(at time.Time, err error, st *store.Store) {
-	kept, some := errors.AsType[dir.RejectedGroups](err)
-	if err == nil || some {
+	kept, partly := errors.AsType[dir.RejectedGroups](err)
+	if err == nil || partly {
 		v.rejected.Store(nil)
 		v.rejectedGroups.Store(v.groupRejections(at, kept))
 		v.tracker.GroupsChanged()
 		v.committed(st)
-		if some {
+		if partly {
 			v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
 		}
 		return
@@ -90,8 +90,8 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 // groupRejections returns why groups keep their previous configuration, and since when.
 func (v *view) groupRejections(at time.Time, kept dir.RejectedGroups) *[]api.Rejected {
 	var before, now []api.Rejected
-	if was := v.rejectedGroups.Load(); was != nil {
-		before = *was
+	if previous := v.rejectedGroups.Load(); previous != nil {
+		before = *previous
 	}
 	for _, g := range kept {
 		r := api.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}

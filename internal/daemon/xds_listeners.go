@@ -83,7 +83,7 @@ func (f *listenFlags) check() error {
 	case f.tls.Configured() && (f.tls.Cert == "" || f.tls.Key == ""):
 		return errors.New("TLS needs both --tls-cert and --tls-key; --client-ca needs them, too")
 	case f.age.Max > 0 && f.age.Max < time.Second:
-		return errors.New("--max-connection-age: must be at least 1s, or 0 for no maximum: clients would do nothing but reconnect")
+		return errors.New("--max-connection-age: must be at least 1s, or 0 for no maximum: otherwise clients only reconnect")
 	}
 	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, maxTime}.check())
 }

@@ -32,7 +32,7 @@ var (
 	socket   = &net.UnixAddr{Name: "x"}
 )
 
-// A fleet is a tracker of clients that are made up.
+// A fleet is a tracker with invented clients.
 type fleet struct {
 	mu      sync.Mutex
 	all     []api.Client
@@ -40,7 +40,7 @@ type fleet struct {
 	streams []*server.Stream
 	past    []api.Event
 	changed chan struct{}
-	asked   clients.Filter // last
+	asked   clients.Filter // the last filter
 }
 
 func newFleet() *fleet {
@@ -122,7 +122,7 @@ func (f *fleet) Changed() <-chan struct{} {
 	return f.changed
 }
 
-// happens tells of an event.
+// happens adds an event.
 func (f *fleet) happens(e api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *fleet) happens(e api.Event) {
 	f.changed = make(chan struct{})
 }
 
-// An oracle knows one client and one resource.
+// An oracle explains one client and one resource.
 type oracle struct{}
 
 func (oracle) Explain(_ context.Context, node, typ, name string) (api.Explanation, error) {
@@ -190,7 +190,7 @@ func newServer(f *fleet) *Server {
 	}
 }
 
-// A question is a request, and what is to be answered.
+// A question is a request with the expected answer.
 type question struct {
 	what   string // method and target
 	body   string
@@ -198,7 +198,7 @@ type question struct {
 	answer string // a part of it
 }
 
-// ask returns the answer to a request of this machine, which sends JSON.
+// ask returns the answer to a local JSON request.
 func ask(h http.Handler, what, body string, more ...string) *httptest.ResponseRecorder {
 	method, target, _ := strings.Cut(what, " ")
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -218,7 +218,7 @@ func ask(h http.Handler, what, body string, more ...string) *httptest.ResponseRe
 	return w
 }
 
-// Every path with right and wrong input.
+// Every path with valid and invalid input.
 func TestRoutes(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, q := range []question{
@@ -238,7 +238,7 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/clients?node=e**&group=edge&type=cds&state=nacked&state=STALE&all&left=0&limit=5", "", 200, `"edge/1"`},
 		{"GET /api/v1/clients?type=type.googleapis.com/acme.Thing", "", 200, `"edge/1"`},
 		{"GET /api/v1/clients?state=ill", "", 400, "states are NACKED, STALE,"},
-		{"GET /api/v1/clients?state=ABSENT", "", 400, `"field":"state"`}, // of a resource
+		{"GET /api/v1/clients?state=ABSENT", "", 400, `"field":"state"`}, // a state of resources only
 		{"GET /api/v1/clients?type=xds", "", 400, "types are CDS, EDS, "},
 		{"GET /api/v1/clients?type=a/b.c", "", 400, `"field":"type"`},
 		{"GET /api/v1/clients?limit=-1", "", 400, `"field":"limit","message":"must be a number between 0 and 100000"`},
@@ -283,8 +283,8 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/events?after=x", "", 400, `"field":"after"`},
 		{"GET /api/v1/events?stop&after=18446744073709551616", "", 400, `"field":"after"`},
 
-		{"GET /api/v1/wait?for=synced&timeout=1ms", "", 200, `"kind":"WaitResult","done":true`}, // nobody has a stream
-		{"GET /api/v1/wait?timeout=1ms&node=x", "", 200, `"done":false`},                        // it may come
+		{"GET /api/v1/wait?for=synced&timeout=1ms", "", 200, `"kind":"WaitResult","done":true`}, // no stream is open
+		{"GET /api/v1/wait?timeout=1ms&node=x", "", 200, `"done":false`},                        // the client may still connect
 		{"GET /api/v1/wait?timeout=1ms&revision=8", "", 200, `"done":false`},
 		{"GET /api/v1/wait?for=ready", "", 400, `"field":"for"`},
 		{"GET /api/v1/wait?timeout=-1s", "", 400, `"field":"timeout"`},
@@ -309,7 +309,7 @@ func TestRoutes(t *testing.T) {
 		{"POST /api/v1/reload", ``, 200, `"kind":"Reload","files":3`},
 		{"POST /api/v1/reload", `{}`, 200, `"files":3`},
 		{"POST /api/v1/reload", `{"allow_mass_delete":"yes"}`, 400, `"field":"allow_mass_delete"`},
-		{"POST /api/v1/reload", `{"allow_mass_delete":true}`, 403, `"field":"allow_mass_delete"`}, // of whoever reaches the port
+		{"POST /api/v1/reload", `{"allow_mass_delete":true}`, 403, `"field":"allow_mass_delete"`}, // a local port is not enough
 		{"POST /api/v1/reload?x", `{}`, 400, `"field":"x"`},
 		{"GET /api/v1/reload", ``, 405, "use POST"},
 
@@ -343,7 +343,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What a filter says is what the tracker is asked.
+// The tracker gets the filter of the request.
 func TestFilter(t *testing.T) {
 	f := newFleet()
 	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e**&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
@@ -357,7 +357,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A slip of the pen in the name of a group is no group without clients.
+// A misspelled group is an error, not a group without clients.
 func TestUnknownGroup(t *testing.T) {
 	h := newServer(&fleet{changed: make(chan struct{})}).Handler(loopback)
 	if w := ask(h, "GET /api/v1/clients?group=edeg", ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "the groups are default, edge") {
@@ -368,7 +368,7 @@ func TestUnknownGroup(t *testing.T) {
 	}
 }
 
-// No lists are null: programs would fall over it.
+// Lists are never null, which many programs do not expect.
 func TestEmptyLists(t *testing.T) {
 	s := newServer(&fleet{changed: make(chan struct{})})
 	s.Groups = func() []api.Group { return nil }
@@ -395,7 +395,7 @@ func TestPanic(t *testing.T) {
 	resp.Body.Close()
 }
 
-// reads returns what a server has written to a reader of events so far, as it comes.
+// reads returns what a server has written to a reader of events so far.
 func reads(t *testing.T, url string, more ...string) (next func() string, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -441,7 +441,7 @@ func TestEvents(t *testing.T) {
 	if got := next(); !strings.HasPrefix(got, "id: 2\nevent: ack\ndata: {\"id\":2,") || !strings.Contains(got, `two\nlines`) {
 		t.Errorf("%q", got)
 	}
-	f.happens(api.Event{Kind: "ack", Node: "b", Missed: 3}) // of those before it, whoever wanted them
+	f.happens(api.Event{Kind: "ack", Node: "b", Missed: 3}) // counts lost events, filtered ones too
 	f.happens(api.Event{Kind: "nack", Node: "edge-9"})
 	for got := next(); ; got = next() {
 		if got == ":\n" {
@@ -492,7 +492,7 @@ func TestEventReadersAreFew(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // they are gone when the server has noticed
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the places are free when the server has noticed
 		resp, err := http.Get(srv.URL + "/api/v1/events?stop")
 		if err != nil {
 			t.Fatal(err)

@@ -69,9 +69,9 @@ func refuse(w http.ResponseWriter, err error) {
 	if !ok {
 		p = &problem{code: http.StatusInternalServerError, message: err.Error()}
 	}
-	said := api.Error{APIVersion: api.Version, Kind: api.KindError, Field: p.field, Message: p.message, Hint: p.hint}
+	out := api.Error{APIVersion: api.Version, Kind: api.KindError, Field: p.field, Message: p.message, Hint: p.hint}
 	if m, ok := errors.AsType[*mistakes](err); ok {
-		said.Errors = m.all[:min(len(m.all), maxMistakes)]
+		out.Errors = m.all[:min(len(m.all), maxMistakes)]
 	}
-	answer(w, p.code, said)
+	answer(w, p.code, out)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What a commit does not have stays, unless it is to be pruned; what is refused is told to who writes audit events.
-func TestCommitKeepsTheRest(t *testing.T) {
+// Resources that a commit lacks stay, unless it prunes. A refused commit is reported to the audit log.
+func TestCommitKeepsOtherResources(t *testing.T) {
 	s := committing(t)
 	var refused []string
 	s.Revisions.Refused = func(what, author, message string, err error) {
@@ -40,7 +40,7 @@ func TestCommitKeepsTheRest(t *testing.T) {
 	}
 }
 
-// A commit after a head is none after another one, which comes while it is looked at.
+// A commit with if_head is refused if another commit comes first, even during its review.
 func TestCommitIfHead(t *testing.T) {
 	s := committing(t)
 	h := s.Handler(loopback)
@@ -53,15 +53,15 @@ func TestCommitIfHead(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
 }
 
-// Few commits are under way at once, however many are sent: each is in memory. Who waits too long is told so.
+// Few commits run at once, because each is in memory. A commit that waits too long gets an error.
 func TestFewCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := committing(t)
-		at := &throng{}
+		at := &slowFleet{}
 		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { at.slowly(); return nil, nil }
 		h := s.Handler(loopback)
 		codes := make(chan int)
-		const all = 20 // more than can be made in the time that somebody waits
+		const all = 20 // more than fit into the waiting time
 		for range all {
 			go func() {
 				codes <- ask(h, "POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), "Authorization", "Bearer secret").Code
@@ -77,7 +77,7 @@ func TestFewCommitsAtOnce(t *testing.T) {
 	})
 }
 
-// A revision that this server would not serve is not restored; one without what was bad is committed.
+// A revision that this server would not serve is not restored.
 func TestRestoreIsReviewed(t *testing.T) {
 	s := committing(t)
 	review := s.Revisions.Review
@@ -89,7 +89,7 @@ func TestRestoreIsReviewed(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/revisions/r1/restore", `{"message":"back"}`, 400, "it is bad"})
 }
 
-// SAFE-6: the items of a revision have nothing of a secret, and say so.
+// SAFE-6: the items of a revision contain no secrets, and are marked as redacted.
 func TestItemsHaveNoSecrets(t *testing.T) {
 	s := committing(t)
 	s.Revisions.Show = func(url string, body []byte) ([]byte, bool) {
@@ -107,7 +107,7 @@ func TestItemsHaveNoSecrets(t *testing.T) {
 	}
 }
 
-// What a store answers has its code: a client that asks again because of it does no harm.
+// Each error of the store has an HTTP status that tells clients whether to retry.
 func TestErrorsOfRepository(t *testing.T) {
 	for err, code := range map[error]int{
 		&revisions.ConflictError{Base: 1, Head: 2}: http.StatusConflict, revisions.ErrNotFound: http.StatusNotFound, revisions.ErrUnavailable: http.StatusServiceUnavailable, revisions.ErrDamaged: http.StatusInternalServerError,
@@ -119,7 +119,7 @@ func TestErrorsOfRepository(t *testing.T) {
 	}
 }
 
-// Who commits is who the certificate says, if there is one.
+// The author is the identity in the client certificate, if there is one.
 func TestIdentityOf(t *testing.T) {
 	spiffe, err := url.Parse("spiffe://example.com/ci")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// registering returns a server that takes endpoints of groups default and edge.
+// registering returns a server that accepts endpoints for the groups default and edge.
 func registering(t *testing.T) *Server {
 	t.Helper()
 	engine, err := endpoints.Open("", nil)
@@ -30,7 +30,7 @@ func registering(t *testing.T) *Server {
 	return registeringAt(t, engine)
 }
 
-// registeringAt is registering with an engine.
+// registeringAt does the same with a given engine.
 func registeringAt(t *testing.T, engine endpoints.Engine) *Server {
 	t.Helper()
 	s := newServer(newFleet())
@@ -43,7 +43,7 @@ func registeringAt(t *testing.T, engine endpoints.Engine) *Server {
 	return s
 }
 
-// Endpoints are registered, renewed, listed and removed; what is wrong is told with its field.
+// Endpoints are registered, renewed, listed and removed; errors name the field.
 func TestEndpoints(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -87,8 +87,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Who only reaches the port of this machine may not say where requests go; nor may a server be asked that takes none.
-func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
+// A local port is not enough to register endpoints, and the server must accept them.
+func TestEndpointsNeedProof(t *testing.T) {
 	s := registering(t)
 	for _, what := range []string{"PUT /api/v1/endpoints/a/i", "PUT /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a/i", "POST /api/v1/endpoints"} {
 		if w := ask(s.Handler(loopback), what, ""); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "needs a unix socket, a token or a client certificate") {
@@ -103,7 +103,7 @@ func TestEndpointsAreForThoseWhoShowWhoTheyAre(t *testing.T) {
 	}
 }
 
-// All endpoints of a cluster are not unpacked if they are more than can be, nor while others are that are as many; few are at any time.
+// All endpoints of a cluster are limited in number, and few large requests are unpacked at once.
 func TestFewEndpointsAreUnpacked(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -125,7 +125,7 @@ func TestFewEndpointsAreUnpacked(t *testing.T) {
 	}
 }
 
-// Few streams register at once: one more is told so.
+// Few streams register at once; one more gets an error.
 func TestFewStreamsOfEndpoints(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -138,7 +138,7 @@ func TestFewStreamsOfEndpoints(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many register endpoints"})
 }
 
-// Lines that are no steps say why; one that is longer than a line may be does, too, and ends the stream.
+// An invalid line gets an error; one that is too long also ends the stream.
 func TestBadLines(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -177,7 +177,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// streamOfLines begins a stream of lines over HTTP/1.1 or HTTP/2: what is sent, and what is answered.
+// streamOfLines opens a stream of lines over HTTP/1.1 or HTTP/2.
 func streamOfLines(t *testing.T, h2 bool, ttl string, dial func(context.Context) (net.Conn, error)) (out *io.PipeWriter, in *bufio.Reader, end func()) {
 	t.Helper()
 	p := &http.Protocols{}
@@ -200,7 +200,8 @@ func streamOfLines(t *testing.T, h2 bool, ttl string, dial func(context.Context)
 	}
 }
 
-// A stream registers while it is read, and is answered meanwhile, over HTTP/1.1 as over HTTP/2; a bad line says which it
+// A stream registers and answers while it is read, over HTTP/1.1 and HTTP/2. An invalid line does not
+// affect others. When lines stop, the endpoints of the stream are removed.
 // is and harms no other; when lines stop, what the stream has put goes.
 func TestEndpointLines(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
@@ -272,7 +273,7 @@ nonsense
 				t.Error("the lease has not ended")
 			}
 			if _, err := io.ReadAll(in); err != nil && !h2 {
-				t.Log(err) // the stream was ended
+				t.Log(err) // the stream has ended
 			}
 			_ = out.Close()
 		})

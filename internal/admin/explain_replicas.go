@@ -19,11 +19,11 @@ const connectedLink = "connected"
 
 // explainOfAll answers with the explanation of the server that has the client.
 func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
-	var said []api.Explanation // the one of this server first
+	var explanations []api.Explanation // the one of this server first
 	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *api.Replica) error {
 		e, err := s.explainNow(r)
 		e.Replica = me.ID
-		said = append(said, e)
+		explanations = append(explanations, e)
 		return err
 	}, func(of *api.Replica, body []byte) error {
 		if body == nil { // a version that cannot explain
@@ -32,17 +32,17 @@ func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
 		e, err := readExplanation(body)
 		e.Replica = of.ID
 		if err == nil {
-			said = append(said, e)
+			explanations = append(explanations, e)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	e := theirs(said)
+	e := bestExplanation(explanations)
 	e.Replicas, e.Unsure = all.replicas, all.unsure
 	if len(all.replicas) > 1 {
-		nowhere(&e)
+		addUnansweredServers(&e)
 	}
 	answer(w, http.StatusOK, e)
 	return nil
@@ -67,22 +67,22 @@ func readExplanation(body []byte) (api.Explanation, error) {
 	return e, nil
 }
 
-// theirs selects the explanation of the server that has the client. If several have clients with the node
+// bestExplanation selects the explanation of the server that has the client. If several have clients with the node
 // ID, a broken chain wins. If none has one, the server that had one last wins.
-func theirs(said []api.Explanation) api.Explanation {
+func bestExplanation(explanations []api.Explanation) api.Explanation {
 	best := 0
-	for i := range said {
-		if better(&said[i], &said[best]) {
+	for i := range explanations {
+		if better(&explanations[i], &explanations[best]) {
 			best = i
 		}
 	}
-	e := said[best]
+	e := explanations[best]
 	e.Clients = 0
-	for i := range said {
-		n := said[i].Clients
+	for i := range explanations {
+		n := explanations[i].Clients
 		e.Clients += n
 		if n > 0 && i != best {
-			say(&e, "; %d more of this node id at server %s", n, said[i].Replica)
+			addToConnected(&e, "; %d more of this node id at server %s", n, explanations[i].Replica)
 		}
 	}
 	return e
@@ -105,8 +105,8 @@ func last(e *api.Explanation) time.Time {
 	return *e.Last
 }
 
-// say adds to the text of the connection link.
-func say(e *api.Explanation, format string, args ...any) {
+// addToConnected adds to the text of the connection link.
+func addToConnected(e *api.Explanation, format string, args ...any) {
 	e.Links = slices.Clone(e.Links)
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Name == connectedLink {
@@ -115,9 +115,9 @@ func say(e *api.Explanation, format string, args ...any) {
 	}
 }
 
-// nowhere adds how many servers do not have the client. It may be connected to a server that did not
+// addUnansweredServers adds how many servers do not have the client. It may be connected to a server that did not
 // answer.
-func nowhere(e *api.Explanation) {
+func addUnansweredServers(e *api.Explanation) {
 	silent := 0
 	for _, r := range e.Replicas {
 		if r.Error != "" {
@@ -127,9 +127,9 @@ func nowhere(e *api.Explanation) {
 	switch n := len(e.Replicas); {
 	case e.Clients > 0:
 	case silent == 0:
-		say(e, "; it is at none of the %d servers of the store", n)
+		addToConnected(e, "; it is at none of the %d servers of the store", n)
 	default:
-		say(e, "; it is at none of the %d servers of the store that answered, and may be at one of the %d that did not", n-silent, silent)
+		addToConnected(e, "; it is at none of the %d servers of the store that answered, and may be at one of the %d that did not", n-silent, silent)
 		if e.Broken == connectedLink {
 			e.Advice = "see why a server does not answer: the client may be there. Else " + e.Advice
 		}

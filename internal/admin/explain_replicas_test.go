@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A saying explains everything by one answer.
+// A saying gives one explanation for everything.
 type saying struct {
 	oracle
 	answer api.Explanation
@@ -22,7 +22,8 @@ func (s saying) Explain(context.Context, string, string, string) (api.Explanatio
 	return s.answer, nil
 }
 
-// chainOf is what a server says: of a client that is there if it counts one, with a broken link or none.
+// chainOf returns the explanation of a server: connected if it counts a client, with or without a broken
+// link.
 func chainOf(clients int, broken, text, last string) string {
 	at := ""
 	if last != "" {
@@ -49,7 +50,8 @@ func explains(t *testing.T, me string, o *others) (e api.Explanation, code int) 
 	return e, w.Code
 }
 
-// The server explains at which the client is; if it is at none, that one which saw it last, and it is said of how many servers that is known.
+// The server with the client explains. If none has it, the last one that had it explains, and the text
+// tells how many servers answered.
 func TestExplainOfAll(t *testing.T) {
 	const gone = "connected"
 	none := chainOf(0, gone, "nobody", "")
@@ -79,8 +81,8 @@ func TestExplainOfAll(t *testing.T) {
 	}
 }
 
-// What another server makes up is cut, and one that cannot be understood counts as one that does not answer.
-func TestExplainOfLiars(t *testing.T) {
+// Long texts of another server are cut, and an invalid answer counts as no answer.
+func TestInvalidExplanations(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for _, body := range []string{
 		"404", "{", "null", `{"kind": "Status"}`, `{"kind": "Explanation", "links": [` + strings.Repeat("{},", 100) + `{}]}`,

@@ -25,9 +25,9 @@ const (
 	pace = 10 * time.Millisecond
 )
 
-// A said is one line of a stream of endpoints, or one gRPC request. It renews the lease, even without a
+// An input is one line of a stream of endpoints, or one gRPC request. It renews the lease, even without a
 // step.
-type said struct {
+type input struct {
 	n      int    // counted from 1
 	size   int    // bytes
 	parts  int    // upper limit of its objects and values when unpacked
@@ -42,9 +42,9 @@ type form interface {
 	// ready reports whether read returns without waiting.
 	ready() bool
 	// read returns the next line or request, packed and without its number, or io.EOF.
-	read() (said, error)
+	read() (input, error)
 	// unpack sets the steps, or the error.
-	unpack(*said)
+	unpack(*input)
 	// answer reports that everything up to number n is processed, except the refused steps. It may buffer
 	// the answer.
 	answer(n int, lost bool, refused []refused) error
@@ -105,7 +105,7 @@ func (f *feed) open(ttl time.Duration) (err error) {
 }
 
 // serve processes the stream of a request and logs its begin and end.
-func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...said) error {
+func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...input) error {
 	defer f.session.End(r.Context())
 	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "peer", peer(r))
 	err := f.run(r.Context(), first...)
@@ -127,11 +127,11 @@ func (f *feed) expect(ctx context.Context) error {
 
 // run processes the stream; first are lines that were read already. It reads ahead while the last ones are
 // written to the disk, so that many are written together.
-func (f *feed) run(ctx context.Context, first ...said) (err error) {
+func (f *feed) run(ctx context.Context, first ...input) (err error) {
 	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silent stream
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	read, room := make(chan said, maxSteps), make(chan struct{}, maxAhead>>10)
+	read, room := make(chan input, maxSteps), make(chan struct{}, maxAhead>>10)
 	var end error
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -163,9 +163,9 @@ func (f *feed) run(ctx context.Context, first ...said) (err error) {
 
 // gather returns everything to apply together: one, the lines that arrived since, and those that
 // arrive until rest fires.
-func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.Time) (all []said) {
+func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time.Time) (all []input) {
 	parts, bytes := 0, 0
-	take := func(one said) (full bool) {
+	take := func(one input) (full bool) {
 		for range one.weight(cap(room)) {
 			<-room
 		}
@@ -192,12 +192,12 @@ func gather(one said, read <-chan said, room <-chan struct{}, rest <-chan time.T
 }
 
 // weight returns the share of the read-ahead room that s takes, in KiB.
-func (s *said) weight(most int) int { return min(1+s.size>>10, most) }
+func (s *input) weight(most int) int { return min(1+s.size>>10, most) }
 
 // read reads until the input ends, and returns why.
-func (f *feed) read(ctx context.Context, first []said, to chan<- said, room chan<- struct{}) error {
+func (f *feed) read(ctx context.Context, first []input, to chan<- input, room chan<- struct{}) error {
 	for n := 1; ; n++ {
-		var one said
+		var one input
 		if n <= len(first) {
 			one = first[n-1]
 		} else {
@@ -240,7 +240,7 @@ func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err erro
 }
 
 // do applies lines or requests. It returns whether the lease was lost, and the rejected steps.
-func (f *feed) do(ctx context.Context, all []said) (bool, []refused) {
+func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	f.n = all[len(all)-1].n
 	var ops []endpoints.Op
 	type place struct{ n, step int }

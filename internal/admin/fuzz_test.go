@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// Whatever is asked, the answer is one of the API, and nothing panics.
+// Every request gets an answer of the API, without a panic.
 func FuzzRequest(f *testing.F) {
 	for _, target := range []string{"clients?node=*&state=nacked&limit=3", "clients/a%2Fb/resources/CDS/x", "clients/a/explain?type=CDS&name=%00", "resources/EDS/a/b?subscribers",
 		"events?stop&kind=ack&after=1", "wait?for=synced&timeout=0s&revision=9", "log", "reload", "openapi.yaml", "clients/..%2f", "status?a=%zz"} {
@@ -27,7 +27,7 @@ func FuzzRequest(f *testing.F) {
 		path, query, _ := strings.Cut(target, "?")
 		switch {
 		case strings.HasPrefix(path, "wait"):
-			query = "timeout=0s&" + strings.ReplaceAll(query, "timeout", "timeou") // none waits
+			query = "timeout=0s&" + strings.ReplaceAll(query, "timeout", "timeou") // no request waits
 		case strings.HasPrefix(path, "events"):
 			query = "stop&" + query
 		case strings.Contains(query, "panic"):
@@ -46,7 +46,7 @@ func FuzzRequest(f *testing.F) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		switch {
-		case w.Code >= 300 && w.Code < 400: // a path that is written in another way
+		case w.Code >= 300 && w.Code < 400: // the same path, spelled differently
 		case w.Code != 200:
 			var e api.Error
 			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Kind != "Error" || e.Message == "" || w.Code == 500 {

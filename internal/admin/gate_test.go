@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Web pages that a browser of this machine shows reach the loopback, too.
+// Web pages in a local browser can reach the loopback address.
 func TestWebPages(t *testing.T) {
 	for _, c := range []struct {
 		at      net.Addr
@@ -33,16 +33,16 @@ func TestWebPages(t *testing.T) {
 		{loopback, "GET /api/v1/status", []string{"Host", "", "Origin", "null"}, 403}, // HTTP/1.0
 		{public, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
 		{socket, "GET /api/v1/status", []string{"Origin", "https://evil.example"}, 403},
-		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "cross-site"}, 403}, // an image, a script
+		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "cross-site"}, 403}, // an image or a script
 		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "same-site"}, 403},
 		{loopback, "GET /api/v1/status", []string{"Sec-Fetch-Site", "none"}, 200}, // typed into the browser
 
 		{loopback, "POST /api/v1/reload", []string{"Content-Type", ""}, 415},
-		{loopback, "POST /api/v1/reload", []string{"Content-Type", "text/plain"}, 415}, // of a form
+		{loopback, "POST /api/v1/reload", []string{"Content-Type", "text/plain"}, 415}, // an HTML form
 		{loopback, "POST /api/v1/reload", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
 		{loopback, "POST /api/v1/reload", []string{"Content-Type", "text/plain; application/json"}, 415},
 		{loopback, "POST /api/v1/reload", []string{"Content-Type", "application/json; charset=utf-8"}, 200},
-		{loopback, "OPTIONS /api/v1/reload", nil, 405}, // a browser asks whether it may
+		{loopback, "OPTIONS /api/v1/reload", nil, 405}, // a CORS preflight
 	} {
 		w := ask(newServer(newFleet()).Handler(c.at), c.what, "", c.headers...)
 		if w.Code != c.code {
@@ -107,8 +107,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A token that cannot be read lets nobody in.
-func TestNoToken(t *testing.T) {
+// If the token cannot be read, all requests are refused.
+func TestUnreadableToken(t *testing.T) {
 	for _, token := range []func() (string, error){
 		func() (string, error) { return "", errors.New("no such file") },
 		func() (string, error) { return "", nil },
@@ -123,7 +123,7 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// Who shows who he is may have everything removed.
+// A proven caller may allow a mass delete.
 func TestMassDelete(t *testing.T) {
 	s := newServer(newFleet())
 	s.Token = func() (string, error) { return secret, nil }
@@ -133,7 +133,7 @@ func TestMassDelete(t *testing.T) {
 	}
 }
 
-// Who is not let in hears that at once, though the body goes on, as that of a stream of endpoints does.
+// A refused request is answered at once, even if its body continues, as that of an endpoint stream.
 func TestDeniedAtOnce(t *testing.T) {
 	for want, headers := range map[string]string{
 		"401": "Content-Type: application/x-ndjson\r\n", "403": "Origin: https://evil.example\r\n", "415": "Content-Type: text/plain\r\nAuthorization: Bearer " + secret + "\r\n",

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ofGRPC returns what gRPC gets of a server at an address.
+// ofGRPC returns the gRPC status of a call to a server.
 func ofGRPC(t *testing.T, s *Server, network, address string) (call func(opts ...string) error) {
 	t.Helper()
 	g := grpc.NewServer()
@@ -64,7 +64,7 @@ func ofGRPC(t *testing.T, s *Server, network, address string) (call func(opts ..
 	}
 }
 
-// gRPC is let in by the rules of all other requests, and is told so in its own way.
+// The same access rules apply to gRPC, which gets a gRPC status.
 func TestGRPCPassesTheGate(t *testing.T) {
 	want := func(t *testing.T, err error, code codes.Code, text string) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestGRPCPassesTheGate(t *testing.T) {
 	})
 }
 
-// A stream that never ends by itself ends when the server does.
+// An endless stream ends with the server.
 func TestGRPCEndsWithServer(t *testing.T) {
 	g := grpc.NewServer()
 	healthgrpc.RegisterHealthServer(g, health.NewServer())

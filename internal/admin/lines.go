@@ -62,26 +62,26 @@ func (l *lines) ready() bool {
 	return bytes.IndexByte(here, '\n') >= 0
 }
 
-func (l *lines) read() (said, error) {
+func (l *lines) read() (input, error) {
 	if l.end != nil {
-		return said{}, l.end
+		return input{}, l.end
 	}
 	l.n++
 	text, err := l.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		l.end = fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
-		return said{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
+		return input{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
 	}
-	one := said{size: len(text), parts: values(text)}
+	one := input{size: len(text), parts: values(text)}
 	text = bytes.TrimSpace(text)
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line needs no line break
-		return said{}, err
+		return input{}, err
 	}
 	one.packed = bytes.Clone(text)
 	return one, nil
 }
 
-func (l *lines) unpack(one *said) {
+func (l *lines) unpack(one *input) {
 	if len(one.packed) > 0 {
 		one.steps = make([]endpoints.Op, 1)
 		one.steps[0], one.err = parseLine(one.packed)

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A stream of lines over HTTP/1 ends its connection, however it ends and also if it is refused: what is left of its body is no
+// A stream of lines over HTTP/1 ends its connection, even if it is refused: the rest of its body is not a
+// request, and its expired deadline must not affect a later request.
 // request, and no request after it finds a connection whose time is over.
 func TestLinesEndTheirConnection(t *testing.T) {
 	const line = `{"cluster":"x","put":{"address":"10.0.0.1","port":80}}` + "\n"
@@ -54,7 +55,7 @@ func TestLinesEndTheirConnection(t *testing.T) {
 				if err != nil || !strings.Contains(got, " "+c.answer+"\r\n") || !strings.Contains(got, "Connection: close\r\n") || strings.Count(got, "HTTP/1.") != 1 {
 					t.Errorf("%v\n%s", err, got)
 				}
-				time.Sleep(time.Minute) // what was sent ends, too
+				time.Sleep(time.Minute) // the input ends, too
 				if all := registrations(s); strings.Contains(all, "victim") {
 					t.Error("the body of a stream was taken for a request:", all)
 				}
@@ -63,7 +64,7 @@ func TestLinesEndTheirConnection(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a stream that ends harms no other one of its connection.
+// Over HTTP/2, the end of a stream does not affect other streams of the connection.
 func TestLinesOverHTTP2HarmNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := servedInMemory(t, registering(t), ofUnix)
@@ -89,7 +90,7 @@ func TestLinesOverHTTP2HarmNoOthers(t *testing.T) {
 		}
 		open, hold := io.Pipe()
 		defer hold.Close()
-		streams := []io.Reader{strings.NewReader("\n"), strings.NewReader(strings.Repeat("a", 2*maxLine)), open} // ended, ended early, and the lease is over
+		streams := []io.Reader{strings.NewReader("\n"), strings.NewReader(strings.Repeat("a", 2*maxLine)), open} // ended, ended early, and with an expired lease
 		for i, body := range streams {
 			if got := do(http.MethodPost, "?ttl=1s", linesOfJSON, body); !strings.HasPrefix(got, "200 OK") {
 				t.Error(i, got)

@@ -17,13 +17,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
-// A throng is a fleet that is slow to tell, and counts who asks at once.
-type throng struct {
+// A slowFleet is a slow fleet that counts concurrent questions.
+type slowFleet struct {
 	*fleet
 	now, most atomic.Int64
 }
 
-func (c *throng) slowly() {
+func (c *slowFleet) slowly() {
 	n := c.now.Add(1)
 	for {
 		most := c.most.Load()
@@ -35,31 +35,31 @@ func (c *throng) slowly() {
 	c.now.Add(-1)
 }
 
-func (c *throng) SummaryOf(f clients.Filter) (api.Counts, []api.Refusal, []api.Trouble) {
+func (c *slowFleet) SummaryOf(f clients.Filter) (api.Counts, []api.Refusal, []api.Trouble) {
 	c.slowly()
 	return c.fleet.SummaryOf(f)
 }
 
-func (c *throng) GroupCounts() map[string]api.Counts {
+func (c *slowFleet) GroupCounts() map[string]api.Counts {
 	c.slowly()
 	return c.fleet.GroupCounts()
 }
 
-func (c *throng) Clients(f clients.Filter) api.ClientList {
+func (c *slowFleet) Clients(f clients.Filter) api.ClientList {
 	c.slowly()
 	return c.fleet.Clients(f)
 }
 
-func (c *throng) Client(node string) []api.Client {
+func (c *slowFleet) Client(node string) []api.Client {
 	c.slowly()
 	return c.fleet.Client(node)
 }
 
-// However many ask at once, few answers that look at all clients are made at a time.
-func TestFewAtATime(t *testing.T) {
+// Few expensive answers are built at once, however many are requested.
+func TestExpensiveAnswersAreLimited(t *testing.T) {
 	for _, path := range []string{"/api/v1/status", "/api/v1/refusals", "/api/v1/groups", "/api/v1/clients", "/api/v1/clients/edge-2"} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &throng{fleet: newFleet()}
+			f := &slowFleet{fleet: newFleet()}
 			s := newServer(f.fleet)
 			s.Tracker = f
 			h := s.Handler(loopback)
@@ -78,7 +78,7 @@ func TestFewAtATime(t *testing.T) {
 	}
 }
 
-// An answer that nobody reads keeps nobody else from one.
+// An answer that is not read does not block others.
 func TestUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(newFleet())
@@ -105,7 +105,7 @@ type stuck struct{ *httptest.ResponseRecorder }
 
 func (stuck) Write(b []byte) (int, error) { time.Sleep(time.Minute); return len(b), nil }
 
-// One connection of HTTP/2 has few requests under way.
+// One HTTP/2 connection has a limited number of requests in progress.
 func TestStreamsOfAConnection(t *testing.T) {
 	dial, end := serves(t, newServer(newFleet()), "127.0.0.1:0", 16)
 	defer end()
@@ -133,9 +133,10 @@ func TestStreamsOfAConnection(t *testing.T) {
 	}
 }
 
-// A connection of HTTP/2 has some of the large answers under way and no more, and unix sockets have
+// An HTTP/2 connection has a limited number of large answers in progress, and unix sockets have their own
+// limits.
 // turns of their own.
-func TestOneConnection(t *testing.T) {
+func TestLargeAnswersPerConnection(t *testing.T) {
 	s := newServer(newFleet())
 	s.Handler(loopback)
 	r := &http.Request{ProtoMajor: 2, RemoteAddr: "10.0.0.1:7"}

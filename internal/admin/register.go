@@ -125,29 +125,29 @@ func (m *messages) ready() bool {
 	return m.in.Buffered()-frame >= int(binary.BigEndian.Uint32(head[1:]))
 }
 
-func (m *messages) read() (said, error) {
+func (m *messages) read() (input, error) {
 	m.came++
 	var head [frame]byte
 	if _, err := io.ReadFull(m.in, head[:]); err != nil {
-		return said{}, err
+		return input{}, err
 	}
 	size := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0] != 0:
-		return said{}, &problem{http.StatusNotImplemented, "", "requests are taken without compression", ""}
+		return input{}, &problem{http.StatusNotImplemented, "", "requests are taken without compression", ""}
 	case size > maxRequest:
-		return said{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.came, size, maxRequest), ""}
+		return input{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.came, size, maxRequest), ""}
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(m.in, b); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return said{}, err
+		return input{}, err
 	}
-	one := said{size: frame + len(b), packed: b, parts: parts(b, ofRequest, 0, 0)}
+	one := input{size: frame + len(b), packed: b, parts: parts(b, ofRequest, 0, 0)}
 	if one.parts > maxParts {
-		one = said{size: one.size, err: wrong("", fmt.Sprintf("has more than %d messages: steps, endpoints, localities, and fields and values of metadata", maxParts), "")}
+		one = input{size: one.size, err: wrong("", fmt.Sprintf("has more than %d messages: steps, endpoints, localities, and fields and values of metadata", maxParts), "")}
 	}
 	return one, nil
 }
@@ -173,7 +173,7 @@ func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 
 // begin reads the lease of the first request, which the session needs. The request is unpacked again when
 // it is applied.
-func (m *messages) begin(ctx context.Context, first said) error {
+func (m *messages) begin(ctx context.Context, first input) error {
 	leave, err := m.s.unpacks(ctx, first.parts)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (m *messages) begin(ctx context.Context, first said) error {
 	return first.err
 }
 
-func (m *messages) unpack(one *said) {
+func (m *messages) unpack(one *input) {
 	m.n++
 	in := &endpointsv1.RegisterRequest{}
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(one.packed, in); err != nil {
@@ -215,7 +215,7 @@ func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
 }
 
 // steps reads steps, each with its error.
-func steps(to *said, in []*endpointsv1.Step) error {
+func steps(to *input, in []*endpointsv1.Step) error {
 	if len(in) > maxSteps {
 		return wrong("steps", fmt.Sprintf("%d, and %d may be", len(in), maxSteps), "")
 	}

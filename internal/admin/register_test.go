@@ -30,7 +30,7 @@ import (
 	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
-// piped is a listener in memory, at an address.
+// piped is an in-memory listener with an address.
 type piped struct {
 	at     net.Addr
 	conns  chan net.Conn
@@ -59,7 +59,7 @@ func (p *piped) dial(context.Context, string) (net.Conn, error) {
 	}
 }
 
-// servedInMemory serves in memory until the test ends, and returns what dials.
+// servedInMemory serves in memory until the test ends, and returns a dialer.
 func servedInMemory(t *testing.T, s *Server, at net.Addr) *piped {
 	t.Helper()
 	l := &piped{at: at, conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -75,7 +75,7 @@ func servedInMemory(t *testing.T, s *Server, at net.Addr) *piped {
 	return l
 }
 
-// at is a connection to an address.
+// at is a connection with an address.
 type at struct {
 	net.Conn
 	addr net.Addr
@@ -83,7 +83,7 @@ type at struct {
 
 func (a at) LocalAddr() net.Addr { return a.addr }
 
-// ofEndpoints returns a client of gRPC.
+// ofEndpoints returns a gRPC client.
 func (p *piped) ofEndpoints(t *testing.T) pb.EndpointsClient {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(p.dial))
@@ -96,11 +96,11 @@ func (p *piped) ofEndpoints(t *testing.T) pb.EndpointsClient {
 
 var ofUnix = &net.UnixAddr{Name: "/s", Net: "unix"}
 
-// A calling is one stream.
+// A calling is an open stream.
 type calling struct {
 	*testing.T
 	pb.Endpoints_RegisterClient
-	n uint64 // requests that were sent
+	n uint64 // requests sent
 }
 
 func call(t *testing.T, c pb.EndpointsClient, opts ...grpc.CallOption) *calling {
@@ -112,7 +112,7 @@ func call(t *testing.T, c pb.EndpointsClient, opts ...grpc.CallOption) *calling 
 	return &calling{t, g, 0}
 }
 
-// says sends a request, and waits until it is done. refused are "STEP FIELD MESSAGE" of its steps that are not taken.
+// says sends a request and waits for its answer. refused are "STEP FIELD MESSAGE" of rejected steps.
 func (c *calling) says(r *pb.RegisterRequest, refused ...string) (lost bool) {
 	c.Helper()
 	if err := c.Send(r); err != nil {
@@ -168,7 +168,7 @@ func replace(cluster string, all ...*pb.Endpoint) *pb.Step {
 
 func steps1(all ...*pb.Step) *pb.RegisterRequest { return &pb.RegisterRequest{Steps: all} }
 
-// registrations are IDs by cluster.
+// registrations returns the IDs by cluster.
 func registrations(s *Server) string {
 	var all []string
 	for _, l := range s.Endpoints.List("", "") {
@@ -183,7 +183,8 @@ func registrations(s *Server) string {
 	return strings.Join(all, "; ")
 }
 
-// A stream of gRPC puts, removes, replaces and releases; what is wrong is told with its request, its step and its field, and
+// A gRPC stream puts, removes, replaces and releases. Errors name the request, the step and the field, and
+// do not affect other steps.
 // harms nothing else.
 func TestRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -225,7 +226,7 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// An endpoint is the same whether it comes as a message or as JSON: the other one is a renewal.
+// An endpoint is equal as a message and as JSON: registering it again in the other form is a renewal.
 func TestRegisterIsAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -257,7 +258,9 @@ func TestRegisterIsAsJSON(t *testing.T) {
 	})
 }
 
-// Each request renews the lease, an empty one, too. When none comes for its time the stream ends, and so does what it has put; a stream that
+// Each request renews the lease, an empty one too. Without requests the stream ends, and its endpoints are
+// removed. After an earlier end they stay for the time of the lease. A stream without a lease may be silent
+// for two minutes.
 // ends before leaves it that time. Without a lease a stream may be quiet for two minutes.
 func TestRegisterLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +275,7 @@ func TestRegisterLeases(t *testing.T) {
 		}
 		c := call(t, l.ofEndpoints(t))
 		c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.1", 80)}})
-		for range 5 { // each longer than an answer may take
+		for range 5 { // each longer than the write timeout
 			time.Sleep(45 * time.Second)
 			c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute)})
 		}
@@ -302,7 +305,7 @@ func TestRegisterLeases(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		count(0)
 
-		c = call(t, l.ofEndpoints(t)) // that says nothing
+		c = call(t, l.ofEndpoints(t)) // a silent stream
 		begin = time.Now()
 		c.ends(codes.DeadlineExceeded, "for too long")
 		if since := time.Since(begin); since != quiet {
@@ -311,8 +314,8 @@ func TestRegisterLeases(t *testing.T) {
 	})
 }
 
-// Who only reaches the port of this machine may not say where requests go; nor may a server be asked that takes none.
-func TestRegisterIsForThoseWhoShowWhoTheyAre(t *testing.T) {
+// A local port is not enough to register endpoints, and the server must accept them.
+func TestRegisterNeedsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "needs a unix socket, a token or a client certificate")
 		call(t, servedInMemory(t, newServer(newFleet()), ofUnix).ofEndpoints(t)).ends(codes.PermissionDenied, "takes no endpoints")
@@ -328,14 +331,14 @@ func TestRegisterIsForThoseWhoShowWhoTheyAre(t *testing.T) {
 	})
 }
 
-// A raw is a message as its bytes.
+// A raw is a message as bytes.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error)   { return *(v.(*[]byte)), nil }
 func (raw) Unmarshal(b []byte, v any) error { *(v.(*[]byte)) = slices.Clone(b); return nil }
 func (raw) Name() string                    { return "proto" }
 
-// What cannot be read is told, and ends the stream only where nobody knows what comes after it.
+// An unreadable request gets an error. It ends the stream only if the next request cannot be found.
 func TestRegisterUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -361,7 +364,7 @@ func TestRegisterUnreadable(t *testing.T) {
 			c.ends(codes.InvalidArgument, "ttl: must be 1s to 24h0m0s")
 		}
 		c = call(t, l.ofEndpoints(t), grpc.ForceCodec(raw{}))
-		for i, b := range []string{"", "\xff", "\x12\x03\x0a\x01\xff", strings.Repeat("\x12\x00", 1<<19), "\x7a\x01x"} { // the last is of another version
+		for i, b := range []string{"", "\xff", "\x12\x03\x0a\x01\xff", strings.Repeat("\x12\x00", 1<<19), "\x7a\x01x"} { // the last one is of a newer version
 			if err := c.SendMsg(&[]byte{}); i == 0 && err != nil {
 				t.Fatal(err)
 			}
@@ -396,7 +399,7 @@ func TestRegisterUnreadable(t *testing.T) {
 	})
 }
 
-// kept is an engine that does nothing until it is let, of a registry that keeps what was said meanwhile.
+// kept is an engine that blocks until it is released, of a registry with pending changes.
 type kept struct {
 	endpoints.Engine
 	let chan struct{}
@@ -407,8 +410,8 @@ func (k kept) Write(ctx context.Context, changes []endpoints.Change) error {
 	return k.Engine.Write(ctx, changes)
 }
 
-// What is said ahead takes the memory of what was sent, however much it is when it is unpacked: requests of gRPC, and lines.
-func TestAheadIsPacked(t *testing.T) {
+// Requests that are read ahead stay packed in memory, over gRPC and as lines.
+func TestReadAheadStaysPacked(t *testing.T) {
 	objects := &structpb.ListValue{}
 	for range (maxParts - 10) / 2 {
 		objects.Values = append(objects.Values, structpb.NewStructValue(&structpb.Struct{}))
@@ -469,9 +472,9 @@ func TestAheadIsPacked(t *testing.T) {
 	})
 }
 
-// A request that is more than may be unpacked is refused before it is, however it comes to be that much; the largest that anybody may
+// A request that is too large when unpacked is refused before that. The largest useful request is accepted.
 // need is not.
-func TestParts(t *testing.T) {
+func TestUnpackedSizeIsLimited(t *testing.T) {
 	count := func(r *pb.RegisterRequest) int {
 		b, err := proto.Marshal(r)
 		if err != nil || len(b) > maxRequest {
@@ -517,7 +520,8 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// Streams are few, of lines and of messages together; one that ends makes room. Who sends and reads no answer is waited for, and
+// The number of streams of both kinds is limited; an ended one makes room. A sender that does not read
+// answers is disconnected after a timeout, without effect on others.
 // then cut off; others do not notice.
 func TestRegisterFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -563,9 +567,9 @@ func TestRegisterFloods(t *testing.T) {
 	})
 }
 
-// A stream of lines lasts as long as lines come: many that are never here as a whole when the next is read, or few with a time between
+// A stream of lines may be long in bytes or in time. It may also replace and release whole clusters.
 // them that no answer may take. It can be about clusters as a whole, too.
-func TestEndpointLinesLast(t *testing.T) {
+func TestLongEndpointStream(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -628,7 +632,7 @@ func TestEndpointLinesLast(t *testing.T) {
 	}
 }
 
-// distant is an engine that takes a while for each write.
+// distant is an engine with slow writes.
 type distant struct{ endpoints.Engine }
 
 func (d distant) Write(ctx context.Context, changes []endpoints.Change) error {
@@ -636,7 +640,8 @@ func (d distant) Write(ctx context.Context, changes []endpoints.Change) error {
 	return d.Engine.Write(ctx, changes)
 }
 
-// Who waits for each answer has it at once; what somebody says fast is done together, however fast the engine is.
+// A sender that waits for each answer gets it at once. Fast lines are applied together, however fast the
+// engine is.
 func TestEndpointLinesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := endpoints.Open("", nil)
@@ -686,7 +691,7 @@ func TestEndpointLinesTogether(t *testing.T) {
 	})
 }
 
-// ending tells of leases that are ended.
+// ending reports ended leases.
 type ending struct {
 	*endpoints.Local
 	ids chan []endpoints.LeaseID
@@ -694,7 +699,7 @@ type ending struct {
 
 func (e ending) Revoke(_ context.Context, ids []endpoints.LeaseID) { e.ids <- ids }
 
-// A stream that has put nothing has no lease, and the lease of one that has removed all ends with it.
+// A stream without endpoints has no lease; removing all endpoints ends the lease.
 func TestLeaseEndsWithItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := endpoints.Open("", nil)

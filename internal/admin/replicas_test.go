@@ -14,10 +14,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// Others are servers that say what they say.
+// others are servers with given answers.
 type others struct {
 	t    *testing.T
-	says map[string]string // by ID; "": does not answer; "404": has nothing
+	says map[string]string // by ID; "": does not answer; "404": not found
 	path string
 	size int64
 }
@@ -42,7 +42,7 @@ func (o *others) Ask(_ context.Context, path string, query url.Values, size int6
 	return all, nil
 }
 
-// asks asks a server whose others say something.
+// asks asks a server with other servers in its store.
 func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	t.Helper()
 	s := newServer(newFleet())
@@ -61,7 +61,7 @@ func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	return answer, w.Code
 }
 
-// The status of all servers has the clients of all, and says who did not answer.
+// The status of all servers has the clients of all, and the servers that did not answer.
 func TestStatusOfAll(t *testing.T) {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	o := &others{t: t, says: map[string]string{"a": `{"kind": "Status", "config": {"store": {"revision": "r8", "error": "away"}, "rejected": {"errors": ["e"]}},
@@ -82,7 +82,7 @@ func TestStatusOfAll(t *testing.T) {
 	if len(r) != 3 || !r[0].Asked || r[0].ID != "me" || r[0].Clients.Connected != 2 || r[1].Clients.Connected != 5 || r[1].Revision != "r8" || r[1].Trouble != "away" || r[1].Rejected == nil || r[2].Error == "" || r[2].Clients != nil || r[2].Revision != "r9" {
 		t.Errorf("%+v", r)
 	}
-	// Who has not the group has no clients of it; who has no status is none of the servers.
+	// a server without the group has no clients of it; one without a status is not a Chancery
 	o.says["b"] = "404"
 	for group, none := range map[string]bool{"": false, "&group=edge": true} {
 		st, _ := asks[api.Status](t, o, "/api/v1/status?replicas=1"+group)
@@ -90,7 +90,7 @@ func TestStatusOfAll(t *testing.T) {
 			t.Errorf("%q: %+v", group, b)
 		}
 	}
-	// Without a store there is nobody to ask, and without the parameter nobody is asked.
+	// without a store or without the parameter, no other server is asked
 	if st, code := asks[api.Status](t, nil, "/api/v1/status?replicas=1"); code != http.StatusOK || st.Replicas != nil || st.Clients.Connected != 2 {
 		t.Error(code, st)
 	}
@@ -123,15 +123,15 @@ func TestClientsOfAll(t *testing.T) {
 	if _, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
 		t.Error(code)
 	}
-	// Nobody knows of a node whose server may be the one that does not answer.
+	// the node may be at the server that did not answer
 	delete(o.says, "b")
 	if list, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusOK || list.Items == nil || len(list.Items) > 0 || list.Replicas[2].Error == "" {
 		t.Error(code, list)
 	}
 }
 
-// Whatever another server says, the answer has what this one and the others know, and is no longer than it may be.
-func TestHostileReplicas(t *testing.T) {
+// Invalid answers of another server do not affect the rest, and the size of the answer is limited.
+func TestInvalidAnswersOfReplicas(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	many := func(item string) string { return "[" + strings.Repeat(item+",", 10_000) + item + "]" }
 	for _, body := range []string{
@@ -158,7 +158,8 @@ func TestHostileReplicas(t *testing.T) {
 	}
 }
 
-// All servers have arrived when each serves what is waited for, and its clients have accepted it; one that does not answer has not.
+// The wait is done when each server serves the revision and its clients have accepted it. A server that
+// does not answer is not done.
 func TestWaitOfAll(t *testing.T) {
 	const there = `{"kind": "WaitResult", "done": true, "served": true, "clients": {"connected": 2, "by": {"SYNCED": 2}}}`
 	for _, tt := range []struct {
@@ -166,8 +167,8 @@ func TestWaitOfAll(t *testing.T) {
 		done bool
 	}{
 		{there, there, true},
-		{there, `{"kind": "WaitResult", "served": true}`, true}, // none of its clients is asked about
-		{there, `{"kind": "WaitResult"}`, false},                // it does not serve it
+		{there, `{"kind": "WaitResult", "served": true}`, true}, // none of its clients is selected
+		{there, `{"kind": "WaitResult"}`, false},                // it does not serve the revision
 		{there, "404", false},
 		{there, "", false},
 		{there, "{", false},

@@ -13,7 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// committing returns a server of a store that takes commits. It shows nothing of secrets, and would not serve a
+// committing returns a server of a store that accepts commits. It hides secrets, and would not serve a
+// cluster named bad.
 // cluster that is called bad.
 func committing(t *testing.T) *Server {
 	t.Helper()
@@ -42,7 +43,7 @@ func committing(t *testing.T) *Server {
 	return s
 }
 
-// commitOf is a commit of clusters.
+// commitOf returns a commit of clusters.
 func commitOf(commit string, names ...string) string {
 	b := `{"commit":{"message":"why","author":"ana"` + commit + "}}\n"
 	for _, name := range names {
@@ -51,7 +52,7 @@ func commitOf(commit string, names ...string) string {
 	return b
 }
 
-// A configuration is committed line by line; what is wrong is told with its place, and nothing of it is committed.
+// A configuration is committed line by line. Errors have a place, and then nothing is committed.
 func TestCommit(t *testing.T) {
 	s := committing(t)
 	h := s.Handler(loopback)
@@ -95,7 +96,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// Who may not commit is refused before anything is read; a server without a store has none of this.
+// A caller that may not commit is refused before its body is read. A server without a store has no such
+// paths.
 func TestCommitNeedsProof(t *testing.T) {
 	s := committing(t)
 	s.Token = nil
@@ -110,7 +112,7 @@ func TestCommitNeedsProof(t *testing.T) {
 	}
 }
 
-// A commit with more bytes than one may have is refused.
+// A commit that is too large is refused.
 func TestCommitTooLarge(t *testing.T) {
 	text := commitOf("", "a", "b", "c")
 	for most, want := range map[int]string{len(text): "", len(text) - 2: fmt.Sprintf("more than %d bytes", len(text)-2), 30: "more than 30 bytes"} {
@@ -120,7 +122,7 @@ func TestCommitTooLarge(t *testing.T) {
 	}
 }
 
-// withToken checks the answer to somebody who has the token.
+// withToken checks the answer to a caller with the token.
 func withToken(t *testing.T, h http.Handler, q question) {
 	t.Helper()
 	w := ask(h, q.what, q.body, "Authorization", "Bearer secret")

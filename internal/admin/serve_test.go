@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// serves serves on an address, and returns how to dial it and how to end it.
+// serves serves on an address, and returns a dialer and a function that ends it.
 func serves(t *testing.T, s *Server, at string, limit int) (dial func() net.Conn, end func() time.Duration) {
 	t.Helper()
 	a, err := listen.Parse(at)
@@ -51,7 +51,7 @@ func serves(t *testing.T, s *Server, at string, limit int) (dial func() net.Conn
 		}
 }
 
-// says sends text over a connection and returns the first line of the answer, and the body.
+// says sends text over a connection and returns the status line and the body.
 func says(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
@@ -83,7 +83,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %s", at, got)
 		}
 		c.Close()
-		// Who reaches the socket of the daemon's user and group has shown who he is.
+		// reaching the unix socket is proof enough
 		c = dial()
 		got := says(t, c, "POST /api/v1/reload HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 26\r\nConnection: close\r\n\r\n{\"allow_mass_delete\":true}")
 		if want == "200" && !strings.Contains(got, `"removed":5`) {
@@ -94,10 +94,10 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The end of the server ends who waits for something, at once.
+// The end of the server ends waiting requests at once.
 func TestServeEnds(t *testing.T) {
 	s := newServer(newFleet())
-	s.Handler(loopback) // there are doors to look at
+	s.Handler(loopback) // creates the doors
 	dial, end := serves(t, s, "127.0.0.1:0", 64)
 	var all []net.Conn
 	for range 5 {
@@ -122,8 +122,8 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// Hostile requests: the others are answered.
-func TestHostile(t *testing.T) {
+// Hostile requests do not affect others.
+func TestHostileRequests(t *testing.T) {
 	f := newFleet()
 	s := newServer(f)
 	dial, end := serves(t, s, "127.0.0.1:0", 32)
@@ -139,7 +139,7 @@ func TestHostile(t *testing.T) {
 		}
 		c.Close()
 	}
-	// More connections than there may be, on which nothing comes.
+	// more silent connections than allowed
 	var idle []net.Conn
 	for range 1000 {
 		idle = append(idle, dial())
@@ -147,7 +147,7 @@ func TestHostile(t *testing.T) {
 	for _, c := range idle {
 		c.Close()
 	}
-	// Readers of events that read nothing hold up nobody: not the tracker, not each other.
+	// event readers that read nothing affect neither the tracker nor each other
 	var slow []net.Conn
 	for range 5 {
 		c := dial()
@@ -178,8 +178,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// Many at once, of all kinds: for the race detector.
-func TestTogether(t *testing.T) {
+// Many requests of all kinds at once, for the race detector.
+func TestConcurrentRequests(t *testing.T) {
 	f := newFleet()
 	s := newServer(f)
 	h := s.Handler(loopback)
@@ -205,7 +205,7 @@ func TestTogether(t *testing.T) {
 	all.Wait()
 }
 
-// A reader of events that reads nothing is let go, and one that nothing happens for is not.
+// An event reader that reads nothing is disconnected; one without events is not.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet()
@@ -226,7 +226,7 @@ func TestSlowReader(t *testing.T) {
 			conns = append(conns, c)
 		}
 		beats := make(chan int, 1)
-		go func() { // the one that reads
+		go func() { // the reader that reads
 			n := 0
 			for lines := bufio.NewScanner(conns[0]); lines.Scan(); {
 				if lines.Text() == ":" {
@@ -235,7 +235,7 @@ func TestSlowReader(t *testing.T) {
 			}
 			beats <- n
 		}()
-		time.Sleep(5 * time.Minute) // nothing happens
+		time.Sleep(5 * time.Minute) // without events
 		if len(s.readers.other) != 2 {
 			t.Errorf("%d readers after 5 minutes", len(s.readers.other))
 		}

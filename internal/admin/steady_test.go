@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A slow is a connection on which a request comes slowly.
+// A slow connection delivers a request slowly.
 type slow struct {
 	*httptest.ResponseRecorder
 	net.Conn
@@ -26,8 +26,8 @@ func (s slow) SetReadDeadline(t time.Time) error  { return s.Conn.SetReadDeadlin
 func (s slow) SetWriteDeadline(_ time.Time) error { return nil }
 func (s slow) Read(b []byte) (int, error)         { return s.Conn.Read(b) }
 
-// Who sends no whole request in time is told that, and nothing of sockets.
-func TestLate(t *testing.T) {
+// A request that is not complete in time gets an error, without details of sockets.
+func TestSlowRequest(t *testing.T) {
 	s, _ := steering(t)
 	in := iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded})
 	w := httptest.NewRecorder()
@@ -39,7 +39,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// A commit that comes slowly, or not at all, has its place for less than a minute; one that takes its time for many bytes is made.
+// A commit that is slow or stalls is ended within a minute. A large one with a steady rate succeeds.
 func TestCommitStalls(t *testing.T) {
 	big := commitOf("", "a") + strings.Repeat(" \n", 600<<10) // half a minute
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 )
 
-// steering returns a server of a store in a directory, which has r1 and r2, and where what it tells of changes is noted.
+// steering returns a server of a store with r1 and r2, which records the reported changes.
 func steering(t *testing.T) (*Server, *[]string) {
 	t.Helper()
 	s := committing(t)
@@ -33,7 +33,7 @@ func steering(t *testing.T) (*Server, *[]string) {
 	return s, told
 }
 
-// A group is frozen and let go by those who show who they are; what is held says who they are, and what they say of themselves.
+// A proven caller freezes and unfreezes a group. The hold has the caller's identity and the name they gave.
 func TestFreeze(t *testing.T) {
 	s, told := steering(t)
 	h := s.Handler(loopback)
@@ -69,7 +69,7 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// A rollout begins, changes and ends by the API, and says what there is if it is called by another name.
+// A rollout is started, changed and ended over the API. An unknown ID gets a list of the existing ones.
 func TestRollouts(t *testing.T) {
 	s, told := steering(t)
 	h := s.Handler(loopback)
@@ -134,7 +134,7 @@ func TestRollouts(t *testing.T) {
 	}
 }
 
-// Who may not commit may not change what is served either; who may ask may read.
+// Only callers that may commit may freeze or roll out; all callers may read.
 func TestSteeringNeedsProof(t *testing.T) {
 	s, _ := steering(t)
 	s.Token = nil

@@ -19,8 +19,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// A town is a server with clients in memory, and the admin API.
-type town struct {
+// A waitFixture is a server with in-memory clients and the admin API.
+type waitFixture struct {
 	*testing.T
 	*store.Store
 	open  func(node, cluster string) *xdstest.Client
@@ -30,13 +30,13 @@ type town struct {
 	mesh     atomic.Pointer[api.Rejected] // of the group
 }
 
-func within(t *testing.T, name string, f func(w *town)) {
+func within(t *testing.T, name string, f func(w *waitFixture)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := store.New()
 			tracker := clients.New(clients.Options{Groups: func(n *xds.Node) []string { return []string{n.Cluster} }})
 			srv := server.New(st, server.WithObserver(tracker), server.WithLogger(slog.New(slog.DiscardHandler)))
-			w := &town{T: t, Store: st, admin: newServer(nil)}
+			w := &waitFixture{T: t, Store: st, admin: newServer(nil)}
 			w.admin.Tracker = tracker
 			w.admin.Config = func() api.Config {
 				return api.Config{Revision: st.Snapshot().Seq(), Rejected: w.rejected.Load()}
@@ -53,15 +53,15 @@ func within(t *testing.T, name string, f func(w *town)) {
 	})
 }
 
-func (w *town) put(t *xds.Type, name, content string) {
+func (w *waitFixture) put(t *xds.Type, name, content string) {
 	w.Helper()
 	if _, err := w.Update(func(tx *store.Tx) error { tx.Set(xds.NewResource(t, name, []byte(content))); return nil }); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// wait asks with a query, and tells the answer and when it came.
-func (w *town) wait(query string) (result func() api.WaitResult, came func() time.Duration) {
+// wait asks with a query, and returns the answer and the time it took.
+func (w *waitFixture) wait(query string) (result func() api.WaitResult, came func() time.Duration) {
 	began, out, took := time.Now(), make(chan *httptest.ResponseRecorder, 1), time.Duration(0)
 	h := w.admin.Handler(loopback)
 	go func() { out <- ask(h, "GET /api/v1/wait?"+query, "") }()
@@ -78,7 +78,7 @@ func (w *town) wait(query string) (result func() api.WaitResult, came func() tim
 }
 
 func TestWait(t *testing.T) {
-	within(t, "until all have accepted", func(w *town) {
+	within(t, "until all have accepted", func(w *waitFixture) {
 		one, two := w.open("one", "edge"), w.open("two", "mesh")
 		one.Subscribe(xds.Cluster, "*")
 		two.Subscribe(xds.Cluster, "*")
@@ -95,12 +95,12 @@ func TestWait(t *testing.T) {
 			w.Errorf("after %v, though the last was at 7 s", took())
 		}
 	})
-	within(t, "what was committed a moment ago counts", func(w *town) {
+	within(t, "what was committed a moment ago counts", func(w *waitFixture) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")
 		one.ACK(one.Next(xds.Cluster))
 		synctest.Wait()
-		w.put(xds.Cluster, "a", "2") // nobody has told the tracker
+		w.put(xds.Cluster, "a", "2") // the tracker does not know it yet
 		result, took := w.wait("timeout=1m")
 		r := one.Next(xds.Cluster)
 		time.Sleep(time.Second)
@@ -109,7 +109,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v after %v", r, took())
 		}
 	})
-	within(t, "the time is over", func(w *town) {
+	within(t, "the time is over", func(w *waitFixture) {
 		one, two := w.open("one", "edge"), w.open("two", "mesh")
 		for _, c := range []*xdstest.Client{one, two} {
 			c.Subscribe(xds.Cluster, "*")
@@ -130,7 +130,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
-	within(t, "a client refuses", func(w *town) {
+	within(t, "a client refuses", func(w *waitFixture) {
 		one, two := w.open("one", "edge"), w.open("two", "mesh")
 		for _, c := range []*xdstest.Client{one, two} {
 			c.Subscribe(xds.Cluster, "*")
@@ -145,7 +145,7 @@ func TestWait(t *testing.T) {
 		if took() > 100*time.Millisecond {
 			w.Errorf("after %v", took())
 		}
-		// The mistake is mended: what was refused before is no answer.
+		// fixed: the former refusal does not count
 		two.ACK(of2)
 		w.put(xds.Cluster, "a", "2")
 		again, _ := w.wait("timeout=1m")
@@ -159,7 +159,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v after %v", r, later())
 		}
 	})
-	within(t, "what one client has refused before is no answer while it is sent something else", func(w *town) {
+	within(t, "what one client has refused before is no answer while it is sent something else", func(w *waitFixture) {
 		one, two := w.open("one", "edge"), w.open("two", "mesh")
 		for _, c := range []*xdstest.Client{one, two} {
 			c.Subscribe(xds.Cluster, "*")
@@ -167,7 +167,7 @@ func TestWait(t *testing.T) {
 		one.NACK(one.Next(xds.Cluster), "old")
 		two.ACK(two.Next(xds.Cluster))
 		w.put(xds.Cluster, "a", "2")
-		one.Next(xds.Cluster) // and no answer
+		one.Next(xds.Cluster) // without an answer
 		of2 := two.Next(xds.Cluster)
 		result, _ := w.wait("timeout=1m")
 		two.NACK(of2, "new")
@@ -175,7 +175,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v", r)
 		}
 	})
-	within(t, "what it refused is to be told again, and waits for another type", func(w *town) {
+	within(t, "what it refused is to be told again, and waits for another type", func(w *waitFixture) {
 		both := func(content string) {
 			l := xds.NewResource(xds.Listener, "l", []byte(content))
 			l.Refs = []xds.Ref{{Type: xds.Cluster, Name: "a"}}
@@ -194,7 +194,7 @@ func TestWait(t *testing.T) {
 		one.NACK(one.Next(xds.Listener), "no")
 		synctest.Wait()
 		both("3")
-		of := one.Next(xds.Cluster) // and no answer, so that the listener waits
+		of := one.Next(xds.Cluster) // without an answer, so that the listener waits
 		result, _ := w.wait("timeout=1s&type=lds")
 		if r := result(); r.Done || len(r.Refusals) > 0 || !slices.Equal(r.Pending, []string{"one"}) {
 			w.Errorf("%+v", r)
@@ -202,7 +202,7 @@ func TestWait(t *testing.T) {
 		one.ACK(of)
 		one.ACK(one.Next(xds.Listener))
 	})
-	within(t, "for one type only", func(w *town) {
+	within(t, "for one type only", func(w *waitFixture) {
 		w.put(xds.Secret, "s", "1")
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")
@@ -216,7 +216,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
-	within(t, "of whom none is there, who is asked for may be about to connect", func(w *town) {
+	within(t, "of whom none is there, who is asked for may be about to connect", func(w *waitFixture) {
 		for _, query := range []string{"node=one", "group=edge", "type=CDS"} {
 			result, took := w.wait(query + "&timeout=10s")
 			if r := result(); r.Done || took() < 10*time.Second {
@@ -224,7 +224,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
-	within(t, "a client comes and leaves", func(w *town) {
+	within(t, "a client comes and leaves", func(w *waitFixture) {
 		result, _ := w.wait("timeout=1m&node=late")
 		time.Sleep(time.Second)
 		late := w.open("late", "edge")
@@ -243,7 +243,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v after %v", r, took())
 		}
 	})
-	within(t, "the last load was rejected: the change has arrived nowhere", func(w *town) {
+	within(t, "the last load was rejected: the change has arrived nowhere", func(w *waitFixture) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")
 		one.ACK(one.Next(xds.Cluster))
@@ -257,12 +257,12 @@ func TestWait(t *testing.T) {
 		}
 		patient, took := w.wait("timeout=1m&refused=wait")
 		time.Sleep(3 * time.Second)
-		w.rejected.Store(nil) // mended
+		w.rejected.Store(nil) // fixed
 		if r := patient(); !r.Done || r.Rejected != nil || took() < 3*time.Second {
 			w.Errorf("%+v after %v", r, took())
 		}
 		w.put(xds.Cluster, "a", "2")
-		one.Next(xds.Cluster) // and no answer
+		one.Next(xds.Cluster) // without an answer
 		meanwhile, _ := w.wait("timeout=1m")
 		time.Sleep(3 * time.Second)
 		w.rejected.Store(no)
@@ -270,7 +270,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v", r)
 		}
 	})
-	within(t, "the last load of a group was rejected: that has not arrived at who has it", func(w *town) {
+	within(t, "the last load of a group was rejected: that has not arrived at who has it", func(w *waitFixture) {
 		one, two := w.open("one", "edge"), w.open("two", "mesh")
 		for _, c := range []*xdstest.Client{one, two} {
 			c.Subscribe(xds.Cluster, "*")
@@ -292,7 +292,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
-	within(t, "a group that there is not, and a revision that does not come", func(w *town) {
+	within(t, "a group that there is not, and a revision that does not come", func(w *waitFixture) {
 		if rec := ask(w.admin.Handler(loopback), "GET /api/v1/wait?group=zz", ""); rec.Code != 404 {
 			w.Errorf("%d %s", rec.Code, rec.Body)
 		}
@@ -301,7 +301,7 @@ func TestWait(t *testing.T) {
 			w.Errorf("%+v", r)
 		}
 	})
-	within(t, "a revision that comes later", func(w *town) {
+	within(t, "a revision that comes later", func(w *waitFixture) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")
 		one.ACK(one.Next(xds.Cluster))

@@ -10,7 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// kept returns a configuration of some clusters with so many bytes of text each, one of which changes with its turn.
+// kept returns a stored configuration of n clusters with texts of a size. One cluster changes with
+// turn.
 func kept(n, bytes, turn int) lastgood.Config {
 	t := lastgood.Type{Type: xds.Cluster}
 	for i := range n {
@@ -27,8 +28,9 @@ func kept(n, bytes, turn int) lastgood.Config {
 	return lastgood.Config{Types: []lastgood.Type{t}}
 }
 
-// Of one configuration after another what is the same is not read again, and where it stands is known anew.
-func TestRestoreAgain(t *testing.T) {
+// A restore does not decode resources again that are equal to those of the last configuration. Only
+// their places change.
+func TestRestoreReusesEqualResources(t *testing.T) {
 	src := New("", store.New(), Options{Log: slog.New(slog.DiscardHandler)})
 	var before [2]*xds.Resource
 	for turn := range 3 {
@@ -73,12 +75,12 @@ func TestRestoreAgain(t *testing.T) {
 	}
 }
 
-// What is restored beside a source shares what is the same with it, and changes nothing there.
-func TestBeside(t *testing.T) {
+// A scratch source shares equal resources with its source, and does not change the source.
+func TestScratchSharesResources(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	st := store.New()
 	src := New("", st, Options{Log: log})
-	if err := src.Scratch(Options{Log: log}).Restore(kept(3, 200, 0)); err != nil { // of nothing
+	if err := src.Scratch(Options{Log: log}).Restore(kept(3, 200, 0)); err != nil { // nothing is served yet
 		t.Fatal(err)
 	}
 	if err := src.Restore(kept(3, 200, 0)); err != nil {
@@ -107,7 +109,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// BenchmarkRestore is what a revision costs in which one cluster of 1 KB is another one.
+// BenchmarkRestore restores a revision in which one cluster of 1 KB changed.
 func BenchmarkRestore(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// BenchmarkCheck reads 10,000 resources in 100 files: a quarter each of clusters,
-// assignments, routes and listeners, with what people put into them.
+// BenchmarkCheck reads 10,000 resources in 100 files: a quarter each of clusters, assignments, routes
+// and listeners, with typical fields.
 func BenchmarkCheck(b *testing.B) {
 	root := b.TempDir()
 	writeMany(b, root, 10_000)
@@ -28,8 +28,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad loads 10,000 resources of 100 files into a store, and BenchmarkReload what one
-// change of a file takes then.
+// BenchmarkLoad loads 10,000 resources of 100 files into a store, and BenchmarkReload loads one
+// changed file.
 func BenchmarkLoad(b *testing.B) {
 	root := b.TempDir()
 	writeMany(b, root, 10_000)
@@ -47,8 +47,8 @@ func BenchmarkReload(b *testing.B) {
 	reloads(b, root, filepath.Join(root, "more.yaml"))
 }
 
-// BenchmarkLoadGroups loads 10,000 groups of 3 resources, and BenchmarkReloadGroups what one
-// change of a file of one of them takes then.
+// BenchmarkLoadGroups loads 10,000 groups of 3 resources, and BenchmarkReloadGroups loads one changed
+// file of one of them.
 func BenchmarkLoadGroups(b *testing.B) {
 	root := b.TempDir()
 	writeGroups(b, root, 10_000)
@@ -114,7 +114,7 @@ func reloads(b *testing.B, root, file string) {
 	if _, err := src.Load(); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(2100 * time.Millisecond) // then the dates of the files are believed
+	time.Sleep(2100 * time.Millisecond) // then the stamps of the files are settled
 	if _, err := src.Load(); err != nil {
 		b.Fatal(err)
 	}
@@ -132,8 +132,8 @@ func reloads(b *testing.B, root, file string) {
 	}
 }
 
-// A check before each deployment must not be waited for. It takes a second; the limit is for
-// busy machines and the race detector, and still finds what grows with the square of the files.
+// A check before each deployment must be fast. It takes a second. The limit allows for busy machines
+// and the race detector, and still finds costs that grow with the square of the number of files.
 func TestCheckOfManyIsFast(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")
@@ -162,7 +162,7 @@ var (
 	raceEnabled bool // by race_test.go
 )
 
-// BenchmarkWriteMany is how tools/figures has the files of BenchmarkCheck.
+// BenchmarkWriteMany writes the files of BenchmarkCheck for tools/figures.
 func BenchmarkWriteMany(b *testing.B) {
 	root := cmp.Or(*manyDir, b.TempDir())
 	for b.Loop() {
@@ -170,7 +170,7 @@ func BenchmarkWriteMany(b *testing.B) {
 	}
 }
 
-// writeMany writes n resources into a directory, a hundred in a file.
+// writeMany writes n resources into a directory, a hundred in each file.
 func writeMany(tb testing.TB, root string, n int) {
 	tb.Helper()
 	kinds := []func(int) string{manyCluster, manyAssignment, manyRoutes, manyListener}

@@ -98,7 +98,7 @@ func spelled(t *testing.T) map[string]string {
 	return map[string]string{"a.yaml": canaries, "a.json": string(js), "one.json": string(one), "flow.yaml": string(one), "a.txtpb": prototext.MarshalOptions{Multiline: true, Resolver: envoy.types}.Format(m)}
 }
 
-// told returns all that is said of a file, and how much that is.
+// told returns all problems of a file as text, and their number.
 func told(path, src string) (text string, n int) {
 	d := envoy.decode(path, []byte(src))
 	var b strings.Builder
@@ -108,7 +108,7 @@ func told(path, src string) (text string, n int) {
 	return b.String(), len(d.Problems)
 }
 
-// leaks reports whether a text has more than a few letters of the canary.
+// leaks reports whether a text contains more than a few letters of the canary.
 func leaks(text string) bool {
 	for i := 0; i+6 <= len(canary); i++ {
 		if strings.Contains(text, canary[i:i+6]) {
@@ -118,7 +118,7 @@ func leaks(text string) bool {
 	return strings.Contains(text, "aHVudGVy")
 }
 
-// Whatever mistake is made in a file, what is said of it has nothing of its secrets.
+// No problem of a file, whatever the mistake, contains a secret of the file.
 func TestCanaries(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")

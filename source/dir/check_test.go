@@ -10,7 +10,7 @@ import (
 )
 
 // findings prints what a check found, a line each, with relative names.
-func (b *bench) findings() string {
+func (b *fixture) findings() string {
 	c := Check(b.dir, Options{})
 	var out strings.Builder
 	for _, n := range c.Counts {
@@ -56,16 +56,16 @@ name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } 
 				"c.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newBench(t, tt.files...).findings(); got != tt.want {
+			if got := newFixture(t, tt.files...).findings(); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})
 	}
 }
 
-// A warning is logged when it appears, and not at each look.
-func TestWarnOnce(t *testing.T) {
-	b := newBench(t, "a.yaml", clusterURL+"\nname: 12\n", "b.yaml", clusters("b"))
+// A warning is logged when it appears, and not at each load.
+func TestWarningIsLoggedOnce(t *testing.T) {
+	b := newFixture(t, "a.yaml", clusterURL+"\nname: 12\n", "b.yaml", clusters("b"))
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 	w := watch.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
@@ -95,9 +95,9 @@ func TestWarnOnce(t *testing.T) {
 	}
 }
 
-// Of what is found with more that is added, as many are told as an option says.
-func TestCheckedWith(t *testing.T) {
-	b := newBench(t, "a.yaml", strings.Repeat("---\nx: y\n", 3))
+// With adds problems, and reports as many as the option allows.
+func TestWithLimitsProblems(t *testing.T) {
+	b := newFixture(t, "a.yaml", strings.Repeat("---\nx: y\n", 3))
 	c := Check(b.dir, Options{MaxProblems: -1})
 	for most, want := range map[int]int{-1: 4, 0: 4, 2: 3, 1: 2} {
 		got := c.With([]findings.Problem{{File: "z.yaml", Message: "more"}}, nil, most).Errors

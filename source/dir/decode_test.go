@@ -15,8 +15,8 @@ func vhds(name string) string {
 	return "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: " + name + "\nresource: {\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost, name: v}\n"
 }
 
-// story prints what decode found: a line for each resource and each error.
-func story(d *decoder) string {
+// decoded prints what decode found: a line for each resource and each error.
+func decoded(d *decoder) string {
 	var b strings.Builder
 	for _, l := range d.loaded {
 		fmt.Fprintf(&b, "%s %s at %s", l.Type, l.Name, l.Pos)
@@ -200,14 +200,14 @@ filter_chains:
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: nested more than 200 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
+			if got := decoded(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})
 	}
 }
 
-// A few lines of aliases of aliases must not become gigabytes.
+// A few lines with aliases of aliases must not become gigabytes.
 func TestDecodeAliasBomb(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`"@type": type.googleapis.com/envoy.service.runtime.v3.Runtime` + "\nname: r\nlayer:\n  a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n")
@@ -232,8 +232,8 @@ func TestDecodeMergeBomb(t *testing.T) {
 	}
 }
 
-// The bytes decide the version, so an encoder that writes others would send
-// every resource to every client again. Golden, to be changed knowingly.
+// The encoded bytes determine the version. If the encoder wrote other bytes, every client would get
+// every resource again. So a change of these values must be intended.
 func TestDecodeVersions(t *testing.T) {
 	t.Run("SOTW-13 golden versions", func(t *testing.T) {
 		d := envoy.decode("x.yaml", []byte(`
@@ -252,8 +252,8 @@ resources:
 	})
 }
 
-// What a wrapper says is part of the resource: its version is told, and by the
-// sum a change of it is one of the resource.
+// The fields of a wrapper are part of the resource: its version is sent, and a change of a field
+// changes the hash.
 func TestDecodeWrapped(t *testing.T) {
 	decoded := func(says string) Loaded {
 		t.Helper()
@@ -274,8 +274,7 @@ func TestDecodeWrapped(t *testing.T) {
 	}
 }
 
-// Whatever the file, decode returns, places are inside of it, and a reader that
-// panics is a mistake of ours.
+// For any file, decode returns, places are inside of the file, and a panic of the decoder is a bug.
 func FuzzDecode(f *testing.F) {
 	f.Add(".yaml", []byte(clusterURL+"\nname: a\n---\nresources: [&a {"+clusterURL+", name: b}, {<<: *a}]\n"))
 	f.Add(".json", []byte(`{"resources": [{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": 12}]}`))

@@ -24,25 +24,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a directory, a store, and a source between the two.
-type bench struct {
+// A fixture is a directory, a store, and a source between the two.
+type fixture struct {
 	*testing.T
 	dir string
 	st  *store.Store
 	src *Source
 }
 
-// newBench returns a bench whose directory holds the files: a name, what is in
-// it, and so on.
-func newBench(t *testing.T, files ...string) *bench {
-	b := &bench{T: t, dir: t.TempDir(), st: store.New()}
+// newFixture returns a fixture whose directory has the files: pairs of name and content.
+func newFixture(t *testing.T, files ...string) *fixture {
+	b := &fixture{T: t, dir: t.TempDir(), st: store.New()}
 	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler)})
 	b.write(files...)
 	return b
 }
 
-// write writes files, replacing each at once as careful writers do.
-func (b *bench) write(files ...string) {
+// write writes files; it replaces each at once, as a program should.
+func (b *fixture) write(files ...string) {
 	b.Helper()
 	for i := 0; i < len(files); i += 2 {
 		path := filepath.Join(b.dir, files[i])
@@ -59,14 +58,14 @@ func (b *bench) write(files ...string) {
 	}
 }
 
-func (b *bench) remove(name string) {
+func (b *fixture) remove(name string) {
 	b.Helper()
 	if err := os.RemoveAll(filepath.Join(b.dir, name)); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) link(target, name string) {
+func (b *fixture) link(target, name string) {
 	b.Helper()
 	temp := filepath.Join(b.dir, ".link")
 	if err := os.Symlink(target, temp); err != nil {
@@ -77,9 +76,9 @@ func (b *bench) link(target, name string) {
 	}
 }
 
-// load loads and compares what the store has, or the errors, with want: "CDS
-// a@timeout b". File names in errors are relative.
-func (b *bench) load(want string) {
+// load loads, and compares the content of the store, or the errors, with want: "CDS a@timeout b". File
+// names in errors are relative.
+func (b *fixture) load(want string) {
 	b.Helper()
 	got := b.try()
 	if got != want {
@@ -87,14 +86,14 @@ func (b *bench) load(want string) {
 	}
 }
 
-func (b *bench) try() string {
+func (b *fixture) try() string {
 	if _, err := b.src.Load(); err != nil {
 		return strings.ReplaceAll(err.Error(), b.dir+"/", "")
 	}
 	return b.content()
 }
 
-func (b *bench) content() string {
+func (b *fixture) content() string {
 	var types []string
 	view := b.st.Snapshot().View(store.DefaultGroup)
 	for _, t := range xds.Types() {
@@ -122,28 +121,28 @@ const endpointsE = `{"@type": "type.googleapis.com/envoy.config.endpoint.v3.Clus
 
 func TestLoad(t *testing.T) {
 	t.Run("files at any depth, by their extension", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "x/y/b.YML", clusters("b"), "x/e.json", endpointsE,
+		b := newFixture(t, "a.yaml", clusters("a"), "x/y/b.YML", clusters("b"), "x/e.json", endpointsE,
 			".c.yaml", "{", "_d.yaml", "{", "_shared/d.yaml", "{", ".git/d.yaml", "{", "README.md", "{", "f.yaml~", "{", "g.yaml.tmp", "{")
 		b.load("CDS a b, EDS e")
 	})
-	t.Run("an empty directory", func(t *testing.T) { newBench(t).load("") })
+	t.Run("an empty directory", func(t *testing.T) { newFixture(t).load("") })
 	t.Run("no directory", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.src.root += "/none"
 		b.load("none: no such file or directory")
 	})
 	t.Run("no path", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.src.root = ""
 		b.load(`"": the path of the directory is empty`)
 	})
 	t.Run("a file instead of a directory", func(t *testing.T) {
-		b := newBench(t, "a.yaml", "")
+		b := newFixture(t, "a.yaml", "")
 		b.src.root += "/a.yaml"
 		b.load("a.yaml: not a directory")
 	})
 	t.Run("all mistakes of all files at once, and nothing changes", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.load("CDS a")
 		b.write("b.yaml", "nonsense: 1", "c/c.yaml", clusters("c", "d")+"- {"+clusterURL+", x: 1}\n", "d.yaml", clusters("a", "d"))
 		b.load("b.yaml:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\n" +
@@ -156,19 +155,19 @@ func TestLoad(t *testing.T) {
 		b.write("b.yaml", "", "c/c.yaml", clusters("c"), "d.yaml", clusters("d"))
 		b.load("CDS a c d")
 	})
-	t.Run("every form, and a name told with both its places", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a2"), "b.txtpb", textResponse, "c.json", endpointsE,
+	t.Run("every file format, and both places of a duplicate name", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a2"), "b.txtpb", textResponse, "c.json", endpointsE,
 			"d.textproto", "# proto-message: envoy.config.cluster.v3.Cluster\nname: 'd'")
 		b.load("CDS a a2 d, EDS e, VHDS r/v")
 		b.write("e.pb", string(encoded(t, textResponse)))
 		b.load("e.pb: resources[0]: CDS \"a\" is already at b.txtpb (resources[0])\n" +
 			"e.pb: resources[1]: VHDS \"r/v\" is already at b.txtpb (resources[1])")
 	})
-	t.Run("DELTA-11 a name finds one resource, or both places are told", func(t *testing.T) {
+	t.Run("DELTA-11 a duplicate name or alias has both places", func(t *testing.T) {
 		vhost := func(name, aliases string) string {
 			return strings.Replace(vhds(name), "resource:", "aliases: ["+aliases+"]\nresource:", 1)
 		}
-		b := newBench(t, "a.yaml", vhost("r/a", "r/x, r/x, r/a, other"), "c.yaml", "\n"+clusterURL+"\nname: r/x\n")
+		b := newFixture(t, "a.yaml", vhost("r/a", "r/x, r/x, r/a, other"), "c.yaml", "\n"+clusterURL+"\nname: r/x\n")
 		b.load("CDS r/x, VHDS r/a")
 		b.write("b.yaml", vhost("r/b", "r/x"), "d.yaml", vhost("r/x", ""), "e.yaml", vhost("r/e", "r/e2, r/a")+"---\n"+vhost("r/f", ""))
 		b.load("b.yaml:1:1: VHDS \"r/b\": its alias \"r/x\" is already an alias of \"r/a\" at a.yaml:1:1\n" +
@@ -180,11 +179,11 @@ func TestLoad(t *testing.T) {
 		b.load("CDS r/x, VHDS r/a r/b")
 	})
 	t.Run("NAME-2 one name, written in two ways", func(t *testing.T) {
-		newBench(t, "a.yaml", clusters(`"xdstp://a/t/x?b=1&a=2"`, `"xdstp://a/t/x?a=2&b=1"`)).
+		newFixture(t, "a.yaml", clusters(`"xdstp://a/t/x?b=1&a=2"`, `"xdstp://a/t/x?a=2&b=1"`)).
 			load("a.yaml:3:3: CDS \"xdstp://a/t/x?a=2&b=1\" is already at a.yaml:2:3")
 	})
-	t.Run("SUB-6 what becomes on demand leaves the wildcard", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a", "b"))
+	t.Run("SUB-6 a resource that becomes on-demand leaves the wildcard", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a", "b"))
 		b.load("CDS a b")
 		b.write("a.yaml", strings.Replace(clusters("a", "b"), "name: b", "name: b, x-chancery: {on_demand: true}", 1))
 		b.load("CDS a")
@@ -192,8 +191,8 @@ func TestLoad(t *testing.T) {
 			t.Errorf("b is %v", r)
 		}
 	})
-	t.Run("what others put into the store stays", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
+	t.Run("resources of other programs in the store stay", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "e.json", endpointsE)
 		b.load("CDS a, EDS e")
 		if _, err := b.st.Update(func(tx *store.Tx) error {
 			tx.Set(xds.NewResource(xds.Endpoint, "other", nil))
@@ -210,10 +209,10 @@ func TestLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.write("a.yaml", clusters("b"))
-		b.load("CDS another b, EDS other") // also beside what the files have of the type
+		b.load("CDS another b, EDS other") // also next to resources of the type in files
 	})
 	t.Run("an excerpt for a terminal", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusterURL+"\nnam: a\n")
+		b := newFixture(t, "a.yaml", clusterURL+"\nnam: a\n")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
 		if len(errs) != 1 || !strings.HasSuffix(errs[0].Text(), "    2 | nam: …\n        ^") {
@@ -221,20 +220,20 @@ func TestLoad(t *testing.T) {
 		}
 	})
 	t.Run("hundreds of mistakes are counted", func(t *testing.T) {
-		b := newBench(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
+		b := newFixture(t, "a.yaml", "resources:\n"+strings.Repeat("- {}\n", 130), "b.yaml", "x: y")
 		_, err := b.src.Load()
 		errs, _ := errors.AsType[Errors](err)
 		if len(errs) != 101 || errs[100].Error() != b.dir+": and 31 more errors" || errs[99].Pos.Line != 101 || errs.Count() != 131 {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("and those of warnings, and of all there are if wanted", func(t *testing.T) {
+	t.Run("hundreds of warnings are counted, or all reported on request", func(t *testing.T) {
 		const doubtful = "- {" + clusterURL + ", name: %d}\n"
 		var lines strings.Builder
 		for i := range 130 {
 			fmt.Fprintf(&lines, doubtful, i)
 		}
-		b := newBench(t, "a.yaml", "resources:\n"+lines.String(), "b.yaml", clusterURL+"\nname: 1000\n")
+		b := newFixture(t, "a.yaml", "resources:\n"+lines.String(), "b.yaml", clusterURL+"\nname: 1000\n")
 		report, err := b.src.Load()
 		if w := report.Warnings; err != nil || len(w) != 101 || findings.Count(w) != 131 || w[100].Error() != b.dir+": warning: and 31 more warnings" {
 			t.Errorf("got %v, %v", err, w)
@@ -247,7 +246,7 @@ func TestLoad(t *testing.T) {
 		}
 	})
 	t.Run("warnings are returned, and change nothing", func(t *testing.T) {
-		b := newBench(t, "b.yaml", clusterURL+"\nname: 12\n", "a.yaml", "")
+		b := newFixture(t, "b.yaml", clusterURL+"\nname: 12\n", "a.yaml", "")
 		report, err := b.src.Load()
 		if err != nil || len(report.Warnings) != 2 || !strings.HasPrefix(report.Warnings[0].Message, "the file is empty") || report.Warnings[1].Pos.Line != 2 || b.content() != "CDS 12" {
 			t.Errorf("got %v, %v", report.Warnings, err)
@@ -256,14 +255,14 @@ func TestLoad(t *testing.T) {
 			t.Errorf("then %v", again.Warnings)
 		}
 	})
-	t.Run("a type that is no more", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "e.json", endpointsE)
+	t.Run("the last resource of a type is removed", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "e.json", endpointsE)
 		b.load("CDS a, EDS e")
 		b.remove("e.json")
 		b.load("CDS a")
 	})
 	t.Run("nothing changed, no commit", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.load("CDS a")
 		b.write("a.yaml", clusters("a"))
 		b.load("CDS a")
@@ -272,7 +271,7 @@ func TestLoad(t *testing.T) {
 		}
 	})
 	t.Run("the same content elsewhere", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.load("CDS a")
 		b.remove("a.yaml")
 		b.write("b.yaml", clusters("a"))
@@ -282,8 +281,8 @@ func TestLoad(t *testing.T) {
 		}
 	})
 	t.Run("SOTW-13 a version supplied by the source", func(t *testing.T) {
-		version := func(b *bench) string { return b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() }
-		b := newBench(t, "a.yaml", "version_info: v1\n"+clusters("a", "b"))
+		version := func(b *fixture) string { return b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() }
+		b := newFixture(t, "a.yaml", "version_info: v1\n"+clusters("a", "b"))
 		b.load("CDS a b")
 		if got := version(b); got != "v1" {
 			t.Errorf("version %q", got)
@@ -307,17 +306,18 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// Files that are no files, or too many: an error, and never a wait.
-func TestOddFiles(t *testing.T) {
+// Paths that are not regular files, and files that are too large, are errors, and never block the
+// load.
+func TestUnreadableFiles(t *testing.T) {
 	t.Run("a named pipe", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		if err := syscall.Mkfifo(filepath.Join(b.dir, "p.yaml"), 0o666); err != nil {
 			t.Skip(err)
 		}
 		b.load("p.yaml: a named pipe, not a regular file")
 	})
 	t.Run("a file that became a named pipe", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		path := filepath.Join(b.dir, "p.yaml")
 		if err := syscall.Mkfifo(path, 0o666); err != nil {
 			t.Skip(err)
@@ -327,34 +327,34 @@ func TestOddFiles(t *testing.T) {
 		}
 	})
 	t.Run("a device", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.src.opts.FollowLinksOutside = true
 		b.link("/dev/zero", "z.yaml")
 		b.load("z.yaml: a device, not a regular file")
 	})
 	t.Run("a link to nothing", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.link("nothing", "x.yaml")
 		b.load("x.yaml: a symbolic link to nothing, which does not exist")
 	})
 	t.Run("a link to itself", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.link("x.yaml", "x.yaml")
 		b.load("x.yaml: too many levels of symbolic links")
 	})
 	t.Run("a link to a directory above", func(t *testing.T) {
-		b := newBench(t, "x/a.yaml", clusters("a"))
+		b := newFixture(t, "x/a.yaml", clusters("a"))
 		b.link("..", "x/up")
 		b.load("x/up: the same directory as " + b.dir + ", through a symbolic link")
 	})
 	t.Run("two ways to one directory", func(t *testing.T) {
-		b := newBench(t, "x/a.yaml", clusters("a"))
+		b := newFixture(t, "x/a.yaml", clusters("a"))
 		b.link("x", "y")
 		b.load("y: the same directory as x, through a symbolic link")
 	})
 	t.Run("links to a file and a directory outside", func(t *testing.T) {
-		other := newBench(t, "a", clusters("a"), "d/b.yaml", clusters("b"))
-		b := newBench(t)
+		other := newFixture(t, "a", clusters("a"), "d/b.yaml", clusters("b"))
+		b := newFixture(t)
 		b.link(other.dir+"/a", "a.yaml")
 		b.link(other.dir+"/d", "d")
 		const out = ": a symbolic link that points outside the directory, to "
@@ -366,9 +366,9 @@ func TestOddFiles(t *testing.T) {
 		b.src.opts.FollowLinksOutside = true
 		b.load("CDS a b")
 	})
-	t.Run("SAFE-11 links of which one leads out", func(t *testing.T) {
-		other := newBench(t, "x.yaml", clusters("a"))
-		b := newBench(t, "real/b.yaml", clusters("b"))
+	t.Run("SAFE-11 one of several links leads out", func(t *testing.T) {
+		other := newFixture(t, "x.yaml", clusters("a"))
+		b := newFixture(t, "real/b.yaml", clusters("b"))
 		b.link(other.dir, "real/.hop")
 		b.link(".hop/x.yaml", "real/a.yaml")
 		if got := b.try(); !strings.Contains(got, "real/a.yaml: a symbolic link that points outside the directory, to ") {
@@ -376,27 +376,27 @@ func TestOddFiles(t *testing.T) {
 		}
 	})
 	t.Run("a link to a directory whose links stay in it", func(t *testing.T) {
-		b := newBench(t, "v1/.data/b.yaml", clusters("b"))
+		b := newFixture(t, "v1/.data/b.yaml", clusters("b"))
 		b.link(".data/b.yaml", "v1/a.yaml")
 		b.link("v1", "live")
 		b.src = New(b.dir+"/live", b.st, Options{Log: b.src.opts.Log})
 		b.load("CDS b")
 	})
-	t.Run("a link to what is not read", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+	t.Run("a link to an unread file", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.link("/etc/hosts", "hosts.txt")
 		b.load("CDS a")
 	})
-	t.Run("a directory with a file's name", func(t *testing.T) {
-		newBench(t, "d.yaml/a.yaml", clusters("a")).load("CDS a")
+	t.Run("a directory with the name of a file", func(t *testing.T) {
+		newFixture(t, "d.yaml/a.yaml", clusters("a")).load("CDS a")
 	})
 	t.Run("a large file", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.src.opts.MaxFile = 10
 		b.load(fmt.Sprintf("a.yaml: %d bytes, more than the limit of 10 (Options.MaxFile)", len(clusters("a"))))
 	})
 	t.Run("a file of a gigabyte is not read", func(t *testing.T) {
-		b := newBench(t, "a.yaml", "")
+		b := newFixture(t, "a.yaml", "")
 		if err := os.Truncate(filepath.Join(b.dir, "a.yaml"), 1<<30); err != nil {
 			t.Skip(err)
 		}
@@ -408,9 +408,9 @@ func TestOddFiles(t *testing.T) {
 			t.Errorf("%d bytes allocated", n)
 		}
 	})
-	t.Run("whatever becomes of a good file, what was good stays", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"), "p.pb", string(encoded(t, textResponse[:strings.LastIndex(textResponse, "resources {")])))
-		b.remove("a.yaml") // p.pb has another
+	t.Run("a valid file that becomes unreadable keeps its resources", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"), "p.pb", string(encoded(t, textResponse[:strings.LastIndex(textResponse, "resources {")])))
+		b.remove("a.yaml") // p.pb has another one
 		b.load("CDS a b")
 		for _, tt := range []struct{ file, in, want string }{
 			{"b.yaml", clusters("b", "c")[:70], "b.yaml:2:60: did not find expected ',' or '}' (in the mapping whose { is at 2:3)"},
@@ -438,11 +438,11 @@ func TestOddFiles(t *testing.T) {
 		b.link("b.yaml", "b.yaml")
 		b.load("b.yaml: too many levels of symbolic links")
 	})
-	t.Run("a file that may not be read any more", func(t *testing.T) {
+	t.Run("a file that becomes unreadable", func(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Skip("root may read everything")
 		}
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		path, old := filepath.Join(b.dir, "a.yaml"), time.Now().Add(-time.Hour)
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
@@ -458,11 +458,11 @@ func TestOddFiles(t *testing.T) {
 			b.load(tt.want)
 		}
 	})
-	t.Run("what may not be read", func(t *testing.T) {
+	t.Run("files without read permission", func(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Skip("root may read everything")
 		}
-		b := newBench(t, "a.yaml", "", "d/b.yaml", "")
+		b := newFixture(t, "a.yaml", "", "d/b.yaml", "")
 		for _, name := range []string{"a.yaml", "d"} {
 			path := filepath.Join(b.dir, name)
 			if err := os.Chmod(path, 0); err != nil {
@@ -472,16 +472,16 @@ func TestOddFiles(t *testing.T) {
 		}
 		b.load("a.yaml: permission denied\nd: permission denied")
 	})
-	t.Run("deeper than anyone means", func(t *testing.T) {
-		b := newBench(t, strings.Repeat("d/", 70)+"a.yaml", clusters("a"))
+	t.Run("too many nested directories", func(t *testing.T) {
+		b := newFixture(t, strings.Repeat("d/", 70)+"a.yaml", clusters("a"))
 		b.load(strings.Repeat("d/", 64) + "d: more than 64 directories deep")
 	})
 }
 
-// A reload costs what has changed: other files are neither read nor decoded,
-// and their resources not written.
-func TestReloadOfOne(t *testing.T) {
-	b := &bench{T: t, dir: large(t, 300), st: store.New()}
+// The cost of a reload depends on the changed files: other files are neither read nor decoded, and
+// their resources are not written.
+func TestReloadReadsOnlyChangedFiles(t *testing.T) {
+	b := &fixture{T: t, dir: large(t, 300), st: store.New()}
 	b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler)})
 	if _, err := b.src.Load(); err != nil {
 		t.Fatal(err)
@@ -504,8 +504,8 @@ func TestReloadOfOne(t *testing.T) {
 	}
 }
 
-// Generated JSON is often one line. Places in it must not cost its length each.
-func TestOneLongLine(t *testing.T) {
+// Generated JSON is often one long line. A place in it must not cost the length of the line.
+func TestPlacesInOneLongLine(t *testing.T) {
 	var in strings.Builder
 	in.WriteString(`{"resources":[`)
 	for i := range 20_000 {
@@ -518,22 +518,22 @@ func TestOneLongLine(t *testing.T) {
 	}
 }
 
-// What was read stays as it is until the file says otherwise.
-func TestUnchangedFiles(t *testing.T) {
+// Resources of a file stay the same objects until the file changes.
+func TestUnchangedFilesKeepResources(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
-	date := func(b *bench, at time.Time) {
+	date := func(b *fixture, at time.Time) {
 		if err := os.Chtimes(filepath.Join(b.dir, "a.yaml"), at, at); err != nil {
 			b.Fatal(err)
 		}
 	}
 	// overwrite keeps size and inode.
-	overwrite := func(b *bench, s string) {
+	overwrite := func(b *fixture, s string) {
 		if err := os.WriteFile(filepath.Join(b.dir, "a.yaml"), []byte(s), 0o666); err != nil {
 			b.Fatal(err)
 		}
 	}
 	t.Run("same stamp: not read", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		date(b, old)
 		b.load("CDS a")
 		overwrite(b, clusters("b"))
@@ -544,15 +544,15 @@ func TestUnchangedFiles(t *testing.T) {
 		}
 	})
 	t.Run("another date: read", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		date(b, old)
 		b.load("CDS a")
 		overwrite(b, clusters("b"))
 		date(b, old.Add(time.Nanosecond))
 		b.load("CDS b")
 	})
-	t.Run("written just now: the stamp proves nothing", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+	t.Run("written just now: the stamp is not settled", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"))
 		now := time.Now()
 		date(b, now)
 		b.load("CDS a")
@@ -560,8 +560,8 @@ func TestUnchangedFiles(t *testing.T) {
 		date(b, now)
 		b.load("CDS b")
 	})
-	t.Run("a file emptied is half a write", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "")
+	t.Run("an emptied file is an unfinished write", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "b.yaml", "")
 		b.load("CDS a")
 		const want = "a.yaml: has become empty, which may be an unfinished write: delete the file, or leave a comment in it"
 		overwrite(b, "")
@@ -580,15 +580,15 @@ func names(prefix string, n int) []string {
 	return list
 }
 
-func TestMassDeletion(t *testing.T) {
+func TestMassRemovalIsRefused(t *testing.T) {
 	some := names("c", 20)
-	kept := func(b *bench, n int) {
+	kept := func(b *fixture, n int) {
 		b.Helper()
 		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); got != n {
 			b.Errorf("%d clusters, want %d", got, n)
 		}
 	}
-	load := func(b *bench, refused string) {
+	load := func(b *fixture, refused string) {
 		b.Helper()
 		_, err := b.src.Load()
 		if got := fmt.Sprint(err); !strings.Contains(got, cmp.Or(refused, "<nil>")) {
@@ -596,14 +596,14 @@ func TestMassDeletion(t *testing.T) {
 		}
 	}
 	t.Run("half of 20", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some...))
+		b := newFixture(t, "a.yaml", clusters(some...))
 		load(b, "")
 		b.write("a.yaml", clusters(some[10:]...))
 		load(b, "")
 		kept(b, 10)
 	})
 	t.Run("more than half of 20", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some...), "e.json", endpointsE)
+		b := newFixture(t, "a.yaml", clusters(some...), "e.json", endpointsE)
 		load(b, "")
 		b.write("a.yaml", clusters(some[11:]...))
 		load(b, "this would remove 11 of 20 CDS resources")
@@ -614,34 +614,34 @@ func TestMassDeletion(t *testing.T) {
 		kept(b, 19)
 	})
 	t.Run("all of 20", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some...), "e.json", endpointsE)
+		b := newFixture(t, "a.yaml", clusters(some...), "e.json", endpointsE)
 		load(b, "")
 		b.remove("a.yaml")
 		load(b, "this would remove 20 of 20 CDS resources")
 		kept(b, 20)
 	})
 	t.Run("other names are other resources", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some...))
+		b := newFixture(t, "a.yaml", clusters(some...))
 		load(b, "")
 		b.write("a.yaml", clusters(names("d", 20)...))
 		load(b, "this would remove 20 of 20 CDS resources")
 	})
 	t.Run("all of 19", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some[1:]...), "e.json", endpointsE)
+		b := newFixture(t, "a.yaml", clusters(some[1:]...), "e.json", endpointsE)
 		load(b, "")
 		b.remove("a.yaml")
 		load(b, "")
 		kept(b, 0)
 	})
 	t.Run("the last file", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		load(b, "")
 		b.remove("a.yaml")
 		load(b, "the directory has no files any more")
 		kept(b, 1)
 	})
 	t.Run("allowed", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters(some...))
+		b := newFixture(t, "a.yaml", clusters(some...))
 		b.src.opts.AllowMassDelete = true
 		load(b, "")
 		b.remove("a.yaml")
@@ -650,7 +650,7 @@ func TestMassDeletion(t *testing.T) {
 	})
 }
 
-// large writes n resources in files of their own, and returns the directory.
+// large writes n resources, each in a file of its own, and returns the directory.
 func large(tb testing.TB, n int) string {
 	dir := tb.TempDir()
 	for i := range n {

@@ -15,7 +15,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// write writes a file of a directory that is made for the example.
+// write writes a file for an example.
 func write(root, name, text string) {
 	if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o666); err != nil {
 		panic(err)
@@ -27,8 +27,8 @@ name: backend
 connect_timeout: 1s
 `
 
-// A program fills its store from a directory. With a mistake in a file, what was loaded
-// before stays, and the error says where the mistake is.
+// A program fills its store from a directory. If a file has a mistake, the previous configuration
+// stays, and the error has the place of the mistake.
 func Example() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -57,7 +57,7 @@ func Example() {
 	// served: 1
 }
 
-// A program that starts on bad files serves what it did before.
+// A program that starts with invalid files serves the configuration from before.
 func ExampleKeeper() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -94,7 +94,7 @@ func ExampleKeeper() {
 	// served: 1
 }
 
-// A test of the files that are to be merged finds what Envoy would refuse, too.
+// A test of files before a merge also finds what Envoy would refuse.
 func ExampleCheck() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {

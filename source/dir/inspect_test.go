@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// aPair returns a certificate that ends at a time, and its key.
+// aPair returns a certificate that expires at a time, and its key.
 func aPair(t *testing.T, ends time.Time) (cert, key string) {
 	t.Helper()
 	p := tlstest.NewAuthority(t, "ca").IssueUntil(ends, "a")
@@ -27,7 +27,7 @@ func tlsSecret(name, cert, key string) string {
 	return fmt.Sprintf("\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: %s\ntls_certificate:\n  certificate_chain: {inline_string: %q}\n  private_key: {inline_string: %q}\n", name, cert, key)
 }
 
-func TestCertificates(t *testing.T) {
+func TestCertificateProblems(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	gone, soon, late := now.Add(-time.Hour), now.Add(29*24*time.Hour), now.Add(31*24*time.Hour)
 	cert, key := aPair(t, soon)
@@ -44,15 +44,15 @@ func TestCertificates(t *testing.T) {
 		{"SAFE-11 no certificate", tlsSecret("s", key, key), "a.yaml:4:3: tls_certificate: certificate_chain has no certificate in PEM\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := newBench(t, "a.yaml", tt.content).findings()
+			got := newFixture(t, "a.yaml", tt.content).findings()
 			if got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})
 	}
 
-	// The gauge is of what is served, restored included, and the log says it once.
-	b := newBench(t, "a.yaml", tlsSecret("fine", fine, fineKey), "b.yaml", tlsSecret("soon", cert, key))
+	// The expiry is that of served resources, including restored ones, and the warning is logged once.
+	b := newFixture(t, "a.yaml", tlsSecret("fine", fine, fineKey), "b.yaml", tlsSecret("soon", cert, key))
 	var kept lastgood.Config
 	s := New(b.dir, store.New(), Options{Keep: func(c lastgood.Config) { kept = c }})
 	if at := s.FirstExpiry(); !at.IsZero() {
@@ -79,8 +79,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestV2(t *testing.T) {
-	b := newBench(t, "a.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: c\n")
+func TestV2Resources(t *testing.T) {
+	b := newFixture(t, "a.yaml", `"@type": type.googleapis.com/envoy.api.v2.Cluster`+"\nname: c\n")
 	want := `a.yaml:1:1: CDSv2 "c" is of the v2 API, which Envoy no longer supports: envoy.api.v2.Cluster (Options.V2 serves it as it is)`
 	if got := b.try(); got != want {
 		t.Errorf("TYP-6 got\n%swant\n%s", got, want)
@@ -91,8 +91,8 @@ func TestV2(t *testing.T) {
 	}
 }
 
-// What is of v2 is found wherever it stands.
-func TestNestedV2(t *testing.T) {
+// A v2 message is found at any depth of a resource.
+func TestNestedV2Messages(t *testing.T) {
 	const hcm = "type.googleapis.com/envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager"
 	const hint = ": envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager (Options.V2 serves it as it is)"
 	const ext = "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\n"
@@ -109,7 +109,7 @@ func TestNestedV2(t *testing.T) {
 			`a.yaml:1:1: ECDS "e" has in typed_config.value a message of the v2 API, which Envoy no longer supports` + hint},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, "a.yaml", tt.content)
+			b := newFixture(t, "a.yaml", tt.content)
 			if got := b.try(); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
@@ -121,9 +121,8 @@ func TestNestedV2(t *testing.T) {
 	}
 }
 
-// A file must not be slow to load, however it is made: what is in an Any is in each Any
-// around it, too.
-func TestNestedAnys(t *testing.T) {
+// No file may be slow to load, although each Any contains the Anys below it.
+func TestNestedAnysAreFast(t *testing.T) {
 	nested := func(n int) []byte {
 		a := &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.core.v3.Locality"}
 		for range n {
@@ -161,16 +160,16 @@ func TestNestedAnys(t *testing.T) {
 		{"SAFE-9 many, in YAML", "a.yaml", flow(66), "a.yaml:1:3809: typed_config" + strings.Repeat(".value", 8) + "…: google.protobuf.Any nested more than 64 deep\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newBench(t, tt.file, tt.content).findings(); got != tt.want {
+			if got := newFixture(t, tt.file, tt.content).findings(); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})
 	}
 }
 
-// What is restored is looked at as what is read is.
-func TestSecretOf(t *testing.T) {
-	b := newBench(t, "a.yaml", "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\ngeneric_secret: {secret: {inline_string: pw}}\n", "c.yaml", clusters("c"))
+// Secrets are found in restored resources, as in loaded ones.
+func TestRestoreFindsSecrets(t *testing.T) {
+	b := newFixture(t, "a.yaml", "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\ngeneric_secret: {secret: {inline_string: pw}}\n", "c.yaml", clusters("c"))
 	var kept lastgood.Config
 	seen := map[string]string{}
 	o := Options{Keep: func(c lastgood.Config) { kept = c }, Review: func(all []Loaded) ([]Loaded, error) {

@@ -20,8 +20,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/secrettest"
 )
 
-// Of a file that nobody can read check shows the line, with a caret below.
-func TestLineShown(t *testing.T) {
+// For an unreadable file, check quotes the line, with a caret below.
+func TestSyntaxErrorQuotesLine(t *testing.T) {
 	const head = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\n"
 	long := strings.Repeat("long ", 40)
 	for name, tt := range map[string]struct{ file, src, want string }{
@@ -34,8 +34,8 @@ func TestLineShown(t *testing.T) {
 		"a conflict":               {"a.yaml", head + "<<<<<<< mine\nname: a\n", "    2 | <<<<<<< mine\n        ^"},
 		"JSON":                     {"a.json", "{\"name\": \"x\",}\n", "    1 | {\"name\": \"x\",}\n                     ^"},
 		"text":                     {"a.txtpb", "resources {\n bare: x\n}\n", "    2 |  bare: x\n         ^"},
-		"what a terminal obeys":    {"a.yaml", head + "name: \x1b[31m\u202e: [\n", "    2 | name: \\x1b[31m\\u202e: [\n              ^"},
-		"what nobody sees":         {"a.yaml", head + "name: a: b\u00a0\n", "    2 | name: a: b\\u00a0\n"},
+		"control characters":       {"a.yaml", head + "name: \x1b[31m\u202e: [\n", "    2 | name: \\x1b[31m\\u202e: [\n              ^"},
+		"invisible characters":     {"a.yaml", head + "name: a: b\u00a0\n", "    2 | name: a: b\\u00a0\n"},
 		"a long line":              {"a.json", `{"a": "` + long + `" x, "b": "` + long + `"}`, "    1 | …" + " " + strings.Repeat("long ", 6) + "\" x, "},
 		"the end":                  {"a.yaml", head + "name: [a\n", "    2 | name: [a\n                ^"},
 	} {
@@ -60,9 +60,9 @@ func TestLineShown(t *testing.T) {
 	}
 }
 
-// A line is not shown in a file in which anything has the name of a secret, nor if it looks
-// like one.
-func TestLineNotShown(t *testing.T) {
+// A line is not quoted if a field in the file has the name of a secret field, or if the line looks
+// like a secret.
+func TestSyntaxErrorHidesSecretLine(t *testing.T) {
 	for name, src := range map[string]string{
 		"a field elsewhere": "name: hunter2Quokkas: b\nx: {inline_string: y}\n",
 		"a key":             "-----BEGIN PRIVATE KEY-----\nMIGH: a: b\n",
@@ -76,7 +76,7 @@ func TestLineNotShown(t *testing.T) {
 	}
 }
 
-// Whichever field has a secret, nothing of it is shown of a file that nobody can read.
+// Whichever field has a secret, no line of the unreadable file is quoted.
 func TestLineOfSecrets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and nothing here is concurrent: `make memory` runs it")
@@ -114,8 +114,8 @@ func TestLineOfSecrets(t *testing.T) {
 	}
 }
 
-// A field of one's own that is marked keeps its file from being shown, too.
-func TestLineOfOwnSecrets(t *testing.T) {
+// A marked field in a message of one's own protects its file as well.
+func TestSyntaxErrorHidesOwnSecretFields(t *testing.T) {
 	var set descriptorpb.FileDescriptorSet
 	if err := prototext.Unmarshal([]byte(`file { name: "acme/a.proto" package: "acme" syntax: "proto3"
 		message_type { name: "Filter" nested_type { name: "Inner" field { name: "licence" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL options { debug_redact: true } } } } }`), &set); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// reloads returns a function that reloads, and returns what that logs.
-func (b *bench) reloads(t *testing.T) func(force bool) string {
+// reloads returns a function that reloads, and returns the log lines of that.
+func (b *fixture) reloads(t *testing.T) func(force bool) string {
 	var log strings.Builder
 	b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 	w := watch.NewWatcher(b.src.opts.Log, b.src.opts.Poll)
@@ -25,19 +25,19 @@ func (b *bench) reloads(t *testing.T) func(force bool) string {
 	}
 }
 
-// OBS-5: a reload that is refused is said when it is, at each change while it is, and
-// every five minutes.
-func TestTellAgain(t *testing.T) {
-	for name, bad := range map[string]func(*bench){
-		"a mistake":                 func(b *bench) { b.write("bad.yaml", "x: y") },
-		"what would remove much":    func(b *bench) { b.remove("a.yaml"); b.remove("b.yaml") },
-		"a file that is too large":  func(b *bench) { b.write("bad.yaml", clusters("y")); b.src.opts.MaxFile = 1 },
-		"a file that became empty":  func(b *bench) { b.write("b.yaml", "") },
-		"a link that leads nowhere": func(b *bench) { b.link("nowhere", "bad.yaml") },
-		"a directory that is gone":  func(b *bench) { _ = os.Rename(b.dir, b.dir+"-"); b.src.opts.Confirm = 0 },
+// OBS-5: a rejected load is logged when it happens, at each change of the files, and every five
+// minutes.
+func TestRejectedLoadIsLoggedAgain(t *testing.T) {
+	for name, bad := range map[string]func(*fixture){
+		"a mistake":                 func(b *fixture) { b.write("bad.yaml", "x: y") },
+		"a large removal":    func(b *fixture) { b.remove("a.yaml"); b.remove("b.yaml") },
+		"a file that is too large":  func(b *fixture) { b.write("bad.yaml", clusters("y")); b.src.opts.MaxFile = 1 },
+		"a file that became empty":  func(b *fixture) { b.write("b.yaml", "") },
+		"a link that leads nowhere": func(b *fixture) { b.link("nowhere", "bad.yaml") },
+		"a directory that is gone":  func(b *fixture) { _ = os.Rename(b.dir, b.dir+"-"); b.src.opts.Confirm = 0 },
 	} {
 		t.Run("OBS-5 "+name, func(t *testing.T) {
-			b := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
+			b := newFixture(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
 			reload := b.reloads(t)
 			if log := reload(false); !strings.Contains(log, "loaded") {
 				t.Fatal(log)
@@ -66,7 +66,7 @@ func TestTellAgain(t *testing.T) {
 			}
 			b.write("c.yaml", clusters("c"))
 			changed := reload(false)
-			if name != "what would remove much" { // which is no more, with another file
+			if name != "a large removal" { // the file makes the removal small
 				said("when another file has changed", changed, true)
 				said("which is told once", reload(false), false)
 			}
@@ -75,8 +75,8 @@ func TestTellAgain(t *testing.T) {
 			}
 		})
 	}
-	t.Run("OBS-5 who is well again is as new", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "b.yaml", "x: y")
+	t.Run("OBS-5 a successful load ends the series of failures", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "b.yaml", "x: y")
 		reload := b.reloads(t)
 		if log := reload(false); !strings.Contains(log, "reload rejected") || !strings.Contains(log, "level=ERROR msg=\"configuration error\" code=XDS0106 error=\"b.yaml:1:1: ") {
 			t.Error(log)
@@ -90,7 +90,7 @@ func TestTellAgain(t *testing.T) {
 
 func TestPlace(t *testing.T) {
 	aliased := "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [nick]\nresource: " + endpointsE
-	b := newBench(t, "a.yaml", "\n\n"+clusters("a"), "e.yaml", aliased)
+	b := newFixture(t, "a.yaml", "\n\n"+clusters("a"), "e.yaml", aliased)
 	want := func(typ *xds.Type, name, want string) {
 		t.Helper()
 		if got := strings.TrimPrefix(b.src.Place(typ, name), b.dir+string(filepath.Separator)); got != want {
@@ -115,13 +115,13 @@ func TestPlace(t *testing.T) {
 	want(xds.Cluster, "b", "a.yaml:2:3")
 }
 
-// OBS-6: what check warns of, a source that is told to warns of, too, once; another knows
-// better what it means that something is missing.
-func TestWarnsOfReferences(t *testing.T) {
+// OBS-6: with Options.References, a source logs the warnings of check, each once. Without it, the
+// embedding program knows better whether a missing resource matters.
+func TestDanglingReferencesAreLogged(t *testing.T) {
 	eds := "{" + clusterURL + ", name: x, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n"
 	const line = `level=WARN msg="configuration warning" code=XDS0201 problem="a.yaml:1:1: CDS \"x\" refers to EDS \"x\", which no file has`
 	for _, wanted := range []bool{true, false} {
-		b := newBench(t, "a.yaml", eds)
+		b := newFixture(t, "a.yaml", eds)
 		b.src.opts.References = wanted
 		reload := b.reloads(t)
 		b.try() // as a start does, before Run

@@ -28,7 +28,8 @@ resources {
 }
 `
 
-// An Any in a resource is what it says, or no client can use it and nobody find its secrets.
+// The value of an Any in a resource must be valid. Otherwise no client can use it, and secrets in it
+// cannot be found.
 func TestDecodeNested(t *testing.T) {
 	key := &tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{
 		{PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: canary}}}}}}
@@ -48,16 +49,16 @@ func TestDecodeNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "resources[0].filter_chains[1].transport_socket.typed_config: the value is not a valid DownstreamTlsContext: cannot parse invalid wire-format data\n"
-	if got := story(envoy.decode("x.pb", b)); got != "x.pb: "+want {
+	if got := decoded(envoy.decode("x.pb", b)); got != "x.pb: "+want {
 		t.Error("SAFE-11", got)
 	}
 	text := prototext.MarshalOptions{Resolver: new(protoregistry.Types)}.Format(m)
-	if got := story(envoy.decode("x.txtpb", []byte(text))); got != "x.txtpb: "+want {
+	if got := decoded(envoy.decode("x.txtpb", []byte(text))); got != "x.txtpb: "+want {
 		t.Error("SAFE-11", got)
 	}
 }
 
-// encoded returns a response in text as binary.
+// encoded returns a response in the text format as binary.
 func encoded(tb testing.TB, text string) []byte {
 	var m discoveryv3.DiscoveryResponse
 	if err := (prototext.UnmarshalOptions{Resolver: envoy.types}).Unmarshal([]byte(text), &m); err != nil {
@@ -103,7 +104,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is not text: byte 0xff\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := story(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
+			if got := decoded(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 		})

@@ -22,9 +22,9 @@ const badCluster = `resources:
   connect_timeout: -1s
 `
 
-// What a file says of a resource is found in what is served, and in files whose load was
-// rejected; and a name that no file has any more because of a mistake, by the mistake.
-func TestStandings(t *testing.T) {
+// A resource is found in the served configuration, and in files of a rejected load. For a name that a
+// mistake hides, the mistake is found.
+func TestOccurrences(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
@@ -96,8 +96,8 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// What Envoy refuses in one resource is found with the line of the field, though nobody looked
-// for it when the file was loaded; and still found when the file has become another.
+// Reasons for Envoy to refuse a resource are found with the line of the field, also if the load did
+// not validate. They are still found when the file has changed.
 func TestExamine(t *testing.T) {
 	root := t.TempDir()
 	path := filepath.Join(root, "c.yaml")
@@ -127,7 +127,7 @@ func TestExamine(t *testing.T) {
 		t.Errorf("a field that is not there is at %s", at)
 	}
 
-	write(strings.Replace(badCluster, "-1s", "2s", 1)) // nobody has loaded it yet
+	write(strings.Replace(badCluster, "-1s", "2s", 1)) // not loaded yet
 	found = examine("bad")
 	if len(found) != 1 || found[0].Code != findings.InvalidValue || found[0].Pos != (findings.Pos{Line: 5, Column: 3}) || found[0].Path != "connect_timeout" {
 		t.Errorf("bad, of a file that has changed: %+v", found)

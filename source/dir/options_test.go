@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Each directory fills its group, and takes nothing away from another.
-func TestGroup(t *testing.T) {
+// Each directory fills its own group, and removes nothing from another.
+func TestSourcesFillSeparateGroups(t *testing.T) {
 	st := store.New()
 	of := func(group string) []string {
 		var names []string
@@ -52,7 +52,7 @@ func TestGroup(t *testing.T) {
 	if _, err := first.Load(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(first.root, "internal.yaml")); err != nil { // which is kept as what has gone lately
+	if err := os.Remove(filepath.Join(first.root, "internal.yaml")); err != nil { // then it is stored as recently removed
 		t.Fatal(err)
 	}
 	if _, err := first.Load(); err != nil {
@@ -64,8 +64,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// An error names an option as its reader knows it.
-func TestFlag(t *testing.T) {
+// An error uses the name of an option that Options.Flag returns.
+func TestErrorsNameOptions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	if err := os.WriteFile(path, []byte(clusters("a")), 0o666); err != nil {
 		t.Fatal(err)

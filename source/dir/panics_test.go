@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-func TestPanics(t *testing.T) {
+func TestPanicsAreErrors(t *testing.T) {
 	armed := true
 	forms[".bomb"] = func(d *decoder) {
 		if armed {
@@ -17,7 +17,7 @@ func TestPanics(t *testing.T) {
 		d.yaml()
 	}
 	defer delete(forms, ".bomb")
-	logged := func(t *testing.T, b *bench) *strings.Builder {
+	logged := func(t *testing.T, b *fixture) *strings.Builder {
 		var log strings.Builder
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		before := panics.Count()
@@ -28,8 +28,8 @@ func TestPanics(t *testing.T) {
 		})
 		return &log
 	}
-	t.Run("SAFE-8 a reader that panics is a mistake of its file", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+	t.Run("SAFE-8 a panic of a decoder is a mistake in its file", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"))
 		logged(t, b)
 		b.load("CDS a")
 		b.write("a.yaml", clusters("a", "b"), "c.bomb", clusters("c"))
@@ -42,7 +42,7 @@ func TestPanics(t *testing.T) {
 		b.load("CDS a b d")
 	})
 	t.Run("SAFE-8 a review that panics changes nothing", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		logged(t, b)
 		b.load("CDS a")
 		b.src.opts.Review = func([]Loaded) ([]Loaded, error) { panic("a bomb of the test goes off") }

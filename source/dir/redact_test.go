@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// edge is a listener that spells a key in a way that Envoy refuses, and says so.
+// edge returns a listener with a key that Envoy refuses and quotes in its error.
 func edge(name, key string) string {
 	return `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
 name: ` + name + `
@@ -25,15 +25,15 @@ filter_chains:
 `
 }
 
-// refused is what Envoy 1.40 says of it.
+// refused returns the error of Envoy 1.40 for it.
 func refused(key string) string {
 	return `Error adding/updating listener(s) edge: Unable to parse JSON as proto (INVALID_ARGUMENT: invalid JSON in ` +
 		`envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext @ common_tls_context.tls_certificates[0].private_key.inline_string: string, ` +
 		`near 1:76 (offset 75): unexpected character: '['; expected '"'): {"common_tls_context":{"tls_certificates":[{"private_key":{"inline_string":["` + key + `"]}}]}}`
 }
 
-func TestRedacted(t *testing.T) {
-	b := newBench(t, "a.yaml", edge("edge", canary))
+func TestRedactedHidesSecrets(t *testing.T) {
+	b := newFixture(t, "a.yaml", edge("edge", canary))
 	shown := func(key string) string {
 		t.Helper()
 		text, ok := b.src.Redacted(xds.Listener, refused(key))
@@ -70,7 +70,7 @@ func TestRedacted(t *testing.T) {
 	if got := shown(canary) + shown("another-Key"); got != refused("…")+refused("…") {
 		t.Error("SAFE-6", got)
 	}
-	// What comes back is served again.
+	// A removed resource that comes back is served again.
 	b.write("a.yaml", edge("edge", canary))
 	load()
 	if got := shown(canary); got != refused("…") {
@@ -78,9 +78,9 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// What is restored is hidden as what is loaded is.
-func TestRedactedRestored(t *testing.T) {
-	b := newBench(t, "a.yaml", edge("edge", canary))
+// Secrets of restored resources are hidden, too.
+func TestRedactedHidesRestoredSecrets(t *testing.T) {
+	b := newFixture(t, "a.yaml", edge("edge", canary))
 	var kept lastgood.Config
 	if _, err := New(b.dir, store.New(), Options{Keep: func(c lastgood.Config) { kept = c }}).Load(); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestRedactedRestored(t *testing.T) {
 	}
 }
 
-func TestHolders(t *testing.T) {
+func TestSecretHoldersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(names ...string) groupContent {
 			w := groupContent{types: map[string]*typeContent{}}
@@ -110,7 +110,7 @@ func TestHolders(t *testing.T) {
 		}
 		h = h.after(time.Now(), of("a"))
 		time.Sleep(rememberTime)
-		if h = h.after(time.Now(), of("a")); len(h[xds.Cluster.URL]) != 4 { // the last two a, and what had gone
+		if h = h.after(time.Now(), of("a")); len(h[xds.Cluster.URL]) != 4 { // the last two a, and the removed ones
 			t.Error(len(h[xds.Cluster.URL]))
 		}
 		time.Sleep(time.Nanosecond)
@@ -125,7 +125,7 @@ func TestHolders(t *testing.T) {
 			t.Error("SAFE-9", len(h[xds.Cluster.URL]))
 		}
 	})
-	// Of what cannot be read nobody knows what may be shown.
+	// The secrets of an undecodable resource are unknown, so no text may be shown.
 	broken := xds.NewResource(xds.Cluster, "a", []byte("\xff"))
 	s := New("", store.New(), Options{})
 	s.holders.Store(&secretHolders{xds.Cluster.URL: {{body: broken}}})

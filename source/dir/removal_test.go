@@ -15,21 +15,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A mover changes the files of a source with a clock of its own.
-type mover struct {
-	*bench
+// A clockedSource is a source with its own clock, whose files the test changes.
+type clockedSource struct {
+	*fixture
 	start time.Time
 }
 
-func moving(t *testing.T, files ...string) *mover {
-	m := &mover{newBench(t, files...), time.Now()}
+func moving(t *testing.T, files ...string) *clockedSource {
+	m := &clockedSource{newFixture(t, files...), time.Now()}
 	m.src.home.removals.confirm = 5 * time.Second
-	m.now("")
+	m.expectLoad("")
 	return m
 }
 
-// now loads; with an empty string that succeeds.
-func (m *mover) now(refused string) {
+// expectLoad loads and expects the refusal; "" expects success.
+func (m *clockedSource) expectLoad(refused string) {
 	m.Helper()
 	_, err := m.src.Load()
 	if got := fmt.Sprint(err); err == nil && refused != "" || err != nil && refused == "" || !strings.Contains(got, refused) {
@@ -37,15 +37,15 @@ func (m *mover) now(refused string) {
 	}
 }
 
-func (m *mover) served(want int) {
+func (m *clockedSource) expectServed(want int) {
 	m.Helper()
 	if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Len(); got != want {
 		m.Errorf("after %s: %d clusters, want %d", time.Since(m.start), got, want)
 	}
 }
 
-// rewrite says what the clusters are, in a file whose date moves on.
-func (m *mover) rewrite(names ...string) {
+// rewrite writes clusters into a file with a later modification time.
+func (m *clockedSource) rewrite(names ...string) {
 	m.Helper()
 	m.write("a.yaml", clusters(names...))
 	if err := os.Chtimes(m.dir+"/a.yaml", time.Now(), time.Now()); err != nil {
@@ -55,19 +55,19 @@ func (m *mover) rewrite(names ...string) {
 
 // "Removals (not additions) of more than a tenth of a type of 20 or more wait for a
 // second look some seconds later that agrees, smaller ones are not delayed." (SAFE-10)
-func TestRemovalsWait(t *testing.T) {
+func TestLargeRemovalsAreDelayed(t *testing.T) {
 	all := names("c", 40)
-	run := func(name string, f func(*mover)) {
+	run := func(name string, f func(*clockedSource)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(moving(t, "a.yaml", clusters(all...), "e.json", endpointsE)) })
 		})
 	}
-	run("a tenth goes at once", func(m *mover) {
+	run("a tenth is removed at once", func(m *clockedSource) {
 		m.rewrite(all[4:]...)
-		m.now("")
-		m.served(36)
+		m.expectLoad("")
+		m.expectServed(36)
 	})
-	run("more waits for a second look; what comes does not", func(m *mover) {
+	run("more is delayed until a second look; additions are not", func(m *clockedSource) {
 		held := func(want int) {
 			m.Helper()
 			if got := m.src.Held(); got != want {
@@ -75,96 +75,96 @@ func TestRemovalsWait(t *testing.T) {
 			}
 		}
 		m.rewrite(append([]string{"new"}, all[5:]...)...)
-		m.now("")
-		m.served(41)
+		m.expectLoad("")
+		m.expectServed(41)
 		held(5)
 		time.Sleep(4 * time.Second)
-		m.now("")
-		m.served(41)
+		m.expectLoad("")
+		m.expectServed(41)
 		held(5)
 		time.Sleep(time.Second)
-		m.now("")
-		m.served(36)
+		m.expectLoad("")
+		m.expectServed(36)
 		held(0)
 	})
-	run("what comes back stays, and the rest waits anew", func(m *mover) {
+	run("a resource that comes back stays, and the delay of the rest begins again", func(m *clockedSource) {
 		m.rewrite(all[10:]...)
-		m.now("")
+		m.expectLoad("")
 		time.Sleep(4 * time.Second)
 		m.rewrite(all[5:]...)
-		m.now("")
+		m.expectLoad("")
 		time.Sleep(4 * time.Second)
-		m.now("")
-		m.served(40)
+		m.expectLoad("")
+		m.expectServed(40)
 		time.Sleep(time.Second)
-		m.now("")
-		m.served(35)
+		m.expectLoad("")
+		m.expectServed(35)
 	})
-	run("of two that wait each is looked at when its time has come", func(m *mover) {
+	run("each of two delayed removals is checked in its time", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
-		m.now("")
+		m.expectLoad("")
 		time.Sleep(3 * time.Second)
 		m.rewrite(all[9:]...)
-		m.now("")
+		m.expectLoad("")
 		for _, want := range []int{35, 31} {
 			time.Sleep(time.Until(m.src.home.removals.again))
-			m.now("")
-			m.served(want)
+			m.expectLoad("")
+			m.expectServed(want)
 		}
 		if took := time.Since(m.start); took != 8*time.Second {
 			m.Errorf("after %v", took)
 		}
 	})
-	run("files that are written again and again keep nothing for ever", func(m *mover) {
+	run("files that are written again and again do not delay for ever", func(m *clockedSource) {
 		for i := range 24 {
 			m.rewrite(all[5+i%2:]...) // one comes and goes
-			m.now("")
+			m.expectLoad("")
 			if i < 20 {
-				m.served(40)
+				m.expectServed(40)
 			}
 			time.Sleep(3 * time.Second)
 		}
-		m.served(35) // and that one, which has just gone again
+		m.expectServed(35) // and that one, which has just gone again
 	})
-	run("what is held does not make the next small changes large ones", func(m *mover) {
+	run("delayed removals do not make the next small changes large", func(m *clockedSource) {
 		m.rewrite(append(names("d", 5), all[5:]...)...)
-		m.now("")
-		m.served(45)
+		m.expectLoad("")
+		m.expectServed(45)
 		fleet := all[5:]
 		for i := range 60 {
 			fleet = append(fleet[2:len(fleet):len(fleet)], names(fmt.Sprint("e", i, "."), 2)...)
 			time.Sleep(250 * time.Millisecond)
 			m.rewrite(append(names("d", 5), fleet...)...)
-			m.now("")
+			m.expectLoad("")
 		}
 		time.Sleep(5 * time.Second)
-		m.now("")
-		m.served(40)
+		m.expectLoad("")
+		m.expectServed(40)
 	})
-	run("what is held has gone: half of what the files had is half", func(m *mover) {
+	run("a delayed removal counts as missing: half of the rest is half", func(m *clockedSource) {
 		m.rewrite(all[10:]...)
-		m.now("")
+		m.expectLoad("")
 		m.rewrite(all[21:]...)
-		m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
-		m.served(40)
+		m.expectLoad("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
+		m.expectServed(40)
 	})
-	run("little of another type waits for it", func(m *mover) {
+	run("a small removal of another type is delayed with it", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
 		m.remove("e.json")
-		m.now("")
+		m.expectLoad("")
 		if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Endpoint).Len(); got != 1 {
 			m.Errorf("%d assignments, want 1", got)
 		}
 	})
-	run("what has taken the name goes first", func(m *mover) {
+	run("a name that an alias takes over is removed at once", func(m *clockedSource) {
 		m.write("a.yaml", clusters(all[5:]...), "b.yaml", `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", name: n, aliases: [c0], resource: {`+clusterURL+`, name: n}}`)
-		m.now("")
-		m.served(40) // n, and all but c0
+		m.expectLoad("")
+		m.expectServed(40) // n, and all but c0
 		if got := m.src.Held(); got != 4 {
 			m.Errorf("%d held, want 4: c0 is not served any more", got)
 		}
 	})
-	run("the version of the files is not that of what they do not have", func(m *mover) {
+	run("delayed resources do not get the version of the files", func(m *clockedSource) {
 		version := func(want string) {
 			m.Helper()
 			if got := m.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version(); (got == "v2") != (want == "v2") {
@@ -172,43 +172,43 @@ func TestRemovalsWait(t *testing.T) {
 			}
 		}
 		m.write("a.yaml", "version_info: v2\n"+clusters(all[5:]...))
-		m.now("")
-		m.served(40)
+		m.expectLoad("")
+		m.expectServed(40)
 		version("that of the content")
 		time.Sleep(5 * time.Second)
-		m.now("")
-		m.served(35)
+		m.expectLoad("")
+		m.expectServed(35)
 		version("v2")
 	})
-	run("a mistake meanwhile keeps all, and the wait goes on after it", func(m *mover) {
+	run("a mistake keeps all, and the delay goes on after it", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
-		m.now("")
+		m.expectLoad("")
 		m.write("b.yaml", "{")
-		m.now("b.yaml")
-		m.served(40)
+		m.expectLoad("b.yaml")
+		m.expectServed(40)
 		time.Sleep(6 * time.Second)
 		m.remove("b.yaml")
-		m.now("")
-		m.served(35)
+		m.expectLoad("")
+		m.expectServed(35)
 	})
-	run("what is said to be meant goes at once", func(m *mover) {
+	run("approved removals happen at once", func(m *clockedSource) {
 		m.src.opts.AllowMassDelete = true
 		m.rewrite("c1")
-		m.now("")
-		m.served(1)
+		m.expectLoad("")
+		m.expectServed(1)
 	})
 }
 
 // "The guard against mass removal counts against a high-water mark over minutes, not
 // the last commit." (SAFE-10)
-func TestRemovalsInSteps(t *testing.T) {
+func TestRemovalsInStepsAreRefused(t *testing.T) {
 	all := names("c", 40)
-	step := func(m *mover, left int) {
+	step := func(m *clockedSource, left int) {
 		m.rewrite(all[40-left:]...)
-		m.now("")
+		m.expectLoad("")
 		time.Sleep(5 * time.Second)
-		m.now("")
-		m.served(left)
+		m.expectLoad("")
+		m.expectServed(left)
 	}
 	t.Run("half in ten minutes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -217,11 +217,11 @@ func TestRemovalsInSteps(t *testing.T) {
 				step(m, left)
 			}
 			m.rewrite(all[21:]...)
-			m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
-			m.served(20)
+			m.expectLoad("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
+			m.expectServed(20)
 			time.Sleep(peakTime)
-			m.now("")
-			m.served(19)
+			m.expectLoad("")
+			m.expectServed(19)
 		})
 	})
 	t.Run("half in ten minutes, with a restart before each step", func(t *testing.T) {
@@ -237,28 +237,28 @@ func TestRemovalsInSteps(t *testing.T) {
 				if err := m.src.Restore(kept); err != nil {
 					t.Fatal(err)
 				}
-				m.now(refused)
+				m.expectLoad(refused)
 			}
 			m.src.opts.Keep = func(c lastgood.Config) { kept = c }
 			m.src.home.removals.confirm = 0
 			m.rewrite(all[10:]...)
-			m.now("")
+			m.expectLoad("")
 			again(25, "")
 			again(20, "")
 			again(19, "this would leave only 19 of the 40 CDS resources of the last 10 minutes")
-			m.served(20)
+			m.expectServed(20)
 			if _, err := m.src.load(order{approve: true}, &scanner{}); err != nil {
 				t.Error(err)
 			}
-			again(18, "") // of the 19 that were approved of
+			again(18, "") // of the 19 that were approved
 			again(40, "")
 			again(30, "")
 			time.Sleep(peakTime + time.Second)
 			again(19, "")
-			m.served(19)
+			m.expectServed(19)
 		})
 	})
-	t.Run("half of what there was at most", func(t *testing.T) {
+	t.Run("half of the highest number", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all[15:]...))
 			step(m, 40)
@@ -266,11 +266,11 @@ func TestRemovalsInSteps(t *testing.T) {
 				step(m, left)
 			}
 			m.rewrite(all[21:]...)
-			m.now("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
-			m.served(20)
+			m.expectLoad("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
+			m.expectServed(20)
 		})
 	})
-	t.Run("what was long ago is forgotten", func(t *testing.T) {
+	t.Run("old numbers are forgotten", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all...))
 			for left := 39; left >= 10; left-- {
@@ -282,16 +282,16 @@ func TestRemovalsInSteps(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what was few and has become many waits", func(t *testing.T) {
+	t.Run("a type that became large is guarded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all[30:]...))
 			step(m, 40)
 			m.rewrite(all[5:]...)
-			m.now("")
-			m.served(40)
+			m.expectLoad("")
+			m.expectServed(40)
 		})
 	})
-	t.Run("a clock that was set back makes nothing last longer", func(t *testing.T) {
+	t.Run("a clock that is set back does not prolong the numbers", func(t *testing.T) {
 		var m removals
 		now := time.Now()
 		m.restore(now, []lastgood.Peak{{URL: xds.Cluster.URL, N: 40, Until: now.Add(time.Hour)}})
@@ -302,37 +302,37 @@ func TestRemovalsInSteps(t *testing.T) {
 			t.Errorf("%d are remembered after %v", top, peakTime)
 		}
 	})
-	t.Run("after a tenth each step waits", func(t *testing.T) {
+	t.Run("after a tenth, each step is delayed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all...))
 			for left := 39; left >= 36; left-- {
 				m.rewrite(all[40-left:]...)
-				m.now("")
-				m.served(left)
+				m.expectLoad("")
+				m.expectServed(left)
 			}
 			m.rewrite(all[5:]...)
-			m.now("")
-			m.served(36)
+			m.expectLoad("")
+			m.expectServed(36)
 		})
 	})
-	t.Run("names that change are not fewer", func(t *testing.T) {
+	t.Run("changed names are not a removal", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := moving(t, "a.yaml", clusters(all...))
 			for i := range 20 {
 				time.Sleep(10 * time.Second)
 				m.rewrite(append(names(fmt.Sprint("d", i, "."), 4), all[4:]...)...)
-				m.now("")
-				m.served(40)
+				m.expectLoad("")
+				m.expectServed(40)
 			}
 		})
 	})
 }
 
-// What waits is looked at again when its time has come, and not only at the next change,
-// and is told once. A load that fails is not tried again and again for it. (SAFE-10)
-func TestRemovalsAreLookedAtAgain(t *testing.T) {
+// Delayed removals are checked when their time has come, not only at the next change, and they are
+// logged once. A failed load is not repeated for them. (SAFE-10)
+func TestDelayedRemovalsAreCheckedInTime(t *testing.T) {
 	all := names("c", 40)
-	b := newBench(t, "a.yaml", clusters(all...))
+	b := newFixture(t, "a.yaml", clusters(all...))
 	b.src.home.removals.confirm = time.Hour
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -364,8 +364,9 @@ func TestRemovalsAreLookedAtAgain(t *testing.T) {
 	look(order{approve: true}, false, "removals=approved")
 }
 
-// Of files that go one by one the log says so once, and then how many they were. (SAFE-10)
-func TestSlowRemoval(t *testing.T) {
+// If files disappear one by one, the log has one line at the beginning and one with the total.
+// (SAFE-10)
+func TestSlowRemovalIsLoggedOnce(t *testing.T) {
 	all := names("c", 40)
 	synctest.Test(t, func(t *testing.T) {
 		m := moving(t, "a.yaml", clusters(all...))
@@ -373,7 +374,7 @@ func TestSlowRemoval(t *testing.T) {
 		m.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 		var told []string
 		look := func() {
-			m.now("")
+			m.expectLoad("")
 			m.src.logDelayed(time.Now())
 			for len(log) > 0 {
 				told = append(told, fmt.Sprint(time.Since(m.start), " ", <-log))
@@ -387,7 +388,7 @@ func TestSlowRemoval(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		look()
-		m.served(29)
+		m.expectServed(29)
 		m.rewrite(all...)
 		look()
 		const much, more = ` level=WARN msg="removals delayed: many resources are missing from the files" `, ` level=WARN msg="removals delayed: more resources are missing from the files" `

@@ -21,19 +21,19 @@ import (
 func TestRestore(t *testing.T) {
 	all := names("c", 30)
 	var kept lastgood.Config
-	first := newBench(t, "a.yaml", "version_info: v7\n"+clusters(all...))
+	first := newFixture(t, "a.yaml", "version_info: v7\n"+clusters(all...))
 	first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 	if _, err := first.src.Load(); err != nil {
 		t.Fatal(err)
 	}
-	restored := func(t *testing.T, files ...string) *bench {
-		b := newBench(t, files...)
+	restored := func(t *testing.T, files ...string) *fixture {
+		b := newFixture(t, files...)
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	served := func(b *bench, n int, version string) {
+	served := func(b *fixture, n int, version string) {
 		b.Helper()
 		if got := b.st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster); got.Len() != n || got.Version() != version {
 			b.Errorf("%d clusters at %s, want %d at %s", got.Len(), got.Version(), n, version)
@@ -47,21 +47,21 @@ func TestRestore(t *testing.T) {
 		}
 		served(b, 30, "v7")
 	})
-	t.Run("no files are no reason to forget it", func(t *testing.T) {
+	t.Run("missing files do not remove it", func(t *testing.T) {
 		b := restored(t)
 		if got := b.try(); !strings.HasPrefix(got, "the directory has no files any more") {
 			t.Error(got)
 		}
 		served(b, 30, "v7")
 	})
-	t.Run("files without a resource are none either", func(t *testing.T) {
+	t.Run("files without resources do not remove it", func(t *testing.T) {
 		// "A start on nothing [...] tells no client that anything is gone: the last good
-		// is served." (SAFE-10) Of a type of less than 20, too.
+		// is served." (SAFE-10) this holds for types of fewer than 20, too.
 		var kept lastgood.Config
-		first := newBench(t, "a.yaml", clusters("a", "b"))
+		first := newFixture(t, "a.yaml", clusters("a", "b"))
 		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.load("CDS a b")
-		b := newBench(t, "a.yaml", "# soon\n")
+		b := newFixture(t, "a.yaml", "# soon\n")
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -80,14 +80,14 @@ func TestRestore(t *testing.T) {
 			t.Error("what was approved of is there:", got)
 		}
 	})
-	t.Run("of what has gone since that is not refused the log says so, once", func(t *testing.T) {
+	t.Run("removals since that are not refused are logged once", func(t *testing.T) {
 		var kept lastgood.Config
-		first := newBench(t, "a.yaml", clusters(names("c", 10)...), "e.json", endpointsE)
+		first := newFixture(t, "a.yaml", clusters(names("c", 10)...), "e.json", endpointsE)
 		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.try()
 		for _, tt := range []struct {
 			left []string
-			all  bool // any removal is meant
+			all  bool // all removals are approved
 			want string
 		}{
 			{names("c", 1), false, `level=WARN msg="more than half of a type is missing from the files, compared to the last good configuration" gone="[9 of 10 CDS 1 of 1 EDS]"`},
@@ -95,18 +95,18 @@ func TestRestore(t *testing.T) {
 			{names("c", 5), false, `level=WARN msg="more than half of a type is missing from the files, compared to the last good configuration" gone="[1 of 1 EDS]"`},
 		} {
 			log := make(lines, 10)
-			b := newBench(t, "a.yaml", "{")
+			b := newFixture(t, "a.yaml", "{")
 			b.src.opts.Log, b.src.opts.AllowMassDelete = slog.New(slog.NewTextHandler(log, nil)), tt.all
 			if err := b.src.Restore(kept); err != nil {
 				t.Fatal(err)
 			}
-			b.try() // a mistake: what has gone is not known yet
+			b.try() // a mistake: the removals are not known yet
 			b.write("a.yaml", clusters(tt.left...))
 			for range 2 {
 				b.load("CDS " + strings.Join(tt.left, " "))
 			}
 			b.write("a.yaml", clusters("other"))
-			b.load("CDS other") // somebody sees that, and the log says it
+			b.load("CDS other") // a removal that is small but logged
 			if len(log) != 1 {
 				t.Fatalf("%d lines", len(log))
 			}
@@ -114,7 +114,7 @@ func TestRestore(t *testing.T) {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		}
-		half := newBench(t, "a.yaml", clusters(names("c", 5)...), "e.json", endpointsE)
+		half := newFixture(t, "a.yaml", clusters(names("c", 5)...), "e.json", endpointsE)
 		log := make(lines, 10)
 		half.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 		if err := half.src.Restore(kept); err != nil {
@@ -125,9 +125,9 @@ func TestRestore(t *testing.T) {
 			t.Errorf("half is not more than half: %s", <-log)
 		}
 	})
-	t.Run("it is written when it changes", func(t *testing.T) {
+	t.Run("it is stored when it changes", func(t *testing.T) {
 		n := 0
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		b.src.opts.Keep = func(lastgood.Config) { n++ }
 		b.load("CDS a")
 		b.write("a.yaml", clusters("a")+"# a word\n")
@@ -141,16 +141,16 @@ func TestRestore(t *testing.T) {
 			t.Errorf("written %d times, want twice", n)
 		}
 	})
-	t.Run("what may not be served is not", func(t *testing.T) {
-		b := newBench(t)
+	t.Run("a resource that Review rejects is not served", func(t *testing.T) {
+		b := newFixture(t)
 		b.src.opts.Review = func([]Loaded) ([]Loaded, error) { return nil, errors.New("no") }
 		if err := b.src.Restore(kept); err == nil || b.st.Snapshot().View(store.DefaultGroup) != nil {
 			t.Error("it is served", err)
 		}
 	})
-	t.Run("with what it refers to", func(t *testing.T) {
+	t.Run("references are restored", func(t *testing.T) {
 		var kept lastgood.Config
-		first := newBench(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
+		first := newFixture(t, "a.yaml", "{"+clusterURL+", name: backend, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}\n")
 		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		if _, err := first.src.Load(); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRestore(t *testing.T) {
 		r := &kept.Types[0].Resources[0]
 		want := r.Refs
 		r.Resource = xds.NewResource(r.Type, r.Name, r.Body) // as it comes from the disk
-		b := newBench(t)
+		b := newFixture(t)
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -167,9 +167,9 @@ func TestRestore(t *testing.T) {
 			t.Errorf("refers to %v, want %v", got, want)
 		}
 	})
-	t.Run("what had gone lately went before the first client comes", func(t *testing.T) {
+	t.Run("recently removed resources are removed before the first client connects", func(t *testing.T) {
 		var kept lastgood.Config
-		first := newBench(t, "a.yaml", clusters("a", "b", "c"))
+		first := newFixture(t, "a.yaml", clusters("a", "b", "c"))
 		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 		first.try()
 		first.write("a.yaml", clusters("a", "b"))
@@ -179,7 +179,7 @@ func TestRestore(t *testing.T) {
 		if len(kept.Gone) != 1 || len(kept.Gone[0].Resources) != 1 || kept.Gone[0].Resources[0].Name != "b" {
 			t.Fatalf("gone: %v", kept.Gone)
 		}
-		recent := func(b *bench) (names []string) {
+		recent := func(b *fixture) (names []string) {
 			w := watchtest.Open(t, b.st, nil)
 			defer w.Close()
 			for _, table := range w.Recent(xds.Cluster) {
@@ -190,7 +190,7 @@ func TestRestore(t *testing.T) {
 			slices.Sort(names)
 			return names
 		}
-		b := newBench(t, "a.yaml", clusters("a", "c"))
+		b := newFixture(t, "a.yaml", clusters("a", "c"))
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestRestore(t *testing.T) {
 		if len(again.Gone) != 1 {
 			t.Error("it is forgotten")
 		}
-		b = newBench(t)
+		b = newFixture(t)
 		b.src.opts.Review = func(all []Loaded) ([]Loaded, error) {
 			if len(all) == 1 { // b
 				return nil, errors.New("no")
@@ -214,11 +214,11 @@ func TestRestore(t *testing.T) {
 			t.Errorf("what may not be served is: %v, %v", recent(b), err)
 		}
 	})
-	t.Run("what had gone and is not known any more is no reason to forget the rest", func(t *testing.T) {
+	t.Run("an unknown removed resource does not prevent the restore", func(t *testing.T) {
 		with := kept
 		with.Gone = []lastgood.Type{{Type: xds.TypeOf("type.googleapis.com/of.before.Message"), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.TypeOf("type.googleapis.com/of.before.Message"), "old", nil)}}}}
 		var log bytes.Buffer
-		b := newBench(t)
+		b := newFixture(t)
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
@@ -228,12 +228,11 @@ func TestRestore(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	// withheld restores what was kept and another type, which is not known until the files
-	// are loaded.
+	// withheld restores the stored resources and a withheld type, which is unknown until the files are loaded.
 	withheld := func(t *testing.T, more lastgood.Type, name string) (log bytes.Buffer) {
 		with := kept
 		with.Types = append([]lastgood.Type{more}, kept.Types...)
-		b := newBench(t, "a.yaml", clusters(all...))
+		b := newFixture(t, "a.yaml", clusters(all...))
 		b.src.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 		if err := b.src.Restore(with); err != nil {
 			t.Fatal(err)
@@ -255,18 +254,18 @@ func TestRestore(t *testing.T) {
 		unknown(false)
 		return log
 	}
-	t.Run("secrets that were not kept are not known, until the files are", func(t *testing.T) {
+	t.Run("secrets that were not stored are unknown until the files are loaded", func(t *testing.T) {
 		withheld(t, lastgood.Type{Type: xds.Secret, Withheld: true}, "s")
 	})
 	v2 := lastgood.Type{Type: xds.Cluster.Legacy(), Resources: []lastgood.Resource{{Resource: xds.NewResource(xds.Cluster.Legacy(), "old", nil)}}}
-	t.Run("what is of v2 is not served without the flag, and told to be left out", func(t *testing.T) {
+	t.Run("v2 resources are left out and logged without the option", func(t *testing.T) {
 		log := withheld(t, v2, "old")
 		if got := log.String(); !strings.Contains(got, "Options.V2 serves them") {
 			t.Error(got)
 		}
 	})
-	t.Run("what is of v2 is served with it", func(t *testing.T) {
-		b := newBench(t)
+	t.Run("v2 resources are served with the option", func(t *testing.T) {
+		b := newFixture(t)
 		b.src.opts.V2 = true
 		if err := b.src.Restore(lastgood.Config{Types: []lastgood.Type{v2}}); err != nil {
 			t.Fatal(err)
@@ -277,7 +276,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func TestDeparted(t *testing.T) {
+func TestRecentlyRemovedResources(t *testing.T) {
 	of := func(names ...string) groupContent {
 		w := groupContent{types: map[string]*typeContent{}}
 		for _, n := range names {
@@ -304,10 +303,10 @@ func TestDeparted(t *testing.T) {
 	}
 }
 
-// A directory that has nothing at start is one that is not there yet.
-func TestNothingAtStart(t *testing.T) {
+// A directory that is empty at the start counts as not mounted yet.
+func TestEmptyDirectoryAtStart(t *testing.T) {
 	for empty, known := range map[bool]bool{false: false, true: true} {
-		b := newBench(t)
+		b := newFixture(t)
 		b.src.opts.AllowEmpty = empty
 		b.load("")
 		if got := b.st.Snapshot().View(store.DefaultGroup) != nil; got != known {
@@ -324,9 +323,9 @@ func TestNothingAtStart(t *testing.T) {
 }
 
 // "What is refused is approved at run time, one time." (SAFE-10)
-func TestOrder(t *testing.T) {
+func TestReloadAndWaitApprovesOnce(t *testing.T) {
 	all := names("c", 30)
-	b := newBench(t, "a.yaml", clusters(all...))
+	b := newFixture(t, "a.yaml", clusters(all...))
 	b.run()
 	order := func(approve bool, want string) {
 		t.Helper()
@@ -357,11 +356,11 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What the program has set itself in the group is not the directory's to remove: neither what had
-// gone from the files before, nor what is of a type that was not kept.
-func TestRestoreLeavesOthers(t *testing.T) {
+// A restore does not remove resources that the program itself has set in the group: neither under the
+// name of a removed resource, nor of a type that was not stored.
+func TestRestoreKeepsOtherResources(t *testing.T) {
 	var kept lastgood.Config
-	first := newBench(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
+	first := newFixture(t, "a.yaml", clusters("a"), "b.yaml", clusters("b"))
 	first.src.opts.Keep = func(c lastgood.Config) { kept = c }
 	first.load("CDS a b")
 	first.remove("b.yaml")
@@ -370,7 +369,7 @@ func TestRestoreLeavesOthers(t *testing.T) {
 		t.Fatal("nothing has gone")
 	}
 	kept.Types = append(kept.Types, lastgood.Type{Type: xds.Secret, Withheld: true})
-	b := newBench(t, "a.yaml", clusters("a"))
+	b := newFixture(t, "a.yaml", clusters("a"))
 	mine := xds.NewResource(xds.Cluster, "b", []byte("mine"))
 	if _, err := b.st.Update(func(tx *store.Tx) error {
 		tx.Set(mine, xds.NewResource(xds.Secret, "s", []byte("mine")))

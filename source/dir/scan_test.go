@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// What is no directory for a moment is watched on: nothing else tells when it is one again.
-func TestRootIsWatched(t *testing.T) {
+// A root that is not a directory for a moment is still watched, because only the watch reports when it
+// is one again.
+func TestUnreadableRootIsWatched(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"missing":     func(string) error { return nil },
 		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },

@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// However a file is written, a field of one resource in it is found at its place, whether the
-// lines of the resource can be read alone or not.
+// A field of a resource is found at its place in every format, whether or not the lines of the
+// resource can be parsed alone.
 func TestFieldAt(t *testing.T) {
 	const url = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
 	for _, f := range []struct {
 		name, file, text string
-		alone            bool // its lines are enough
+		alone            bool // its lines can be parsed alone
 	}{
 		{"a list", "c.yaml", "resources:\n- " + url + "\n  name: a\n- " + url + "\n  name: b\n  alt_stat_name: here\n- " + url + "\n  name: c\n", true},
 		{"a list that is indented, with comments and empty lines", "c.yaml", "# first\nresources:\n\n    - " + url + "\n      name: a\n# not indented\n\n    -   name: b\n# not indented\n        " + url + "\n\n        alt_stat_name: here\n    - " + url + "\n      name: c\n", true},

@@ -5,32 +5,32 @@ import (
 	"testing"
 )
 
-// References are judged over what nodes of a group may see.
-func TestTogether(t *testing.T) {
+// References count across all groups that a node may see at once.
+func TestReferencesAcrossGroups(t *testing.T) {
 	route := func(cluster string) string {
 		return `{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", name: r, virtual_hosts: [{name: h, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: ` + cluster + "}}]}]}\n"
 	}
 	const listener = `{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", name: l, api_listener: {api_listener: {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", rds: {route_config_name: r, config_source: {ads: {}}}}}}` + "\n"
 	for name, tt := range map[string]struct {
 		web, more, root string // group.yaml of the group of the route, of that of its cluster, and of the root
-		want            bool   // it is found missing, and the cluster to be of no use
+		want            bool   // the reference is dangling, and the cluster is unused
 	}{
-		"other values of one field":      {"match: {cluster: web}", "match: {cluster: [db, cache]}", "", true},
-		"one value in common":            {"match: {cluster: web}", "match: {cluster: [db, web]}", "", false},
-		"prefixes that exclude others":   {`match: {id: "web-*"}`, `match: {id: "db-*"}`, "", true},
-		"a prefix of the other":          {`match: {id: "web-*"}`, `match: {id: "we*"}`, "", false},
-		"a value with the prefix":        {`match: {id: "web-*"}`, `match: {id: web-1}`, "", false},
-		"a value without":                {`match: {id: "web-*"}`, `match: {id: db-1}`, "", true},
-		"other fields":                   {"match: {cluster: web}", "match: {id: db}", "", false},
-		"metadata, which may be a list":  {"match: {metadata: {a: x}}", "match: {metadata: {a: y}}", "", false},
-		"an include":                     {"match: {cluster: web}\ninclude: [more]", "", "", false},
-		"included by it":                 {"", "match: {cluster: db}\ninclude: [web]", "", false},
-		"nobody gets it":                 {"match: {cluster: web}", "", "", false},
-		"for who matches none":           {"match: {cluster: web}", "", "otherwise: more", true},
-		"included, for who matches none": {"", "", "otherwise: web", false},
+		"other values of one field":               {"match: {cluster: web}", "match: {cluster: [db, cache]}", "", true},
+		"one value in common":                     {"match: {cluster: web}", "match: {cluster: [db, web]}", "", false},
+		"prefixes that exclude others":            {`match: {id: "web-*"}`, `match: {id: "db-*"}`, "", true},
+		"a prefix of the other":                   {`match: {id: "web-*"}`, `match: {id: "we*"}`, "", false},
+		"a value with the prefix":                 {`match: {id: "web-*"}`, `match: {id: web-1}`, "", false},
+		"a value without":                         {`match: {id: "web-*"}`, `match: {id: db-1}`, "", true},
+		"other fields":                            {"match: {cluster: web}", "match: {id: db}", "", false},
+		"metadata, which may be a list":           {"match: {metadata: {a: x}}", "match: {metadata: {a: y}}", "", false},
+		"an include":                              {"match: {cluster: web}\ninclude: [more]", "", "", false},
+		"included by it":                          {"", "match: {cluster: db}\ninclude: [web]", "", false},
+		"a group that no node gets":               {"match: {cluster: web}", "", "", false},
+		"for nodes that match no group":           {"match: {cluster: web}", "", "otherwise: more", true},
+		"included, for nodes that match no group": {"", "", "otherwise: web", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, "group.yaml", tt.root+"\n", "web/group.yaml", tt.web+"\n", "web/r.yaml", listener+"---\n"+route("c"), "more/group.yaml", tt.more+"\n", "more/c.yaml", clusters("c"), "more/l.yaml", strings.ReplaceAll(listener, "name: r", "name: r2"))
+			b := newFixture(t, "group.yaml", tt.root+"\n", "web/group.yaml", tt.web+"\n", "web/r.yaml", listener+"---\n"+route("c"), "more/group.yaml", tt.more+"\n", "more/c.yaml", clusters("c"), "more/l.yaml", strings.ReplaceAll(listener, "name: r", "name: r2"))
 			c := Check(b.dir, Options{})
 			if len(c.Errors) > 0 {
 				t.Fatal(Errors(c.Errors))
@@ -47,16 +47,16 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-func TestCheckGroups(t *testing.T) {
-	b := newBench(t, "a.yaml", clusters("a"), "edge/group.yaml", alone+"mtch: {}\n", "edge/x.yaml", bad, "edge/s.yaml", placed("s", "[canary]"))
-	if c := Check(b.dir, Options{}); len(c.Errors) != 3 { // of a group that is alone, too
+func TestCheckReportsGroups(t *testing.T) {
+	b := newFixture(t, "a.yaml", clusters("a"), "edge/group.yaml", alone+"mtch: {}\n", "edge/x.yaml", bad, "edge/s.yaml", placed("s", "[canary]"))
+	if c := Check(b.dir, Options{}); len(c.Errors) != 3 { // also errors of groups with "on_error: alone"
 		t.Error(Errors(c.Errors))
 	}
 	b.write("edge/group.yaml", alone+edgeGroup)
 	if c := Check(b.dir, Options{}); len(c.Errors) != 2 || c.Errors[0].Group != "edge" {
 		t.Error(Errors(c.Errors))
 	}
-	// Of a file alone nobody knows which groups there are.
+	// For a single file, the existing groups are unknown.
 	if c := Check(b.dir+"/edge/s.yaml", Options{}); len(c.Errors) != 0 {
 		t.Error(Errors(c.Errors))
 	}

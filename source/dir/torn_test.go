@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// "Never half a configuration" (SAFE-10): a mounted volume is replaced by one link while it
-// is read, and what is in both is in another file of each.
-func TestReplacedWhileRead(t *testing.T) {
-	b := newBench(t)
+// "Never half a configuration" (SAFE-10): the link of a mounted volume is replaced during a read, and
+// the resources are in different files of the two versions.
+func TestLinkReplacedDuringRead(t *testing.T) {
+	b := newFixture(t)
 	// The first file is read before the link is replaced, and the last after that.
 	var swap sync.Once
 	swapped := make(chan struct{})

@@ -18,7 +18,7 @@ func tcpListener(name, port string) string {
 		"filter_chains: [{filters: [{name: t, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: s, cluster: c}}]}]\n"
 }
 
-// checkAll returns what is found in files, with their codes and without their directory.
+// checkAll returns the problems of files with their codes, without the directory.
 func checkAll(t *testing.T, stdin string, paths []string, ignore []findings.Code, files ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -76,7 +76,7 @@ func TestCheckAll(t *testing.T) {
 			"y/group.yaml", "match: {cluster: y}\n", "y/y.yaml", tcpListener("why", "80"),
 			"z/group.yaml", "match: {cluster: z}\ninclude: [x]\n", "z/z.yaml", tcpListener("z", "81") + "---\n" + tcpListener("a", "84"), "z/c.yaml", clusterURL + "\nname: c\n",
 			"y/c.yaml", clusterURL + "\nname: c\n",
-			"w/group.yaml", "match: {cluster: w}\ninclude: [x]\n", "w/w.yaml", tcpListener("w", "90"), // of which x has told already
+			"w/group.yaml", "match: {cluster: w}\ninclude: [x]\n", "w/w.yaml", tcpListener("w", "90"), // the clash is reported for x already
 		},
 			"CDS|LDS|\nXDS0403 x/x.yaml:3:27: group x: address.socket_address: LDS \"x\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1 (nodes of group \"x\" get both)\n"},
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
@@ -134,7 +134,7 @@ XDS0106 <stdin>:1:1: this is an Envoy bootstrap, not a resource (chancery import
 	}
 }
 
-// Numbers of secrets are as secret as words.
+// A number can be a secret as a text can.
 func TestNoSecretsInViolations(t *testing.T) {
 	got := checkAll(t, "", []string{"."}, nil, "a.yaml", "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\nsession_ticket_keys: {keys: [{filename: \"\"}, {inline_string: pa55word}]}\n")
 	if strings.Contains(got, "pa55word") || !strings.Contains(got, "XDS0301 a.yaml:3:") {
@@ -142,9 +142,8 @@ func TestNoSecretsInViolations(t *testing.T) {
 	}
 }
 
-// A server looks for what Envoy refuses only if it is told to; then it is a mistake like
-// any other.
-func TestServeValidates(t *testing.T) {
+// A server checks what Envoy would refuse only with Options.Validate. A violation is then a mistake.
+func TestSourceValidates(t *testing.T) {
 	root := t.TempDir()
 	write := func(timeout string) {
 		if err := os.WriteFile(filepath.Join(root, "a.yaml"), []byte(clusterURL+"\nname: c\nconnect_timeout: "+timeout+"\n"), 0o600); err != nil {
@@ -171,8 +170,8 @@ func TestServeValidates(t *testing.T) {
 	}
 }
 
-// What is asked of a real Envoy is what nothing is known to be wrong with.
-func TestSound(t *testing.T) {
+// Only resources without known mistakes are tested with a real Envoy.
+func TestValidResources(t *testing.T) {
 	root := t.TempDir()
 	text := clusterURL + "\nname: a\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
 	if err := os.WriteFile(filepath.Join(root, "a.yaml"), []byte(text), 0o600); err != nil {
@@ -182,7 +181,7 @@ func TestSound(t *testing.T) {
 resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } }`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, most := range []int{0, 1} { // told or not
+	for _, most := range []int{0, 1} { // reported or only counted
 		var names []string
 		for _, l := range Check(root, Options{MaxProblems: most}).Valid() {
 			names = append(names, l.Name)
@@ -193,8 +192,8 @@ resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "e" } 
 	}
 }
 
-// Of what is ignored nothing is counted among what is not told.
-func TestIgnoreMany(t *testing.T) {
+// Ignored problems are not counted among the problems beyond the limit.
+func TestIgnoredProblemsAreNotCounted(t *testing.T) {
 	var refused, odd strings.Builder
 	for i := range 150 {
 		fmt.Fprintf(&refused, "---\n%s\nname: c%d\nconnect_timeout: 0s\n", clusterURL, i)
@@ -221,8 +220,8 @@ func TestIgnoreMany(t *testing.T) {
 	}
 }
 
-// References in vain that are told stand where they are, however many are not told.
-func TestManyInVain(t *testing.T) {
+// Reported dangling references have their places, also if many more are only counted.
+func TestManyDanglingReferencesHavePlaces(t *testing.T) {
 	var routes strings.Builder
 	routes.WriteString("\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: r\nvirtual_hosts:\n")
 	for i := range 5 {
@@ -238,8 +237,8 @@ func TestManyInVain(t *testing.T) {
 	}
 }
 
-// What is told later is counted with the rest, and there is one who counts.
-func TestWith(t *testing.T) {
+// Problems that With adds are counted with the rest, in one last problem.
+func TestWithCountsProblemsOnce(t *testing.T) {
 	text := clusterURL + "\nname: a\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: b\nconnect_timeout: 0s\n---\n" + clusterURL + "\nname: c\n"
 	c := CheckAll([]string{Stdin}, strings.NewReader(text), Options{MaxFile: 1 << 20, MaxProblems: 1}, findings.NotValidated)
 	at := c.Loaded[2].Pos

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// lines is a log that keeps its lines, without their time.
+// lines is a log that has its lines without their times.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -23,9 +23,8 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// run loads, and then runs the source with real events of the file system. No
-// poll helps it.
-func (b *bench) run() lines {
+// run loads, and then runs the source with real events of the file system, without polls.
+func (b *fixture) run() lines {
 	b.Helper()
 	log := make(lines, 100)
 	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.opts.FollowLinksOutside})
@@ -44,8 +43,8 @@ func (b *bench) run() lines {
 	return log
 }
 
-// follow returns a function that waits for the store to hold what it is told.
-func (b *bench) follow() func(string) {
+// follow returns a function that waits until the store has the given content.
+func (b *fixture) follow() func(string) {
 	w := watchtest.Open(b, b.st, nil)
 	b.Cleanup(w.Close)
 	for _, t := range xds.Types() {
@@ -68,7 +67,7 @@ func (b *bench) follow() func(string) {
 }
 
 // wait waits for a line of the log.
-func (b *bench) wait(log lines, part string) {
+func (b *fixture) wait(log lines, part string) {
 	b.Helper()
 	for late := time.After(10 * time.Second); ; {
 		select {
@@ -84,7 +83,7 @@ func (b *bench) wait(log lines, part string) {
 
 func TestRun(t *testing.T) {
 	t.Run("a file replaced, written in place, removed, made again", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"), "z.json", endpointsE)
+		b := newFixture(t, "a.yaml", clusters("a"), "z.json", endpointsE)
 		want := b.follow()
 		b.run()
 		b.write("a.yaml", clusters("b"))
@@ -99,7 +98,7 @@ func TestRun(t *testing.T) {
 		want("CDS d, EDS e")
 	})
 	t.Run("a bad file changes nothing, a good one does", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		want := b.follow()
 		log := b.run()
 		b.write("a.yaml", clusters("b")+"- {x: y}\n", "b.yaml", "{")
@@ -112,7 +111,7 @@ func TestRun(t *testing.T) {
 		b.wait(log, `level=INFO msg=loaded files=2 resources=1 types.CDS=1 set=1 removed=1`)
 	})
 	t.Run("new directories, and directories in them", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		want := b.follow()
 		b.run()
 		b.write("x/y/z/a.yaml", clusters("a"))
@@ -133,7 +132,7 @@ func TestRun(t *testing.T) {
 		want("CDS a c d e")
 	})
 	t.Run("a ConfigMap of Kubernetes", func(t *testing.T) {
-		b := newBench(t, "..1/a.yaml", clusters("a"))
+		b := newFixture(t, "..1/a.yaml", clusters("a"))
 		b.link("..1", "..data")
 		b.link("..data/a.yaml", "a.yaml")
 		want := b.follow()
@@ -146,8 +145,8 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("a directory behind a link that is swapped", func(t *testing.T) {
-		// As git-sync does: what is served lies below the link.
-		b := newBench(t, "1/config/a.yaml", clusters("a"), "2/config/a.yaml", clusters("b"), "3/config/a.yaml", clusters("c"))
+		// As git-sync does: the served files are below the link.
+		b := newFixture(t, "1/config/a.yaml", clusters("a"), "2/config/a.yaml", clusters("b"), "3/config/a.yaml", clusters("c"))
 		b.link("1", "current")
 		b.src.root = b.dir + "/current/config"
 		want := b.follow()
@@ -161,7 +160,7 @@ func TestRun(t *testing.T) {
 		want("CDS d")
 	})
 	t.Run("the directory itself is replaced", func(t *testing.T) {
-		b := newBench(t, "x/a.yaml", clusters("a"), "y/a.yaml", clusters("b"))
+		b := newFixture(t, "x/a.yaml", clusters("a"), "y/a.yaml", clusters("b"))
 		b.src.root = b.dir + "/x"
 		want := b.follow()
 		log := b.run()
@@ -176,8 +175,8 @@ func TestRun(t *testing.T) {
 		want("CDS c")
 	})
 	t.Run("a link to a file elsewhere", func(t *testing.T) {
-		other := newBench(t, "a", clusters("a"))
-		b := newBench(t)
+		other := newFixture(t, "a", clusters("a"))
+		b := newFixture(t)
 		b.src.opts.FollowLinksOutside = true
 		b.link(other.dir+"/a", "a.yaml")
 		want := b.follow()
@@ -188,8 +187,8 @@ func TestRun(t *testing.T) {
 		b.link(other.dir+"/c", "a.yaml")
 		want("CDS c")
 	})
-	t.Run("a link to a file beside it, and another file", func(t *testing.T) {
-		b := newBench(t, "a", clusters("a"))
+	t.Run("a link to a file next to it, and another file", func(t *testing.T) {
+		b := newFixture(t, "a", clusters("a"))
 		b.link("a", "a.yaml")
 		want := b.follow()
 		b.run()
@@ -200,16 +199,16 @@ func TestRun(t *testing.T) {
 		want("CDS b c")
 	})
 	t.Run("forced", func(t *testing.T) {
-		b := newBench(t, "a.yaml", clusters("a"))
+		b := newFixture(t, "a.yaml", clusters("a"))
 		log := b.run()
 		b.src.Reload()
 		b.wait(log, "msg=loaded files=1 resources=1 types.CDS=1 set=0 removed=0")
 	})
 }
 
-// The same mistake is told once, or when someone asks.
-func TestTold(t *testing.T) {
-	b := newBench(t, "a.yaml", "{")
+// The same mistake is logged once, and again at a requested reload.
+func TestErrorIsLoggedOnce(t *testing.T) {
+	b := newFixture(t, "a.yaml", "{")
 	log := make(lines, 100)
 	b.src.opts.Log = slog.New(slog.NewTextHandler(log, nil))
 	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
@@ -238,10 +237,10 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// What happens beside a link's way does not lead to a scan.
-func TestWatchedInPart(t *testing.T) {
-	other := newBench(t, "a", clusters("a"))
-	b := newBench(t)
+// A change next to a link in the path of the root does not cause a scan.
+func TestUnrelatedChangesCauseNoScan(t *testing.T) {
+	other := newFixture(t, "a", clusters("a"))
+	b := newFixture(t)
 	b.src.opts.FollowLinksOutside = true
 	b.link(other.dir+"/a", "a.yaml")
 	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
@@ -265,8 +264,8 @@ func TestWatchedInPart(t *testing.T) {
 	}
 }
 
-func TestUnheard(t *testing.T) {
-	b := newBench(t, "a.yaml", clusters("a"))
+func TestMissesChanges(t *testing.T) {
+	b := newFixture(t, "a.yaml", clusters("a"))
 	w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 	look := func(want bool, w *watch.Watcher) {
 		t.Helper()
@@ -276,16 +275,16 @@ func TestUnheard(t *testing.T) {
 		}
 	}
 	look(false, w)
-	look(true, new(watch.Watcher)) // the system has none to give
+	look(true, new(watch.Watcher)) // the system cannot provide a watcher
 	look(false, w)
 	w.Close()
-	look(true, w) // nothing can be added any more
+	look(true, w) // watches cannot be added any more
 }
 
-// Who keeps the time of loads is told of those that changed something, or failed, and of
-// the first that did not fail after others that did.
-func TestDone(t *testing.T) {
-	b := newBench(t, "a.yaml", clusters("a"))
+// Options.Done is called for loads that changed something or failed, and for the first that succeeds
+// after failures.
+func TestDoneIsCalledForNews(t *testing.T) {
+	b := newFixture(t, "a.yaml", clusters("a"))
 	var told []string
 	b.src.opts.Done = func(_ time.Time, err error) {
 		told = append(told, map[bool]string{true: "good", false: "bad"}[err == nil])
@@ -299,9 +298,9 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// A program that serves though the first load has failed has the files once they are good.
-func TestRunAfterFailure(t *testing.T) {
-	b := newBench(t, "a.yaml", "half of a fi")
+// If the first load failed, the source loads the files once they are valid.
+func TestRunLoadsAfterFailedStart(t *testing.T) {
+	b := newFixture(t, "a.yaml", "half of a fi")
 	if _, err := b.src.Load(); err == nil {
 		t.Fatal("no error")
 	}

@@ -78,9 +78,9 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused, skipped []string
+	var rejected, skipped []string
 	for i, why := range answer.Rejected {
-		refused = append(refused, all[i].Name)
+		rejected = append(rejected, all[i].Name)
 		t.Logf("%s: %s", all[i].Name, why)
 		if strings.Contains(why, "BEGIN") || why == "" {
 			t.Errorf("%s: reason %q", all[i].Name, why)
@@ -89,9 +89,9 @@ func TestAsk(t *testing.T) {
 	for _, i := range answer.Skipped {
 		skipped = append(skipped, all[i].Name)
 	}
-	slices.Sort(refused)
-	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2", "short tickets"}; !slices.Equal(refused, want) {
-		t.Errorf("refused %q, want %q", refused, want)
+	slices.Sort(rejected)
+	if want := []string{"another's key", "filter", "host", "no authorities", "route 0", "route 1", "route 2", "short tickets"}; !slices.Equal(rejected, want) {
+		t.Errorf("rejected %q, want %q", rejected, want)
 	}
 	if want := []string{"a word", "network filter", "of a gRPC client", "grpc/server?x", "scope", "collection"}; !slices.Equal(skipped, want) {
 		t.Errorf("skipped %q, want %q", skipped, want)
@@ -133,9 +133,9 @@ func TestListenerWithBootstrapParts(t *testing.T) {
 	}
 	bootstrap := bootstrapOf(t, fmt.Sprintf(`{"bootstrap_extensions":[{"name":"u","typed_config":{"@type":"type.googleapis.com/envoy.extensions.bootstrap.reverse_tunnel.upstream_socket_interface.v3.UpstreamReverseConnectionSocketInterface"}}],
 "static_resources":{"secrets":[{"name":"s","tls_certificate":{"certificate_chain":{"inline_string":%q},"private_key":{"inline_string":%q}}}]}}`, cert, key))
-	for refused, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
+	for rejected, bootstraps := range map[int][]protoreflect.Message{2: nil, 0: {bootstrap}} {
 		answer, err := Ask(t.Context(), envoyPath, envoy.Envoy(), all, bootstraps...)
-		if err != nil || len(answer.Rejected) != refused {
+		if err != nil || len(answer.Rejected) != rejected {
 			t.Errorf("with %d bootstraps: %v, %v", len(bootstraps), answer, err)
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// pretend makes a program that imitates Envoy. It rejects a bootstrap that contains one of the given
+// fakeEnvoy makes a program that imitates Envoy. It rejects a bootstrap that contains one of the given
 // words, or all words joined by "+". The returned directory has the mode of the file and the last
 // bootstrap.
-func pretend(t *testing.T, refuses ...string) (path, dir string) {
+func fakeEnvoy(t *testing.T, refuses ...string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo \"envoy  version: 0/1.40.0/Clean/RELEASE/BoringSSL\"; exit 0; fi\nstat -c %a \"$4\" >>" + dir + "/modes\necho \"$4\" >" + dir + "/file\ncp \"$4\" " + dir + "/last\n"
@@ -57,7 +57,7 @@ func ask(t *testing.T, path string, all []Resource) Answer {
 
 // Each rejected resource is found with its own reason.
 func TestBisection(t *testing.T) {
-	path, _ := pretend(t, "bad-1", "bad-2", "left+right")
+	path, _ := fakeEnvoy(t, "bad-1", "bad-2", "left+right")
 	a := ask(t, path, clusters(t, "a", "bad-1", "b", "c", "bad-2", "bad-1x", "d"))
 	if got := fmt.Sprint(a.Rejected, a.Skipped); got != "map[1:bad-1 refused 4:bad-2 refused 5:bad-1 refused] []" {
 		t.Error(got)
@@ -69,7 +69,7 @@ func TestBisection(t *testing.T) {
 	if a := ask(t, path, clusters(t, "a", "b", "c")); len(a.Rejected) != 0 || a.Runs != 2 {
 		t.Error("more than one run without and one with resources:", a)
 	}
-	path, _ = pretend(t, "chancery")
+	path, _ = fakeEnvoy(t, "chancery")
 	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "rejects a bootstrap without resources: chancery refused") {
 		t.Error("an Envoy that rejects everything:", err)
 	}
@@ -77,13 +77,13 @@ func TestBisection(t *testing.T) {
 
 // Listeners are checked together with the accepted clusters only.
 func TestListenersWithAcceptedClusters(t *testing.T) {
-	path, _ := pretend(t, "bad-cluster", "bad-listener")
+	path, _ := fakeEnvoy(t, "bad-cluster", "bad-listener")
 	all := append(clusters(t, "good-cluster", "bad-cluster"),
 		resource(t, xds.Listener, "l", `{"name":"good-listener"}`), resource(t, xds.Listener, "l", `{"name":"bad-listener"}`))
 	if got := fmt.Sprint(ask(t, path, all).Rejected); got != "map[1:bad-cluster refused 3:bad-listener refused]" {
 		t.Error(got)
 	}
-	path, dir := pretend(t, "bad-listener")
+	path, dir := fakeEnvoy(t, "bad-listener")
 	ask(t, path, append(clusters(t, "good-cluster"), all[3]))
 	if last, err := os.ReadFile(filepath.Join(dir, "last")); err != nil || !bytes.Contains(last, []byte("good-cluster")) {
 		t.Error("a listener is checked without clusters", err)
@@ -102,7 +102,7 @@ func bootstrapOf(t *testing.T, json string) protoreflect.Message {
 
 // Envoy gets the parts of bootstraps that resources need, without the parts for one machine or server.
 func TestPartsOfUserBootstraps(t *testing.T) {
-	path, dir := pretend(t)
+	path, dir := fakeEnvoy(t)
 	first := bootstrapOf(t, `{"node":{"id":"no-node"},"admin":{"address":{"pipe":{"path":"/no-admin"}}},"dynamic_resources":{"lds_config":{"path":"/no-source"}},
 "static_resources":{"listeners":[{"name":"no-listener"}],"clusters":[{"name":"a-cluster"},{"name":"asked","alt_stat_name":"no-twin"}],"secrets":[{"name":"a-secret"}]},
 "bootstrap_extensions":[{"name":"an-extension"}],"default_socket_interface":"an-interface","default_regex_engine":{"name":"an-engine"},
@@ -129,12 +129,12 @@ func TestPartsOfUserBootstraps(t *testing.T) {
 
 // If Envoy rejects a bootstrap, the answer has the reason and no resource is checked.
 func TestRejectedBootstrap(t *testing.T) {
-	path, _ := pretend(t, "bad")
+	path, _ := fakeEnvoy(t, "bad")
 	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "a", "b"), bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"bad"}]}}`))
 	if got := fmt.Sprintf("%s %v %v %v", a.Bootstrap, a.Rejected, a.Skipped, err); got != "bad refused map[] [0 1] <nil>" {
 		t.Error(got)
 	}
-	path, _ = pretend(t, "chancery")
+	path, _ = fakeEnvoy(t, "chancery")
 	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil, bootstrapOf(t, `{}`)); err == nil || !strings.Contains(err.Error(), "rejects a bootstrap without resources") {
 		t.Error("an Envoy that rejects everything:", err)
 	}
@@ -142,16 +142,16 @@ func TestRejectedBootstrap(t *testing.T) {
 
 // The number of runs is limited.
 func TestRunsAreLimited(t *testing.T) {
-	path, _ := pretend(t, "bad")
+	path, _ := fakeEnvoy(t, "bad")
 	a := ask(t, path, clusters(t, slices.Repeat([]string{"bad"}, maxRuns)...))
 	if a.Runs > maxRuns+1 || len(a.Rejected)+len(a.Skipped) != maxRuns || len(a.Skipped) == 0 {
-		t.Errorf("%d runs, %d refused and %d skipped of %d", a.Runs, len(a.Rejected), len(a.Skipped), maxRuns)
+		t.Errorf("%d runs, %d rejected and %d skipped of %d", a.Runs, len(a.Rejected), len(a.Skipped), maxRuns)
 	}
 }
 
 // Envoy's input files are private and removed afterwards.
 func TestInputIsPrivateAndRemoved(t *testing.T) {
-	path, dir := pretend(t)
+	path, dir := fakeEnvoy(t)
 	all := []Resource{resource(t, xds.Secret, "s", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"hunter2"}}}`)}
 	ask(t, path, all)
 	output := func(name string) string {
@@ -174,7 +174,7 @@ func TestInputIsPrivateAndRemoved(t *testing.T) {
 
 // Each case is the place of a resource in a bootstrap, or none.
 func TestPlacesOfResources(t *testing.T) {
-	path, dir := pretend(t)
+	path, dir := fakeEnvoy(t)
 	for _, tt := range []struct {
 		typ        *xds.Type
 		json, want string // "": skipped

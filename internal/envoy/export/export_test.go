@@ -396,13 +396,13 @@ func TestOpen(t *testing.T) {
 		root := filepath.Join(t.TempDir(), "out")
 		first := open(t, root, Options{})
 		first.export(resourceList{eds("a")})
-		gone := func() {
+		remove := func() {
 			t.Helper()
 			if err := os.RemoveAll(root); err != nil {
 				t.Fatal(err)
 			}
 		}
-		gone()
+		remove()
 		second := open(t, root, Options{})
 		second.export(resourceList{eds("b")})
 		was := second.read()
@@ -414,7 +414,7 @@ func TestOpen(t *testing.T) {
 		}
 		second.Close()
 		first.export(resourceList{eds("c")})
-		gone()
+		remove()
 		first.export(resourceList{eds("c")})
 		first.tidy()
 	})

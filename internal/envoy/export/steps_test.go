@@ -25,11 +25,11 @@ func stepsOf(t *testing.T, s *site, from, to resourceList) ([]string, []files) {
 		return f
 	}
 	all := s.Format.steps(build(from), build(to))
-	var told []string
+	var descriptions []string
 	for _, step := range all {
-		told = append(told, describe(step))
+		descriptions = append(descriptions, describe(step))
 	}
-	return told, all
+	return descriptions, all
 }
 
 // describe lists the clusters, the clusters that routes refer to, and the other files.

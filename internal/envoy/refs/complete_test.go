@@ -215,14 +215,14 @@ func TestReferencesAreComplete(t *testing.T) {
 			if got := show(Of(envoy.Envoy(), apitest.Dynamic(t, tt.m))); got != tt.want {
 				t.Errorf("by descriptors only: got %q\nwant %q", got, tt.want)
 			}
-			wired(t, tt.m, refs)
+			compareWithWire(t, tt.m, refs)
 		})
 	}
 }
 
-// wired compares the references found without descriptors with those found with them. The former may
+// compareWithWire compares the references found without descriptors with those found with them. The former may
 // have more, never fewer.
-func wired(t *testing.T, m proto.Message, refs []xds.Ref) {
+func compareWithWire(t *testing.T, m proto.Message, refs []xds.Ref) {
 	typ, name, types := xds.Cluster, "name", []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
 	switch m := m.(type) {
 	case *clusterv3.Cluster:

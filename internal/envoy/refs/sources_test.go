@@ -85,8 +85,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// become copies another message, possibly of generated code, into m.
-func become(t *testing.T, m protoreflect.Message, other proto.Message) {
+// copyInto copies another message, possibly of generated code, into m.
+func copyInto(t *testing.T, m protoreflect.Message, other proto.Message) {
 	t.Helper()
 	b, err := proto.Marshal(other)
 	if err == nil {
@@ -109,7 +109,7 @@ func TestEdit(t *testing.T) {
 	changed := Edit(envoy.Envoy(), l, func(m protoreflect.Message, _ Path) bool {
 		for _, s := range Sources(m) {
 			if s.Name == "r" {
-				become(t, s.Config, file)
+				copyInto(t, s.Config, file)
 				return true
 			}
 		}
@@ -141,7 +141,7 @@ func TestEveryItemIsEdited(t *testing.T) {
 	} {
 		Edit(envoy.Envoy(), m, func(m protoreflect.Message, _ Path) (changed bool) {
 			for _, s := range Sources(m) {
-				become(t, s.Config, file)
+				copyInto(t, s.Config, file)
 				changed = true
 			}
 			return changed

@@ -12,31 +12,32 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What clients refuse is passed up if that is wanted. A NACK answers one response, and the ACK of that which
-// brought a resource is out before a client could refuse it. So the relay asks for what is refused once more, on a
-// new stream, and refuses that. It shows it still, to those who take it.
+// Refusals of clients are passed up to the upstream, if that is enabled. A NACK answers one response, and
+// the relay has already acknowledged the response with the resource. So the relay subscribes to the
+// refused resource again, on a new stream, and sends a NACK there. It still serves the resource to
+// clients that accept it.
 
-// A Refusal is content of a source that clients of it refuse.
+// A Refusal is a resource of a source that clients refuse.
 type Refusal struct {
 	Type *xds.Type
 	Name string
 	Sum  xds.Sum
-	Text string // why
+	Text string // the clients' error
 }
 
 const (
-	gather = time.Second      // from a refusal to the stream that passes it up, so that one passes up what many refuse
+	gather = time.Second      // from a refusal to the stream that passes it up, so that one stream passes up many
 	apart  = 30 * time.Second // between two such streams
 )
 
-// doubts are what clients refuse, as far as the upstream is told.
+// doubts are the clients' refusals, as far as the upstream is to hear of them.
 type doubts struct {
 	mu  sync.Mutex // held for memory only
 	all map[content]string
-	by  map[content]bool // has a type and a name alone: there is something of it in all; true: it was refused since
+	by  map[content]bool // keys have no sum: all has something with this name; true: it was refused upstream
 }
 
-// A content is one of a name.
+// A content is one version of a resource.
 type content struct {
 	url, name string
 	sum       xds.Sum
@@ -44,8 +45,8 @@ type content struct {
 
 func (c content) anyOf() content { return content{url: c.url, name: c.name} }
 
-// set replaces what is refused, and returns the names of which something is asked for once more, by the URL of
-// their types: what is refused now, and what the upstream was told to be refused, and is not any more.
+// set replaces the refusals. It returns the names to request again, by type URL: newly refused ones, and
+// those whose refusal the upstream heard and that has ended.
 func (d *doubts) set(of []Refusal) (again map[string][]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +55,7 @@ func (d *doubts) set(of []Refusal) (again map[string][]string) {
 		c := content{r.Type.URL, xds.CanonicalName(r.Name), r.Sum}
 		all[c] = strings.Map(func(r rune) rune {
 			if unicode.IsControl(r) {
-				return ' ' // a line more would accuse another resource
+				return ' ' // a line break would let the text blame another resource
 			}
 			return r
 		}, r.Text)
@@ -76,7 +77,7 @@ func (d *doubts) set(of []Refusal) (again map[string][]string) {
 	return again
 }
 
-// check says that clients refuse a resource.
+// check returns an error if clients refuse the resource.
 func (d *doubts) check(r *xds.Resource) error {
 	if r.Type == nil || r.Stamp == nil {
 		return nil
@@ -90,22 +91,23 @@ func (d *doubts) check(r *xds.Resource) error {
 	served := xds.Resource{Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, Stamp: &xds.Stamp{Name: r.Name}}
 	served.Seal("")
 	text, is := d.all[content{c.url, c.name, served.Sum}]
-	if d.by[c] = is; is {
+	d.by[c] = is
+	if is {
 		return fmt.Errorf("clients of the relay refuse it: %s", text)
 	}
 	return nil
 }
 
-// Check is for [client.Config.Check], if Options.Refused is set: it refuses what clients refuse.
+// Check is for [client.Config.Check], if Options.Refused is set. It refuses what clients refuse.
 func (s *Source) Check(r *xds.Resource) error { return s.doubts.check(r) }
 
-// Refused says that Options.Refused may return something else. It waits for nobody.
+// Refused tells the source that the result of Options.Refused has changed. It does not block.
 func (s *Source) Refused() {
 	s.moved.Store(true)
 	s.ring()
 }
 
-// passUp asks for what is refused now, or not any more.
+// passUp requests again the names whose refusals have changed.
 func (s *Source) passUp(now time.Time) {
 	if s.opts.Refused == nil {
 		return

@@ -14,15 +14,15 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// seen is a source as quarantine wants it.
-type seen struct{ *relay.Source }
+// quarantineSource is a source as package quarantine uses it.
+type quarantineSource struct{ *relay.Source }
 
-func (s seen) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
+func (s quarantineSource) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
 	return s.Source.Watch(ctx, n)
 }
 
-// passing is a relay that passes refusals up. A client's text names what is at fault.
-func passing(t *testing.T, up *upstream) *world {
+// passing is a relay that passes refusals up. The text of a client's NACK names the refused resource.
+func passing(t *testing.T, up *upstream) *testRelay {
 	t.Helper()
 	var q *quarantine.Source
 	w := relayWith(t, up, "", true, nil, func(o *relay.Options) {
@@ -33,7 +33,7 @@ func passing(t *testing.T, up *upstream) *world {
 			return all
 		}
 	})
-	q = quarantine.New(seen{w.src}, quarantine.Options{
+	q = quarantine.New(quarantineSource{w.src}, quarantine.Options{
 		Guilty: func(_ context.Context, _ *server.Stream, _ *xds.Type, text string) []string {
 			name, _, _ := strings.Cut(text, ":")
 			return []string{name}
@@ -48,7 +48,7 @@ func passing(t *testing.T, up *upstream) *world {
 	return w
 }
 
-func await(t *testing.T, w *world, of ...string) *xdstest.Client {
+func await(t *testing.T, w *testRelay, of ...string) *xdstest.Client {
 	t.Helper()
 	c := xdstest.Delta(t, w.conn)
 	c.Subscribe(xds.Cluster, "*")
@@ -56,8 +56,8 @@ func await(t *testing.T, w *world, of ...string) *xdstest.Client {
 	return c
 }
 
-// What a client refuses the upstream hears of, with the text, without a change; the others have it. When nobody
-// refuses it any more, the upstream hears that, too.
+// A client's refusal reaches the upstream with its text, without a change of the resource. Other clients
+// have the resource. When no client refuses it any more, the upstream gets an ACK.
 func TestRefusalIsPassedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -68,27 +68,27 @@ func TestRefusalIsPassedUp(t *testing.T) {
 		up.content(xds.Cluster, "bad", "a", "b")
 		picky.NACK(picky.Next(xds.Cluster), "a: it is bad")
 		gets(t, other, "a", "bad")
-		if n := len(up.refused.said()); n != 0 {
+		if n := len(up.refused.textsSent()); n != 0 {
 			t.Fatalf("%d refusals upstream at once", n)
 		}
 		time.Sleep(2 * time.Second)
-		gets(t, picky, "b", "bad") // the quarantine gives it the rest
-		if got := up.refused.said(); len(got) != 1 || !strings.Contains(got[0], "clients of the relay refuse it: a: it is bad") || strings.Contains(got[0], `"b"`) {
+		gets(t, picky, "b", "bad") // the quarantine sends it the others
+		if got := up.refused.textsSent(); len(got) != 1 || !strings.Contains(got[0], "clients of the relay refuse it: a: it is bad") || strings.Contains(got[0], `"b"`) {
 			t.Fatalf("the upstream hears %q", got)
 		}
 		if n := up.srv.Stats().Open; n != 1 {
 			t.Errorf("%d streams upstream", n)
 		}
 		other.ExpectNothing()
-		w.src.Refused() // as something else may have changed
+		w.src.Refused() // without a change
 		time.Sleep(10 * time.Minute)
-		if n, streams := len(up.refused.said()), up.srv.Stats().Streams; n != 1 || streams != 2 {
+		if n, streams := len(up.refused.textsSent()), up.srv.Stats().Streams; n != 1 || streams != 2 {
 			t.Errorf("%d refusals, %d streams while nothing changes", n, streams)
 		}
 
 		picky.Close()
 		time.Sleep(2 * time.Second)
-		if n, streams, acks := len(up.refused.said()), up.srv.Stats().Streams, up.refused.settled(); n != 1 || streams != 3 || !acks {
+		if n, streams, acks := len(up.refused.textsSent()), up.srv.Stats().Streams, up.refused.settled(); n != 1 || streams != 3 || !acks {
 			t.Errorf("%d refusals, %d streams; accepted: %v, and nobody refuses it", n, streams, acks)
 		}
 		time.Sleep(time.Minute)
@@ -100,7 +100,8 @@ func TestRefusalIsPassedUp(t *testing.T) {
 	})
 }
 
-// SAFE-1: what a client says is one line of what the relay says upstream, so that it accuses nothing else, and moves no terminal.
+// SAFE-1: a client's text is one line of the relay's error upstream. So it blames no other resource, and
+// controls no terminal.
 func TestRefusalIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -111,15 +112,15 @@ func TestRefusalIsOneLine(t *testing.T) {
 		up.content(xds.Cluster, "bad", "a", "b")
 		liar.NACK(liar.Next(xds.Cluster), "a: no\nb: it is bad\r\x1b[2J"+strings.Repeat("y", 100_000))
 		time.Sleep(2 * time.Second)
-		got := up.refused.said()
+		got := up.refused.textsSent()
 		if len(got) != 1 || len(got[0]) > 1200 || strings.ContainsAny(got[0], "\n\r\x1b") || !strings.HasPrefix(got[0], "a: clients of the relay refuse it: a: no b: it is bad [2Jyyy") {
 			t.Errorf("%.100q", got)
 		}
 	})
 }
 
-// A client that refuses something new to it gets the rest: what it is not shown is decided.
-func TestRefusedNew(t *testing.T) {
+// A client that refuses a resource new to it gets the others: the hidden resource is decided.
+func TestRefusalOfANewResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a", "b")
@@ -131,7 +132,7 @@ func TestRefusedNew(t *testing.T) {
 	})
 }
 
-// Content that was refused, went, and comes back is no more refused than any other, and clients decide again.
+// A refused content that was removed and comes back is like any other: clients decide again.
 func TestRefusalIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -146,17 +147,18 @@ func TestRefusalIsForgotten(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i, more := range []string{"good", "bad"} {
 			up.content(xds.Cluster, more, "a", "b")
-			gets(t, picky, "a", more) // it has learnt
+			gets(t, picky, "a", more) // it accepts it now
 			gets(t, other, "a", more)
 			time.Sleep(time.Minute)
-			if n, streams := len(up.refused.said()), up.srv.Stats().Streams; n != 1 || streams != 2 {
+			if n, streams := len(up.refused.textsSent()), up.srv.Stats().Streams; n != 1 || streams != 2 {
 				t.Errorf("%d: %d refusals, %d streams", i, n, streams)
 			}
 		}
 	})
 }
 
-// What goes and comes back before anybody has looked is refused at once, and then asked for again.
+// A refused content that is removed and comes back before the next look is refused at once, and then
+// requested again.
 func TestRefusedComesBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -174,7 +176,7 @@ func TestRefusedComesBackAtOnce(t *testing.T) {
 		gets(t, other, "a", "good")
 		up.content(xds.Cluster, "bad", "a")
 		synctest.Wait()
-		if n := len(up.refused.said()); n != 2 {
+		if n := len(up.refused.textsSent()); n != 2 {
 			t.Errorf("%d refusals", n)
 		}
 		time.Sleep(time.Minute)
@@ -186,7 +188,7 @@ func TestRefusedComesBackAtOnce(t *testing.T) {
 	})
 }
 
-// A client that refuses and accepts by turns, and many that refuse, cost a stream in 30 s.
+// A client that alternates, and many clients that refuse, cost one stream in 30 s.
 func TestRefusalsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -209,7 +211,7 @@ func TestRefusalsArePaced(t *testing.T) {
 	})
 }
 
-// gets has a client accept the next response, in which a name has something.
+// gets makes a client accept the next response, in which a name has the given text.
 func gets(t *testing.T, c *xdstest.Client, name, more string) {
 	t.Helper()
 	r := c.Next(xds.Cluster)

@@ -2,7 +2,7 @@ package relay
 
 import "github.com/chancery-xds/chancery/xds"
 
-// Names is how many names of a type are known.
+// Names is the number of known names of a type.
 func (s *Source) Names(t *xds.Type) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -12,7 +12,7 @@ func (s *Source) Names(t *xds.Type) int {
 	return 0
 }
 
-// Unusable is how many names of a type are known to have what cannot be used.
+// Unusable is the number of names of a type with an unusable resource.
 func (s *Source) Unusable(t *xds.Type) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A change is what becomes one commit: all that one look at the client has brought.
+// A change collects the events of one step of Run, for one commit.
 type change struct {
 	now   time.Time
 	kinds []*kind
-	names []*name // of which something is to be done
-	heard bool    // of the upstream, or of the disk
+	names []*name // names to process
+	heard bool    // from the upstream, or from the disk
 }
 
 func (c *change) add(k *kind) {
@@ -26,13 +26,13 @@ func (c *change) add(k *kind) {
 	}
 }
 
-// hear takes in what the client tells of a type.
+// hear applies the events of a type from the client.
 func (s *Source) hear(news client.TypeEvents, c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.types[news.Type.URL]
 	if k == nil {
-		return // it was given up
+		return // the type is no longer requested
 	}
 	c.add(k)
 	for _, ev := range news.Events {
@@ -42,7 +42,7 @@ func (s *Source) hear(news client.TypeEvents, c *change) {
 				k.standing.reach(false)
 			}
 			continue
-		case client.Refused: // the last good stays
+		case client.Refused: // the last good resource stays
 			if ev.Resource == nil {
 				k.cannotUse(ev.Name)
 			}
@@ -57,13 +57,13 @@ func (s *Source) hear(news client.TypeEvents, c *change) {
 		e := k.names[n]
 		switch {
 		case e == nil && (ev.Resource == nil || k.finders == 0):
-			continue // nobody asks for it any more
+			continue // the name is no longer requested
 		case e == nil:
 			e = s.name(k.typ, n)
 		case !e.asked && k.finders == 0:
 			continue
 		}
-		e.told = true
+		e.answered = true
 		switch ev.Kind {
 		case client.Updated:
 			k.set(e, s.own(e, ev.Resource))
@@ -77,11 +77,11 @@ func (s *Source) hear(news client.TypeEvents, c *change) {
 	}
 }
 
-// maxUnusable is of how many names of a type it is known that the upstream has what cannot be used. One
-// is enough to know that the type is not empty; the others are for when that one goes.
+// maxUnusable limits how many names with an unusable resource are remembered per type. One is enough to
+// know that the type is not empty. The others count when that one is removed.
 const maxUnusable = 1000
 
-// cannotUse notes that the upstream has something of a name that cannot be used, and nothing is in use.
+// cannotUse records that the upstream has an unusable resource of a name, and there is no earlier one.
 func (k *kind) cannotUse(n string) {
 	if len(k.unusable) < maxUnusable {
 		if k.unusable == nil {
@@ -96,18 +96,19 @@ func (k *kind) wild() bool {
 	return e != nil && e.asked
 }
 
-// set notes what the upstream has of a name.
+// set records the upstream's resource of a name.
 func (k *kind) set(e *name, r *xds.Resource) {
 	if e.res != nil {
 		k.live--
 	}
-	if e.res = r; r != nil {
+	e.res = r
+	if r != nil {
 		k.live++
 	}
 }
 
-// own returns a resource as it is served: its version is of its content, so that all relays of an
-// upstream, and each after a restart, say the same. What only names find is on demand.
+// own returns the resource to serve. Its version is derived from the content, so that all relays of an
+// upstream agree, also after a restart. A resource that only its name finds is on demand.
 func (s *Source) own(e *name, of *xds.Resource) *xds.Resource {
 	r := &xds.Resource{Type: e.typ, Body: of.Body, Aliases: of.Aliases, TTL: of.TTL, OnDemand: e.finders == 0}
 	r.Stamp = &xds.Stamp{Name: of.Name}
@@ -118,9 +119,9 @@ func (s *Source) own(e *name, of *xds.Resource) *xds.Resource {
 	return r
 }
 
-// widen makes what names have found part of what there is, now that this is asked for: whether the
-// upstream counts it in, it does not say, and to leave out what is wanted would be worse. The source
-// is locked.
+// widen makes on-demand resources part of the wildcard, when that is requested. The upstream does not
+// tell whether its wildcard contains them, and to omit a wanted resource would be worse. The source is
+// locked.
 func (s *Source) widen(k *kind, c *change) {
 	c.add(k)
 	for _, e := range k.names {
@@ -131,14 +132,15 @@ func (s *Source) widen(k *kind, c *change) {
 	}
 }
 
-// forget gives up names that the upstream is not asked for any more, and what only they have found.
+// forget drops names that are no longer requested from the upstream, and the resources that only they
+// find.
 func (s *Source) forget(k *kind, names []string, c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.add(k)
 	gone := func(e *name) {
 		k.set(e, nil)
-		e.told, e.absent = false, false // whoever asks next waits for the answer
+		e.answered, e.absent = false, false // the next request waits for the answer
 		c.names = append(c.names, e)
 	}
 	if k.finders == 0 {
@@ -149,7 +151,7 @@ func (s *Source) forget(k *kind, names []string, c *change) {
 	}
 	if !k.wild() {
 		k.complete, k.known = false, false
-		s.knows([]*kind{k}) // before anything goes
+		s.updateKnown([]*kind{k}) // before the removals
 	}
 	for _, n := range names {
 		if e := k.names[n]; e.finder || k.finders == 0 {
@@ -161,7 +163,7 @@ func (s *Source) forget(k *kind, names []string, c *change) {
 		for _, e := range k.names {
 			if covered := k.wild() || k.asks(k.typ.Collection(e.name)); !covered && !e.asked && !e.finder {
 				gone(e)
-			} else if !covered && e.res != nil { // it is of its name alone now
+			} else if !covered && e.res != nil { // now only its name finds it
 				k.set(e, s.own(e, e.res))
 				c.names = append(c.names, e)
 			}
@@ -174,101 +176,41 @@ func (k *kind) asks(n string) bool {
 	return n != "" && e != nil && e.asked
 }
 
-// decide notes that a name can be none of the upstream's.
+// decide records that a name cannot exist in the upstream.
 func (s *Source) decide(k *kind, n string, c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := k.names[n]
-	e.told = true
+	e.answered = true
 	c.add(k)
 	c.names = append(c.names, e)
 }
 
-// commit passes on what has changed, in one commit, but for what waits to be confirmed.
+// A plan is what one commit changes.
+type plan struct {
+	set, drop map[*name]*xds.Resource // the new resource of a name; the resource that it no longer shows
+	touched   []*name                 // names that are now known not to exist
+	seen      []*name                 // all names that were considered
+	woken     []*kind                 // types that are known from this commit on
+}
+
+// commit passes the changes on in one commit, except removals that wait to be confirmed.
 func (s *Source) commit(c *change) {
 	if len(c.kinds) == 0 {
 		return
 	}
-	var woken []*kind // that are known from now on
-	var touched, seen []*name
-	set, drop := map[*name]*xds.Resource{}, map[*name]*xds.Resource{}
-	s.mu.Lock()
-	for _, k := range c.kinds {
-		names := c.names
-		if !k.due.IsZero() {
-			names = nil
-			for _, e := range k.names {
-				names = append(names, e)
-			}
-		}
-		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
-		held := k.holds(c.now, s.opts.Confirm)
-		k.due = time.Time{}
-		for _, e := range names {
-			if e.kind != k {
-				continue
-			}
-			seen = append(seen, e)
-			if e.res != nil || !e.told || e.shown == nil {
-				e.gone = time.Time{}
-			} else if e.gone.IsZero() || k.standing.phase == away {
-				e.gone = c.now
-			}
-			switch {
-			case e.res == nil && held && e.told:
-				continue
-			case e.res != nil:
-				if e.absent = false; e.res != e.shown {
-					set[e] = e.res
-				}
-				if e.shown != nil && e.shown.Name != e.res.Name { // an alias leads elsewhere
-					drop[e] = e.shown
-				}
-			case e.shown != nil:
-				drop[e] = e.shown
-			}
-			if e.res == nil && e.told && !e.absent {
-				touched = append(touched, e)
-			}
-		}
-		if held {
-			k.hold(k.standing.until(c.now, s.opts.Confirm))
-		} else if k.complete && !k.known {
-			woken = append(woken, k)
-		}
-	}
-	s.keep(c.now, set, drop)
-	touched = slices.DeleteFunc(touched, func(e *name) bool {
-		e.absent = e.shown == nil || drop[e] != nil
-		return !e.absent
-	})
-	s.mu.Unlock()
-
-	commit, err := s.write(set, drop, touched)
+	p := s.plan(c)
+	commit, err := s.write(p.set, p.drop, p.touched)
 	var refused map[*name]error
 	if err != nil {
-		commit, refused = s.singly(set, drop, touched)
+		commit, refused = s.singly(p.set, p.drop, p.touched)
 	}
-	s.refuse(c.kinds, set, refused)
+	s.refuse(c.kinds, p.set, refused)
 	for e := range refused {
-		delete(set, e)
-		delete(drop, e)
+		delete(p.set, e)
+		delete(p.drop, e)
 	}
-	s.mu.Lock()
-	for e, r := range drop {
-		e.show(r, nil)
-	}
-	for e, r := range set {
-		e.show(e.shown, r)
-	}
-	for _, k := range woken {
-		k.known = true
-	}
-	s.tidy(slices.Values(seen)) // also of what was held
-	s.knows(c.kinds)
-	rung := s.waiting(woken)
-	s.mu.Unlock()
-	for _, w := range rung {
+	for _, w := range s.committed(c, p) {
 		w.Ring()
 	}
 	first := c.heard && s.ready.CompareAndSwap(false, true)
@@ -280,7 +222,84 @@ func (s *Source) commit(c *change) {
 	}
 }
 
-// write commits what is new, what is gone, and what is decided to be absent.
+// plan decides what the next commit changes.
+func (s *Source) plan(c *change) *plan {
+	p := &plan{set: map[*name]*xds.Resource{}, drop: map[*name]*xds.Resource{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range c.kinds {
+		names := c.names
+		if !k.due.IsZero() {
+			names = slices.Collect(maps.Values(k.names))
+		}
+		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
+		held := k.holdsRemovals(c.now, s.opts.Confirm)
+		k.due = time.Time{}
+		for _, e := range names {
+			if e.kind == k {
+				p.add(e, held, c.now)
+			}
+		}
+		if held {
+			k.hold(k.standing.until(c.now, s.opts.Confirm))
+		} else if k.complete && !k.known {
+			p.woken = append(p.woken, k)
+		}
+	}
+	s.keepReferenced(c.now, p.set, p.drop)
+	p.touched = slices.DeleteFunc(p.touched, func(e *name) bool {
+		e.absent = e.shown == nil || p.drop[e] != nil
+		return !e.absent
+	})
+	return p
+}
+
+// add adds the change of a name; held means that removals of its type are held back. The source is locked.
+func (p *plan) add(e *name, held bool, now time.Time) {
+	p.seen = append(p.seen, e)
+	if e.res != nil || !e.answered || e.shown == nil {
+		e.removedAt = time.Time{}
+	} else if e.removedAt.IsZero() || e.standing.phase == away {
+		e.removedAt = now
+	}
+	switch {
+	case e.res == nil && held && e.answered:
+		return
+	case e.res != nil:
+		e.absent = false
+		if e.res != e.shown {
+			p.set[e] = e.res
+		}
+		if e.shown != nil && e.shown.Name != e.res.Name { // the alias now names another resource
+			p.drop[e] = e.shown
+		}
+	case e.shown != nil:
+		p.drop[e] = e.shown
+	}
+	if e.res == nil && e.answered && !e.absent {
+		p.touched = append(p.touched, e)
+	}
+}
+
+// committed records the effects of a commit. It returns the watches to ring: those of types that are now known.
+func (s *Source) committed(c *change, p *plan) []*Watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e, r := range p.drop {
+		e.show(r, nil)
+	}
+	for e, r := range p.set {
+		e.show(e.shown, r)
+	}
+	for _, k := range p.woken {
+		k.known = true
+	}
+	s.tidy(slices.Values(p.seen)) // including names whose removal is held
+	s.updateKnown(c.kinds)
+	return s.wildcardWatches(p.woken)
+}
+
+// write commits new and removed resources, and names that do not exist.
 func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (store.Commit, error) {
 	type key struct {
 		of   *kind
@@ -293,7 +312,7 @@ func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (stor
 	return s.store.Update(func(tx *store.Tx) error {
 		tx.MarkKnown()
 		for k, n := range lost {
-			if k.of.owners[k.name] == n { // no other name has found it
+			if k.of.owners[k.name] == n { // no other name shows it
 				tx.Delete(k.of.typ, k.name)
 			}
 		}
@@ -309,23 +328,24 @@ func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (stor
 	})
 }
 
-// knows notes what of the types is known now. The source is locked.
-func (s *Source) knows(kinds []*kind) {
+// updateKnown publishes which of the types are known. The source is locked.
+func (s *Source) updateKnown(kinds []*kind) {
 	was := *s.known.Load()
 	if !slices.ContainsFunc(kinds, func(k *kind) bool { return was[k.typ.URL] != k.known }) {
 		return
 	}
 	now := maps.Clone(was)
 	for _, k := range kinds {
-		if delete(now, k.typ.URL); k.known {
+		delete(now, k.typ.URL)
+		if k.known {
 			now[k.typ.URL] = true
 		}
 	}
 	s.known.Store(&now)
 }
 
-// waiting are the streams that want all of some types. The source is locked.
-func (s *Source) waiting(of []*kind) (all []*Watch) {
+// wildcardWatches returns the watches of the wildcard of some types. The source is locked.
+func (s *Source) wildcardWatches(of []*kind) (all []*Watch) {
 	if len(of) == 0 {
 		return nil
 	}
@@ -337,21 +357,23 @@ func (s *Source) waiting(of []*kind) (all []*Watch) {
 	return all
 }
 
-// show notes what the store has of a name. The source is locked.
+// show records that the store has another resource of a name. The source is locked.
 func (e *name) show(was, is *xds.Resource) {
 	if was != nil {
 		e.seen--
-		if e.owners[was.Name]--; e.owners[was.Name] == 0 {
+		e.owners[was.Name]--
+		if e.owners[was.Name] == 0 {
 			delete(e.owners, was.Name)
 		}
 	}
-	if e.shown = is; is != nil {
+	e.shown = is
+	if is != nil {
 		e.seen++
 		e.owners[is.Name]++
 	}
 }
 
-// tidy forgets names of which nobody needs to know anything. The source is locked.
+// tidy forgets names without state. The source is locked.
 func (s *Source) tidy(names iter.Seq[*name]) {
 	for e := range names {
 		if e.users == 0 && !e.asked && e.res == nil && e.shown == nil {

@@ -10,28 +10,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A kind is what is known of a type of which something was asked for.
+// A kind is the state of a requested resource type.
 type kind struct {
 	typ   *xds.Type
 	names map[string]*name
-	known bool // it is known what there is of it: "*" may be answered; as in Source.known
+	known bool // the list of its resources is known, so "*" may be answered; as in Source.known
 
-	// Of Run.
-	demands  int            // names that the upstream is asked for
-	complete bool           // the upstream, or the disk, has said what there is
+	// The fields below are owned by Run.
+	demands  int            // names requested from the upstream
+	complete bool           // the upstream, or the disk, has sent all resources
 	live     int            // names that have a resource upstream
-	finders  int            // "*" and collections that the upstream is asked for
-	owners   map[string]int // names that show a resource, by its own name
+	finders  int            // wildcards and collections requested from the upstream
+	owners   map[string]int // the number of names that show a resource, by its own name
 	seen     int            // names that show a resource
-	standing standing       // whether that something is gone is passed on
-	due      time.Time      // when what is kept back is looked at next; zero: nothing is
+	standing standing       // whether removals are passed on
+	due      time.Time      // when held removals are checked next; zero: there are none
 
-	unusable map[string]bool // names of which the upstream has what cannot be used, and nothing is in use
+	unusable map[string]bool // names that have an unusable resource in the upstream, and no earlier one
 
-	refused map[*name]*xds.Resource // what cannot be in the store beside the others: each commit tries it again
+	refused map[*name]*xds.Resource // resources that conflict with others in the store: each commit tries them again
 }
 
-// A name is one that was asked for, or that the upstream has told of.
+// A name is a name that was requested, or that the upstream has sent.
 type name struct {
 	*kind
 	name   string
@@ -40,18 +40,18 @@ type name struct {
 	users  int       // streams that want it
 	since  time.Time // when the last of these left
 	listed bool      // in dirty
-	absent bool      // it is decided that it does not exist
+	absent bool      // it does not exist
 
-	// Of Run.
-	asked bool          // the upstream is asked for it
-	told  bool          // the upstream has said something of it
-	res   *xds.Resource // as the upstream has it; nil: it has none
-	shown *xds.Resource // in the store; nil: none is
-	gone  time.Time     // since when the upstream has it no more, and it is shown still; zero: not so
+	// The fields below are owned by Run.
+	asked     bool          // requested from the upstream
+	answered  bool          // the upstream has answered it
+	res       *xds.Resource // the upstream's resource; nil: none
+	shown     *xds.Resource // the resource in the store; nil: none
+	removedAt time.Time     // when the upstream removed the resource that is still shown; zero: it did not
 }
 
-// left is a name that the last stream has left.
-type left struct {
+// An abandoned is a name that the last stream has left.
+type abandoned struct {
 	*name
 	at time.Time
 }
@@ -60,7 +60,7 @@ func finds(n string) bool {
 	return n == xds.Wildcard || strings.HasPrefix(n, "xdstp:") && strings.HasSuffix(strings.TrimRight(cut(n), "/"), "/*")
 }
 
-// cut is an xdstp name without its context parameters.
+// cut returns an xdstp name without its context parameters.
 func cut(n string) string {
 	n, _, _ = strings.Cut(n, "?")
 	return n
@@ -73,7 +73,7 @@ func (s *Source) kind(url string) *kind {
 	return s.types[url]
 }
 
-// name returns a name, new if there is none. The source is locked.
+// name returns a name, and creates it if necessary. The source is locked.
 func (s *Source) name(t *xds.Type, n string) *name {
 	k := s.types[t.URL]
 	if k == nil {
@@ -82,18 +82,19 @@ func (s *Source) name(t *xds.Type, n string) *name {
 	}
 	e := k.names[n]
 	if e == nil {
-		n = strings.Clone(n) // requests share their memory
+		n = strings.Clone(n) // do not keep the memory of the whole request
 		e = &name{kind: k, name: n, finder: finds(n)}
 		k.names[n] = e
 	}
 	return e
 }
 
-// use notes that one more stream wants a name, or one less. The source is locked.
+// use adds by, 1 or -1, to the number of streams that want a name. The source is locked.
 func (s *Source) use(e *name, by int) {
-	if e.users += by; e.users == 0 {
+	e.users += by
+	if e.users == 0 {
 		e.since = time.Now()
-		s.idle = append(s.idle, left{e, e.since})
+		s.idle = append(s.idle, abandoned{e, e.since})
 	}
 	if !e.listed {
 		e.listed = true
@@ -102,7 +103,7 @@ func (s *Source) use(e *name, by int) {
 	s.ring()
 }
 
-// ask asks the upstream for what is wanted, and gives up what nobody has wanted for long enough.
+// ask requests the wanted names from the upstream, and drops those that were unwanted for long enough.
 func (s *Source) ask(now time.Time) {
 	add, drop, c := map[string][]string{}, map[string][]string{}, change{now: now}
 	s.mu.Lock()
@@ -113,13 +114,14 @@ func (s *Source) ask(now time.Time) {
 			break
 		}
 		switch {
-		case e.users > 0 || e.since != e.at: // it is wanted again, or was
+		case e.users > 0 || e.since != e.at: // it is wanted again, or was meanwhile
 		case e.asked:
-			if s.count(e.name, -1); e.finder {
+			s.count(e.name, -1)
+			if e.finder {
 				e.finders--
 			}
 			drop[e.typ.URL] = append(drop[e.typ.URL], e.name.name)
-		default: // it was wanted for no time at all
+		default: // it was never requested
 			c.add(e.kind)
 			c.names = append(c.names, e.name)
 		}
@@ -134,14 +136,15 @@ func (s *Source) ask(now time.Time) {
 		}
 		if over := s.over(e); over != nil {
 			if !s.full {
-				s.relieve(over)
+				s.endGreediest(over)
 			}
 			s.full = true
 			wait = append(wait, e)
 			continue
 		}
 		e.listed = false
-		if s.count(e, 1); e.finder {
+		s.count(e, 1)
+		if e.finder {
 			e.finders++
 			s.widen(e.kind, &c)
 		}
@@ -162,7 +165,7 @@ func (s *Source) ask(now time.Time) {
 		if err := s.follow.Add(k.typ, names...); err == nil {
 			continue
 		}
-		for _, n := range names { // one cannot be asked for, and would keep the others from it
+		for _, n := range names { // one invalid name must not prevent the others
 			if err := s.follow.Add(k.typ, n); err != nil {
 				s.opts.Log.Warn("cannot request a name from the upstream", "type", k.typ.String(), "name", n, "error", err)
 				s.decide(k, n, &c)
@@ -172,21 +175,21 @@ func (s *Source) ask(now time.Time) {
 	s.commit(&c)
 }
 
-// A Watch is one stream's. It is a [store.Watch] whose interest the upstream is asked for.
+// A Watch is the watch of one stream: a [store.Watch] whose interest is requested from the upstream.
 type Watch struct {
 	*store.Watch
-	source *Source
-	owner  string // whose it is, for shares of what the upstream is asked for
-	wants  map[*name]bool
-	greedy error            // it has to give way; nil: not so
-	known  *map[string]bool // as of the last view
-	closed bool
+	source  *Source
+	owner   string // the owner of the stream, for a fair share of the upstream's limits
+	wants   map[*name]bool
+	mustEnd error            // the error of a stream that must end for the limits; nil: it need not
+	known   *map[string]bool // as of the last view
+	closed  bool
 
 	sees   func(t *xds.Type, name string) bool // nil: all
-	hidden map[content]*xds.Type               // that it asks for, and does not see; none has a sum
+	hidden map[content]*xds.Type               // requested, but not visible to the client; keys have no sum
 }
 
-// An asking is a name that a stream asks for, in its canonical form.
+// An asking is a name that a stream requests, in its canonical form.
 type asking struct {
 	typ  *xds.Type
 	name string
@@ -207,7 +210,7 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	return own, nil
 }
 
-// Interested is [store.Watch.Interested], and asks the upstream, but for what the client does not see.
+// Interested is [store.Watch.Interested]. It also requests the visible names from the upstream.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.Watch.Interested(t, wildcard, added, removed)
 	if t == nil || w.closed {
@@ -226,20 +229,21 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	}
 	for _, n := range added {
 		if n == "" {
-			continue // of no resource
+			continue // not a resource
 		}
 		if a := (asking{t, xds.CanonicalName(n)}); w.sees == nil || w.sees(t, a.name) {
 			add = append(add, a)
 		} else {
-			a.name = strings.Clone(a.name) // requests share their memory
+			a.name = strings.Clone(a.name) // do not keep the memory of the whole request
 			w.hidden[a.key()] = t
 		}
 	}
 	w.change(add, drop)
 }
 
-// Limit says what the stream's client sees, from now on: a name, or something of what "*" or a collection finds. Nothing else
-// is asked of the upstream for it. Nil: it sees all. It is for the stream's goroutine, as Interested is.
+// Limit sets which names the stream's client may see: a name, or something of "*" or a collection. Other
+// names are not requested from the upstream. Nil: it sees all. Only the stream's goroutine may call it,
+// like Interested.
 func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
 	if w.closed {
 		return
@@ -252,7 +256,7 @@ func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
 			add = append(add, a)
 		}
 	}
-	for e := range w.wants { // which this goroutine alone changes
+	for e := range w.wants { // only this goroutine changes it
 		if a := (asking{e.typ, e.name}); sees != nil && !sees(a.typ, a.name) {
 			w.hidden[a.key()] = a.typ
 			drop = append(drop, a)
@@ -261,7 +265,7 @@ func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
 	w.change(add, drop)
 }
 
-// change asks for other names than before.
+// change changes the requested names.
 func (w *Watch) change(add, drop []asking) {
 	s := w.source
 	s.mu.Lock()
@@ -281,11 +285,11 @@ func (w *Watch) change(add, drop []asking) {
 		}
 	}
 	if len(add) > 0 && s.known.Load() != w.known {
-		w.Ring() // what has become known since Next rings who has asked for it, and nobody else
+		w.Ring() // a type that became known since Next wakes only streams that had requested it then
 	}
 }
 
-// Close ends the watch. Closing it again does nothing.
+// Close ends the watch. A second call does nothing.
 func (w *Watch) Close() {
 	w.Watch.Close()
 	s := w.source
@@ -299,12 +303,13 @@ func (w *Watch) Close() {
 	delete(s.watches, w)
 }
 
-// Next is [store.Watch.Next]. The view is [xds.Undecided] of what the upstream has not answered.
+// Next is [store.Watch.Next]. The view is [xds.Undecided]: names that the upstream has not answered are
+// undecided.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
-	if err := w.source.gives(w); err != nil {
+	if err := w.source.endError(w); err != nil {
 		return nil, nil, err
 	}
-	known := w.source.known.Load() // before the view is taken, which then has all that made it so
+	known := w.source.known.Load() // before the view is taken, so that the view contains all known resources
 	v, names, err := w.Watch.Next()
 	if err != nil || v == nil {
 		return nil, names, err
@@ -315,14 +320,15 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return &view{View: v, source: w.source, known: known}, names, nil
 }
 
-// A view is one of the store.
+// A view is a view of the store.
 type view struct {
 	xds.View
 	source *Source
 	known  *map[string]bool
 }
 
-// Undecided implements [xds.Undecided]. Of a name that was found since a newer view has the resource.
+// Undecided implements [xds.Undecided]. If a name was found after this view, a newer view has its
+// resource.
 func (v *view) Undecided(t *xds.Type, n string) bool {
 	if n == xds.Wildcard {
 		return !(*v.known)[t.URL]
@@ -339,7 +345,7 @@ func (v *view) Undecided(t *xds.Type, n string) bool {
 	}
 	e := k.names[xds.CanonicalName(n)]
 	if e == nil {
-		return !k.known // of what nobody asks for by name the wildcard decides
+		return !k.known // for a name that no stream requests, the wildcard decides
 	}
 	return !e.absent
 }

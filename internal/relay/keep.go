@@ -7,21 +7,21 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Stale CDS clusters and related EDS endpoints (ones no longer being referenced) can then be
-// removed." An upstream sends one type after the other, so it may remove what the relay's other
-// types still refer to. A server keeps for each client what older resources refer to, but
-// believes its view: the view must not lack what it refers to itself.
+// "Stale CDS clusters and related EDS endpoints (ones no longer being referenced) can then be removed."
+// An upstream sends one type after the other. So it may remove a resource that other types still refer
+// to. A server keeps for each client what older resources refer to, but it trusts its view: a resource of
+// the view must not refer to a missing one.
 
-// keep takes back from what is to be dropped what something refers to that will be shown, for as
-// long as it may be kept. The source is locked.
-func (s *Source) keep(now time.Time, set, drop map[*name]*xds.Resource) {
+// keepReferenced removes resources from drop that shown resources refer to, as long as they may be kept.
+// The source is locked.
+func (s *Source) keepReferenced(now time.Time, set, drop map[*name]*xds.Resource) {
 	may := map[*name]bool{}
 	for e := range drop {
-		if e.res == nil && now.Before(e.gone.Add(s.opts.Confirm)) {
+		if e.res == nil && now.Before(e.removedAt.Add(s.opts.Confirm)) {
 			may[e] = true
 		}
 	}
-	for more := len(may) > 0; more; { // what is kept refers to others
+	for more := len(may) > 0; more; { // kept resources refer to others
 		more = false
 		refs := map[*kind]*targets{}
 		for e := range may {
@@ -31,20 +31,20 @@ func (s *Source) keep(now time.Time, set, drop map[*name]*xds.Resource) {
 			if refs[e.kind].has(e.typ, drop[e]) {
 				delete(may, e)
 				delete(drop, e)
-				e.hold(e.gone.Add(s.opts.Confirm))
+				e.hold(e.removedAt.Add(s.opts.Confirm))
 				more = true
 			}
 		}
 	}
 }
 
-// targets are names of a type to which others refer, or any.
+// targets are the names of a type that other resources refer to; any: possibly all names.
 type targets struct {
 	any   bool
 	names map[string]bool
 }
 
-// targets returns to what of a type those refer that will be shown.
+// targets returns the names of a type that the resources to be shown refer to.
 func (s *Source) targets(t *xds.Type, set, drop map[*name]*xds.Resource) *targets {
 	to := &targets{names: map[string]bool{}}
 	for _, by := range t.ReferredBy() {

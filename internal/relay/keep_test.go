@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// removing is a client with a route to a cluster, which the upstream removes then.
-func removing(t *testing.T, delta bool) (*upstream, *world, *xdstest.Client) {
+// removing is a client with a route to a cluster that the upstream then removes.
+func removing(t *testing.T, delta bool) (*upstream, *testRelay, *xdstest.Client) {
 	up := newUpstream(t)
 	up.content(xds.Cluster, "to:e", "a", "b")
 	up.set(xds.Endpoint, "e", "f")
@@ -29,8 +29,8 @@ func removing(t *testing.T, delta bool) (*upstream, *world, *xdstest.Client) {
 	return up, w, c
 }
 
-// ADS-3: an upstream that removes a cluster before it changes the routes to it costs no requests:
-// that waits for these, and goes behind them.
+// ADS-3: if the upstream removes a cluster before it changes the routes to it, no request fails: the
+// removal waits for the routes.
 func TestRemovalBeforeRoutes(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up, _, c := removing(t, delta)
@@ -44,8 +44,8 @@ func TestRemovalBeforeRoutes(t *testing.T) {
 	})
 }
 
-// What nothing refers to goes at once, and what something refers to after 5 s.
-func TestRemovalGoes(t *testing.T) {
+// An unreferenced resource is removed at once, and a referenced one after 5 s.
+func TestUnreferencedRemovalIsPassedOn(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up, _, c := removing(t, delta)
 		up.content(xds.Cluster, "to:e", "b", "c")
@@ -56,7 +56,7 @@ func TestRemovalGoes(t *testing.T) {
 	})
 }
 
-// What has come back is there for all, and has 5 s when it goes again.
+// A resource that came back is there for all, and has 5 s when it is removed again.
 func TestRemovalTakenBack(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up, _, c := removing(t, delta)
@@ -65,13 +65,13 @@ func TestRemovalTakenBack(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		up.content(xds.Cluster, "to:e", "b")
 		time.Sleep(4*time.Second - 100*time.Millisecond)
-		c.ExpectNothing() // which takes a tenth of a second
+		c.ExpectNothing() // within a tenth of a second
 		takes(t, time.Second, func() { c.Await(xds.Cluster, "b") })
 	})
 }
 
-// SAFE-10: an upstream that is lost between the two takes nothing away.
-func TestRemovalAndLost(t *testing.T) {
+// SAFE-10: an upstream that is lost between the two removes nothing.
+func TestRemovalAndLostUpstream(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up, w, c := removing(t, delta)
 		up.stop()
@@ -90,11 +90,11 @@ func TestRemovalAndLost(t *testing.T) {
 	})
 }
 
-// What is kept keeps what it refers to.
-func TestRemovalOfBoth(t *testing.T) {
+// A kept resource keeps what it refers to.
+func TestKeptResourceKeepsItsReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, _, c := removing(t, true)
-		up.content(xds.Cluster, "to:f", "b") // and of what is kept none but a needs e
+		up.content(xds.Cluster, "to:f", "b") // of the kept ones only a needs e
 		up.set(xds.Endpoint, "f")
 		c.ACK(c.Next(xds.Cluster))
 		warms := c.Next(xds.Endpoint)

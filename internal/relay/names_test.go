@@ -12,9 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// SAFE-10: that there is nothing is confirmed when the upstream is back, for all of the time: what was counted while
-// it was away does not count.
-func TestEmptyConfirmedAfterTheLossAnew(t *testing.T) {
+// SAFE-10: emptiness is confirmed for the whole time after the upstream is back. The time while it was
+// away does not count.
+func TestEmptinessIsConfirmedAnewAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, "e")
@@ -34,12 +34,12 @@ func TestEmptyConfirmedAfterTheLossAnew(t *testing.T) {
 		start := time.Now()
 		c.Await(xds.Endpoint)
 		if d := time.Since(start); d < 4990*time.Millisecond {
-			t.Errorf("it is told %v after the upstream has come back", d)
+			t.Errorf("it gets %v after the upstream has come back", d)
 		}
 	})
 }
 
-// SAFE-1: of names that nobody wants any more so many are asked for, and no more.
+// SAFE-1: the number of unwanted names that stay requested is limited.
 func TestLingeringIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := relayWith(t, newUpstream(t), "", true, nil, func(*relay.Options) {})
@@ -62,8 +62,8 @@ func TestLingeringIsBounded(t *testing.T) {
 	})
 }
 
-// NAME-2: a name is asked for once, however its context parameters are ordered.
-func TestOrderOfParameters(t *testing.T) {
+// NAME-2: a name is requested once, whatever the order of its context parameters.
+func TestContextParametersInAnyOrder(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		const of = "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/e"
 		up := newUpstream(t)
@@ -81,8 +81,8 @@ func TestOrderOfParameters(t *testing.T) {
 	})
 }
 
-// SAFE-10: that there is all of a collection does not say what else there is of the type.
-func TestCollectionIsNotAll(t *testing.T) {
+// SAFE-10: a complete collection does not make the type known.
+func TestCollectionDoesNotMakeTypeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const of = "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/"
 		up := newUpstream(t)
@@ -100,8 +100,9 @@ func TestCollectionIsNotAll(t *testing.T) {
 	})
 }
 
-// A name that the upstream cannot be asked for does not exist: clients do not wait for it, nor for the others with it.
-func TestNameOfNobody(t *testing.T) {
+// A name that cannot be requested does not exist: clients wait neither for it nor for the names requested
+// with it.
+func TestInvalidNameDoesNotExist(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Listener, "a")
@@ -112,8 +113,8 @@ func TestNameOfNobody(t *testing.T) {
 	})
 }
 
-// A stream that was told of changes alone would not hear that a type is known, of which there is nothing.
-func TestKnownBesideChanges(t *testing.T) {
+// A stream that has only asked for changes still learns that an empty type is known.
+func TestEmptyTypeBecomesKnownWithoutChanges(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
@@ -132,7 +133,7 @@ func TestKnownBesideChanges(t *testing.T) {
 	})
 }
 
-// SAFE-1: of what cannot be used so many names are known, and no more.
+// SAFE-1: the number of remembered unusable names is limited.
 func TestUnusableIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
@@ -151,8 +152,8 @@ func TestUnusableIsBounded(t *testing.T) {
 	})
 }
 
-// What has become known between a stream's look at it and its asking for it rings: nobody else will.
-func TestKnownBeforeAskedFor(t *testing.T) {
+// A type that becomes known between a stream's look and its request wakes the stream.
+func TestTypeKnownBeforeRequestWakesStream(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a")
@@ -166,7 +167,7 @@ func TestKnownBeforeAskedFor(t *testing.T) {
 		case <-watch.C():
 		default:
 		}
-		time.Sleep(10 * time.Second) // that there are no listeners is confirmed, which is no commit
+		time.Sleep(10 * time.Second) // the absence of listeners is confirmed, which is not a commit
 		watch.Interested(xds.Listener, true, nil, nil)
 		select {
 		case <-watch.C():

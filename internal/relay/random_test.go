@@ -19,11 +19,12 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Random upstreams and clients keep what docs/relay.md says: nothing is lost while the upstream is away, nothing is
-// told that it never said, emptiness is confirmed, what something refers to stays, what cannot be used
-// is passed on to nobody, versions are of the content, and after a quiet time all have what the upstream has.
-func TestRandomWorlds(t *testing.T) {
-	n := uint64(51) // of which 4 and 50 found what was never confirmed
+// With random upstreams and clients the promises of docs/relay.md hold. Nothing is lost while the
+// upstream is away, and nothing is sent that it never had. Emptiness is confirmed, and referenced
+// resources stay. Unusable resources reach no client, versions are derived from the content, and in the
+// end all clients have what the upstream has.
+func TestRandomRelays(t *testing.T) {
+	n := uint64(51) // seeds 4 and 50 found unconfirmed removals
 	if testing.Short() {
 		n = 10
 	}
@@ -34,19 +35,19 @@ func TestRandomWorlds(t *testing.T) {
 	}
 }
 
-// A play is one random world.
+// A play is one random run.
 type play struct {
 	*testing.T
 	*rand.Rand
 	up      *upstream
-	delta   bool // it is asked by
-	w       *world
-	has     map[*xds.Type]map[string]string // upstream now
+	delta   bool // the relay's variant upstream
+	w       *testRelay
+	has     map[*xds.Type]map[string]string // of the upstream now
 	gone    map[string]time.Time            // when it has lost a cluster
-	empty   time.Time                       // since when it has no clusters, and is up; zero: not so
+	empty   time.Time                       // since when it is up without clusters; zero: not so
 	down    bool
-	ever    map[string]bool   // what it ever had
-	version map[string]string // of content
+	ever    map[string]bool   // all content that it ever had
+	version map[string]string // version by content
 	clients []*player
 	sent    sent
 }
@@ -140,7 +141,7 @@ func (p *play) run() {
 	p.equal()
 }
 
-// start begins an upstream that has lost its memory for a while, perhaps.
+// start starts an upstream, which may have lost its memory for a while.
 func (p *play) start() {
 	if !p.down {
 		return
@@ -163,14 +164,14 @@ func (p *play) start() {
 	}
 }
 
-// change has the upstream say something else of one type.
+// change changes the upstream's resources of one type.
 func (p *play) change() {
 	typ := played[p.IntN(len(played))]
 	has := map[string]string{}
 	for _, name := range []string{"a", "b", "c"} {
 		switch n := p.IntN(10); {
 		case n < 2:
-		case n < 3 && typ == xds.Endpoint: // a server that waits for the ACK of others waits for ever
+		case n < 3 && typ == xds.Endpoint: // a server that waits for the ACK of others waits forever
 			has[name] = "bad"
 		case n < 6 && typ == xds.Route:
 			has[name] = "to:" + []string{"a", "b", "c"}[p.IntN(3)]
@@ -187,7 +188,7 @@ func (p *play) change() {
 	p.say(typ)
 }
 
-// say has the upstream say what it has of a type.
+// say publishes the upstream's resources of a type.
 func (p *play) say(typ *xds.Type) {
 	p.Helper()
 	has := p.has[typ]
@@ -210,7 +211,7 @@ func (p *play) say(typ *xds.Type) {
 		var all []*xds.Resource
 		for name, more := range has {
 			r := resource(typ, name, more)
-			r.Refs = []xds.Ref{} // it makes nothing before it breaks
+			r.Refs = []xds.Ref{} // without make before break
 			p.ever[typ.Short+name+string(r.Body)] = true
 			all = append(all, r)
 		}
@@ -243,7 +244,7 @@ func (p *play) join() {
 	p.clients = append(p.clients, c)
 }
 
-// settle has all clients take what they were sent.
+// settle makes all clients read what they were sent.
 func (p *play) settle() {
 	p.Helper()
 	for again := true; again; {
@@ -259,7 +260,7 @@ func (p *play) settle() {
 	}
 }
 
-// take looks at a response.
+// take checks a response.
 func (p *play) take(c *player, typ *xds.Type, r *xdstest.Response) {
 	p.Helper()
 	p.Logf("%v %s %v gets %v of %v", time.Now().Format("04:05"), c.node, c.delta, r, c.wants[typ])
@@ -271,7 +272,7 @@ func (p *play) take(c *player, typ *xds.Type, r *xdstest.Response) {
 	for _, of := range r.Resources {
 		key := typ.Short + of.Name + string(of.Body)
 		if !p.ever[key] || strings.Contains(string(of.Body), "bad") {
-			p.Fatalf("%s is told %s %q", c.node, typ, of.Body)
+			p.Fatalf("%s gets %s %q", c.node, typ, of.Body)
 		}
 		if c.delta {
 			if v := p.version[key]; v != "" && v != of.Version {
@@ -303,7 +304,7 @@ func (p *play) take(c *player, typ *xds.Type, r *xdstest.Response) {
 	}
 }
 
-// equal wants all clients to have what the upstream has.
+// equal checks that all clients have what the upstream has.
 func (p *play) equal() {
 	p.Helper()
 	for _, c := range p.clients {
@@ -314,8 +315,8 @@ func (p *play) equal() {
 				}
 				want, got := p.has[typ][name], c.has[typ][name]
 				switch {
-				case want == "bad": // it has the last good
-				case want == "" && typ != xds.Cluster && (!p.delta || !c.delta): // by nothing is it told
+				case want == "bad": // it has the last good one
+				case want == "" && typ != xds.Cluster && (!p.delta || !c.delta): // no response reports it
 				case want == "" && got != "":
 					p.Errorf("%s has %s %q = %q, the upstream has none", c.node, typ, name, got)
 				case want != "" && got != string(resource(typ, name, want).Body):

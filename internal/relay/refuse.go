@@ -10,17 +10,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// singly commits what cannot be committed at once: one contradicts another, such as by an alias. It returns
-// what is refused: its last good stays, and the others go on. All relays of an upstream refuse the same.
+// singly commits one by one, after a common commit failed: one resource may conflict with another, for
+// example by an alias. It returns the refused names: their last good resource stays. All relays of an
+// upstream refuse the same ones.
 func (s *Source) singly(set, drop map[*name]*xds.Resource, touched []*name) (commit store.Commit, refused map[*name]error) {
 	good, gone := map[*name]*xds.Resource{}, maps.Clone(drop)
 	for e := range set {
-		delete(gone, e) // until that is set
+		delete(gone, e) // until its successor is set
 	}
 	rest := slices.SortedFunc(maps.Keys(set), func(a, b *name) int {
 		return cmp.Or(strings.Compare(a.typ.URL, b.typ.URL), strings.Compare(a.name, b.name))
 	})
-	for tried := 0; tried != len(rest); { // what one gives up another may have
+	for tried := 0; tried != len(rest); { // a resource may use an alias that another one has just released
 		tried, refused = len(rest), map[*name]error{}
 		rest = slices.DeleteFunc(rest, func(e *name) bool {
 			if _, err := s.write(map[*name]*xds.Resource{e: set[e]}, nil, nil); err != nil {
@@ -38,7 +39,7 @@ func (s *Source) singly(set, drop map[*name]*xds.Resource, touched []*name) (com
 	return commit, refused
 }
 
-// refuse notes what was refused of types of which all was tried, and says so once.
+// refuse records the refused resources of types whose resources were all tried, and logs each once.
 func (s *Source) refuse(of []*kind, set map[*name]*xds.Resource, refused map[*name]error) {
 	for _, k := range of {
 		was := k.refused
@@ -50,7 +51,8 @@ func (s *Source) refuse(of []*kind, set map[*name]*xds.Resource, refused map[*na
 			if k.refused == nil {
 				k.refused = map[*name]*xds.Resource{}
 			}
-			if k.refused[e] = set[e]; was[e] != set[e] {
+			k.refused[e] = set[e]
+			if was[e] != set[e] {
 				s.opts.Log.Error("cannot serve a resource of the upstream", "type", e.typ.String(), "name", set[e].Name, "error", err)
 			}
 		}

@@ -17,24 +17,24 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// A told is a server that says what a test lets it say, which no store would hold.
-type told struct {
+// A scriptedServer is a server whose responses a test sets, even such as no store would hold.
+type scriptedServer struct {
 	ctx       context.Context
 	responses chan *xds.Response
 	nonce     int
 }
 
-func (*told) Variant() xds.Variant    { return xds.Delta }
-func (*told) Aggregated() bool        { return true }
-func (*told) String() string          { return "told" }
-func (*told) Close() error            { return nil }
-func (*told) Send(*xds.Request) error { return nil }
+func (*scriptedServer) Variant() xds.Variant    { return xds.Delta }
+func (*scriptedServer) Aggregated() bool        { return true }
+func (*scriptedServer) String() string          { return "scripted" }
+func (*scriptedServer) Close() error            { return nil }
+func (*scriptedServer) Send(*xds.Request) error { return nil }
 
-func (u *told) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
-	return &told{ctx: ctx, responses: u.responses}, nil
+func (u *scriptedServer) Open(ctx context.Context, _ *xds.Type) (client.Stream, error) {
+	return &scriptedServer{ctx: ctx, responses: u.responses}, nil
 }
 
-func (u *told) Recv() (*xds.Response, error) {
+func (u *scriptedServer) Recv() (*xds.Response, error) {
 	select {
 	case r := <-u.responses:
 		return r, nil
@@ -43,18 +43,18 @@ func (u *told) Recv() (*xds.Response, error) {
 	}
 }
 
-func (u *told) say(of ...*xds.Resource) { u.changes(xds.Cluster, &xds.Changes{Upserts: of}) }
+func (u *scriptedServer) send(of ...*xds.Resource) { u.changes(xds.Cluster, &xds.Changes{Upserts: of}) }
 
-func (u *told) changes(t *xds.Type, what *xds.Changes) {
+func (u *scriptedServer) changes(t *xds.Type, what *xds.Changes) {
 	u.nonce++
 	u.responses <- &xds.Response{Type: t, Nonce: fmt.Sprint(u.nonce), Changes: what}
 	synctest.Wait()
 }
 
-// relayed is a relay of what is told, with some options.
-func relayed(t *testing.T, o relay.Options) (*told, *grpc.ClientConn) {
+// relayed is a relay of a scripted server, with some options.
+func relayed(t *testing.T, o relay.Options) (*scriptedServer, *grpc.ClientConn) {
 	t.Helper()
-	up := &told{responses: make(chan *xds.Response)}
+	up := &scriptedServer{responses: make(chan *xds.Response)}
 	c, err := client.New(client.Config{Node: &xds.Node{ID: "relay"}, Servers: []client.Server{{Transport: up}}})
 	if err != nil {
 		t.Fatal(err)
@@ -74,18 +74,18 @@ func called(name string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// What contradicts another is served as soon as it does not any more.
-func TestRefusedForAnother(t *testing.T) {
+// A conflicting resource is served as soon as the conflict ends.
+func TestConflictingResourceIsServedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, conn := relayed(t, relay.Options{Refs: refs})
 		behind := xdstest.Delta(t, conn)
 		behind.Subscribe(xds.Cluster, "*")
 		synctest.Wait()
-		up.say(called("a", "x"), called("b", "x"), called("c"))
+		up.send(called("a", "x"), called("b", "x"), called("c"))
 		behind.Await(xds.Cluster, "a", "c")
-		up.say(called("c", "y"))
+		up.send(called("c", "y"))
 		behind.Await(xds.Cluster, "a", "c")
-		up.say(called("a"))
+		up.send(called("a"))
 		behind.Await(xds.Cluster, "a", "b", "c")
 	})
 }

@@ -1,17 +1,16 @@
-// Package relay serves what another xDS server gives: a [client.Client] fills a store, and what
-// the streams of a server are interested in decides what the client asks for. Each name is asked for
-// once, however many streams want it, and given up some time after the last of them.
+// Package relay serves the resources of another xDS server, the upstream: a [client.Client] fills a store. The
+// interest of the server's streams decides what the client requests. Each name is requested once, however many
+// streams want it, and dropped some time after the last of them.
 //
-// Nothing is told of a wildcard or a name before the upstream has answered, or the client's disk has
-// it: the views are [xds.Undecided]. That a type has nothing, or nothing any more, is passed on when
-// it was so for some seconds on end ([Options.Confirm]): a server that has just restarted
-// may have lost what it knew.
+// A wildcard or a name is undecided ([xds.Undecided]) until the upstream has answered, or the client's disk has it.
+// That a type is empty, or has become empty, is passed on only after it has lasted for some seconds
+// ([Options.Confirm]): a server that has just restarted may have lost its state.
 //
 // # Concurrency
 //
-// A [Source] is safe for concurrent use, a [Watch] belongs to the goroutine of its stream. The
-// goroutine of [Source.Run] alone asks the client and writes to the store; streams leave their
-// interest under a lock that is held for memory only.
+// A [Source] is safe for concurrent use. A [Watch] belongs to the goroutine of its stream. Only the goroutine of
+// [Source.Run] calls the client and writes to the store. Streams record their interest under a lock that is held
+// for memory only.
 package relay
 
 import (
@@ -29,41 +28,41 @@ import (
 
 // Options change what [New] makes.
 type Options struct {
-	// Linger is how long a name is asked for after the last stream that wanted it. Zero: a
-	// minute.
+	// Linger is how long a name is requested after the last stream that wanted it. Zero: a minute.
 	Linger time.Duration
 
-	// Confirm is how long a type must have nothing before streams are told, and how long what
-	// something refers to stays that the upstream has removed. Zero: 5 s.
+	// Confirm is how long a type must be empty before clients are told, and how long a removed resource
+	// stays that others refer to. Zero: 5 s.
 	Confirm time.Duration
 
-	// Refs returns what a resource refers to, for make before break; nil, or a nil list: it may
-	// be everything.
+	// Refs returns the references of a resource, for make before break. If it is nil, or returns nil, the
+	// resource may refer to any other.
 	Refs func(*xds.Resource) []xds.Ref
 
-	// Refused returns what clients refuse of what is served; then [Source.Check] must be the client's, or part of
-	// it, and [Source.Refused] be called when that changes. Nil: refusals of clients are not passed up.
+	// Refused returns the resources that clients refuse. If it is set, [Source.Check] must be (a part of)
+	// the client's check, and [Source.Refused] must be called when the result changes. Nil: refusals of
+	// clients are not passed up.
 	Refused func() []Refusal
 
-	// Limits are those of what is asked of the upstream at a time.
+	// Limits limit the names that are requested from the upstream at a time.
 	Limits Limits
 
-	// Owner says whose a stream is, by its context. Of all owners that want more than there may be the one
-	// who wants most gets less. Nil: all are one's.
+	// Owner returns the owner of a stream, by its context. If all owners together exceed a limit, the one
+	// that wants most loses a stream. Nil: all streams have the same owner.
 	Owner func(context.Context) string
 
-	// Committed is called after each commit, and when the source has become ready, by the
-	// goroutine of Run. Nil: nobody is told.
+	// Committed is called after each commit, and when the source has become ready, by the goroutine of
+	// Run. Nil: no call.
 	Committed func()
 
-	// Log gets what the operator would want to know. Nil: nothing is logged.
+	// Log gets messages for the operator. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// maxLingering is how many names are asked for that nobody wants: of more, the first go at once.
+// maxLingering limits how many unwanted names stay requested: beyond it, the oldest are dropped at once.
 const maxLingering = 10_000
 
-// A Source is what an upstream gives. It is made by [New].
+// A Source serves the resources of an upstream. It is made by [New].
 type Source struct {
 	store  *store.Store
 	client *client.Client
@@ -71,31 +70,31 @@ type Source struct {
 	wake   chan struct{} // one slot: Run has something to do
 
 	ready  atomic.Bool
-	moved  atomic.Bool // Options.Refused may return something else
+	moved  atomic.Bool // the result of Options.Refused may have changed
 	doubts doubts
-	known  atomic.Pointer[map[string]bool] // types, by URL, of which it is known what there is; the map never changes
+	known  atomic.Pointer[map[string]bool] // type URLs whose list of resources is known; the map is immutable
 
-	mu      sync.Mutex // guards what follows, and the interest and decisions in it; held for memory only
+	mu      sync.Mutex // guards the fields below, and the interest and decisions in them; held for memory only
 	types   map[string]*kind
 	watches map[*Watch]bool
-	dirty   []*name // whose users or whose end have changed
-	idle    []left  // names without users, the one that had none for the longest time first, and some that have
-	asks    int     // types of which the upstream is asked for something
-	weight  int     // of all names that it is asked for, in bytes
-	full    bool    // more is wanted than it may be asked for: what nobody wants goes at once
+	dirty   []*name     // names whose users have changed
+	idle    []abandoned // names without users, the oldest first; some may have users again
+	asks    int         // requested types
+	weight  int         // of all requested names, in bytes
+	full    bool        // more is wanted than the limits allow: unwanted names are dropped at once
 
-	*state // of Run
+	*state // owned by Run
 }
 
-// A state is what the goroutine of Run alone knows.
+// A state is owned by the goroutine of Run.
 type state struct {
 	follow *client.Follower
-	look   time.Time // when Options.Refused is asked next; zero: when something moves
-	passed time.Time // when the upstream was last asked once more
+	look   time.Time // when Options.Refused is called next; zero: not before a change
+	passed time.Time // when names were last requested again
 }
 
-// New returns a source of what the client's servers give, by way of the store, which must have no other writer.
-// The client stays the caller's.
+// New returns a source of the resources of the client's servers. It needs a store without another writer.
+// The caller closes the client.
 func New(st *store.Store, c *client.Client, o Options) *Source {
 	if o.Linger == 0 {
 		o.Linger = time.Minute
@@ -110,9 +109,9 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// It is a view from which streams say what they want; what it lacks is undecided.
+	// An empty view, in which all is undecided, lets streams state their interest.
 	if _, err := st.Update(func(tx *store.Tx) error { tx.MarkKnown(); return nil }); err != nil {
-		panic(err) // there is nothing in it that could be wrong
+		panic(err) // an empty commit cannot fail
 	}
 	s := &Source{
 		store: st, client: c, opts: o, wake: make(chan struct{}, 1), types: map[string]*kind{}, watches: map[*Watch]bool{},
@@ -122,7 +121,7 @@ func New(st *store.Store, c *client.Client, o Options) *Source {
 	return s
 }
 
-// Run asks for what is wanted, and passes on what is told, until ctx is done.
+// Run requests the wanted names, and passes their resources on, until ctx is done.
 func (s *Source) Run(ctx context.Context) {
 	defer s.follow.Close()
 	s.probe(1)
@@ -147,7 +146,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// step does what is due.
+// step does all that is due.
 func (s *Source) step() {
 	now := time.Now()
 	s.ask(now)
@@ -155,15 +154,15 @@ func (s *Source) step() {
 	for _, n := range s.follow.Take() {
 		s.hear(n, &c)
 	}
-	for _, k := range s.waits() {
+	for _, k := range s.heldTypes() {
 		c.add(k)
-		k.standing.reach(!s.follow.Unreachable(k.typ)) // of what does not exist no event says so
+		k.standing.reach(!s.follow.Unreachable(k.typ)) // there is no event for names that do not exist
 	}
 	s.commit(&c)
 	s.passUp(now)
 }
 
-// next is when something is due by itself; zero: never.
+// next is when the next step is due by time; zero: never.
 func (s *Source) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,15 +190,16 @@ func earlier(a, b time.Time) time.Time {
 func (s *Source) ring() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is going to look
+	default: // a wake-up is pending
 	}
 }
 
-// Ready reports whether clients can be served: the upstream has answered, or the disk has something.
+// Ready reports whether clients can be served: the upstream has answered, or the disk has resources.
 func (s *Source) Ready() bool { return s.ready.Load() }
 
-// probe asks for all clusters and listeners until the upstream, or the disk, has given something, so that who
-// waits for that before he sends clients does not wait for ever.
+// probe requests all clusters and listeners until the upstream or the disk has sent something (by = 1),
+// or ends that (by = -1). Otherwise a load balancer that waits for Ready before it sends clients would
+// wait forever.
 func (s *Source) probe(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func TestOneSubscription(t *testing.T) {
 		up.set(xds.Cluster, "a", "b")
 		up.set(xds.Endpoint, "e", "f", "g")
 		w := relayOf(t, up, "", delta, nil)
-		time.Sleep(2 * time.Minute) // it has looked whether the upstream is there
+		time.Sleep(2 * time.Minute) // it has probed the upstream
 		if n := w.streams(); n != 0 || !w.src.Ready() {
 			t.Fatalf("%d streams upstream before there is a client; ready: %v", n, w.src.Ready())
 		}
@@ -84,7 +84,7 @@ func TestOneSubscription(t *testing.T) {
 	})
 }
 
-// Changes reach clients, and a name that does not exist is told when it does.
+// Changes reach clients, and a missing name is sent when it exists.
 func TestChanges(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
@@ -107,8 +107,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// SAFE-10: a wildcard is answered when the upstream has answered, and not before.
-func TestNotEarly(t *testing.T) {
+// SAFE-10: a wildcard is answered only after the upstream has answered.
+func TestWildcardWaitsForUpstream(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.stop()
@@ -133,9 +133,9 @@ func TestNotEarly(t *testing.T) {
 	})
 }
 
-// SAFE-10: an upstream that goes takes nothing with it, and one that comes back empty is believed
-// when it has been so for some seconds.
-func TestEmptyConfirmed(t *testing.T) {
+// SAFE-10: the loss of the upstream removes nothing, and one that comes back empty counts after some
+// seconds.
+func TestEmptinessIsConfirmed(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a", "b")
@@ -168,8 +168,8 @@ func TestEmptyConfirmed(t *testing.T) {
 	})
 }
 
-// An upstream that comes back empty, and has all again a little later, is no change.
-func TestEmptyAWhile(t *testing.T) {
+// An upstream that comes back empty, and has all again a little later, is not a change.
+func TestShortEmptinessIsNotPassedOn(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a", "b")
@@ -187,8 +187,8 @@ func TestEmptyAWhile(t *testing.T) {
 	})
 }
 
-// SAFE-10: a restart without the upstream serves what the last run has left.
-func TestRestart(t *testing.T) {
+// SAFE-10: after a restart without the upstream the relay serves what the last run has stored.
+func TestRestartServesFromDisk(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		dir := t.TempDir()
 		up := newUpstream(t)
@@ -209,10 +209,10 @@ func TestRestart(t *testing.T) {
 		time.Sleep(time.Second)
 		next := xdstest.Delta(t, w.conn)
 		next.Resume(xds.Cluster, c)
-		next.ExpectNothing() // it has all: versions are of the content
+		next.ExpectNothing() // it has all: versions are derived from the content
 		next.Resume(xds.Endpoint, c)
-		next.ExpectNothing()              // though the relay has to ask for it first (DELTA-9)
-		next.Subscribe(xds.Listener, "*") // of which the disk has nothing
+		next.ExpectNothing()              // though the relay has to request it first (DELTA-9)
+		next.Subscribe(xds.Listener, "*") // the disk has none
 		time.Sleep(10 * time.Minute)
 		next.ExpectNothing()
 		sotw := xdstest.SotW(t, w.conn)
@@ -235,8 +235,8 @@ func refuses(bad *xds.Resource) func(*xds.Resource) error {
 	}
 }
 
-// What a client refuses is no refusal of the relay, and what the relay cannot use is refused upstream and
-// the last good stays.
+// A client's refusal is not a refusal of the relay. A resource that the relay cannot use is refused
+// upstream, and the last good one stays.
 func TestRefusals(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
@@ -260,8 +260,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// SAFE-10: that there was nothing before the upstream was lost confirms nothing afterwards.
-func TestEmptyBeforeTheLoss(t *testing.T) {
+// SAFE-10: emptiness before the loss of the upstream confirms nothing afterwards.
+func TestEmptinessBeforeLossDoesNotCount(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a")
@@ -289,8 +289,8 @@ func TestEmptyBeforeTheLoss(t *testing.T) {
 	})
 }
 
-// The grace time of a name begins with the last stream that has left, not with one before it.
-func TestLingerBeginsAnew(t *testing.T) {
+// The linger time of a name begins with the last stream that left.
+func TestLingerBeginsWithLastStream(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, "e")
@@ -314,8 +314,8 @@ func TestLingerBeginsAnew(t *testing.T) {
 	})
 }
 
-// SAFE-10: what the disk has of names does not say what there is of the type.
-func TestNamesOnDiskAreNotAll(t *testing.T) {
+// SAFE-10: names on the disk do not make the type known.
+func TestNamesOnDiskDoNotMakeTypeKnown(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		dir := t.TempDir()
 		up := newUpstream(t)
@@ -339,14 +339,14 @@ func TestNamesOnDiskAreNotAll(t *testing.T) {
 	})
 }
 
-// SAFE-10: a wildcard that was given up is not answered with what was known when it was.
-func TestWildcardAnew(t *testing.T) {
+// SAFE-10: a new wildcard is not answered with what an earlier one knew.
+func TestNewWildcardWaitsForUpstream(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a", "b")
 		w := relayOf(t, up, "", delta, nil)
 		one, all := xdstest.Delta(t, w.conn), xdstest.Delta(t, w.conn)
-		one.Subscribe(xds.Cluster, "a") // so that something of the type stays
+		one.Subscribe(xds.Cluster, "a") // so that a resource of the type stays
 		one.Await(xds.Cluster, "a")
 		all.Subscribe(xds.Cluster, "*")
 		all.Await(xds.Cluster, "a", "b")
@@ -365,8 +365,8 @@ func TestWildcardAnew(t *testing.T) {
 	})
 }
 
-// That there is nothing is an answer, too, which a SotW client waits for.
-func TestNothingIsAnswered(t *testing.T) {
+// An empty response is an answer, too, which a SotW client waits for.
+func TestEmptyTypeIsAnswered(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, "a")
@@ -377,8 +377,9 @@ func TestNothingIsAnswered(t *testing.T) {
 	})
 }
 
-// A SotW client that asks for names of a type whose responses have all, as gRPC does of listeners, gets them when all are known.
-func TestNamesOfSotW(t *testing.T) {
+// A SotW client that requests names of a full-state type, as gRPC does for listeners, gets them when all
+// are known.
+func TestSotWNamesOfFullStateType(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Listener, "a", "b")
@@ -394,8 +395,8 @@ func TestNamesOfSotW(t *testing.T) {
 	})
 }
 
-// SAFE-10: that there is nothing is confirmed after a loss, though the upstream says nothing of it then.
-func TestEmptyConfirmedAfterTheLoss(t *testing.T) {
+// SAFE-10: emptiness is confirmed after a loss, though the upstream sends nothing about it then.
+func TestEmptinessIsConfirmedAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, "e")
@@ -415,8 +416,9 @@ func TestEmptyConfirmedAfterTheLoss(t *testing.T) {
 	})
 }
 
-// SAFE-10: what cannot be used is not nothing. Clients keep what they have, until the upstream says that it is gone.
-func TestUnusableIsNotNothing(t *testing.T) {
+// SAFE-10: an unusable resource is not a removal. Clients keep the last good one until the upstream
+// removes it.
+func TestUnusableResourceIsNotARemoval(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.content(xds.Cluster, "bad", "a")

@@ -7,15 +7,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// All that a relay's clients want it asks for on one stream, of which the upstream has limits like anybody: who asks for
-// too much has his stream ended, and again when he comes back. So all clients together get no more than what
-// the upstream gives to one. The one that wants most of what others do not want gives way.
+// A relay requests all that its clients want on one stream. The upstream has limits for a stream, and
+// ends one that exceeds them, again after each retry. So all clients together may request no more than
+// the upstream allows for one stream. If they want more, one stream must end: the one that wants most of
+// the names that no other stream wants.
 
-// Limits are those of the upstream's stream. Zero values are those that a server has by default.
+// Limits are the limits of the upstream's stream. Zero values mean the defaults of a server.
 type Limits struct {
-	Types int // of which something is asked for; 64
+	Types int // resource types with requested names; 64
 	Names int // of one type; 100,000
-	Held  int // bytes of all names, and 64 for each; 128 MiB
+	Held  int // bytes of all names, plus 64 for each; 128 MiB
 }
 
 func (l Limits) orDefault() Limits {
@@ -31,29 +32,31 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// A limit is one of them: what it counts of a name, and of what.
+// A limit is one of the Limits.
 type limit struct {
 	text string
-	of   func(e *name) any // what is shared by those who want it; nil: nothing
+	of   func(e *name) any // the shared unit that e belongs to; nil: it does not count
 	cost func(e *name) int
 }
 
-// weight is what a name costs in bytes, as a server counts.
+// weight is the size of a name in bytes, as a server counts it.
 func (e *name) weight() int { return len(e.name) + 64 }
 
-// count notes that the upstream is asked for a name from now on, or is not any more. The source is locked.
+// count records that a name is requested from the upstream (by = 1), or no longer (by = -1). The source
+// is locked.
 func (s *Source) count(e *name, by int) {
 	e.asked = by > 0
 	s.weight += by * e.weight()
 	if e.demands == 0 {
 		s.asks++
 	}
-	if e.demands += by; e.demands == 0 {
+	e.demands += by
+	if e.demands == 0 {
 		s.asks--
 	}
 }
 
-// over returns the limit that a name more would exceed; nil: none. The source is locked.
+// over returns the limit that one more name would exceed; nil: none. The source is locked.
 func (s *Source) over(e *name) *limit {
 	one := func(*name) int { return 1 }
 	switch l := s.opts.Limits; {
@@ -73,10 +76,11 @@ func (s *Source) over(e *name) *limit {
 	return nil
 }
 
-// relieve has the stream give way that wants most of what others do not want, of the owner whose streams do; none
-// while one that has to is there still. The source is locked.
-func (s *Source) relieve(l *limit) {
-	users := map[any]int{} // streams that want it
+// endGreediest ends one stream: of the owner whose streams want most, the one that wants most. Each unit
+// counts divided by its number of streams. It does nothing while another ended stream still exists. The
+// source is locked.
+func (s *Source) endGreediest(l *limit) {
+	users := map[any]int{} // streams that want each unit
 	each := func(w *Watch, f func(of any, cost int)) {
 		seen := map[any]bool{}
 		for e := range w.wants {
@@ -87,7 +91,7 @@ func (s *Source) relieve(l *limit) {
 		}
 	}
 	for w := range s.watches {
-		if w.greedy != nil {
+		if w.mustEnd != nil {
 			return
 		}
 		each(w, func(of any, _ int) { users[of]++ })
@@ -106,14 +110,14 @@ func (s *Source) relieve(l *limit) {
 	if most == nil {
 		return
 	}
-	most.greedy = status.Errorf(codes.ResourceExhausted, "limit exceeded: all clients of the relay together ask for %s, and most of that is of this address or identity", l.text)
-	s.opts.Log.Warn("client of the relay exceeds the limits of the upstream: its stream ends", "owner", most.owner, "error", most.greedy)
+	most.mustEnd = status.Errorf(codes.ResourceExhausted, "limit exceeded: all clients of the relay together request %s, most of them this address or identity", l.text)
+	s.opts.Log.Warn("client of the relay exceeds the limits of the upstream: its stream ends", "owner", most.owner, "error", most.mustEnd)
 	most.Ring()
 }
 
-// gives returns why a stream has to give way; nil: it has not.
-func (s *Source) gives(w *Watch) error {
+// endError returns the error of a stream that must end; nil: it need not.
+func (s *Source) endError(w *Watch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return w.greedy
+	return w.mustEnd
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// rules is what clients may see, and which names and types the upstream is asked for.
+// rules are access rules for the names that clients may see.
 func rules(t *testing.T, text string) *access.Policy {
 	t.Helper()
 	p, problems := access.Parse("access.yaml", []byte(text))
@@ -30,8 +30,9 @@ func rules(t *testing.T, text string) *access.Policy {
 
 const everybody = "rules:\n- identity: {kind: none}\n  node: {id: \"**\"}\n"
 
-// SAFE-6: what a client may not see the upstream is not asked for, and does not exist; when it may, it is.
-func TestUnseenIsNotAskedFor(t *testing.T) {
+// SAFE-6: an invisible name is not requested from the upstream, and does not exist for the client; once
+// visible, it is requested.
+func TestInvisibleNameIsNotRequested(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, "mine", "others")
@@ -39,7 +40,7 @@ func TestUnseenIsNotAskedFor(t *testing.T) {
 		w := relayWith(t, up, "", delta, nil, func(*relay.Options) {})
 		src := access.New(w.src, rules(t, everybody+"  types: [EDS, RDS]\n  names: {EDS: [mine, \"my-*\"]}\n"), access.Options{})
 		conn := xdstest.Serve(t, server.New(src))
-		time.Sleep(2 * time.Minute) // what was asked for at the start is given up
+		time.Sleep(2 * time.Minute) // the names requested at the start are dropped
 		c := xdstest.Delta(t, conn)
 		c.Subscribe(xds.Endpoint, "mine", "others", "no-1", "no-2")
 		r := c.Next(xds.Endpoint)
@@ -47,7 +48,7 @@ func TestUnseenIsNotAskedFor(t *testing.T) {
 		if got := append(slices.Sorted(slices.Values(r.Removed)), names(r)...); !slices.Equal(got, []string{"no-1", "no-2", "others"}) && !slices.Equal(got, []string{"no-1", "no-2", "others", "mine"}) {
 			t.Errorf("%v", r)
 		}
-		c.Subscribe(xds.Cluster, "*") // of which it sees nothing
+		c.Subscribe(xds.Cluster, "*") // it sees none of them
 		synctest.Wait()
 		if got := slices.Concat(dumped(w.cl, xds.Endpoint), dumped(w.cl, xds.Cluster)); !slices.Equal(got, []string{"mine"}) {
 			t.Errorf("the upstream is asked for %q", got)
@@ -76,9 +77,9 @@ func names(r *xdstest.Response) (all []string) {
 	return all
 }
 
-// SAFE-1: a client that asks for more than the upstream gives to one stream loses its own stream, and not that of all; the
-// others get what they ask for.
-func TestGreedyGivesWay(t *testing.T) {
+// SAFE-1: a client that requests more than the upstream allows for one stream loses its own stream, not
+// that of all. The others get what they request.
+func TestStreamBeyondLimitsEnds(t *testing.T) {
 	many := func(n int, prefix string) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprint(prefix, i))
@@ -143,7 +144,7 @@ func TestGreedyGivesWay(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				honest.Subscribe(xds.Endpoint, "f")
 				honest.Await(xds.Endpoint, "e", "f")
-				// A type counts for as long as the stream lasts, though nothing of it is asked for any more.
+				// A type counts while the stream lasts, even without requested names.
 				if s := up.srv.Stats(); s.Streams != 1 && tt.limits.Types == 0 {
 					t.Errorf("%d streams upstream", s.Streams)
 				}

@@ -2,7 +2,7 @@ package relay
 
 import "time"
 
-// A standing says whether it is passed on that something of a type is gone. The zero value: it is.
+// A standing decides whether removals of a type are passed on to clients. The zero value passes them on.
 type standing struct {
 	phase
 	since time.Time // of doubted alone
@@ -11,17 +11,18 @@ type standing struct {
 type phase uint8
 
 const (
-	// settled: there is something, and what is gone is gone.
+	// settled: there are resources, and removals count.
 	settled phase = iota
-	// doubted: there is nothing, or most is gone at once: it is believed when it was so for some time on end, and while it goes on.
+	// doubted: there are no resources, or most are removed at once. It counts after it has lasted for
+	// some time.
 	doubted
-	// unusable: there is nothing but what cannot be used, which is not nothing.
+	// unusable: there are only unusable resources, so the type is not empty.
 	unusable
-	// away: the upstream cannot be reached, so nobody can confirm anything. It goes before all else.
+	// away: the upstream is unreachable, so nothing can be confirmed. It overrides all others.
 	away
 )
 
-// reach notes whether the upstream can be reached: what it says once it is back is what is to be confirmed.
+// reach records whether the upstream is reachable. After it is back, its answers must be confirmed.
 func (s *standing) reach(can bool) {
 	switch {
 	case !can:
@@ -31,7 +32,7 @@ func (s *standing) reach(can bool) {
 	}
 }
 
-// until is when what is kept back is looked at again.
+// until is when the held removals are checked again.
 func (s *standing) until(now time.Time, confirm time.Duration) time.Time {
 	if s.phase == doubted {
 		return s.since.Add(confirm)
@@ -39,8 +40,8 @@ func (s *standing) until(now time.Time, confirm time.Duration) time.Time {
 	return now.Add(confirm)
 }
 
-// holds reports whether what is gone of a type is kept back for now. The source is locked.
-func (k *kind) holds(now time.Time, confirm time.Duration) bool {
+// holdsRemovals reports whether the removals of a type are held back for now. The source is locked.
+func (k *kind) holdsRemovals(now time.Time, confirm time.Duration) bool {
 	s := &k.standing
 	switch {
 	case k.live > 0 && !k.shrinks():
@@ -59,14 +60,14 @@ func (k *kind) holds(now time.Time, confirm time.Duration) bool {
 	return now.Before(s.since.Add(confirm))
 }
 
-// many is how many resources a type must have, of which more than half are gone at once, for that to be confirmed: fewer may well
-// be what somebody wants, and little is lost.
+// many is the number of resources from which the removal of more than half at once must be confirmed. A
+// smaller type may well be changed on purpose, and little would be lost.
 const many = 20
 
-// shrinks reports whether most of what is shown is gone at once, as with a server that begins again and has not read all yet.
-// The source is locked.
+// shrinks reports whether most of the shown resources are removed at once, as by a server that restarted
+// and has not read all yet. The source is locked.
 func (k *kind) shrinks() bool {
-	if k.seen < many || 2*k.live >= k.seen { // which is so of nearly all changes
+	if k.seen < many || 2*k.live >= k.seen { // true for nearly all changes
 		return false
 	}
 	gone := 0
@@ -78,15 +79,15 @@ func (k *kind) shrinks() bool {
 	return 2*gone > k.seen
 }
 
-// hold notes that something of a type is kept back until a time, at least.
+// hold records that removals of a type are held back, at least until a time.
 func (k *kind) hold(until time.Time) {
 	if k.due.IsZero() || until.Before(k.due) {
 		k.due = until
 	}
 }
 
-// waits are the types of which something is kept back.
-func (s *Source) waits() (all []*kind) {
+// heldTypes returns the types with held removals.
+func (s *Source) heldTypes() (all []*kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.types {

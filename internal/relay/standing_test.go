@@ -17,9 +17,9 @@ func numbered(n int) (all []string) {
 	return all
 }
 
-// SAFE-10: an upstream that has lost most of a type is believed when it was so for 5 s, as one that has lost all. Who has half, or
-// had few, is believed at once.
-func TestMostGoneIsConfirmed(t *testing.T) {
+// SAFE-10: the removal of most resources of a type counts after 5 s, like that of all. The removal of
+// half, or of few, counts at once.
+func TestRemovalOfMostIsConfirmed(t *testing.T) {
 	for _, tt := range []struct {
 		had, has int
 		after    time.Duration
@@ -44,8 +44,9 @@ func TestMostGoneIsConfirmed(t *testing.T) {
 	}
 }
 
-// An upstream that begins again, and tells little by little what it has, under other versions, takes nothing away.
-func TestReadLittleByLittle(t *testing.T) {
+// An upstream that restarts, and reads its resources little by little with other versions, removes
+// nothing.
+func TestSlowRestartRemovesNothing(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {
 		up := newUpstream(t)
 		up.set(xds.Cluster, numbered(30)...)
@@ -74,8 +75,8 @@ func TestReadLittleByLittle(t *testing.T) {
 	})
 }
 
-// What nobody asks for any more is not gone: others are told of what is.
-func TestGivenUpIsNotGone(t *testing.T) {
+// A name that is no longer requested is not removed: other clients keep it.
+func TestDroppedNameIsNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, numbered(40)...)

@@ -35,8 +35,8 @@ func TestThousandClients(t *testing.T) {
 	}
 }
 
-// BenchmarkAdded is what the relay adds to the time from a commit upstream to a client that has
-// the change, at the median.
+// BenchmarkAdded measures the time that the relay adds to a change, from a commit upstream to a client,
+// at the median.
 func BenchmarkAdded(b *testing.B) {
 	up := newUpstream(b)
 	up.set(xds.Cluster, "a")

@@ -12,56 +12,56 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Answer is what a server has given.
+// An Answer is the result of [All].
 type Answer struct {
 	Resources []Found   // in push order, then by name
 	Missing   []Missing // in the same order
 	Malformed []Malformed
-	Ends      []End // streams that ended before anything came, which are not tried again
+	Ends      []End // streams that ended before any response; they are not retried
 
-	// Unfinished says that news was still coming when the time for all of it was over.
+	// Unfinished means that the total time was over while new resources were arriving.
 	Unfinished bool
 }
 
-// A Found is a resource.
+// A Found is a resource that the server sent.
 type Found struct {
 	*xds.Resource
-	Version string // as the server says it: of the resource in delta, of the response in SotW
-	Refused error  // the last one that came cannot be used; Resource may be nil then
+	Version string // of the resource in delta, of the response in SotW
+	Refused error  // the last one received is unusable; Resource may be nil then
 	Name    string
 	Type    *xds.Type
 }
 
-// A Missing is what was asked for and is not there.
+// A Missing is a requested name without a resource.
 type Missing struct {
 	Type  *xds.Type
 	Name  string // may be [xds.Wildcard]
-	Err   error  // what the server says of it; nil: nothing
-	Said  bool   // the server has said that it does not exist; else it has not answered
-	Asked bool   // by the options, and not only because something refers to it
+	Err   error  // the error of the server; nil: none
+	Said  bool   // the server has answered that it does not exist; otherwise it has not answered
+	Asked bool   // requested by the options, and not only through a reference
 }
 
-// A Malformed is a resource of a response that cannot be read.
+// A Malformed is a resource in a response that cannot be decoded.
 type Malformed struct {
 	Type *xds.Type
-	Name string // "" if nobody knows it
+	Name string // "" if unknown
 	Err  error
 }
 
-// An End is that of a stream.
+// An End is the end of a stream.
 type End struct {
-	Type *xds.Type // nil: of all
+	Type *xds.Type // nil: all types
 	Err  error
 }
 
-// All asks, and returns when each question has its answer:
+// All requests resources, and returns when each question has its answer:
 //
-//   - a name has one when the resource came, or the server says that there is none;
-//   - a wildcard has one when a response came. That of SotW has all listeners or clusters; no other
-//     says whether it is the last: then nothing new must have come for Settle.
+//   - a name is answered when the resource came, or the server reported that it does not exist;
+//   - a wildcard is answered when a response came. A SotW response has all listeners or clusters. For
+//     other types no response tells whether it is the last: so nothing new must have come for Settle.
 //
-// What has no answer for Timeout is missing. News that never ends is not waited for: see
-// [Answer.Unfinished]. An error is ctx's, or the client's.
+// Names without an answer after Timeout are missing. All does not wait forever for a server that keeps
+// sending news: see [Answer.Unfinished]. An error is ctx's, or the client's.
 func All(ctx context.Context, o Options) (*Answer, error) {
 	f, err := begin(ctx, o)
 	if err != nil {
@@ -89,19 +89,19 @@ func All(ctx context.Context, o Options) (*Answer, error) {
 	}
 }
 
-// A progress is how far the answer is. It reads no clock.
+// A progress is the state of an answer. It reads no clock.
 type progress struct {
 	Options
 	variant   xds.Variant
-	asked     map[xds.Ref]bool          // also what is asked for later
-	found     map[xds.Ref]*client.Event // the last of each name
-	heard     map[*xds.Type]string      // types of which a response came, with its version
+	asked     map[xds.Ref]bool          // including references
+	found     map[xds.Ref]*client.Event // the last event of each name
+	heard     map[*xds.Type]string      // types with a response, and its version
 	malformed []Malformed
 	ends      []End
 	settle    bool      // a response may not be the last
-	news      time.Time // when something was new
+	news      time.Time // when the last new name came
 	began     time.Time
-	whole     time.Time // when each question had its answer for the first time
+	whole     time.Time // when all questions were answered for the first time
 }
 
 func newProgress(o Options, asked map[xds.Ref]bool) *progress {
@@ -143,7 +143,7 @@ func (p *progress) event(s Step) {
 	p.found[r] = e
 }
 
-// broken notes what cannot be read, once: a server may send it again after each refusal.
+// broken records a malformed resource once: a server may send it again after each refusal.
 func (p *progress) broken(t *xds.Type, err error) {
 	m := Malformed{Type: t, Err: err}
 	if named, is := errors.AsType[*xds.MalformedError](err); is {
@@ -154,7 +154,7 @@ func (p *progress) broken(t *xds.Type, err error) {
 	}
 }
 
-// end notes the end of a stream on which nothing has come: another would end as well.
+// end records the end of a stream without a response: another stream would end as well.
 func (p *progress) end(s Step) {
 	_, heard := p.heard[s.Type]
 	if s.Type == nil {
@@ -165,7 +165,7 @@ func (p *progress) end(s Step) {
 	}
 }
 
-// ended reports whether nothing more comes of a type.
+// ended reports whether no more responses of a type will come.
 func (p *progress) ended(t *xds.Type) bool {
 	return slices.ContainsFunc(p.ends, func(e End) bool { return e.Type == nil || e.Type == t })
 }
@@ -175,16 +175,16 @@ func (p *progress) open(r xds.Ref) bool {
 	return p.found[r] == nil && !p.ended(r.Type) && !p.unreadable(r)
 }
 
-// unreadable reports whether what came of a name cannot be read.
+// unreadable reports whether the resource of a name came and is malformed.
 func (p *progress) unreadable(r xds.Ref) bool {
 	return slices.ContainsFunc(p.malformed, func(m Malformed) bool { return m.Type == r.Type && m.Name == r.Name })
 }
 
-// most is how many times Timeout the whole of an answer may take.
+// most limits the total time, in multiples of Timeout.
 const most = 10
 
-// until returns when waiting ends if nothing comes, and whether it ends then although news may be
-// coming: a server may have a new name for ever.
+// until returns when waiting ends if nothing comes. limited means that it then ends although news may be
+// coming: a server may send new names forever.
 func (p *progress) until() (at time.Time, limited, done bool) {
 	limit := p.began.Add(most * p.Timeout)
 	at = p.news.Add(p.Timeout)
@@ -221,7 +221,7 @@ func (p *progress) answer() *Answer {
 	for r, e := range p.found {
 		switch {
 		case e.Kind == client.Complete:
-		case e.Kind == client.Refused && e.Resource == nil && p.unreadable(r): // Malformed tells of it
+		case e.Kind == client.Refused && e.Resource == nil && p.unreadable(r): // it is in Malformed
 		case e.Kind == client.Updated, e.Kind == client.Refused:
 			found := Found{Resource: e.Resource, Type: r.Type, Name: r.Name, Refused: e.Err, Version: p.heard[r.Type]}
 			if p.variant == xds.Delta && e.Resource != nil {
@@ -242,7 +242,7 @@ func (p *progress) answer() *Answer {
 	return a
 }
 
-// meant reports whether the options ask for a name.
+// meant reports whether the options contain a name.
 func (p *progress) meant(r xds.Ref) bool {
 	return slices.ContainsFunc(p.Asked, func(a Asked) bool { return a.Type.Is(r.Type) && slices.Contains(a.Names, r.Name) })
 }

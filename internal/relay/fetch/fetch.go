@@ -1,5 +1,5 @@
-// Package fetch asks any xDS server what it has, once or as it changes, by the client library. It
-// opens no connection itself: the server is a [client.Transport].
+// Package fetch requests resources from any xDS server, once or as they change, with the client library. It opens
+// no connection itself: the server is a [client.Transport].
 package fetch
 
 import (
@@ -15,41 +15,41 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options say who is asked for what.
+// Options are the server and the resources to request.
 type Options struct {
 	Transport client.Transport // is closed in the end
 	Node      *xds.Node
 	Asked     []Asked
 
-	// Refs returns what a resource refers to, which is asked for, too. Nil: nothing is.
+	// Refs returns the references of a resource, which are requested, too. Nil: none are.
 	Refs func(*xds.Resource) []xds.Ref
 
-	// Refuse is why all that comes is refused; empty: it is not.
+	// Refuse is the error with which all resources are refused; empty: they are accepted.
 	Refuse string
 
-	// Timeout is how long All waits for the next answer, and Settle for what is new when each
-	// question has one. What is new without end is waited for as long as both, and all in all
-	// [All] takes 10 times Timeout at most.
+	// Timeout is how long All waits for the next answer. Settle is how long it waits for news when each
+	// question has an answer. If news keeps coming, it waits for both times. In total [All] takes 10
+	// times Timeout at most.
 	Timeout, Settle time.Duration
 }
 
 // An Asked is a question: for resources of a type.
 type Asked struct {
 	Type  *xds.Type
-	Names []string // may have [xds.Wildcard]
+	Names []string // may contain [xds.Wildcard]
 }
 
-// A Step is what happens next. One of Event, Request, Response and End is set.
+// A Step is one step of the conversation. Exactly one of Event, Request, Response and End is set.
 type Step struct {
 	At       time.Time
 	Type     *xds.Type
-	Event    *client.Event // what became of a resource
-	Request  *xds.Request  // what the client sent
-	Response *xds.Response // what came
-	End      error         // why the stream has ended; Type is nil if it was of all types
+	Event    *client.Event // the new state of a resource
+	Request  *xds.Request  // sent by the client
+	Response *xds.Response // sent by the server
+	End      error         // why the stream has ended; Type is nil for a stream of all types
 }
 
-// Watch yields what happens until ctx is done. An error is the last.
+// Watch yields the steps of the conversation until ctx is done. An error is the last element.
 func Watch(ctx context.Context, o Options) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		f, err := begin(ctx, o)
@@ -73,16 +73,16 @@ func Watch(ctx context.Context, o Options) iter.Seq2[Step, error] {
 	}
 }
 
-// A fetcher is one conversation with a server. Its methods are called by one goroutine.
+// A fetcher is one conversation with a server. One goroutine calls its methods.
 type fetcher struct {
 	Options
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	client  *client.Client
-	steps   chan Step // of the goroutines, to the one that calls next
+	steps   chan Step // from the goroutines to the caller of next
 	running sync.WaitGroup
 	asked   map[xds.Ref]bool
-	types   map[string]*xds.Type // by URL: one row for each, also of those that the table does not list
+	types   map[string]*xds.Type // by URL: the same value for each, also for types that the table lacks
 }
 
 func begin(ctx context.Context, o Options) (*fetcher, error) {
@@ -95,9 +95,9 @@ func begin(ctx context.Context, o Options) (*fetcher, error) {
 	var err error
 	f.client, err = client.New(client.Config{
 		Node:    o.Node,
-		Servers: []client.Server{{Transport: &tap{o.Transport, f.tell, o.Refuse}}},
+		Servers: []client.Server{{Transport: &tap{o.Transport, f.report, o.Refuse}}},
 		Check:   check,
-		Timeout: -1, // who asks knows how long he waits
+		Timeout: -1, // the caller has its own timeout
 	})
 	if err != nil {
 		return nil, err
@@ -108,19 +108,19 @@ func begin(ctx context.Context, o Options) (*fetcher, error) {
 	return f, nil
 }
 
-// A refusal is why something is refused.
+// A refusal is the reason for refusing a resource.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func (f *fetcher) end() {
 	f.cancel(context.Canceled)
-	_ = f.client.Close() // nothing is kept that could be lost
+	_ = f.client.Close() // the client has no disk
 	f.running.Wait()
 }
 
-// tell tells of a step, unless nobody is there to be told any more.
-func (f *fetcher) tell(s Step) {
+// report passes a step to the caller of next, unless the conversation has ended.
+func (f *fetcher) report(s Step) {
 	s.At = time.Now()
 	select {
 	case f.steps <- s:
@@ -128,7 +128,7 @@ func (f *fetcher) tell(s Step) {
 	}
 }
 
-// ask asks for what was not asked for yet.
+// ask requests the names that were not requested yet.
 func (f *fetcher) ask(t *xds.Type, names ...string) {
 	t = f.row(t)
 	var fresh []string
@@ -154,11 +154,11 @@ func (f *fetcher) watch(t *xds.Type, names []string) {
 			f.cancel(err)
 			return
 		}
-		f.tell(Step{Type: t, Event: &e})
+		f.report(Step{Type: t, Event: &e})
 	}
 }
 
-// row is the same row for the same type.
+// row returns the same *xds.Type for each type URL.
 func (f *fetcher) row(t *xds.Type) *xds.Type {
 	switch {
 	case t == nil:
@@ -169,7 +169,7 @@ func (f *fetcher) row(t *xds.Type) *xds.Type {
 	return f.types[t.URL]
 }
 
-// next returns the next step, or a zero one if none comes until then; the zero time is never.
+// next returns the next step, or a zero one at the time until; the zero time means no limit.
 func (f *fetcher) next(until time.Time) (Step, error) {
 	var late <-chan time.Time
 	if !until.IsZero() {
@@ -189,7 +189,7 @@ func (f *fetcher) next(until time.Time) (Step, error) {
 	}
 }
 
-// follow asks for what a resource refers to. Where anything of a type is asked for, no name is.
+// follow requests the references of a resource. Where a wildcard is requested, names are not.
 func (f *fetcher) follow(s Step) {
 	if f.Refs == nil || s.Event == nil || s.Event.Kind != client.Updated {
 		return

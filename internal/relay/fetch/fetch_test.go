@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fake is a server that answers as a test says, over one stream for all types.
+// A fake is a server with scripted answers, over one stream for all types.
 type fake struct {
 	variant xds.Variant
-	answer  func(n int, r *xds.Request) []*xds.Response // the n-th request
+	answer  func(n int, r *xds.Request) []*xds.Response // to the n-th request
 	fails   error
 }
 
@@ -185,7 +185,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// What cannot be read is told, and answers the question for its name.
+// A malformed resource is reported, and answers the question for its name.
 func TestMalformed(t *testing.T) {
 	broken := func(r *xds.Response, names ...string) *xds.Response {
 		for _, n := range names {
@@ -228,8 +228,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A server that has a new name for ever is left: also if each is followed to another that comes,
-// or to one that does not.
+// All ends though the server sends new names forever: also if each refers to another that comes, or to
+// one that does not.
 func TestEndless(t *testing.T) {
 	const timeout, settle = 5 * time.Second, 500 * time.Millisecond
 	for name, tt := range map[string]struct {
@@ -238,7 +238,7 @@ func TestEndless(t *testing.T) {
 		took  time.Duration
 	}{
 		"names":                     {took: timeout + settle},
-		"that refer to others":      {refs: true, there: true, took: most * timeout}, // or less: when it was whole for a moment
+		"that refer to others":      {refs: true, there: true, took: most * timeout}, // or less: when all was answered for a moment
 		"that refer to what is not": {refs: true, took: most * timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// A type that the table does not list has no row of its own: it is known by its URL.
+// A type without a row in the table is identified by its URL.
 func TestUnknownType(t *testing.T) {
 	const url = "type.googleapis.com/acme.Thing"
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestUnknownType(t *testing.T) {
 	})
 }
 
-// What a server does with a refusal is seen, word for word.
+// The effect of a refusal is visible, word for word.
 func TestRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -314,7 +314,7 @@ func TestRefuse(t *testing.T) {
 			}
 		}
 		want := []string{"request ", "response 1.0", "nack 1.0 I do not like it", "response 2.0", "nack 2.0 I do not like it"}
-		// A response is told when it comes, its request when it is sent.
+		// A response is reported when it comes, its request when it is sent.
 		slices.Sort(said)
 		slices.Sort(want)
 		if !slices.Equal(said, want) {

@@ -7,12 +7,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A tap is a transport that tells what passes: a watch is told what becomes of resources, and
-// neither that an answer has none nor what the server said to a refusal.
+// A tap is a transport that reports all messages. Events of a watch do not show empty responses, or how
+// the server reacts to a refusal.
 type tap struct {
 	client.Transport
-	tell   func(Step)
-	refuse string // what refusals say, word for word
+	report func(Step)
+	refuse string // the error text of refusals
 }
 
 // Open implements [client.Transport].
@@ -25,10 +25,10 @@ func (t *tap) Open(ctx context.Context, only *xds.Type) (client.Stream, error) {
 	return tapped{s, t, ctx, only}, nil
 }
 
-// ended tells of the end of a stream, unless the client itself has ended it.
+// ended reports the end of a stream, unless the client has ended it.
 func (t *tap) ended(ctx context.Context, only *xds.Type, err error) {
 	if ctx.Err() == nil {
-		t.tell(Step{Type: only, End: err})
+		t.report(Step{Type: only, End: err})
 	}
 }
 
@@ -48,9 +48,9 @@ func (s tapped) Send(r *xds.Request) error {
 	}
 	err := s.Stream.Send(r)
 	if err == nil {
-		s.tell(Step{Type: typeOf(r.Type, s.only), Request: r})
+		s.report(Step{Type: typeOf(r.Type, s.only), Request: r})
 	}
-	return err // the stream's end says why
+	return err // the end of the stream gives the reason
 }
 
 // Recv implements [client.Stream].
@@ -60,7 +60,7 @@ func (s tapped) Recv() (*xds.Response, error) {
 		s.ended(s.ctx, s.only, err)
 		return nil, err
 	}
-	s.tell(Step{Type: typeOf(r.Type, s.only), Response: r})
+	s.report(Step{Type: typeOf(r.Type, s.only), Response: r})
 	return r, nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Versions are of the content, whatever the upstream calls it.
+// Versions are derived from the content, whatever the upstream's version.
 func TestVersionsAreOfTheContent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, conn := relayed(t, relay.Options{Refs: refs})
@@ -23,7 +23,7 @@ func TestVersionsAreOfTheContent(t *testing.T) {
 		r := called("a")
 		want := r.Version
 		r.Seal("7")
-		up.say(r)
+		up.send(r)
 		got := c.Next(xds.Cluster)
 		c.ACK(got)
 		if len(got.Resources) != 1 || got.Resources[0].Version != want {
@@ -31,13 +31,13 @@ func TestVersionsAreOfTheContent(t *testing.T) {
 		}
 		r = called("a")
 		r.Seal("8")
-		up.say(r)
+		up.send(r)
 		c.ExpectNothing()
 	})
 }
 
-// ADS-3: what something refers to stays for 5 s, by whatever it is referred to.
-func TestRemovalOfWhatIsReferredTo(t *testing.T) {
+// ADS-3: a referenced resource stays for 5 s, by any kind of reference.
+func TestReferencedResourceStays(t *testing.T) {
 	const collection = "xdstp:///envoy.config.cluster.v3.Cluster/"
 	to := func(name string) func(*xds.Resource) []xds.Ref {
 		return func(r *xds.Resource) []xds.Ref {
@@ -66,7 +66,7 @@ func TestRemovalOfWhatIsReferredTo(t *testing.T) {
 				c.Subscribe(xds.Cluster, "*")
 				c.Subscribe(xds.Route, "r")
 				synctest.Wait()
-				up.say(called(tt.name, "x"), called("b"))
+				up.send(called(tt.name, "x"), called("b"))
 				c.Await(xds.Cluster, tt.name, "b")
 				up.changes(xds.Route, &xds.Changes{Upserts: []*xds.Resource{resource(xds.Route, "r", "")}})
 				c.Await(xds.Route, "r")
@@ -77,28 +77,28 @@ func TestRemovalOfWhatIsReferredTo(t *testing.T) {
 	}
 }
 
-// What one resource gives up another may have, in the same response, though others contradict each other in it; that is
-// said once.
-func TestGivenUpToAnother(t *testing.T) {
+// A name that one resource releases may be used by another in the same response, even if others in it
+// conflict. The conflict is logged once.
+func TestReleasedNameMayBeUsedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		up, conn := relayed(t, relay.Options{Refs: refs, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		c := xdstest.Delta(t, conn)
 		c.Subscribe(xds.Cluster, "*")
 		synctest.Wait()
-		up.say(called("b", "x"))
+		up.send(called("b", "x"))
 		c.Await(xds.Cluster, "b")
-		up.say(called("a", "x"), called("b"), called("c", "y"), called("d", "y"))
+		up.send(called("a", "x"), called("b"), called("c", "y"), called("d", "y"))
 		c.Await(xds.Cluster, "a", "b", "c")
-		up.say(called("e"))
+		up.send(called("e"))
 		c.Await(xds.Cluster, "a", "b", "c", "e")
 		if n := strings.Count(log.String(), "cannot serve a resource of the upstream"); n != 1 {
-			t.Errorf("it is said %d times: %s", n, log.String())
+			t.Errorf("it is logged %d times: %s", n, log.String())
 		}
 	})
 }
 
-// A resource that two names find stays when one of them is given up.
+// A resource that two names find stays when one of them is dropped.
 func TestFoundByTwoNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, conn := relayed(t, relay.Options{Refs: refs})
@@ -106,10 +106,10 @@ func TestFoundByTwoNames(t *testing.T) {
 		alias.Subscribe(xds.Cluster, "x")
 		name.Subscribe(xds.Cluster, "a")
 		synctest.Wait()
-		up.say(called("a", "x"))
+		up.send(called("a", "x"))
 		alias.Await(xds.Cluster, "a")
 		name.Await(xds.Cluster, "a")
-		time.Sleep(2 * time.Minute) // what was asked for at the start is given up
+		time.Sleep(2 * time.Minute) // the names requested at the start are dropped
 		alias.Close()
 		time.Sleep(2 * time.Minute)
 		name.ExpectNothing()
@@ -119,34 +119,35 @@ func TestFoundByTwoNames(t *testing.T) {
 	})
 }
 
-// An alias may lead elsewhere.
+// An alias may change its resource.
 func TestAliasMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, conn := relayed(t, relay.Options{Refs: refs})
 		c := xdstest.Delta(t, conn)
 		c.Subscribe(xds.Cluster, "x")
 		synctest.Wait()
-		up.say(called("a", "x"))
+		up.send(called("a", "x"))
 		c.Await(xds.Cluster, "a")
 		up.changes(xds.Cluster, &xds.Changes{Upserts: []*xds.Resource{called("b", "x")}, Removed: []string{"a"}})
 		c.Await(xds.Cluster, "b")
 	})
 }
 
-// What was asked for by name is shown to those who want all, though the upstream does not count it in.
-func TestNamesBesideAll(t *testing.T) {
+// A resource that was requested by name is part of the wildcard, even if the upstream's wildcard lacks
+// it.
+func TestNamesArePartOfWildcard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, conn := relayed(t, relay.Options{Refs: refs})
 		one := xdstest.Delta(t, conn)
 		one.Subscribe(xds.Cluster, "demanded")
 		synctest.Wait()
-		up.say(called("demanded"))
+		up.send(called("demanded"))
 		one.Await(xds.Cluster, "demanded")
-		time.Sleep(2 * time.Minute) // what was asked for at the start is given up
+		time.Sleep(2 * time.Minute) // the names requested at the start are dropped
 		all := xdstest.Delta(t, conn)
 		all.Subscribe(xds.Cluster, "*")
 		synctest.Wait()
-		up.say(called("a"))
+		up.send(called("a"))
 		all.Await(xds.Cluster, "a", "demanded")
 	})
 }

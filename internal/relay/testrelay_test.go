@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An upstream is a server in memory that can go away and come back as another.
+// An upstream is a server in memory that can stop and start again.
 type upstream struct {
 	t     testing.TB
 	store *store.Store
@@ -52,8 +52,8 @@ type refused struct {
 	last  protocol.EventKind // Acked or Nacked
 }
 
-// said is what was said with them.
-func (r *refused) said() []string {
+// textsSent returns the texts of the refusals.
+func (r *refused) textsSent() []string {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func newUpstream(t testing.TB) *upstream {
 	return u
 }
 
-// start begins with nothing known.
+// start starts the server, without memory.
 func (u *upstream) start() {
 	u.store = store.New()
 	u.srv = server.New(u.store, server.WithObserver(&u.refused), server.WithLimits(u.limits))
@@ -156,7 +156,7 @@ func resource(t *xds.Type, name, more string) *xds.Resource {
 	return xds.NewResource(t, name, body)
 }
 
-// refs reads to what a resource refers in what it has more: "to:" and a name.
+// refs returns the references of a resource, from the text after its name: "to:" and a name.
 func refs(r *xds.Resource) []xds.Ref {
 	all := []xds.Ref{}
 	if _, to, ok := strings.Cut(string(r.Body), "to:"); ok {
@@ -169,8 +169,8 @@ func refs(r *xds.Resource) []xds.Ref {
 	return all
 }
 
-// A world is a relay between an upstream and clients.
-type world struct {
+// A testRelay is a relay between an upstream and clients.
+type testRelay struct {
 	t    testing.TB
 	up   *upstream
 	src  *relay.Source
@@ -179,18 +179,18 @@ type world struct {
 	stop func()
 }
 
-// relayOf begins a relay; dir is the client's disk, "" is none.
-func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error) *world {
+// relayOf starts a relay; dir is the client's disk, "" is none.
+func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error) *testRelay {
 	t.Helper()
 	w := relayWith(t, up, dir, delta, check, func(*relay.Options) {})
 	w.conn = xdstest.Serve(t, server.New(w.src), grpc.WaitForHandlers(true))
 	return w
 }
 
-// relayWith begins a relay with some options, without a server. Without a check it has its own.
-func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error, more func(*relay.Options)) *world {
+// relayWith starts a relay with some options, without a server. The default check is its own.
+func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error, more func(*relay.Options)) *testRelay {
 	t.Helper()
-	w := &world{t: t, up: up}
+	w := &testRelay{t: t, up: up}
 	if check == nil {
 		check = func(r *xds.Resource) error { return w.src.Check(r) }
 	}
@@ -215,10 +215,10 @@ func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*x
 	return w
 }
 
-// asked is what the upstream is asked for: streams, and subscriptions of a type.
-func (w *world) streams() int { return w.up.srv.Stats().Open }
+// streams is the number of streams to the upstream.
+func (w *testRelay) streams() int { return w.up.srv.Stats().Open }
 
-// takes fails the test unless f takes so long, in a bubble.
+// takes fails the test unless f takes exactly this time, in a bubble.
 func takes(t *testing.T, d time.Duration, f func()) {
 	t.Helper()
 	start := time.Now()
@@ -227,8 +227,8 @@ func takes(t *testing.T, d time.Duration, f func()) {
 	}
 }
 
-// watchOf is a stream's watch without a stream.
-func watchOf(t *testing.T, w *world) *relay.Watch {
+// watchOf is a watch without a stream.
+func watchOf(t *testing.T, w *testRelay) *relay.Watch {
 	t.Helper()
 	watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
 	if err != nil {

@@ -180,8 +180,8 @@ func TestWaitHeld(t *testing.T) {
 	chancery(t, 1, `revision r2 has it, but group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, has it served", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "no revision that is served has CDS \"c\"", "explain", "edge", "cluster/c", "--admin", admin)
-	chancery(t, 0, "warning: nobody who is connected is picked", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
-	chancery(t, 0, "waits: nobody who is connected is picked", "rollout", "status", "--store", at)
+	chancery(t, 0, "warning: no connected client is picked", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
+	chancery(t, 0, "waits: no connected client is picked", "rollout", "status", "--store", at)
 	d.tells(port, "/readyz?verbose", " to r2)")
 	wait(124, "of group default to r2 is under way")
 	chancery(t, 0, "", "rollout", "abort", "--store", at, "-m", "why")
@@ -278,7 +278,7 @@ func testThroughServer(t *testing.T) {
 	for _, admin := range [][]string{{"--admin", socket}, {"--store", at}} {
 		chancery(t, 5, "group default is frozen already, at r3 since 20", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
 		chancery(t, 5, " by unix socket (says ana): sale", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
-		chancery(t, 5, "with --at r3 it stays as it is, with --at head what is held back is served", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
+		chancery(t, 5, "--at r3 keeps it as it is, --at head serves the newest revision", append([]string{"freeze", "default", "-m", "other"}, admin...)...)
 	}
 	chancery(t, 0, "group default is frozen at r4, which is served now: it was frozen at r3 since 20", on(socket, "freeze", "default", "--at", "head", "-m", "all", "--author", "ben")...)
 	chancery(t, 0, " by unix socket (says ben): all", "freeze", "default", "--at", "r3", "-m", "sale", "--store", at)

@@ -76,7 +76,7 @@ func TestCommit(t *testing.T) {
 		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":`, 400, `unexpected EOF`},
 		{"POST /api/v1/revisions", commitOf("", "c") + `]`, 400, `invalid character`},
 		{"POST /api/v1/revisions", commitOf("", "c") + `{"itme":{}}`, 400, `unknown field`},
-		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":{"group":"default","type":"x","name":"y"}}`, 400, `is no type URL`},
+		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":{"group":"default","type":"x","name":"y"}}`, 400, `is not a type URL`},
 		{"POST /api/v1/revisions", commitOf("", "c") + `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"y","redacted":true}}`, 400, `cannot be committed`},
 		{"POST /api/v1/revisions/r1/restore", `{"message":"back"}`, 200, `"revision":"r3","base":"r2","set":1,"removed":0}`},
 		{"POST /api/v1/revisions/r9/restore", `{"message":"back"}`, 404, `the newest is r3`},

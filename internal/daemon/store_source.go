@@ -72,7 +72,7 @@ type storeSource struct {
 	reviewedAt   time.Time // start of the last review: the reviewed revision was not served before
 	audit        *auditor
 	root         string            // the directory that is committed to the store; "": none
-	committer    *dircommit.Feeder // commits root; nil: there is no root
+	committer    *dircommit.Writer // commits root; nil: there is no root
 }
 
 // A storeTrouble is the reason why the newest revision is not served.

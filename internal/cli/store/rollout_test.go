@@ -28,7 +28,7 @@ func TestStartAwaitsAnswersOfFirstStep(t *testing.T) {
 	running := func(waits string) api.Rollout {
 		return api.Rollout{Phase: string(rollout.Running), Step: 1, WaitsFor: waits}
 	}
-	asked := running("0 of 1 clients have accepted it, and it needs 95 %")
+	asked := running("0 of 1 clients have accepted it: it needs 95 %")
 	half := running("")
 	half.Waiting = 1
 	back := api.Rollout{Phase: string(rollout.RolledBack), Step: 1}

@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A writer that has looked who wrote, and only then is overtaken by its successor, overwrites nothing either.
-func TestOvertaken(t *testing.T) {
+// A writer that another one overtakes between its check and its commit overwrites nothing.
+func TestOvertakenWriterOverwritesNothing(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
 	e := p.engine()
@@ -44,7 +44,7 @@ func TestOvertaken(t *testing.T) {
 	p.head(1, "new", 1)
 }
 
-// doubtful is an engine that commits the first time it is asked to, and says nothing of it until somebody looks again.
+// doubtful is an engine that executes the first commit, but returns its result only later.
 type doubtful struct {
 	revisions.Engine
 	silent atomic.Bool
@@ -67,8 +67,8 @@ func (d *doubtful) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Engine.Get(ctx, key)
 }
 
-// A writer that does not know whether it has committed takes its own revision for nobody else's, and what others have made of that stays.
-func TestOwnCommitIsNotKnown(t *testing.T) {
+// A writer with an unknown result recognizes its own revision, and keeps later changes of others.
+func TestCommitWithUnknownResult(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
 	_, states, stop := p.feed("ana", root, &doubtful{Engine: p.engine()})
@@ -84,7 +84,7 @@ func TestOwnCommitIsNotKnown(t *testing.T) {
 	p.head(2, "ana", 2)
 }
 
-// ending is an engine whose leases somebody ends.
+// ending is an engine whose leases can be ended.
 type ending struct {
 	revisions.Engine
 	end atomic.Pointer[context.CancelFunc]
@@ -100,8 +100,8 @@ func (e *ending) Lease(ctx context.Context, name string) (context.Context, func(
 	return held, func() { end(); release() }, nil
 }
 
-// Who has lost the lease says so, and writes when he has it again.
-func TestLeaseEnds(t *testing.T) {
+// A writer that lost the lease logs it, and writes again when it has it again.
+func TestWriterContinuesAfterLostLease(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
 	e := &ending{Engine: p.engine()}
@@ -117,8 +117,8 @@ func TestLeaseEnds(t *testing.T) {
 	p.head(2, "ana", 2)
 }
 
-// Contents are others if anything that is served is another.
-func TestContentOf(t *testing.T) {
+// Any difference in the served content gives another hash.
+func TestContentHash(t *testing.T) {
 	of := func(body, version string, change func(*revisions.Item)) string {
 		r := xds.NewResource(xds.Cluster, "a", []byte(body))
 		r.Seal(version)

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Config is what a directory would have that was committed as a revision: [Items] of it are those of
-// the snapshot. So what is served of a revision is kept on disk, and explained, as that of a directory is.
+// Config returns the directory content that would be committed as this snapshot; it is the reverse of
+// [Items]. So a served revision is saved to disk, and explained, like a served directory.
 func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 	c := dir.LastGood{At: at, Mark: s.Mark()}
 	by := map[string]map[string]*lastgood.Type{groups.Default: {}}
@@ -57,7 +57,7 @@ func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 	return c
 }
 
-// definitionPath is where the file of a group stands, or would stand to be of that group.
+// definitionPath is the path of a group's file, or the path that would make it a file of that group.
 func definitionPath(it *revisions.Item) string {
 	if def, _ := groups.Parse(it.Place.File, it.Definition); it.Place.File != "" && cmp.Or(def.Name, groupOf(it.Place.File)) == it.Group {
 		return it.Place.File
@@ -68,7 +68,7 @@ func definitionPath(it *revisions.Item) string {
 	return path.Join(it.Group, dir.GroupFile)
 }
 
-// groupOf is the group of a file that gives it no name.
+// groupOf is the group of a file that does not name its group.
 func groupOf(file string) string {
 	if d := path.Dir(file); d != "." {
 		return d

@@ -14,10 +14,10 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Read reads a directory as a server of it does, and returns all that it serves. So who
-// serves the items gives clients what who serves the directory does, at the same versions. Mistakes in files are
-// [dir.Errors], also in those of a group that is alone with its errors: a revision has no groups
-// of another day. The options are those of the source, but for Keep.
+// Read reads a directory as a server does, and returns all that it would serve. A server of these items
+// serves the same versions as a server of the directory. Errors in files are [dir.Errors], even if only
+// one group has them: a revision must not mix groups of different times. The options are those of the
+// source, without Keep.
 func Read(root string, opts dir.Options) ([]*revisions.Item, dir.Report, error) {
 	var kept *dir.LastGood
 	opts.Keep = func(c dir.LastGood) { kept = &c }
@@ -27,14 +27,14 @@ func Read(root string, opts dir.Options) ([]*revisions.Item, dir.Report, error) 
 		return nil, report, err
 	case report.Rejected != nil:
 		return nil, report, report.Rejected
-	case kept == nil: // nothing was committed
+	case kept == nil: // nothing was loaded
 		return nil, report, nil
 	}
 	items, err := Items(root, *kept)
 	return items, report, err
 }
 
-// Items are what a repository keeps of what a directory had.
+// Items returns the content of a directory as items of a repository.
 func Items(root string, c dir.LastGood) (all []*revisions.Item, err error) {
 	for _, d := range c.Definitions {
 		def, problems := groups.Parse(d.Path, d.Data)
@@ -51,9 +51,9 @@ func Items(root string, c dir.LastGood) (all []*revisions.Item, err error) {
 			for _, r := range t.Resources {
 				file := r.File
 				if rel, err := filepath.Rel(root, file); err == nil && filepath.IsLocal(rel) {
-					file = filepath.ToSlash(rel) // the same wherever the directory is
+					file = filepath.ToSlash(rel) // independent of the place of the directory
 				}
-				// A name of a file may be any bytes, a string of a message may not.
+				// A file name may have any bytes, a protobuf string must be UTF-8.
 				at := revisions.Place{File: strings.ToValidUTF8(file, "\uFFFD"), Line: r.Line, Col: r.Col, Path: r.Path}
 				all = append(all, &revisions.Item{Group: group, Resource: r.Resource, Secret: r.Secret, Place: at})
 			}

@@ -32,7 +32,7 @@ const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\
 
 func named(name string) string { return strings.ReplaceAll(cluster, "NAME", name) }
 
-// versions are those of all types and resources in all groups.
+// versions returns the versions of all types and resources in all groups.
 func versions(st *store.Store) map[string]string {
 	all := map[string]string{}
 	s := st.Snapshot()
@@ -47,7 +47,7 @@ func versions(st *store.Store) map[string]string {
 	return all
 }
 
-// A directory that is applied is served as it would be itself: the same resources, at the same versions.
+// A committed directory is served like the directory itself: the same resources with the same versions.
 func TestServedAsTheDirectory(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "config")
 	writeFiles(t, root, map[string]string{
@@ -105,7 +105,7 @@ func TestServedAsTheDirectory(t *testing.T) {
 	if it := one.Get(revisions.Key{Group: "edge", Type: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "c"}); it == nil || it.Place.File != "edge/c.yaml" || it.Place.Line != 1 {
 		t.Errorf("%+v", it)
 	}
-	// A line above all moves each, and changes none.
+	// A new first line moves each resource, and changes none.
 	writeFiles(t, root, map[string]string{"clusters.yaml": "# of the shop\n" + named("a") + "---\n" + named("b")})
 	if s := apply(); s.Revision.Number != 1 {
 		t.Error("a comment is a revision")

@@ -1,10 +1,10 @@
-// Package dircommit commits a directory to the revision store when its content changes. Any number of servers
-// may watch the same directory; the one that holds the lease writes.
+// Package dircommit commits a directory to the revision store when its content changes. Any number of
+// servers may watch the same directory; the one that holds the lease writes.
 //
 // A commit by another author stays until the content of the directory changes again, so a rollback is not
-// undone. For that, the source of each revision made here names the content it was made from. A writer that was stopped for
-// long, and does not know that another one was elected meanwhile, finds such a revision of somebody else, and
-// writes nothing: no clock is part of that.
+// undone. For that, the source of each revision made here names the content of the directory. A writer
+// that was suspended may not know that another server was elected. It finds a marked revision of the
+// other server, and stops writing. This does not depend on clocks.
 package dircommit
 
 import (
@@ -27,51 +27,51 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Options are how a directory is read, and what its revisions say.
+// Options configure how a directory is read and committed.
 type Options struct {
-	Dir   dir.Options           // but for Keep and Done, and what there is at a start is what the store has
-	Note  func() revisions.Note // of the next revision; its Source may be a revision of git
+	Dir   dir.Options           // without Keep and Done; the initial content is that of the store
+	Note  func() revisions.Note // of the next revision; its Source may be a git commit
 	Log   *slog.Logger          // nil: slog.Default()
-	Retry time.Duration         // how long it waits for the lease, or after an error, more or less; 0: 5 s
-	Noted func(State)           // told of each change of the state; nil: nobody is
+	Retry time.Duration         // the approximate delay before another attempt; 0: 5 s
+	Noted func(State)           // called with each change of the state; nil: no call
 }
 
-// A State says what a feeder does.
+// A State is the state of a Writer.
 type State struct {
-	Writes bool      // it has the lease: else another one has it, or nobody can have it
-	Since  time.Time // of Writes
-	Err    error     // why what the directory says is not committed; nil: it is, or another one writes
+	Writes bool      // it has the lease; otherwise another server has it, or the store does not answer
+	Since  time.Time // since when Writes has this value
+	Err    error     // why the directory is not committed; nil: it is, or another server writes
 }
 
-// A Feeder writes while it is elected. It is made by [New].
-type Feeder struct {
+// A Writer commits the directory while it holds the lease. It is made by [New].
+type Writer struct {
 	engine revisions.Engine
 	repo   *revisions.Repository
 	root   string
 	opts   Options
 	state  atomic.Pointer[State]
-	src    atomic.Pointer[dir.Source] // nil: another one writes
+	src    atomic.Pointer[dir.Source] // nil: another server writes
 }
 
-// lease is the name of that of who writes.
+// lease is the name of the writer's lease.
 const lease = "writer"
 
-// New returns a feeder of what is in an engine, by a directory. It does nothing before Run.
-func New(e revisions.Engine, r *revisions.Repository, root string, opts Options) *Feeder {
+// New returns a writer of a directory to an engine. It does nothing before Run.
+func New(e revisions.Engine, r *revisions.Repository, root string, opts Options) *Writer {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.Retry = cmp.Or(opts.Retry, 5*time.Second)
-	f := &Feeder{engine: e, repo: r, root: root, opts: opts}
+	f := &Writer{engine: e, repo: r, root: root, opts: opts}
 	f.state.Store(&State{Since: time.Now()})
 	return f
 }
 
-// State returns what it does now. It may be called by anyone at any time.
-func (f *Feeder) State() State { return *f.state.Load() }
+// State returns the current state. Any goroutine may call it.
+func (f *Writer) State() State { return *f.state.Load() }
 
-// Source is the directory of who writes; nil: another one does.
-func (f *Feeder) Source() *dir.Source { return f.src.Load() }
+// Source is the watched directory while this server writes; nil: another server does.
+func (f *Writer) Source() *dir.Source { return f.src.Load() }
 
-func (f *Feeder) note(writes bool, err error) {
+func (f *Writer) note(writes bool, err error) {
 	was := f.State()
 	next := State{writes, was.Since, err}
 	if was.Writes != writes {
@@ -83,8 +83,8 @@ func (f *Feeder) note(writes bool, err error) {
 	}
 }
 
-// Run writes whenever it is elected, until ctx is done.
-func (f *Feeder) Run(ctx context.Context) {
+// Run writes whenever it holds the lease, until ctx is done.
+func (f *Writer) Run(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
 		held, release, err := f.engine.Lease(ctx, lease)
@@ -111,8 +111,8 @@ func (f *Feeder) Run(ctx context.Context) {
 	}
 }
 
-// rest waits for a while, which differs from server to server, or for a bell.
-func (f *Feeder) rest(ctx context.Context, bell <-chan struct{}) {
+// rest waits for about Retry, which differs from server to server, or for the bell.
+func (f *Writer) rest(ctx context.Context, bell <-chan struct{}) {
 	t := time.NewTimer(f.opts.Retry/2 + rand.N(f.opts.Retry))
 	defer t.Stop()
 	select {
@@ -122,17 +122,18 @@ func (f *Feeder) rest(ctx context.Context, bell <-chan struct{}) {
 	}
 }
 
-// errOusted says that another one was elected.
+// errOusted means that another server was elected.
 var errOusted = errors.New("another server has written meanwhile")
 
-// write commits what the directory says, while it is held. An error says why it is to be so no longer.
-func (f *Feeder) write(held context.Context) error {
+// write commits the directory while the lease is held. An error is the reason to give up the lease.
+func (f *Writer) write(held context.Context) error {
 	head, err := f.repo.Head(held)
 	if err != nil {
 		return err
 	}
-	w := &writer{Feeder: f, seen: head.Revision.Number}
-	if w.last, err = f.last(held); err != nil {
+	w := &term{Writer: f, seen: head.Revision.Number}
+	w.last, err = f.last(held)
+	if err != nil {
 		return err
 	}
 	bell := make(chan struct{}, 1)
@@ -146,7 +147,7 @@ func (f *Feeder) write(held context.Context) error {
 	opts.Keep = func(c dir.LastGood) { w.kept.Store(&c); ring() }
 	opts.Done = func(_ time.Time, err error) { w.failed.Store(&err); ring() }
 	src := dir.New(f.root, store.New(), opts)
-	// So much that has gone is asked about: a directory that is not mounted is not to empty the store.
+	// A large removal needs confirmation: an unmounted directory must not empty the store.
 	if head.Revision.Number > 0 {
 		if err := src.Restore(Config(head, head.Revision.Time)); err != nil {
 			f.opts.Log.Warn("cannot compare the directory with the store", "dir", f.root, "error", err)
@@ -155,7 +156,7 @@ func (f *Feeder) write(held context.Context) error {
 		}
 	}
 	report, err := src.Load()
-	if err == nil && report.Rejected != nil { // a revision has no groups of another day
+	if err == nil && report.Rejected != nil { // a revision must not mix groups of different times
 		err = report.Rejected
 	}
 	if err != nil {
@@ -188,41 +189,41 @@ func (f *Feeder) write(held context.Context) error {
 	return nil
 }
 
-// A writer is a feeder while it has the lease. Its other fields are of the goroutine that writes.
-type writer struct {
-	*Feeder
-	kept   atomic.Pointer[dir.LastGood] // of the directory; nil: as it was
-	failed atomic.Pointer[error]        // of the last load
-	last   string                       // the content that was committed last by whichever writer
-	seen   revisions.Number             // up to that no revision is of another writer that is elected now
-	tried  map[attempt]bool             // of what it is not known whether it was committed
-	had    bool                         // the directory had something: if it has nothing now somebody has allowed that
+// A term is a writer during one lease. The writing goroutine owns its fields, except the atomic ones.
+type term struct {
+	*Writer
+	kept   atomic.Pointer[dir.LastGood] // the last good content of the directory; nil: unchanged
+	failed atomic.Pointer[error]        // the error of the last load
+	last   string                       // the content of the last commit by any writer
+	seen   revisions.Number             // up to this revision no other elected writer has committed
+	tried  map[attempt]bool             // attempts with an unknown result
+	had    bool                         // the directory had content: if it is empty now, that was confirmed
 }
 
-// An attempt is a revision that may be there.
+// An attempt is a revision that may have been committed.
 type attempt struct {
 	number revisions.Number
 	note   revisions.Note
 }
 
-// bad is why the directory was not loaded the last time.
-func (w *writer) bad() error {
+// bad returns the error of the last load.
+func (w *term) bad() error {
 	if at := w.failed.Load(); at != nil {
 		return *at
 	}
 	return nil
 }
 
-func (w *writer) loaded() bool { return w.bad() == nil }
+func (w *term) loaded() bool { return w.bad() == nil }
 
-// commit commits what was loaded, if it is something else than what was committed last by a writer.
-func (w *writer) commit(ctx context.Context) error {
+// commit commits the loaded content, if it differs from the last commit of a writer.
+func (w *term) commit(ctx context.Context) error {
 	c := w.kept.Load()
 	if c == nil || !w.loaded() {
 		return nil
 	}
 	items, err := Items(w.root, *c)
-	if err != nil || len(items) == 0 && !w.had { // a directory that is not there yet says nothing
+	if err != nil || len(items) == 0 && !w.had { // a directory that is still empty does not count
 		return err
 	}
 	w.had = true
@@ -236,7 +237,7 @@ func (w *writer) commit(ctx context.Context) error {
 			return err
 		}
 		w.seen = base.Revision.Number
-		if is == w.last { // an attempt was one
+		if is == w.last { // an earlier attempt had succeeded
 			break
 		}
 		note := w.opts.Note()
@@ -261,14 +262,15 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// alone is an error if another writer has committed since. It finds out which of its own attempts was committed.
-func (w *writer) alone(ctx context.Context) error {
+// alone returns an error if another writer has committed since. It also finds out which of its own
+// attempts succeeded.
+func (w *term) alone(ctx context.Context) error {
 	var found error
 	err := w.repo.History(ctx, func(r revisions.Revision) bool {
 		switch mark := revisionapi.MarkIn(r.Source); {
 		case r.Number <= w.seen || mark == "":
 		case w.tried[attempt{r.Number, r.Note}]:
-			w.last = mark // the only one: an attempt is made of what was the newest
+			w.last = mark // at most one, since each attempt builds on the newest revision
 		default:
 			found = fmt.Errorf("%w: %s, by %s", errOusted, r.Number, r.Author)
 		}
@@ -277,8 +279,8 @@ func (w *writer) alone(ctx context.Context) error {
 	return errors.Join(found, err)
 }
 
-// last is the content that was committed last by a writer; "": that is not known.
-func (f *Feeder) last(ctx context.Context) (is string, err error) {
+// last returns the content of the last commit by a writer; "": unknown.
+func (f *Writer) last(ctx context.Context) (is string, err error) {
 	left := 1000
 	err = f.repo.History(ctx, func(r revisions.Revision) bool {
 		is = revisionapi.MarkIn(r.Source)
@@ -288,7 +290,7 @@ func (f *Feeder) last(ctx context.Context) (is string, err error) {
 	return is, err
 }
 
-// contentOf tells contents apart: by all that is served of them.
+// contentOf is a hash of all served content.
 func contentOf(items []*revisions.Item) string {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b *revisions.Item) int { return a.Key().Compare(b.Key()) })

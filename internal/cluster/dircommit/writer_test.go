@@ -40,17 +40,17 @@ func put(t *testing.T, at, text string) {
 	}
 }
 
-// A place is a store, and who feeds it.
-type place struct {
+// A testStore is a store with writers.
+type testStore struct {
 	*testing.T
 	at   string
 	repo *revisions.Repository
 	ring <-chan struct{}
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t *testing.T) *testStore {
 	t.Helper()
-	p := &place{T: t, at: filepath.Join(t.TempDir(), "store")}
+	p := &testStore{T: t, at: filepath.Join(t.TempDir(), "store")}
 	e := p.engine()
 	p.repo = revisions.Open(e, revisions.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-func (p *place) engine() revisions.Engine {
+func (p *testStore) engine() revisions.Engine {
 	p.Helper()
 	e, err := file.Open(p.at, nil)
 	if err != nil {
@@ -72,8 +72,8 @@ func (p *place) engine() revisions.Engine {
 	return e
 }
 
-// feed feeds the store until stop is called; states tells each state.
-func (p *place) feed(name, root string, e revisions.Engine) (f *Feeder, states <-chan State, stop func()) {
+// feed runs a writer until stop is called; states yields each state.
+func (p *testStore) feed(name, root string, e revisions.Engine) (f *Writer, states <-chan State, stop func()) {
 	p.Helper()
 	told := make(chan State, 1000)
 	f = New(e, revisions.Open(e, revisions.Options{}), root, Options{
@@ -90,7 +90,7 @@ func (p *place) feed(name, root string, e revisions.Engine) (f *Feeder, states <
 }
 
 // until waits for a state.
-func (p *place) until(states <-chan State, is func(State) bool) State {
+func (p *testStore) until(states <-chan State, is func(State) bool) State {
 	p.Helper()
 	late := time.After(long)
 	for {
@@ -105,14 +105,14 @@ func (p *place) until(states <-chan State, is func(State) bool) State {
 	}
 }
 
-// long is how long a test waits for what comes soon.
+// long limits the waits of a test.
 const long = 30 * time.Second
 
 func writes(s State) bool { return s.Writes }
 func waits(s State) bool  { return !s.Writes }
 
-// head waits until the newest revision is one, and says what it has.
-func (p *place) head(n revisions.Number, author string, items int) *revisions.Snapshot {
+// head waits for a revision, and checks its content.
+func (p *testStore) head(n revisions.Number, author string, items int) *revisions.Snapshot {
 	p.Helper()
 	late := time.After(long)
 	for {
@@ -134,8 +134,8 @@ func (p *place) head(n revisions.Number, author string, items int) *revisions.Sn
 	}
 }
 
-// Of several servers with the same directory one commits what it says; when it ends another one does, and only what is new. What
-// somebody else has committed, such as a rollback, stays until the directory changes.
+// Of several servers with the same directory one commits it. When it ends another takes over, and commits
+// only changes. A commit of another author, such as a rollback, stays until the directory changes.
 func TestOneWrites(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
@@ -166,8 +166,8 @@ func TestOneWrites(t *testing.T) {
 	p.head(4, "ben", 3)
 }
 
-// stopped is an engine whose first lease nobody else sees, and never ends: of a program that was stopped, and does not know
-// that its lease has ended.
+// stopped is an engine whose first lease is invisible to others and never ends: that of a suspended
+// program that does not know that its lease has ended.
 type stopped struct {
 	revisions.Engine
 	was atomic.Bool
@@ -181,8 +181,8 @@ func (s *stopped) Lease(ctx context.Context, name string) (context.Context, func
 	return held, cancel, nil
 }
 
-// A writer whose lease has ended without its knowing overwrites nothing that its successor has committed.
-func TestStoppedWriter(t *testing.T) {
+// A writer whose lease has ended unnoticed does not overwrite commits of its successor.
+func TestSuspendedWriterOverwritesNothing(t *testing.T) {
 	p, old, fresh := newPlace(t), t.TempDir(), t.TempDir()
 	write(t, old, "a")
 	_, states, stop := p.feed("old", old, &stopped{Engine: p.engine()})
@@ -201,7 +201,7 @@ func TestStoppedWriter(t *testing.T) {
 	p.head(2, "new", 2)
 }
 
-// A directory with mistakes, or one in which much is missing, changes nothing in the store.
+// An invalid directory, or one with a large removal, does not change the store.
 func TestBadDirectory(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	var all []string
@@ -226,8 +226,8 @@ func TestBadDirectory(t *testing.T) {
 	stop()
 }
 
-// A directory in which nothing is left empties the store once somebody has allowed it, and not before: not after a start either.
-func TestEmptied(t *testing.T) {
+// An empty directory empties the store only after confirmation, also after a restart.
+func TestEmptyDirectoryNeedsConfirmation(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	_, states, stop := p.feed("eve", root, p.engine())
 	p.until(states, writes)
@@ -270,14 +270,15 @@ func TestEmptied(t *testing.T) {
 	if _, err := p.repo.Restore(t.Context(), p.head(4, "eve", 0), 1, revisions.Note{Author: "eve", Message: "all is good"}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, root) // it changes, and says as little as before
+	write(t, root) // it changes, and is still empty
 	time.Sleep(100 * time.Millisecond)
 	p.head(5, "eve", 3)
 	stop()
 }
 
-// A group that is alone with its errors keeps everything from being committed: a revision has no groups of another day.
-func TestGroupAloneWithItsErrors(t *testing.T) {
+// A group that keeps its last good version prevents the commit: a revision must not mix groups of
+// different times.
+func TestGroupWithErrorsPreventsCommit(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: "
 	write(t, root, "a")

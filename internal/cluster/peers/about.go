@@ -1,6 +1,7 @@
-// Package peers has the servers of one store find each other, and ask each other what each knows of its own clients.
-// It follows no address but those that servers have announced in the store, sends its token over TLS only,
-// believes nobody to be another than who he was announced as, and gives each a second and so many bytes. What the answers mean it does not know.
+// Package peers lets the servers of one store find each other, and ask each other about their clients. It
+// connects only to addresses that servers have announced in the store, and sends its token over TLS only.
+// It checks the identity of each server, and limits its time and the size of its answer. It does not
+// interpret the answers.
 package peers
 
 import (
@@ -16,40 +17,40 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// An About is what a server announces of itself: JSON, under the key "replica/" and its ID.
+// An About is the announcement of a server: JSON, under the key "replica/" and its ID.
 type About struct {
 	Format   int       `json:"format"`             // 1
-	ID       string    `json:"id"`                 // of a process: a new one after each start
-	Admin    string    `json:"admin,omitempty"`    // http://HOST:PORT or https://HOST:PORT; "": nobody of another machine can ask it
+	ID       string    `json:"id"`                 // of a process: new after each start
+	Admin    string    `json:"admin,omitempty"`    // http://HOST:PORT or https://HOST:PORT; "": not reachable from other machines
 	Host     string    `json:"host,omitempty"`     // name of its machine
 	Version  string    `json:"version,omitempty"`  // of the program
-	Revision string    `json:"revision,omitempty"` // that it served a moment ago
+	Revision string    `json:"revision,omitempty"` // the revision that it served a moment ago
 	Since    time.Time `json:"since"`              // when it started
-	Streams  int       `json:"streams"`            // open a moment ago; as read, -1: it says what cannot be
-	Writes   time.Time `json:"writes,omitzero"`    // since when it writes to the store what a directory says; zero: it does not
+	Streams  int       `json:"streams"`            // open a moment ago; as read, -1: it announced an impossible number
+	Writes   time.Time `json:"writes,omitzero"`    // since when it writes a directory to the store; zero: it does not
 }
 
 const (
 	format = 1
 	prefix = "replica/"
 
-	// maxAbout is how long an announcement may be.
+	// maxAbout limits the size of an announcement.
 	maxAbout = 4 << 10
-	// maxReplicas is of how many servers one knows.
+	// maxReplicas limits the number of known servers.
 	maxReplicas = 128
-	// maxStreams is how many streams one server can be believed to have.
+	// maxStreams is the highest credible number of streams of a server.
 	maxStreams = 10_000_000
 )
 
-// parse reads what is stored under a key. What is no announcement has an error, which says so to people.
+// parse decodes an announcement. An invalid one is an error for people.
 func parse(key string, value []byte) (About, error) {
 	id := text.Head(strings.TrimPrefix(key, prefix), maxText)
 	a := About{ID: id}
 	if len(value) > maxAbout {
-		return a, errors.New("what it has announced is too long")
+		return a, errors.New("its announcement is too long")
 	}
 	if err := json.Unmarshal(value, &a); err != nil || a.Format != format || a.ID != id {
-		return About{ID: id}, errors.New("what it has announced cannot be read: it is of another version, or of nobody")
+		return About{ID: id}, errors.New("its announcement is unreadable: of another version, or not of a server")
 	}
 	if a.Streams < 0 || a.Streams > maxStreams {
 		a.Streams = -1
@@ -57,7 +58,7 @@ func parse(key string, value []byte) (About, error) {
 	return a, nil
 }
 
-// reachable returns an error if a server may not, or cannot, be asked by one on a machine called host.
+// reachable returns an error if a server on the machine host may not, or cannot, ask this one.
 func (a About) reachable(host string) error {
 	if a.Admin == "" {
 		return errors.New("it has no admin API that other servers can ask: see --replica-address")
@@ -69,7 +70,7 @@ func (a About) reachable(host string) error {
 	ip := net.ParseIP(u.Hostname())
 	switch local := (listen.Address{Network: "tcp", Host: u.Hostname()}).Loopback(); {
 	case ip.IsUnspecified():
-		return fmt.Errorf("it has announced %s, which is no address of a machine", a.Admin)
+		return fmt.Errorf("it has announced %s, which is not the address of a machine", a.Admin)
 	case local && (a.Host == "" || a.Host != host):
 		return fmt.Errorf("its admin API is on the loopback of another machine, %s: give it --replica-address", a.Host)
 	case !local && u.Scheme == "http":

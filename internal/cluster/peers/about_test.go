@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is announced is believed of nobody but who is announced under its key, if it is as long as it may be.
+// An announcement counts only under its own key, and up to the maximum size.
 func TestParse(t *testing.T) {
 	for value, good := range map[string]bool{
 		`{"format":1,"id":"a"}`: true, `{"format":1,"id":"b"}`: false, `{"format":2,"id":"a"}`: false,
@@ -27,12 +27,13 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A trip answers nothing.
+// A trip is a transport that records requests.
 type trip func(*http.Request)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { f(r); return nil, errors.New("no") }
 
-// The token is sent over TLS only, and only to who has a certificate of a CA that was named: any other has one of some public CA.
+// The token is sent over TLS only, and only to a server with a certificate of a configured CA: others may
+// have one of any public CA.
 func TestToken(t *testing.T) {
 	for admin, want := range map[string]string{"https://10.0.0.1:1": "Bearer secret", "http://127.0.0.1:1": ""} {
 		for _, named := range []bool{true, false} {
@@ -49,7 +50,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Who writes is known as soon as it is announced; of two that say so it is the one that began last. One that cannot be asked is named all the same.
+// Writer returns a server as soon as it is announced as the writer; of two, the one that began last. A
+// server that cannot be asked is returned, too.
 func TestWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()

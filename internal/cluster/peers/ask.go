@@ -21,26 +21,27 @@ import (
 // maxText limits a text from another server, in bytes.
 const maxText = 300
 
-// An Asking is how other servers are asked.
+// An Asking configures requests to other servers.
 type Asking struct {
 	TLS   certs.ClientFiles      // read again for each connection
-	Token func() (string, error) // nil: there is none
+	Token func() (string, error) // nil: no token
 }
 
-// AskTime is how long another server has for its answer.
+// AskTime is the time that another server has for its answer.
 const AskTime = time.Second
 
-// atOnce is how many are asked at a time: who hangs takes the time of few others.
+// atOnce limits concurrent requests: a hanging server delays few others.
 const atOnce = 32
 
 type client struct {
 	http  *http.Client
 	token func() (string, error)
-	named bool // the CA of who is asked was named: not anybody with a certificate of the system's CAs is one of them
+	named bool // the CA of the other servers was configured: with the system's CAs any public certificate would be accepted
 }
 
-// errNamed is why a server is not asked that would get the token: whoever may announce himself in the store has a certificate of some public CA.
-var errNamed = errors.New("it is not asked: the token is sent only to servers with a certificate of a CA that was named: give this server --replica-ca, or --admin-client-ca")
+// errNamed is the reason not to send the token to a server. Any program that can announce itself in the
+// store can have a certificate of some public CA.
+var errNamed = errors.New("not asked: the token is sent only to servers with a certificate of a configured CA: give this server --replica-ca or --admin-client-ca")
 
 func newClient(a Asking) client {
 	dialer := &net.Dialer{Timeout: AskTime}
@@ -64,7 +65,7 @@ func newClient(a Asking) client {
 
 func (c client) close() { c.http.CloseIdleConnections() }
 
-// get returns the answer of the server with an ID, of at most most bytes; nil if there is nothing of that name.
+// get returns the answer of the server with an ID, of at most `most` bytes; nil for 404 Not Found.
 func (c client) get(ctx context.Context, id, admin, path string, query url.Values, most int64) ([]byte, error) {
 	to := admin + path
 	if len(query) > 0 {
@@ -87,15 +88,15 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 	resp, err := c.http.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
-		switch resp.StatusCode { // whoever it is: the gate is before all that a server says of itself
+		switch resp.StatusCode { // before the ID is checked: authorization comes before any other answer
 		case http.StatusUnauthorized:
 			switch {
 			case strings.HasPrefix(admin, "http:"):
-				return nil, errors.New("it wants a token, which is sent over https only")
+				return nil, errors.New("it requires a token, which is sent over https only")
 			case c.token == nil:
-				return nil, errors.New("it wants a token, and this server has none")
+				return nil, errors.New("it requires a token, and this server has none")
 			}
-			return nil, errors.New("it does not take the token of this server")
+			return nil, errors.New("it rejects the token of this server")
 		case http.StatusForbidden:
 			return nil, errors.New("it answers Forbidden")
 		}
@@ -110,7 +111,8 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 			return nil, fmt.Errorf("it answers %s", http.StatusText(resp.StatusCode))
 		}
 		var b []byte
-		if b, err = io.ReadAll(io.LimitReader(resp.Body, most+1)); int64(len(b)) > most {
+		b, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
+		if int64(len(b)) > most {
 			return nil, fmt.Errorf("its answer has more than %d bytes", most)
 		}
 		if err == nil {
@@ -126,9 +128,10 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 	return nil, err
 }
 
-// Ask asks all other servers at once what the GET of a path answers. It returns within little more than [AskTime] who
-// they are, and of who has not answered why. read is called with each answer, of size bytes at most, one after the other; the answer is nil
-// if there is nothing of that name. Unsure says why there may be others.
+// Ask sends a GET request to all other servers at once. It returns them within little more than
+// [AskTime], each with the reason if it has not answered. read is called with each answer, of size bytes
+// at most, one after the other; the body is nil for 404 Not Found. unsure is the reason why there may be
+// other servers.
 func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error) {
 	r.look(ctx)
 	members, unsure := r.others()
@@ -165,7 +168,7 @@ func (m member) ask(ctx context.Context, c client, path string, query url.Values
 	return c.get(ctx, m.ID, m.Admin, path, query, size)
 }
 
-// note notes whether a server has answered, or says when it has.
+// note records that a server has answered, or returns when it last did.
 func (r *Replicas) note(of *api.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,28 +16,28 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Options are who a server is, and how it asks others.
+// Options configure a server's announcement and its requests to others.
 type Options struct {
 	Engine revisions.Announcer
-	Self   func() About // Format may be missing; but for Revision, Streams and Writes it stays as it is
+	Self   func() About // Format may be missing; only Revision, Streams and Writes may change
 	Ask    Asking
 	Log    *slog.Logger
 }
 
-// Replicas are the servers of a store, as one of them sees them. Make it by [New], and have it [Replicas.Run]. It may be
-// used by several goroutines at once.
+// Replicas are the servers of a store, as one of them knows them. [New] makes it; [Replicas.Run] must
+// run. Several goroutines may use it at once.
 type Replicas struct {
 	opts   Options
 	client client
-	bell   chan struct{} // with one slot: this server has something else to say
+	bell   chan struct{} // one slot: the announcement of this server has changed
 
 	mu     sync.Mutex // held for memory only
 	known  map[string][]byte
 	more   bool
-	at     time.Time            // of known
-	left   time.Time            // when somebody was there no more whom it had known, last
-	seen   map[string]time.Time // when who is known has answered last
-	failed error                // why the store was not read last
+	at     time.Time            // when known was read
+	left   time.Time            // when a known server was last missing
+	seen   map[string]time.Time // when each known server last answered
+	failed error                // why the last read of the store failed
 }
 
 // New returns the servers of a store.
@@ -48,7 +48,7 @@ func New(o Options) *Replicas {
 	return &Replicas{opts: o, client: newClient(o.Ask), bell: make(chan struct{}, 1), seen: map[string]time.Time{}}
 }
 
-// Changed has what has changed of this server announced at once.
+// Changed makes Run announce changes of this server at once.
 func (r *Replicas) Changed() {
 	select {
 	case r.bell <- struct{}{}:
@@ -56,15 +56,15 @@ func (r *Replicas) Changed() {
 	}
 }
 
-// How often things happen.
+// Intervals.
 const (
-	lookEvery  = 5 * time.Second  // who is there
-	tellEvery  = 10 * time.Second // what has changed of this one
-	retryAfter = 2 * time.Second  // what the store did not take
-	storeTime  = 700 * time.Millisecond
+	lookEvery     = 5 * time.Second  // between reads of the announcements
+	announceEvery = 10 * time.Second // between checks of this server's announcement
+	retryAfter    = 2 * time.Second  // after a failure of the store
+	storeTime     = 700 * time.Millisecond
 )
 
-// Run announces this server, and looks who else is there, until ctx is done.
+// Run announces this server, and reads the other announcements, until ctx is done.
 func (r *Replicas) Run(ctx context.Context) {
 	var announcing sync.WaitGroup
 	announcing.Go(func() { r.announce(ctx) })
@@ -86,7 +86,7 @@ func pause(ctx context.Context, d time.Duration, bell <-chan struct{}) bool {
 	}
 }
 
-// announce has what this server is in the store, again when the store has lost it.
+// announce keeps this server announced, again when the store has lost it.
 func (r *Replicas) announce(ctx context.Context) {
 	key, said := prefix+r.opts.Self().ID, false
 	for ctx.Err() == nil {
@@ -103,7 +103,7 @@ func (r *Replicas) announce(ctx context.Context) {
 					case <-try.Done():
 					}
 				}
-				if !pause(try, tellEvery, r.bell) {
+				if !pause(try, announceEvery, r.bell) {
 					return
 				}
 			}
@@ -125,16 +125,17 @@ func (r *Replicas) self() []byte {
 	a := r.opts.Self()
 	a.Format = format
 	b, err := json.Marshal(a)
-	if err != nil { // texts and numbers always can be
+	if err != nil { // texts and numbers always can be encoded
 		panic(err)
 	}
 	return b
 }
 
-// errEmpty is of a store that was moved away, or has lost all leases: nobody has left it.
-var errEmpty = errors.New("nobody is announced in it any more, not even this server")
+// errEmpty means that the store was replaced, or has lost all leases: no server has left.
+var errEmpty = errors.New("all announcements are missing, even that of this server")
 
-// look reads who is there. While the store does not answer, or has forgotten everybody at once, who was there is taken to be.
+// look reads the announcements. While the store does not answer, or has lost all at once, the known
+// servers stay.
 func (r *Replicas) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
@@ -145,7 +146,8 @@ func (r *Replicas) look(ctx context.Context) {
 	if _, was := r.known[self]; err == nil && was && len(all) == 0 {
 		err = errEmpty
 	}
-	if r.failed = err; err != nil {
+	r.failed = err
+	if err != nil {
 		return
 	}
 	now := time.Now()
@@ -158,9 +160,9 @@ func (r *Replicas) look(ctx context.Context) {
 	maps.DeleteFunc(r.seen, func(id string, _ time.Time) bool { _, is := all[prefix+id]; return !is })
 }
 
-// Writer returns the other server that has announced that it writes to the store what a directory says, as this one knew it
-// a few seconds ago; with now it reads the store. Its Admin is "" if it cannot be asked, and its ID if none is known. Of several, of
-// which one does so no more, it is the one that began last.
+// Writer returns the other server that has announced that it writes a directory to the store, as known a
+// few seconds ago; with now it reads the store first. Its Admin is "" if it cannot be asked. Its ID is ""
+// if there is none. Of several it is the one that began last, since an older one may have stopped.
 func (r *Replicas) Writer(ctx context.Context, now bool) (is About) {
 	if now {
 		r.look(ctx)
@@ -168,7 +170,8 @@ func (r *Replicas) Writer(ctx context.Context, now bool) (is About) {
 	members, _ := r.others()
 	for _, m := range members {
 		if m.Writes.After(is.Writes) {
-			if is = m.About; m.err != nil {
+			is = m.About
+			if m.err != nil {
 				is.Admin = ""
 			}
 		}
@@ -176,13 +179,13 @@ func (r *Replicas) Writer(ctx context.Context, now bool) (is About) {
 	return is
 }
 
-// A member is another server that is announced.
+// A member is another announced server.
 type member struct {
 	About
 	err error // why it cannot be asked; nil: it can
 }
 
-// others returns the other servers, by ID. Unsure says why there may be more.
+// others returns the other servers, by ID. unsure is the reason why there may be more.
 func (r *Replicas) others() (all []member, unsure error) {
 	me := r.opts.Self()
 	r.mu.Lock()
@@ -193,7 +196,8 @@ func (r *Replicas) others() (all []member, unsure error) {
 			continue
 		}
 		m := member{}
-		if m.About, m.err = parse(key, value); m.err == nil {
+		m.About, m.err = parse(key, value)
+		if m.err == nil {
 			m.err = m.reachable(me.Host)
 		}
 		all = append(all, m)
@@ -201,11 +205,11 @@ func (r *Replicas) others() (all []member, unsure error) {
 	slices.SortFunc(all, func(a, b member) int { return strings.Compare(a.ID, b.ID) })
 	switch {
 	case failed != nil && at.IsZero():
-		unsure = fmt.Errorf("the store does not say which other servers there are: %w", failed)
+		unsure = fmt.Errorf("cannot read the other servers from the store: %w", failed)
 	case failed != nil:
-		unsure = fmt.Errorf("the store does not say which other servers there are; these were there %v ago: %w", time.Since(at).Round(time.Second), failed)
+		unsure = fmt.Errorf("cannot read the other servers from the store; these were known %v ago: %w", time.Since(at).Round(time.Second), failed)
 	case more:
-		unsure = fmt.Errorf("there are more than %d servers", maxReplicas)
+		unsure = fmt.Errorf("more than %d servers", maxReplicas)
 	}
 	return all, unsure
 }

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A board is a store where programs say that they are there.
+// A board is a store with announcements.
 type board struct {
 	mu   sync.Mutex
 	all  map[string][]byte
@@ -75,7 +75,7 @@ func (b *board) Announced(_ context.Context, _ string, most int) (map[string][]b
 	return maps.Clone(b.all), len(b.all) > most, nil
 }
 
-// lose has the store away, and all leases lost.
+// lose drops all leases; with away, the store does not answer.
 func (b *board) lose(away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,8 +100,8 @@ func ids(r *Replicas) string {
 	return strings.Join(text, ", ")
 }
 
-// Servers find each other, hear what changes, and forget who has ended; while the store is away they know who was there, and when it
-// is back they are announced again.
+// Servers find each other, learn changes, and forget servers that ended. While the store is away they
+// keep the known ones; when it is back they are announced again.
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -119,7 +119,7 @@ func TestAnnounced(t *testing.T) {
 		running.Go(func() { y.Run(short) })
 		is := func(want string) {
 			t.Helper()
-			time.Sleep(tellEvery + lookEvery)
+			time.Sleep(announceEvery + lookEvery)
 			synctest.Wait()
 			if got := ids(x); got != want {
 				t.Errorf("there is %q, want %q", got, want)
@@ -153,8 +153,9 @@ func TestAnnounced(t *testing.T) {
 	})
 }
 
-// A store that was moved away has nobody announced in it: who was there is asked still, and it is said that there may be others.
-func TestStoreMovedAway(t *testing.T) {
+// A replaced store has no announcements: the known servers are still asked, and the result is marked as
+// incomplete.
+func TestReplacedStoreKeepsKnownServers(t *testing.T) {
 	b := newBoard()
 	r := server(b, "me", io.Discard, func() int { return 1 })
 	is := func(want string, sure bool) {
@@ -164,7 +165,7 @@ func TestStoreMovedAway(t *testing.T) {
 			t.Errorf("there is %q, want %q; unsure: %v", ids(r), want, unsure)
 		}
 	}
-	is("", true) // as a server begins
+	is("", true) // as a server starts
 	for _, id := range []string{"me", "a"} {
 		b.put(prefix+id, []byte(`{"format":1,"id":"`+id+`","streams":7}`))
 	}
@@ -243,7 +244,7 @@ func ok(id, body string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nChancery-Replica: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", id, len(body), body)
 }
 
-// Whatever another server does, the others answer, within a second; nobody follows where it points.
+// Whatever another server does, the others answer, within a second; redirects are not followed.
 func TestAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{all: map[string]func(net.Conn){}}
@@ -284,7 +285,7 @@ func TestAsk(t *testing.T) {
 		add("headers", "header", says("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n"))
 		add("other", "another server answers", says(ok("good", "fine")))
 		add("points", "it answers Found", says("HTTP/1.1 302 Found\r\nChancery-Replica: points\r\nLocation: http://127.0.0.1:999/\r\nContent-Length: 0\r\n\r\n"))
-		add("denies", "it wants a token, which is sent over https only", says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
+		add("denies", "it requires a token, which is sent over https only", says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
 		add("forbids", "it answers Forbidden", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
 		add("down", "connection refused", nil)
 
@@ -308,7 +309,7 @@ func TestAsk(t *testing.T) {
 			}
 		}
 
-		// One that has answered does not any more; the store is away.
+		// One server no longer answers, and the store is away.
 		p.all["127.0.0.1:2"] = nil
 		b.lose(true)
 		time.Sleep(time.Minute)
@@ -322,27 +323,28 @@ func TestAsk(t *testing.T) {
 			t.Error(unsure)
 		}
 		r.client.close()
-		time.Sleep(time.Second) // servers notice that nobody listens
+		time.Sleep(time.Second) // servers notice the closed connections
 	})
 }
 
-// Who does not take a token says nothing else: that is why he does not answer, whoever he is.
-func TestTokenNotTaken(t *testing.T) {
+// A server that rejects the token gives no other information: that is its error.
+func TestRejectedToken(t *testing.T) {
 	p := &pipes{all: map[string]func(net.Conn){"10.0.0.1:1": says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")}}
 	tr := &http.Transport{DialTLSContext: p.dial}
 	defer tr.CloseIdleConnections()
 	c := client{&http.Client{Transport: tr}, func() (string, error) { return "another", nil }, true}
-	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it does not take the token of this server" {
+	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it rejects the token of this server" {
 		t.Error(err)
 	}
 	c.token = nil
-	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it wants a token, and this server has none" {
+	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it requires a token, and this server has none" {
 		t.Error(err)
 	}
 }
 
-// Of many servers that say nothing few are asked at once, and those that were not say so, too; nobody takes some of them for all.
-func TestMany(t *testing.T) {
+// Of many hanging servers few are asked at once, and the unasked ones are errors, too; a part is never
+// presented as all.
+func TestManyHangingServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{all: map[string]func(net.Conn){}}
 		b := newBoard()

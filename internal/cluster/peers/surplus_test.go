@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A server above 1.3 times the mean ends some streams a second until it is near the mean, and begins again only above 1.3.
+// A server above 1.3 times the mean ends some streams a second until it is near the mean, and begins
+// again only above 1.3.
 func TestSurplus(t *testing.T) {
 	var s Surplus
 	mine, seconds := 600, 0
@@ -51,8 +52,8 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
-// Nobody is sent away for some minutes after a server has vanished, or while the store is away.
-func TestSurplusIsNotSure(t *testing.T) {
+// No streams are ended for some minutes after a server has vanished, or while the store is away.
+func TestNoStreamsEndWhileUnsure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
 		r := server(b, "me", io.Discard, func() int { return 1 })

@@ -10,16 +10,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A Committer commits. The zero value needs a Repo.
+// A Committer commits items to a repository. The zero value needs a Repo.
 type Committer struct {
 	Repo *revisions.Repository
 
-	// Review is called with what would be committed. On an error nothing is; what is doubtful comes with the commit. Nil: nobody objects.
+	// Review is called with the configuration to commit. On an error nothing is committed; doubts are
+	// returned with the commit. Nil: no review.
 	Review func(next *revisions.Snapshot) (doubts []string, err error)
 }
 
-// Commit makes a revision of what items say, as a request wants it; its author is the one given.
-// Errors are those of the repository; a [revisions.ConflictError] is a conflict.
+// Commit commits items as a request asks, with the given author. Errors are those of the repository; a
+// [revisions.ConflictError] is a conflict.
 func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req api.CommitRequest, author string) (*api.Commit, error) {
 	if err := Forged(req.Source); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req api
 	return done, err
 }
 
-// Restore makes a revision with the content of an earlier one.
+// Restore commits the content of an earlier revision.
 func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisions.Note) (*api.Commit, error) {
 	base, err := c.Repo.Head(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 	return committed(base, next, doubts, err)
 }
 
-// made is what an edit makes of a snapshot, if nobody commits meanwhile.
+// made applies an edit to a snapshot, without concurrent commits.
 func made(base *revisions.Snapshot, edit revisions.Edit) (*revisions.Snapshot, error) {
 	all := make(map[revisions.Key]*revisions.Item, base.Len())
 	for it := range base.All {
@@ -121,7 +122,7 @@ func committed(base, next *revisions.Snapshot, doubts []string, err error) (*api
 	return c, nil
 }
 
-// heldOf says which changes are not served.
+// heldOf returns the changes that are not served, by hold.
 func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []api.HeldChanges) {
 	changed := map[string]int{}
 	for _, k := range keys {
@@ -135,7 +136,7 @@ func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []api.He
 	return all
 }
 
-// wouldBe says what an edit would change.
+// wouldBe returns the changes of an edit.
 func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *api.Commit {
 	c := &api.Commit{
 		APIVersion: api.Version, Kind: api.KindCommit, DryRun: true, Revision: base.Revision.Number.String(), Base: base.Revision.Number.String(),
@@ -162,7 +163,8 @@ func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *ap
 	return c
 }
 
-// Claimed is the author of a commit that one program makes for another: who that is, and who it says it is.
+// Claimed is the author of a commit that a program makes for somebody else: the authenticated program,
+// and the author that it names.
 func Claimed(known, says string) string {
 	if says == "" {
 		return known

@@ -12,22 +12,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A place is a store, and who commits to it.
-type place struct {
+// A testStore is a store to commit to.
+type testStore struct {
 	*testing.T
 	Committer
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t *testing.T) *testStore {
 	t.Helper()
 	e, err := file.Open(t.TempDir()+"/store", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{t, Committer{Repo: revisions.Open(e, revisions.Options{})}}
+	return &testStore{t, Committer{Repo: revisions.Open(e, revisions.Options{})}}
 }
 
-// of are clusters, each as GROUP/NAME=BODY.
+// of returns clusters, each given as GROUP/NAME=BODY.
 func of(texts ...string) (all []*revisions.Item) {
 	for _, text := range texts {
 		group, rest, _ := strings.Cut(text, "/")
@@ -37,8 +37,8 @@ func of(texts ...string) (all []*revisions.Item) {
 	return all
 }
 
-// commit commits clusters, and says what became of it, or the error.
-func (p *place) commit(req api.CommitRequest, texts ...string) string {
+// commit commits clusters, and returns the result or the error as text.
+func (p *testStore) commit(req api.CommitRequest, texts ...string) string {
 	p.Helper()
 	req.Message = "why"
 	c, err := p.Commit(p.Context(), of(texts...), req, "ana")
@@ -65,14 +65,14 @@ func told(c *api.Commit, err error) string {
 	return text
 }
 
-func (p *place) is(got, want string) {
+func (p *testStore) is(got, want string) {
 	p.Helper()
 	if got != want {
 		p.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func (p *place) hold(group string, n revisions.Number) {
+func (p *testStore) hold(group string, n revisions.Number) {
 	p.Helper()
 	if err := p.Repo.SetHolds(p.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		holds[group] = revisions.Hold{Number: n}
@@ -84,7 +84,7 @@ func (p *place) hold(group string, n revisions.Number) {
 
 type request = api.CommitRequest
 
-// A dry run says what would be, and a commit does just that: what is not among the items stays, unless it is to be pruned.
+// A dry run returns what a commit then does: missing items stay, unless they are pruned.
 func TestCommit(t *testing.T) {
 	p := newPlace(t)
 	p.is(p.commit(request{DryRun: true}, "edge/a", "web/a"), "dry: r0 after r0: 2 set, 0 removed, added edge/a, added web/a")
@@ -96,7 +96,7 @@ func TestCommit(t *testing.T) {
 	p.is(p.commit(request{Prune: true}, "edge/b"), "r3 after r2: 0 set, 2 removed")
 }
 
-// A commit after a revision that is not the newest is a conflict.
+// A commit based on an older revision is a conflict.
 func TestIfHead(t *testing.T) {
 	p := newPlace(t)
 	p.is(p.commit(request{IfHead: "r0"}, "edge/a"), "r1 after r0: 1 set, 0 removed")
@@ -115,7 +115,8 @@ func TestIfHead(t *testing.T) {
 	}
 }
 
-// What would be committed is looked at as a whole, also in a dry run, and an objection keeps it from being committed. Who changes nothing is not asked about.
+// The review gets the whole configuration, also in a dry run, and its error prevents the commit. Without
+// changes there is no review.
 func TestReview(t *testing.T) {
 	p := newPlace(t)
 	p.is(p.commit(request{}, "edge/a", "edge/b", "web/a"), "r1 after r0: 3 set, 0 removed")
@@ -162,7 +163,8 @@ func TestReview(t *testing.T) {
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r2: 3 set, 0 removed")
 }
 
-// What is committed to a frozen group, and is not served, is told before and after, and nothing of other groups.
+// Changes of a frozen group, which are not served, are reported in a dry run and a commit; those of other
+// groups are not.
 func TestHeldChanges(t *testing.T) {
 	p := newPlace(t)
 	p.is(p.commit(request{}, "edge/a", "edge/b", "web/a", "still/a"), "r1 after r0: 4 set, 0 removed")
@@ -174,7 +176,7 @@ func TestHeldChanges(t *testing.T) {
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r2: 3 set, 1 removed; 3 of edge at r1")
 }
 
-// The source of a revision that a directory's writer made is for him alone: by it he knows his own.
+// Only the directory writer may use a marked source: by it the writer recognizes its own commits.
 func TestMark(t *testing.T) {
 	const is = "0123456789abcdef"
 	for source, want := range map[string]string{
@@ -186,13 +188,13 @@ func TestMark(t *testing.T) {
 		}
 	}
 	p := newPlace(t)
-	if got := p.commit(request{Source: "abc, files " + is}, "edge/a"); !strings.Contains(got, "is for who commits a directory by itself") {
+	if got := p.commit(request{Source: "abc, files " + is}, "edge/a"); !strings.Contains(got, "reserved for chancery serve DIR --store") {
 		t.Error(got)
 	}
 	p.is(p.commit(request{Source: "abc"}, "edge/a"), "r1 after r0: 1 set, 0 removed")
 }
 
-// Who commits for another is known beside who that is.
+// The author of a commit for somebody else contains the authenticated program.
 func TestClaimed(t *testing.T) {
 	for says, want := range map[string]string{"": "token", "ana": "token (says ana)"} {
 		if got := Claimed("token", says); got != want {

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Line is an item in the words of the API.
+// Line returns an item in the words of the API.
 func Line(it *revisions.Item) api.RevisionItem {
 	k := it.Key()
 	l := api.RevisionItem{
@@ -27,8 +27,8 @@ func Line(it *revisions.Item) api.RevisionItem {
 	return l
 }
 
-// Shown is a line without what may not be shown: show returns what of a message of a type may be, and
-// whether that is all of it.
+// Shown returns a line without secrets. show returns the visible part of a message of a type, and whether
+// that is all.
 func Shown(it *revisions.Item, show func(url string, body []byte) ([]byte, bool)) api.RevisionItem {
 	l := Line(it)
 	if it.Resource == nil {
@@ -39,7 +39,7 @@ func Shown(it *revisions.Item, show func(url string, body []byte) ([]byte, bool)
 	return l
 }
 
-// Place says of a line which item it is, and where that stood.
+// Place returns the key of a line's item, and its place.
 func Place(l api.RevisionItem) string {
 	k := revisions.Key{Group: l.Group, Type: l.Type, Name: l.Name}.String()
 	if at := stood(&revisions.Item{Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}); at != "" {
@@ -48,32 +48,35 @@ func Place(l api.RevisionItem) string {
 	return k
 }
 
-// Item is the item of a line.
+// Item returns the item of a line.
 func Item(l api.RevisionItem) (*revisions.Item, error) {
 	it := &revisions.Item{Group: l.Group, Secret: l.Secret, Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}
 	switch {
 	case l.Group == "":
 		return nil, errors.New("group is missing")
 	case l.Name == "" && l.Type != "":
-		if it.Type, it.Version = l.Type, l.Version; len(l.Body) > 0 || l.Definition != "" {
+		it.Type, it.Version = l.Type, l.Version
+		if len(l.Body) > 0 || l.Definition != "" {
 			return nil, errors.New("the version of a type has neither a body nor a definition")
 		}
 		return it, nil
 	case l.Type == "":
-		if it.Definition = []byte(l.Definition); l.Name != "" || len(l.Body) > 0 {
+		it.Definition = []byte(l.Definition)
+		if l.Name != "" || len(l.Body) > 0 {
 			return nil, errors.New("type is missing")
 		}
 		return it, nil
 	case !strings.HasPrefix(l.Type, "type.googleapis.com/"):
-		return nil, fmt.Errorf("type: %q is no type URL", l.Type)
+		return nil, fmt.Errorf("type: %q is not a type URL", l.Type)
 	case l.Definition != "":
 		return nil, errors.New("a resource has no definition")
 	}
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: l.Name}, Type: xds.TypeOf(l.Type), Body: l.Body, Aliases: l.Aliases, OnDemand: l.OnDemand}
 	if l.TTL != "" {
 		var err error
-		if r.TTL, err = time.ParseDuration(l.TTL); err != nil || r.TTL < 0 {
-			return nil, fmt.Errorf("ttl: %q is no duration such as 30s", l.TTL)
+		r.TTL, err = time.ParseDuration(l.TTL)
+		if err != nil || r.TTL < 0 {
+			return nil, fmt.Errorf("ttl: %q is not a duration such as 30s", l.TTL)
 		}
 	}
 	r.Seal(l.Version)

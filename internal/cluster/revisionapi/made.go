@@ -5,13 +5,13 @@ import (
 	"regexp"
 )
 
-// Who commits by itself what a directory says finds out by the source of revisions what it has committed, and whether somebody else was
-// elected. So nobody else may have such a source: see [Forged].
+// A directory writer marks the source of its revisions. So it recognizes its own commits, and those of
+// another elected writer. Other authors must not use such a source: see [Forged].
 
-// marked is how the source of a revision ends that was made of a directory by who is elected to do it.
+// marked matches the source of a revision that an elected writer made from a directory.
 var marked = regexp.MustCompile(`(?:^|, )files ([0-9a-f]{16})$`)
 
-// Mark adds to a source which content a revision was made of: 16 hexadecimal digits.
+// Mark appends the hash of a revision's content, 16 hexadecimal digits, to a source.
 func Mark(source, content string) string {
 	if source != "" {
 		source += ", "
@@ -19,7 +19,7 @@ func Mark(source, content string) string {
 	return source + "files " + content
 }
 
-// MarkIn is the content that a source says; "": none.
+// MarkIn returns the mark in a source; "": none.
 func MarkIn(source string) string {
 	if m := marked.FindStringSubmatch(source); m != nil {
 		return m[1]
@@ -27,10 +27,10 @@ func MarkIn(source string) string {
 	return ""
 }
 
-// errForged is of a source that somebody gives who was not elected.
-var errForged = errors.New("a source that ends with \"files\" and 16 digits is for who commits a directory by itself (chancery serve DIR --store)")
+// errForged is the error of a source that is reserved for writers.
+var errForged = errors.New("the source must not end in \"files\" and 16 hexadecimal digits: that is reserved for chancery serve DIR --store")
 
-// Forged is an error of a source that is for others than who gives it.
+// Forged returns an error if a source is reserved for elected writers.
 func Forged(source string) error {
 	if MarkIn(source) != "" {
 		return errForged

@@ -2,18 +2,18 @@ package revisionapi
 
 import "errors"
 
-// A Problem is why something that people ask for is not done.
+// A Problem is the reason why a request is refused.
 type Problem struct {
-	Is    error  // of which kind it is: [revisions.ErrNotFound], [revisions.ErrConflict], ErrWrong or ErrCannot
-	Field string // of the request, that is wrong; "": it is none
-	Text  string // may have what who asks has said
-	Hint  string // what may help; "": nobody knows
+	Is    error  // its kind: [revisions.ErrNotFound], [revisions.ErrConflict], ErrWrong or ErrCannot
+	Field string // the wrong field of the request; "": none
+	Text  string // may contain text of the request
+	Hint  string // a possible remedy; "": none known
 }
 
-// What is wrong with what people ask for.
+// The kinds of refusals.
 var (
-	ErrWrong  = errors.New("it is asked for wrongly")
-	ErrCannot = errors.New("it cannot be done")
+	ErrWrong  = errors.New("invalid request")
+	ErrCannot = errors.New("impossible request")
 )
 
 func (p *Problem) Error() string {

@@ -1,6 +1,6 @@
-// Package revisionapi answers what people ask of a repository of revisions, in the words of the admin API, and
-// commits what they want. A command does it with a store itself, and a server for those who ask it, so that both
-// say the same. It opens no store, and reads no files.
+// Package revisionapi answers requests about a revision repository, and commits to it, in the words of
+// the admin API. A command uses it with a store, and a server for its callers, so both give the same
+// answers. It opens no store, and reads no files.
 package revisionapi
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// History returns the revisions that are kept, the newest first, at most limit (0: all): those that changed a
-// resource, if a type is given, by its URL and name.
+// History returns the kept revisions, the newest first, at most limit (0: all). If a type URL is given,
+// it returns only those that changed the resource with that type and name.
 func History(ctx context.Context, r *revisions.Repository, typ, name string, limit int) (*api.History, error) {
 	of := func(context.Context, revisions.Revision) (bool, error) { return true, nil }
 	if typ != "" {
@@ -31,7 +31,8 @@ func History(ctx context.Context, r *revisions.Repository, typ, name string, lim
 	var wrong error
 	err = r.History(ctx, func(rev revisions.Revision) bool {
 		var is bool
-		if is, wrong = of(ctx, rev); wrong != nil {
+		is, wrong = of(ctx, rev)
+		if wrong != nil {
 			return false
 		}
 		if is {
@@ -48,19 +49,22 @@ func History(ctx context.Context, r *revisions.Repository, typ, name string, lim
 	return h, errors.Join(err, wrong)
 }
 
-// changes returns what says whether a revision changed a resource, for revisions from the newest on.
+// changes returns a function that reports whether a revision changed a resource. It must be called for
+// revisions from the newest on.
 func changes(r *revisions.Repository, url, name string) func(context.Context, revisions.Revision) (bool, error) {
 	var is *revisions.Snapshot
 	return func(ctx context.Context, rev revisions.Revision) (changed bool, err error) {
 		if is == nil || is.Revision.Number != rev.Number {
-			if is, err = r.At(ctx, rev.Number); err != nil {
+			is, err = r.At(ctx, rev.Number)
+			if err != nil {
 				return false, err
 			}
 		}
 		was := &revisions.Snapshot{}
 		if rev.Number > 1 {
-			if was, err = r.At(ctx, rev.Number-1); errors.Is(err, revisions.ErrNotFound) {
-				was, err = is, nil // the oldest that is kept: nobody knows what it changed
+			was, err = r.At(ctx, rev.Number-1)
+			if errors.Is(err, revisions.ErrNotFound) {
+				was, err = is, nil // the oldest kept revision: its changes are unknown
 			}
 			if err != nil {
 				return false, err
@@ -79,7 +83,7 @@ func changes(r *revisions.Repository, url, name string) func(context.Context, re
 	}
 }
 
-// Revision is a revision in the words of the API.
+// Revision returns a revision in the words of the API.
 func Revision(r revisions.Revision) api.Revision {
 	h := api.Revision{Revision: r.Number.String(), Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set, Removed: r.Removed}
 	if r.Restores > 0 {
@@ -88,7 +92,7 @@ func Revision(r revisions.Revision) api.Revision {
 	return h
 }
 
-// Holds are the groups that are served of another revision than the newest, by name.
+// Holds returns the held groups, by name.
 func Holds(holds map[string]revisions.Hold) (all []api.Hold) {
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
 		all = append(all, Hold(group, holds[group]))
@@ -96,7 +100,7 @@ func Holds(holds map[string]revisions.Hold) (all []api.Hold) {
 	return all
 }
 
-// Hold is what a group is frozen at.
+// Hold returns the hold of a group.
 func Hold(group string, h revisions.Hold) api.Hold {
 	is := api.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
 	if n := h.Next; n != nil {
@@ -105,7 +109,7 @@ func Hold(group string, h revisions.Hold) api.Hold {
 	return is
 }
 
-// Held says what a group is frozen at, since when, by whom and why.
+// Held describes a hold: the revision, the time, the author and the reason.
 func Held(h api.Hold) string {
 	text := "at " + h.Revision + " since " + h.At.UTC().Format(time.RFC3339)
 	if h.Author != "" {
@@ -117,8 +121,8 @@ func Held(h api.Hold) string {
 	return text
 }
 
-// Blame says of a resource, by the URL of its type and its name, which revision set it in each group that has
-// it in the newest revision.
+// Blame returns which revision set a resource, by type URL and name, in each group that has it in the
+// newest revision.
 func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api.Blame, error) {
 	s, err := r.Head(ctx)
 	if err != nil {
@@ -143,7 +147,7 @@ func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api
 	return all, nil
 }
 
-// stood says where an item stood in the files of who set it; "": nobody knows.
+// stood returns the place of an item in the author's files; "": unknown.
 func stood(it *revisions.Item) string {
 	switch p := it.Place; {
 	case p.File == "":
@@ -168,7 +172,7 @@ func At(ctx context.Context, r *revisions.Repository, n revisions.Number) (*revi
 	return s, err
 }
 
-// noRevision is that of a store that is empty.
+// noRevision is the error of an empty store.
 type noRevision struct{}
 
 func (noRevision) Error() string { return "the store has no revision yet" }

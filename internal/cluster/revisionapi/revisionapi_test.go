@@ -26,8 +26,8 @@ func numbers(h *api.History, err error) string {
 	return strings.TrimSpace(text)
 }
 
-// The history is what is kept, or what changed one resource in any group; it says what is frozen where. What the oldest that
-// is kept has changed nobody knows.
+// The history contains the kept revisions, or those that changed one resource in any group, with their
+// holds. The changes of the oldest kept revision are unknown.
 func TestHistory(t *testing.T) {
 	p := newPlace(t)
 	ctx := t.Context()
@@ -66,7 +66,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Blame says of a resource in each group who set it last, and in which file it stood; of one who is not kept any more only the number.
+// Blame returns who set a resource last, for each group, and in which file; for a removed revision only
+// the number.
 func TestBlame(t *testing.T) {
 	p := newPlace(t)
 	ctx := t.Context()
@@ -101,7 +102,7 @@ func TestBlame(t *testing.T) {
 	is("edge r2 ben why ben b.yaml:3:1; web r1   a.yaml:3:1; ")
 }
 
-// An item is the same when it has come over the API, whatever it is.
+// An item survives the round trip over the API.
 func TestItem(t *testing.T) {
 	full := &xds.Resource{Stamp: &xds.Stamp{Name: "a"}, Type: xds.Cluster, Body: []byte("x"), Aliases: []string{"b"}, TTL: 30 * time.Second, OnDemand: true}
 	full.Seal("v7")
@@ -130,7 +131,7 @@ func TestItem(t *testing.T) {
 		"neither a body nor a":       {Group: "g", Type: url, Version: "1", Definition: "x"},
 		"type is missing":            {Group: "g", Name: "a"},
 		"type is miss":               {Group: "g", Body: []byte("x")},
-		"is no type URL":             {Group: "g", Type: "envoy.config.cluster.v3.Cluster", Name: "a"},
+		"is not a type URL":          {Group: "g", Type: "envoy.config.cluster.v3.Cluster", Name: "a"},
 		"a resource has no":          {Group: "g", Type: url, Name: "a", Definition: "x"},
 		`ttl: "x" is no duration`:    {Group: "g", Type: url, Name: "a", TTL: "x"},
 		`ttl: "-30s" is no duration`: {Group: "g", Type: url, Name: "a", TTL: "-30s"},
@@ -142,7 +143,7 @@ func TestItem(t *testing.T) {
 	}
 }
 
-// must is a snapshot of an item.
+// must returns a snapshot of an item.
 func must(t *testing.T, it *revisions.Item) *revisions.Snapshot {
 	t.Helper()
 	s, err := revisions.Of([]*revisions.Item{it})
@@ -152,7 +153,7 @@ func must(t *testing.T, it *revisions.Item) *revisions.Snapshot {
 	return s
 }
 
-// SAFE-6: what is shown of an item is what may be, and says whether that is all.
+// SAFE-6: only the visible part of an item is shown, and a hidden part is marked.
 func TestSAFE6Shown(t *testing.T) {
 	show := func(url string, body []byte) ([]byte, bool) { return []byte("shown"), url != xds.Secret.URL }
 	for _, typ := range []*xds.Type{xds.Cluster, xds.Secret} {
@@ -166,7 +167,7 @@ func TestSAFE6Shown(t *testing.T) {
 	}
 }
 
-// A place is where an item stood, as far as that is known.
+// Place describes the known part of an item's place.
 func TestPlace(t *testing.T) {
 	for want, l := range map[string]api.RevisionItem{
 		`a.yaml:3:1: CDS "a" in group "g"`: {File: "a.yaml", Line: 3, Col: 1, Path: "p"},

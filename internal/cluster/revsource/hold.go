@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// held returns what is served of a repository: held groups as they were in the revisions that they are held at, and
-// for those of which a rollout is under way a lane beside it. All that follows (store, rules, what is kept on disk,
-// what is explained) sees one configuration, in which a lane is a group like any other.
+// held returns the configuration to serve. Held groups are as in the revisions at which they are held. A
+// group with a rollout has a second group beside it, its lane. All later parts (store, rules, disk,
+// explain) see one configuration, in which a lane is an ordinary group.
 func held(next *revisions.Snapshot) *revisions.Snapshot {
 	holds := next.Holds()
 	is := next
@@ -26,7 +26,7 @@ func held(next *revisions.Snapshot) *revisions.Snapshot {
 	return is
 }
 
-// State returns that of which all is served. It may be called by anyone at any time.
+// State returns the state of the served configuration. Any goroutine may call it.
 func (s *Source) State() revisions.State {
 	if at := s.served.Load(); at != nil {
 		return at.State()
@@ -34,8 +34,8 @@ func (s *Source) State() revisions.State {
 	return revisions.State{}
 }
 
-// Holds returns which groups are served of another revision than [Source.Served], by name. It must not be
-// changed, and may be called by anyone at any time.
+// Holds returns the groups that are served from another revision than [Source.Served], by name. The
+// caller must not change it. Any goroutine may call it.
 func (s *Source) Holds() map[string]revisions.Hold {
 	if at := s.served.Load(); at != nil {
 		return at.Holds()
@@ -43,7 +43,7 @@ func (s *Source) Holds() map[string]revisions.Hold {
 	return nil
 }
 
-// Attributes say for a log what is served.
+// Attributes describe the served configuration for a log line.
 func (s *Source) Attributes() []any {
 	r := s.Served()
 	all := []any{"revision", r.Number.String(), "author", r.Author, "message", r.Message, "items", r.Items, "set", r.Set, "removed", r.Removed}

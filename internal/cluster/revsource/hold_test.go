@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// commitAll commits items in the place of all there are.
+// commitAll replaces all items.
 func commitAll(t *testing.T, writer *revisions.Repository, items ...*revisions.Item) {
 	t.Helper()
 	base, err := writer.Head(t.Context())
@@ -26,7 +26,7 @@ func commitAll(t *testing.T, writer *revisions.Repository, items ...*revisions.I
 	}
 }
 
-// holdEdge has the group edge held; at revision 0: not any more.
+// holdEdge holds the group edge; at revision 0 it releases it.
 func holdEdge(t *testing.T, writer *revisions.Repository, h revisions.Hold) {
 	t.Helper()
 	if err := writer.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
@@ -39,8 +39,8 @@ func holdEdge(t *testing.T, writer *revisions.Repository, h revisions.Hold) {
 	}
 }
 
-// A held group is served as it was, whatever is committed to it; at equal versions, and by who starts later, too. Who asks for
-// the newest is told when a hold has come or gone.
+// A held group is served as it was, after any commit, with equal versions, also by a server that starts
+// later. Newest waits for holds that have come or gone.
 func TestHeldGroup(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
@@ -92,7 +92,7 @@ func TestHeldGroup(t *testing.T) {
 	if v := serves("edge", "a"); v != before {
 		t.Errorf("version %s, was %s", v, before)
 	}
-	// What the group has gone from is served of it, too, with its rule.
+	// The earlier revision is served with its rule.
 	base, err := writer.Head(t.Context())
 	if err == nil {
 		_, err = writer.Commit(t.Context(), base, base.To([]*revisions.Item{route(t, "default", "x", "one")}), revisions.Note{})
@@ -112,9 +112,9 @@ func TestHeldGroup(t *testing.T) {
 	}
 }
 
-// While a rollout is under way nodes are told one revision or the other, each at the versions that it has in any server; who is
-// not picked is told nothing. What is on disk says the same.
-func TestLane(t *testing.T) {
+// During a rollout a node gets one revision or the other, each with the same versions on all servers;
+// other nodes get nothing new. The copy on disk is the same.
+func TestRolloutServesTwoRevisions(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
 	edge := definition("edge", "match: {cluster: edge}\ninclude: [default]\n")
@@ -169,8 +169,8 @@ func TestLane(t *testing.T) {
 	sees(st, "n1", "a", "x")
 }
 
-// A commit that cannot be served keeps no rollout from being taken back, and no group from being frozen.
-func TestHoldsGoOn(t *testing.T) {
+// A rejected commit prevents neither the end of a rollout nor a freeze.
+func TestRejectedCommitDoesNotPreventHolds(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
 	st := store.New()
@@ -196,7 +196,7 @@ func TestHoldsGoOn(t *testing.T) {
 	commit(route(t, "edge", "a", "two"))
 	hold(revisions.Hold{Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x", Pick: revisions.Pick{Percent: 100}}})
 	serves(false, 2, 1, "edge", "edge@next")
-	commit(route(t, "edge", "a", "two"), definition("web", "mtach: {}\n")) // nobody can read it
+	commit(route(t, "edge", "a", "two"), definition("web", "mtach: {}\n")) // it is invalid
 	serves(true, 2, 1, "edge", "edge@next")
 	hold(revisions.Hold{Number: 1})
 	serves(true, 2, 2, "edge")

@@ -8,23 +8,25 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// How far back it is looked what was removed: about as far as a store remembers it, and no longer than clients may wait.
+// Limits of the search for removals: about as far back as a store remembers them, and no longer than
+// clients may wait.
 const (
 	missedMost = 64 // revisions
 	missedTime = time.Second
 )
 
-// missed returns revisions between the one that is served and the next, the oldest first, that are to be served on the
-// way: those after which something was removed that is not served so. A client of another server may have it as it was
-// then, and goes on to be told of it as long as it may need it: it must not be told what it was before that.
-// Only what SotW sends as a whole type is told so, and groups that are held have a course of their own.
+// missed returns the revisions between the served one and the next, the oldest first, that must be served
+// on the way. Those are revisions with a resource that is removed later and is not served in this form. A
+// client of another server may have that resource, and keeps receiving it as long as it may need it. So
+// this server must not send it an older form. This concerns only types that SotW sends as a whole; held
+// groups have their own course.
 func (s *Source) missed(ctx context.Context, next *revisions.Snapshot) (all []*revisions.Snapshot) {
 	was := s.served.Load()
 	if was == nil || was.Revision.Number == 0 || next.Revision.Number <= was.Revision.Number+1 {
 		return nil
 	}
 	for _, h := range next.Holds() {
-		if h.Next != nil { // who is picked is counted from when all of it is served
+		if h.Next != nil { // the picked clients are counted when the whole revision is served
 			return nil
 		}
 	}
@@ -32,7 +34,7 @@ func (s *Source) missed(ctx context.Context, next *revisions.Snapshot) (all []*r
 	defer cancel()
 	seen := map[revisions.Key]bool{}
 	looked := 0
-	_ = s.repo.History(ctx, func(r revisions.Revision) bool { // after an error the next one is served all the same
+	_ = s.repo.History(ctx, func(r revisions.Revision) bool { // after an error the next revision is served all the same
 		looked++
 		if r.Removed > 0 && r.Number <= next.Revision.Number && r.Number > was.Revision.Number+1 {
 			at, err := s.repo.At(ctx, r.Number-1)
@@ -49,7 +51,8 @@ func (s *Source) missed(ctx context.Context, next *revisions.Snapshot) (all []*r
 	return all
 }
 
-// lost reports whether a revision has something that the next has not, and what is served has not so. Seen is what a later one has.
+// lost reports whether a revision has a resource that the next one lacks and that is not served in this
+// form. seen are the keys of later revisions.
 func lost(was, at, next *revisions.Snapshot, seen map[revisions.Key]bool) (is bool) {
 	next.Since(at, func(gone, there *revisions.Item) bool {
 		if there != nil || gone.Resource == nil || !gone.Resource.Type.FullState || seen[gone.Key()] {

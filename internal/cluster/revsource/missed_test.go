@@ -16,8 +16,9 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// A client that comes from another server, where it was told of a cluster as it was last, and to one that has missed that and serves
-// the cluster no more, keeps it for a while (make before break), and is never told what it was before.
+// A client comes from another server, where it got the last form of a cluster. The new server has missed
+// that form, and the cluster is now removed. The client keeps the cluster for a while (make before
+// break), and never gets an older form.
 func TestMissedRevision(t *testing.T) {
 	cluster := func(name, content string) *revisions.Item {
 		b, err := proto.Marshal(&clusterv3.Cluster{Name: name, AltStatName: content})
@@ -26,7 +27,7 @@ func TestMissedRevision(t *testing.T) {
 		}
 		return &revisions.Item{Group: "default", Resource: xds.NewResource(xds.Cluster, name, b)}
 	}
-	for _, more := range []int{0, 3} { // revisions after that, which change something else
+	for _, more := range []int{0, 3} { // further revisions that change something else
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			writer := revisions.Open(engine(t, dir), revisions.Options{})
@@ -94,7 +95,7 @@ func TestMissedRevision(t *testing.T) {
 	}
 }
 
-// What was not missed, or is not removed, or is of a frozen group, is served as before: at once.
+// Without missed removals, and for frozen groups, the newest revision is served at once.
 func TestNothingMissed(t *testing.T) {
 	dir := t.TempDir()
 	writer := revisions.Open(engine(t, dir), revisions.Options{})

@@ -10,28 +10,29 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// lookTime is how long it may take to find out whether what is served is the newest, and to serve that.
+// lookTime limits how long it may take to learn the newest revision, and to serve it.
 const lookTime = 2 * time.Second
 
-// A BehindError says that nobody knows whether what is served is the newest revision.
+// A BehindError means that the server cannot tell whether it serves the newest revision.
 type BehindError struct {
-	Since time.Time // since when that is not known
-	Err   error     // why
+	Since time.Time // since when it is unknown
+	Err   error     // the reason
 }
 
 func (e *BehindError) Error() string {
-	return fmt.Sprintf("what is served may be older than the newest revision: %v", e.Err)
+	return fmt.Sprintf("the served configuration may be older than the newest revision: %v", e.Err)
 }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *BehindError) Unwrap() error { return e.Err }
 
-// Newest returns when what is served is at least as new as what anybody may have served of the repository before
-// it was called: it reads the head after that, and waits until that revision, with what groups are held at, is served here. A client that comes from another server is told
-// nothing older than what it has, then. Any number of callers share a read.
+// Newest waits until the served configuration is at least as new as any that another server served before
+// the call. It reads the head, and waits until that revision and the held revisions are served. Then a
+// client that comes from another server gets nothing older than what it has. Any number of callers share
+// a read.
 //
-// A [BehindError] says that this was not to be known within 2 s. Who is in no hurry to know does not wait for that while
-// the last try has failed, or longer than for ctx.
+// The error is a [BehindError] if that takes longer than 2 s. A caller that is not in a hurry returns at
+// once while the last attempt has failed, and waits at most for ctx.
 func (s *Source) Newest(ctx context.Context, hurry bool) error {
 	r, away := s.asks.join(s.ask)
 	if away != nil && !hurry {
@@ -45,25 +46,25 @@ func (s *Source) Newest(ctx context.Context, hurry bool) error {
 	}
 }
 
-// Asks are what is asked of the repository. The zero value is ready to use.
+// asks are the shared reads of the repository. The zero value is ready to use.
 type asks struct {
 	mu   sync.Mutex    // held for memory only
-	now  *round        // is being answered; nil: none is
-	next *round        // of those who came since it began; nil: none have
-	news chan struct{} // closed when something else is served, or is not; nil: nobody waits for that
-	last error         // why what was newest was not served
+	now  *round        // the running round; nil: none
+	next *round        // the round of the callers since it began; nil: none
+	news chan struct{} // closed when the served state or its error changes; nil: no caller waits
+	last error         // why the newest state was not served
 	away *BehindError  // the last round has failed; nil: it has not
 
 	read <-chan struct{} // closed when the last read has ended; nil: there was none. Owned by the goroutine that answers
 }
 
-// A round is a read of the head, and whether it is served.
+// A round is a read of the head, and the wait until it is served.
 type round struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// join returns a round that begins after join was called, and whether the last has failed.
+// join returns a round that begins after the call of join, and the failure of the last one.
 func (a *asks) join(ask func() error) (*round, *BehindError) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +79,7 @@ func (a *asks) join(ask func() error) (*round, *BehindError) {
 	return a.next, a.away
 }
 
-// answer answers a round, and those that are wanted meanwhile.
+// answer runs a round, and the rounds that callers join meanwhile.
 func (a *asks) answer(r *round, ask func() error) {
 	for r != nil {
 		began := time.Now()
@@ -101,11 +102,12 @@ func (a *asks) answer(r *round, ask func() error) {
 	}
 }
 
-// turn notes that something else is served, or why it is not.
+// turn records that another state is served, or why it is not.
 func (a *asks) turn(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.last = err; err == nil {
+	a.last = err
+	if err == nil {
 		a.away = nil
 	}
 	if a.news != nil {
@@ -114,7 +116,7 @@ func (a *asks) turn(err error) {
 	}
 }
 
-// turned returns what is closed at the next turn, and what the last said.
+// turned returns a channel that is closed at the next turn, and the last error.
 func (a *asks) turned() (<-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +135,7 @@ func (s *Source) ask() error {
 	case err != nil:
 		return err
 	case n.Number == 0:
-		return ErrEmpty // but what was restored may be served, and others may have served more
+		return ErrEmpty // restored items may be served, and other servers may have served newer ones
 	}
 	for {
 		news, last := s.asks.turned()
@@ -155,13 +157,14 @@ func (s *Source) ask() error {
 	}
 }
 
-// readHead reads the head. An engine that does not end with ctx is left behind, and asked nothing more before it has.
+// readHead reads the head. A call of the engine that outlives ctx is abandoned, and no other is made
+// until it ends.
 func (s *Source) readHead(ctx context.Context) (n revisions.State, err error) {
 	if s.asks.read != nil {
 		select {
 		case <-s.asks.read:
 		case <-ctx.Done():
-			return n, errSilent
+			return n, errNoAnswer
 		}
 	}
 	type result struct {
@@ -179,11 +182,12 @@ func (s *Source) readHead(ctx context.Context) (n revisions.State, err error) {
 	case r := <-done:
 		return r.n, r.err
 	case <-ctx.Done():
-		return n, errSilent
+		return n, errNoAnswer
 	}
 }
 
-var errSilent = fmt.Errorf("%w: it does not answer", revisions.ErrUnavailable)
+var errNoAnswer = fmt.Errorf("%w: it does not answer", revisions.ErrUnavailable)
 
-// Repository is what the source reads. Who asks it for revisions shares what is served already.
+// Repository is the repository that the source reads. Revisions read through it share memory with the
+// served one.
 func (s *Source) Repository() *revisions.Repository { return s.repo }

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// A silent engine rings at no change, and may be away.
+// A silent engine sends no hints of changes, and may be away.
 type silent struct {
 	revisions.Engine
 	away atomic.Bool
@@ -38,7 +38,8 @@ func (s *silent) Watch(ctx context.Context, _ string) <-chan struct{} {
 	return c
 }
 
-// Who asks for the newest gets what was committed before, though the engine did not tell of it; if nobody knows, that is an error.
+// Newest waits for an earlier commit although the engine sent no hint. If the newest revision is unknown,
+// it returns an error.
 func TestNewest(t *testing.T) {
 	at := t.TempDir()
 	direct := revisions.Open(engine(t, at), revisions.Options{})
@@ -121,8 +122,9 @@ func TestNewest(t *testing.T) {
 	fresh(commit("f"))
 }
 
-// A repository that has gone back does not say that what is served is the newest: another server may have served more of what is lost.
-func TestNewestBackwards(t *testing.T) {
+// With a replaced repository Newest returns an error: another server may have served more of the lost
+// revisions.
+func TestNewestOfReplacedRepository(t *testing.T) {
 	at := t.TempDir()
 	writer := revisions.Open(engine(t, at), revisions.Options{})
 	head := filepath.Join(at, "head")
@@ -155,7 +157,7 @@ func TestNewestBackwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	backwards(revisions.ErrBackwards)
-	again := New(engine(t, at), store.New(), Options{}) // after a restart, which has what was served
+	again := New(engine(t, at), store.New(), Options{}) // after a restart, with the saved configuration
 	if err := again.Restore([]*revisions.Item{route(t, "default", "a", "two")}, second.Mark()); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,7 @@ func TestNewestBackwards(t *testing.T) {
 	backwards(revisions.ErrUnavailable)
 }
 
-// A deaf engine does not answer before it is let, whatever its context says.
+// A deaf engine answers only when it is allowed to, whatever its context.
 type deaf struct {
 	revisions.Engine
 	let  chan struct{}
@@ -185,7 +187,8 @@ func (d *deaf) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Engine.Get(ctx, key)
 }
 
-// Nobody waits longer than it says for an engine that ignores its context, which is asked once, and again when it has answered.
+// Newest does not wait longer than promised for an engine that ignores its context. It makes no second
+// call before the first ends.
 func TestNewestOfADeafEngine(t *testing.T) {
 	at := t.TempDir()
 	commitAll(t, revisions.Open(engine(t, at), revisions.Options{}), route(t, "default", "a", "one"))

@@ -18,35 +18,38 @@ import (
 
 const (
 	refusalsKey  = "refused"
-	refusalsMost = 2000           // that are remembered together: the newest
-	refusalsTime = 24 * time.Hour // for which they are
+	refusalsMost = 2000           // remembered together: the newest
+	refusalsTime = 24 * time.Hour // how long they are remembered
 	refusalsWait = time.Second    // between two writes of a server
 	refusalsPoll = 10 * time.Second
 )
 
-// Refusals are which nodes have refused something of which types, and accepted nothing of these since, on whichever server of
-// a repository. A client that refuses a response states the version before when it comes back, and may have
-// applied a part: so equal versions prove nothing of it, on any server. All are one small value, which is written at most
-// once a second. Make it by [NewRefusals], and have it [Refusals.Run]. It may be used by several goroutines at once.
+// Refusals remember the nodes that have refused a resource and accepted nothing of the same type since,
+// on all servers of a repository. After a refusal, a reconnecting client states its earlier version, but
+// may have applied a part. So equal versions prove nothing, on any server.
+//
+// All refusals are one small value, written at most once a second. [NewRefusals] makes it; [Refusals.Run]
+// must run. Several goroutines may use it at once.
 type Refusals struct {
 	engine revisions.Engine
 	log    *slog.Logger
 
 	mu    sync.Mutex           // held for memory only
-	all   map[string]time.Time // by digest; what is stored, with what is not yet
-	moved map[string]bool      // what is not stored yet: refused, or not any more
-	bell  chan struct{}        // with one slot: there is something to store
+	all   map[string]time.Time // by digest; the stored ones, with the changes
+	moved map[string]bool      // changes that are not stored yet: refused, or no longer
+	bell  chan struct{}        // one slot: there are changes to store
 
-	read []byte // what was stored, of which all is; only sync uses it
+	read []byte // the stored value that all is based on; only sync uses it
 }
 
-// refusalsText is how they are stored.
+// refusalsText is their stored form.
 type refusalsText struct {
 	Format  int                  `json:"format"`
 	Refused map[string]time.Time `json:"refused"` // by digest of node and type
 }
 
-// NewRefusals returns those of a repository in an engine. log is told once if they cannot be stored; slog.Default() if nil.
+// NewRefusals returns the refusals of a repository in an engine. A failure to store them is logged once;
+// a nil log is slog.Default().
 func NewRefusals(e revisions.Engine, log *slog.Logger) *Refusals {
 	if log == nil {
 		log = slog.Default()
@@ -59,9 +62,9 @@ func refusalOf(node, url string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Has reports whether a node has refused something of a type, and accepted nothing since.
+// Has reports whether a node has refused a resource of a type, and accepted nothing since.
 func (r *Refusals) Has(node, url string) bool {
-	if node == "" { // nobody knows which it is
+	if node == "" { // the node is unknown
 		return false
 	}
 	r.mu.Lock()
@@ -70,10 +73,10 @@ func (r *Refusals) Has(node, url string) bool {
 	return ok
 }
 
-// Refused notes that a node has refused something of a type. It waits for nobody.
+// Refused records that a node has refused a resource of a type. It does not block.
 func (r *Refusals) Refused(node, url string) { r.move(node, url, true) }
 
-// Accepted notes that it has accepted what it was told. It waits for nobody.
+// Accepted records that a node has accepted a response. It does not block.
 func (r *Refusals) Accepted(node, url string) { r.move(node, url, false) }
 
 func (r *Refusals) move(node, url string, refused bool) {
@@ -82,7 +85,7 @@ func (r *Refusals) move(node, url string, refused bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !refused && len(r.all) == 0 { // as nearly always
+	if !refused && len(r.all) == 0 { // the usual case
 		return
 	}
 	k := refusalOf(node, url)
@@ -94,7 +97,8 @@ func (r *Refusals) move(node, url string, refused bool) {
 	} else {
 		delete(r.all, k)
 	}
-	if r.moved[k] = refused; len(r.moved) > refusalsMost { // it cannot be stored, and nobody is to pay for that
+	r.moved[k] = refused
+	if len(r.moved) > refusalsMost { // they cannot be stored; limit the memory
 		clear(r.moved)
 	}
 	select {
@@ -103,13 +107,13 @@ func (r *Refusals) move(node, url string, refused bool) {
 	}
 }
 
-// Run reads what other servers store, and stores what this one is told, until ctx is done.
+// Run reads the refusals of other servers, and stores those of this one, until ctx is done.
 func (r *Refusals) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	rings := r.engine.Watch(ctx, refusalsKey)
 	defer func() {
 		cancel()
-		for range rings { // the engine has let go of it when it is closed
+		for range rings { // the engine closes the channel when its watch has ended
 		}
 	}()
 	said := false
@@ -128,7 +132,7 @@ func (r *Refusals) Run(ctx context.Context) {
 	}
 }
 
-// wait waits for one of two rings, for at most d, and reports whether ctx is not done.
+// wait waits for one of two hints, for at most d, and reports whether ctx is not done.
 func wait(ctx context.Context, d time.Duration, a, b <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -141,7 +145,7 @@ func wait(ctx context.Context, d time.Duration, a, b <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// sync reads what is stored, and stores what is not.
+// sync reads the stored refusals, and stores the changes.
 func (r *Refusals) sync(ctx context.Context) error {
 	old, err := r.engine.Get(ctx, refusalsKey)
 	if err != nil && !errors.Is(err, revisions.ErrNotFound) {
@@ -153,7 +157,7 @@ func (r *Refusals) sync(ctx context.Context) error {
 	is := refusalsText{Format: 1}
 	if err == nil {
 		if err := json.Unmarshal(old, &is); err != nil || is.Format != 1 {
-			is = refusalsText{Format: 1} // of a newer version, or nobody's: it is made anew
+			is = refusalsText{Format: 1} // of a newer version, or invalid: start anew
 		}
 	}
 	if is.Refused == nil {
@@ -187,7 +191,7 @@ func (r *Refusals) sync(ctx context.Context) error {
 			delete(r.moved, k)
 		}
 	}
-	for k, refused := range r.moved { // since then
+	for k, refused := range r.moved { // changes since the copy
 		if refused {
 			is.Refused[k] = r.all[k]
 		} else {
@@ -195,13 +199,15 @@ func (r *Refusals) sync(ctx context.Context) error {
 		}
 	}
 	r.all = is.Refused
-	if r.read = old; len(moved) > 0 {
-		r.read = nil // it is another now
+	r.read = old
+	if len(moved) > 0 {
+		r.read = nil // the stored value is another now
 	}
 	return nil
 }
 
-// same reports whether nothing was stored since the last sync, and nothing is to be: as nearly always.
+// same reports whether neither the stored refusals nor those of this server have changed, which is the
+// usual case.
 func (r *Refusals) same(stored []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +219,7 @@ func (r *Refusals) same(stored []byte) bool {
 	return true
 }
 
-// bound forgets what is too old, or too much: the oldest.
+// bound forgets old refusals, and the oldest beyond the limit.
 func (t *refusalsText) bound(now time.Time) {
 	maps.DeleteFunc(t.Refused, func(_ string, at time.Time) bool { return now.Sub(at) > refusalsTime })
 	if len(t.Refused) <= refusalsMost {

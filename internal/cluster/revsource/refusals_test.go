@@ -67,7 +67,7 @@ func (v *value) Watch(ctx context.Context, _ string) <-chan struct{} {
 	return b
 }
 
-// What a client refuses on one server all know within seconds, and that it accepts it then, too.
+// All servers learn within seconds that a client of one refuses, or accepts again.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &value{}
@@ -99,7 +99,7 @@ func TestRefusals(t *testing.T) {
 		rest()
 		is(a, "n", "cds", false)
 		is(b, "m", "cds", true)
-		a.Refused("", "cds") // of nobody
+		a.Refused("", "cds") // an unknown node
 		is(a, "", "cds", false)
 		c := NewRefusals(v, nil) // a server that starts
 		if err := c.sync(ctx); err != nil {
@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A server that may not write keeps what it is told to itself, and says so once.
+// A server without write permission keeps its refusals to itself, and logs that once.
 func TestRefusalsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

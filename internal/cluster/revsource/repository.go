@@ -1,15 +1,15 @@
-// Package revsource fills a store with the newest revision of a configuration that is kept with its
-// history (package revisions), and again whenever there is a newer one. Any number of
-// servers may do that with one repository: they serve equal versions.
+// Package revsource fills a store with the newest revision of a repository
+// (package revisions), and again with each newer one. Any number of
+// servers may use one repository: they serve equal versions.
 //
-//	src := repository.New(engine, st, repository.Options{})
+//	src := revsource.New(engine, st, revsource.Options{})
 //	if _, err := src.Load(ctx); err != nil {
-//		log.Fatal(err) // there is none yet, or it cannot be read
+//		log.Fatal(err) // the repository is empty, or cannot be read
 //	}
 //	src.Run(ctx)
 //
-// A revision is served as a whole, with the rules that say which node gets which group, or not at
-// all: on an error what was served stays. Until the first was loaded, clients are told nothing.
+// A revision is served as a whole, with the rules that select the groups of a node, or not at
+// all: after an error the earlier one stays. Until the first is loaded, clients get no answer.
 package revsource
 
 import (
@@ -36,42 +36,44 @@ import (
 
 // Options of a source. The zero value is ready to use.
 type Options struct {
-	// Types are the messages in which references are looked for; Envoy's API if nil.
+	// Types are the message types in which references are found; Envoy's API if nil.
 	Types *Types
-	// CEL compiles expressions in rules of groups, as groups/cel.Compile does. Without it a
-	// revision with one is not served.
+	// CEL compiles expressions in the rules of groups, as groups/cel.Compile does. Without it, a revision
+	// with an expression is not served.
 	CEL func(expression string) (groups.Predicate, error)
-	// Log is told of each revision that is served, and why one is not; slog.Default() if nil.
+	// Log gets each served revision, and why one is not served; slog.Default() if nil.
 	Log *slog.Logger
-	// Done, if set, is told of each revision that is served, and of what Log is told of errors. The number is
-	// that of what is served now; 0: nothing yet.
+	// Done, if set, is called with each served revision, and with each error that is logged. The number
+	// is that of the served revision; 0: none yet.
 	Done func(served revisions.Number, err error)
-	// Review, if set, is called with what is about to be served, before the store has it. On an error it
-	// is not served, and what was stays.
+	// Review, if set, is called with the next configuration before the store gets it. On an error the
+	// earlier configuration stays.
 	Review func(next *revisions.Snapshot) error
-	// Resource, if set, returns the resource of an item that was reviewed, or is restored, with what it refers to; nil if it does not
-	// know it. So who has read its message for a review has read it for the store, too, and Types are for the others.
+	// Resource, if set, returns the resource of an item that was reviewed or is restored, with its
+	// references; nil if it does not know the item. So a message that the review has decoded is not
+	// decoded again. Types are for the others.
 	Resource func(*revisions.Item) *xds.Resource
-	// Poll is how often it looks for a newer revision if the engine says nothing; 10 s if zero.
+	// Poll is how often it looks for a newer revision without a hint of the engine; 10 s if zero.
 	Poll time.Duration
 }
 
-// Types are message types that are known by their descriptors, as those of source/dir are.
+// Types are message types that are known by their descriptors, as in source/dir.
 type Types = envoy.Types
 
-// A Source fills a store. It is made by [New]. Load and Run must not be called at the same time.
+// A Source fills a store from a repository. It is made by [New]. Load and Run must not be called at the
+// same time.
 type Source struct {
 	opts   Options
 	repo   *revisions.Repository
 	store  *store.Store
 	served atomic.Pointer[revisions.Snapshot]
-	groups []string            // of that, sorted
-	newest *revisions.Snapshot // of which that was made; nil: of none, or it was restored
+	groups []string            // of the served snapshot, sorted
+	newest *revisions.Snapshot // the snapshot from which it was made; nil: none, or it was restored
 	asks   asks
 }
 
-// New returns a source that puts what is in an engine into the store. Nothing else may fill groups of the
-// store that are in the repository, or choose its groups.
+// New returns a source that puts the configuration in an engine into the store. No other code may fill
+// its groups, or select groups.
 func New(e revisions.Engine, st *store.Store, opts Options) *Source {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.Types = cmp.Or(opts.Types, envoy.Envoy())
@@ -84,7 +86,7 @@ func New(e revisions.Engine, st *store.Store, opts Options) *Source {
 	return s
 }
 
-// resource returns that of an item for the store.
+// resource returns the resource of an item for the store.
 func (s *Source) resource(it *revisions.Item) *xds.Resource {
 	if s.opts.Resource == nil {
 		return it.Resource
@@ -92,12 +94,12 @@ func (s *Source) resource(it *revisions.Item) *xds.Resource {
 	if r := s.opts.Resource(it); r != nil {
 		return r
 	}
-	r := it.Resource.Copy() // others may read the item
+	r := it.Resource.Copy() // other goroutines may read the item
 	s.refer(r)
 	return r
 }
 
-// refer sets what a resource refers to. What cannot be read may refer to everything.
+// refer sets the references of a resource. A resource that cannot be decoded may refer to anything.
 func (s *Source) refer(r *xds.Resource) {
 	typ, err := s.opts.Types.FindMessageByURL(r.Type.URL)
 	if err != nil {
@@ -109,13 +111,13 @@ func (s *Source) refer(r *xds.Resource) {
 	}
 }
 
-// ErrEmpty says that there is no revision yet.
+// ErrEmpty means that the repository has no revision yet.
 var ErrEmpty = errors.New("the store has no revision yet")
 
-// A RejectedError says that a revision was read, and is not served.
+// A RejectedError means that a revision was read, but is not served.
 type RejectedError struct {
 	Number revisions.Number
-	Err    error // why
+	Err    error // the reason
 	State  revisions.State
 }
 
@@ -123,10 +125,11 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("revision %s is not served: %v", e.Number, e.Err)
 }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Served returns the revision that is served, of all groups but those of [Source.Holds]. Its number is 0 if none is. It may be called by anyone at any time.
+// Served returns the revision from which all groups are served, except those of [Source.Holds]. Its
+// number is 0 if there is none. Any goroutine may call it.
 func (s *Source) Served() revisions.Revision {
 	if at := s.served.Load(); at != nil {
 		return at.Revision
@@ -134,8 +137,8 @@ func (s *Source) Served() revisions.Revision {
 	return revisions.Revision{}
 }
 
-// Load reads the newest revision and has it served. [ErrEmpty] says that there is none, a [RejectedError] that
-// what is there is not served.
+// Load reads the newest revision and serves it. The error is [ErrEmpty] if there is none, and a
+// [RejectedError] if it is not served.
 func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	next, err := s.repo.Serving(ctx)
 	if err == nil && next.Revision.Number == 0 {
@@ -147,9 +150,10 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	return s.Served(), err
 }
 
-// Restore has items served, before anything else is: those that were served when the program ended, for as
-// long as the repository cannot be read. They are not reviewed. mark is that of the snapshot which they were kept of
-// ([revisions.Snapshot.Mark]): an older one is not served after it, and [Source.Served] has its number. If it is "", they are of no revision.
+// Restore serves items before anything else: those of an earlier process, until the repository can be
+// read. They are not reviewed. mark is the mark of their snapshot ([revisions.Snapshot.Mark]). No older
+// revision is served afterwards, and [Source.Served] has its number. If it is "", they belong to no
+// revision.
 func (s *Source) Restore(items []*revisions.Item, mark string) error {
 	old, err := revisions.FromSaved(items, mark)
 	if err != nil {
@@ -166,11 +170,11 @@ func (s *Source) Restore(items []*revisions.Item, mark string) error {
 	return s.put(old)
 }
 
-// Run has each newer revision served until ctx is done. It may be called if Load has failed.
+// Run serves each newer revision until ctx is done. It may be called after Load has failed.
 func (s *Source) Run(ctx context.Context) {
 	since := s.served.Load()
 	if since != nil && since.Revision.Number == 0 {
-		since = nil // restored, and nobody knows of which revision
+		since = nil // restored, and its revision is unknown
 	}
 	for next, err := range s.repo.Watch(ctx, since) {
 		if err == nil && next.Revision.Number == 0 {
@@ -192,16 +196,17 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// A part is what changes of a type in a group.
+// A part is the change of a type in a group.
 type part struct {
 	set    []*xds.Resource
 	delete []string
 }
 
-// serve has a revision served, unless the review is against it.
+// serve serves a revision, unless the review rejects it.
 func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
 	for _, was := range s.missed(ctx, next) {
-		if was = was.WithHoldsOf(next); s.try(held(was)) == nil {
+		was = was.WithHoldsOf(next)
+		if s.try(held(was)) == nil {
 			s.newest = was
 		}
 	}
@@ -210,9 +215,10 @@ func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
 		s.newest = next
 		return nil
 	}
-	// What somebody has committed keeps no group from being frozen, and no rollout from being taken back.
+	// A rejected commit must not prevent a freeze, or the end of a rollout.
 	if was := s.newest; was != nil && was.State().Turns != next.State().Turns {
-		if was = was.WithHoldsOf(next); s.try(held(was)) == nil {
+		was = was.WithHoldsOf(next)
+		if s.try(held(was)) == nil {
 			s.newest = was
 		}
 	}
@@ -228,7 +234,7 @@ func (s *Source) try(next *revisions.Snapshot) error {
 	return s.put(next)
 }
 
-// put puts what differs from what is served into the store, in one commit.
+// put puts the differences to the served configuration into the store, in one commit.
 func (s *Source) put(next *revisions.Snapshot) error {
 	was := s.served.Load()
 	if was == nil {
@@ -266,7 +272,8 @@ func (s *Source) put(next *revisions.Snapshot) error {
 	var names []string
 	if defined {
 		var err error
-		if rules, names, err = s.rules(next); err != nil {
+		rules, names, err = s.rules(next)
+		if err != nil {
 			return err
 		}
 	}
@@ -299,7 +306,7 @@ func (s *Source) put(next *revisions.Snapshot) error {
 	return nil
 }
 
-// rules returns what says which groups a node gets, and all groups.
+// rules returns the rules that select the groups of a node, and all groups.
 func (s *Source) rules(next *revisions.Snapshot) (*groups.Rules, []string, error) {
 	defs := map[string]groups.Definition{groups.Default: {Name: groups.Default}}
 	used := map[string]bool{}
@@ -317,7 +324,7 @@ func (s *Source) rules(next *revisions.Snapshot) (*groups.Rules, []string, error
 	}
 	for name := range used {
 		if _, ok := defs[name]; !ok {
-			return nil, nil, fmt.Errorf("nothing says which nodes get group %q", name)
+			return nil, nil, fmt.Errorf("group %q has no definition", name)
 		}
 	}
 	names := slices.Sorted(maps.Keys(defs))
@@ -338,7 +345,7 @@ func wrong(problems []findings.Problem) error {
 	return nil
 }
 
-// selector returns what the store asks which groups a node sees.
+// selector returns the selector of groups for the store.
 func selector(r *groups.Rules) store.Selector {
 	return func(_ context.Context, n *xds.Node) ([]string, error) {
 		names := r.Decide(n).Groups

@@ -60,9 +60,9 @@ func seen(st *store.Store, group string) (names []string) {
 	return names
 }
 
-// Two servers of one repository serve the same, as versions go, with references; a revision that
-// cannot be served leaves what was.
-func TestSource(t *testing.T) {
+// Two servers of one repository serve equal versions, with references; a rejected revision leaves the
+// earlier one.
+func TestServersOfOneRepositoryAgree(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	dir := t.TempDir()
@@ -144,9 +144,9 @@ func TestSource(t *testing.T) {
 	if v := stores[0].Snapshot().View("edge").Table(xds.Route).Version(); v != "v7" {
 		t.Error(v)
 	}
-	// Nobody knows who gets it; what was served stays, and the next revision is compared with that.
+	// The group has no definition: the earlier revision stays, and the next one is compared with that.
 	commit(edge, route(t, "edge", "a", "one"), route(t, "web", "c", "one"))
-	hears(2, `nothing says which nodes get group "web"`)
+	hears(2, `group "web" has no definition`)
 	serves("edge", "a", "b")
 	commit(definition("edge", "mtach: {}\n"), route(t, "edge", "a", "one"))
 	hears(2, "edge/group.yaml")
@@ -163,7 +163,7 @@ func TestSource(t *testing.T) {
 	cancel()
 }
 
-// Who has read the messages for a review, or of what was kept, reads them for the store, too; what he does not know is read here.
+// Resources that a review or a restore has decoded are not decoded again; the others are decoded here.
 func TestResourceOfReview(t *testing.T) {
 	dir, st := t.TempDir(), store.New()
 	writer := revisions.Open(engine(t, dir), revisions.Options{})

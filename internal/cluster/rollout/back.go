@@ -7,9 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Back returns the rollouts that were taken back by themselves and of which nobody has taken notice since: a group of theirs
-// is frozen as it was then, nothing was committed to it, and no other rollout of it has begun. The newest comes first.
-// They are those of the state that is served, more or less. It may be called by anyone at any time.
+// Back returns the rollouts that were rolled back by themselves and still need attention. A group of
+// theirs is frozen as it was then, nothing was committed to it, and no other rollout of it has begun. The
+// newest comes first. They match the served state approximately. Any goroutine may call it.
 func (r *Runner) Back() []*State {
 	if all := r.back.Load(); all != nil {
 		return *all
@@ -17,13 +17,14 @@ func (r *Runner) Back() []*State {
 	return nil
 }
 
-// backs are what is known of these. It is used by the goroutine of Run alone.
+// backs are the inputs of the last call of lookBack. The goroutine of Run owns it.
 type backs struct {
-	seen revisions.State     // at which they were looked for
-	head *revisions.Snapshot // what was the newest then; nil: there are none
+	seen revisions.State     // the state at that time
+	head *revisions.Snapshot // the newest revision at that time; nil: there are no such rollouts
 }
 
-// lookBack finds them when something else is served. While the store does not answer, which the source says, it is tried again.
+// lookBack finds these rollouts when another state is served. While the store does not answer, which the
+// source reports, it tries again.
 func (d *driver) lookBack(ctx context.Context) {
 	d.mu.Lock()
 	is := d.state
@@ -42,7 +43,7 @@ func (d *driver) lookBack(ctx context.Context) {
 	}
 	var back []*State
 	var head *revisions.Snapshot
-	later := map[string]bool{} // groups of which a later one is known
+	later := map[string]bool{} // groups with a later known rollout
 	for _, s := range known {
 		mine := slices.DeleteFunc(s.Groups(), func(g string) bool { return later[g] })
 		for _, g := range mine {
@@ -53,7 +54,8 @@ func (d *driver) lookBack(ctx context.Context) {
 		}
 		var err error
 		if head == nil {
-			if head, err = d.repo.Head(ctx); err != nil {
+			head, err = d.repo.Head(ctx)
+			if err != nil {
 				return
 			}
 		}
@@ -65,8 +67,9 @@ func (d *driver) lookBack(ctx context.Context) {
 			continue
 		}
 		was := d.backs.head
-		if anew || was == nil { // all after what a group is frozen at is kept
-			if was, err = d.repo.At(ctx, max(s.Newest, s.Number)); err != nil {
+		if anew || was == nil { // all revisions after the one at which a group is frozen are kept
+			was, err = d.repo.At(ctx, max(s.Newest, s.Number))
+			if err != nil {
 				return
 			}
 		}
@@ -74,7 +77,8 @@ func (d *driver) lookBack(ctx context.Context) {
 			back = append(back, s)
 		}
 	}
-	if d.backs = (backs{is, head}); back == nil {
+	d.backs = (backs{is, head})
+	if back == nil {
 		d.backs.head = nil
 	}
 	d.back.Store(&back)

@@ -9,19 +9,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A rollout that was rolled back is known to all servers, also to those that start later, until somebody commits to its group, has it served
-// otherwise, or begins another one. One that somebody has aborted is none.
-func TestBack(t *testing.T) {
+// All servers know a rollout that was rolled back, also those that start later, until its group gets a
+// commit, another hold, or another rollout. An aborted rollout is not in the list.
+func TestRolledBackRolloutsAreListed(t *testing.T) {
 	in := func(group, body string) *revisions.Item {
 		return &revisions.Item{Group: group, Resource: xds.NewResource(xds.Cluster, "a", []byte(body))}
 	}
-	for what, notice := range map[string]func(*world){
-		"a commit to the group":   func(w *world) { w.items(in("edge", "mended")) },
-		"a removal from it":       func(w *world) { w.remove(in("edge", "").Key()) },
-		"frozen at another":       func(w *world) { w.hold("edge", 2) },
-		"not frozen any more":     func(w *world) { w.thaw("edge") },
-		"another rollout":         func(w *world) { w.start(revisions.Pick{Percent: 10}) },
-		"another one, taken back": func(w *world) { w.abort(w.start(revisions.Pick{Percent: 10})) },
+	for what, notice := range map[string]func(*testCluster){
+		"a commit to the group":   func(w *testCluster) { w.items(in("edge", "mended")) },
+		"a removal from it":       func(w *testCluster) { w.remove(in("edge", "").Key()) },
+		"frozen at another":       func(w *testCluster) { w.hold("edge", 2) },
+		"not frozen any more":     func(w *testCluster) { w.thaw("edge") },
+		"another rollout":         func(w *testCluster) { w.start(revisions.Pick{Percent: 10}) },
+		"another one, taken back": func(w *testCluster) { w.abort(w.start(revisions.Pick{Percent: 10})) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -42,7 +42,7 @@ func TestBack(t *testing.T) {
 			a.set(Look{Picked: 1, Acked: 1})
 			w.abort(w.start(revisions.Pick{Percent: 10}))
 			shows(a, "")
-			w.items(in("edge", "3")) // what was committed before it was rolled back is no notice
+			w.items(in("edge", "3")) // a commit before the roll back does not count
 			id := w.start(revisions.Pick{Percent: 10})
 			shows(a, "")
 			a.set(Look{Picked: 1, Refused: 1, Refusals: []Refusal{{Node: "n", Type: "CDS", Cause: "no"}}})
@@ -65,7 +65,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-func (w *world) remove(k revisions.Key) {
+func (w *testCluster) remove(k revisions.Key) {
 	w.Helper()
 	base, err := w.repo.Head(w.Context())
 	if err == nil {
@@ -76,7 +76,7 @@ func (w *world) remove(k revisions.Key) {
 	}
 }
 
-func (w *world) thaw(group string) {
+func (w *testCluster) thaw(group string) {
 	w.Helper()
 	if err := w.repo.SetHolds(w.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		delete(holds, group)
@@ -86,7 +86,7 @@ func (w *world) thaw(group string) {
 	}
 }
 
-func (w *world) abort(id string) {
+func (w *testCluster) abort(id string) {
 	w.Helper()
 	if _, err := Change(w.Context(), w.engine, w.repo, id, func(s *State) error { s.Turn(time.Now(), Aborted, s.Step, ""); return nil }); err != nil {
 		w.Fatal(err)

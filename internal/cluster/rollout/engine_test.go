@@ -14,16 +14,16 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// memory is an engine of one program, which has several that think they are alone.
+// memory is an engine in one process, for several servers.
 type memory struct {
 	mu     sync.Mutex
 	values map[string][]byte
 	leases map[string]*held
-	away   bool          // nobody can announce anything
-	lost   chan struct{} // closed: what was announced is lost
+	away   bool          // announcements fail
+	lost   chan struct{} // closed: the announcements are lost
 }
 
-// A held is a lease that somebody has.
+// A held is a lease and its holder.
 type held struct {
 	context.Context
 	end context.CancelFunc
@@ -107,7 +107,7 @@ func (m *memory) Lease(ctx context.Context, name string) (context.Context, func(
 	}, nil
 }
 
-// take ends the lease of whoever has it, and has it until free is called.
+// take ends the lease of its holder, and holds it until free is called.
 func (m *memory) take(name string) (free func()) {
 	m.mu.Lock()
 	if was := m.leases[name]; was != nil {
@@ -115,7 +115,7 @@ func (m *memory) take(name string) (free func()) {
 		delete(m.leases, name)
 	}
 	m.mu.Unlock()
-	_, free, _ = m.Lease(context.Background(), name) // nobody else is so quick
+	_, free, _ = m.Lease(context.Background(), name) // no other server is as quick
 	return free
 }
 
@@ -138,7 +138,7 @@ func (m *memory) Announce(ctx context.Context, key string, values <-chan []byte)
 	return errors.Join(revisions.ErrUnavailable, m.Delete(ctx, key))
 }
 
-// lose has all lost that was announced, and nothing announced, until it is called again.
+// lose removes all announcements; with away, new ones fail.
 func (m *memory) lose(away bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

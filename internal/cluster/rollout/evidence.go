@@ -16,30 +16,31 @@ const (
 	maxCause       = 500 // bytes
 )
 
-// Evidence is what a server says of the clients of a rollout that are connected to it. It is there as long as the server.
+// Evidence is the report of a server about its connected clients in a rollout. It exists as long as the
+// server runs.
 type Evidence struct {
 	Server   string   `json:"server"`
 	Turns    int      `json:"turns"` // of the holds that it serves
-	Seen     int      `json:"seen"`  // clients that were there when they were picked: one that has gone may have crashed
+	Seen     int      `json:"seen"`  // clients that were connected when they were picked: a missing one may have crashed
 	Picked   int      `json:"picked"`
-	Acked    int      `json:"acked"` // of these: have accepted all that they were told
+	Acked    int      `json:"acked"` // of the picked: they have accepted all responses
 	Refused  int      `json:"refused"`
 	Waiting  int      `json:"waiting"`
-	Refusal  *Refusal `json:"refusal,omitempty"`  // the first of a healthy client
+	Refusal  *Refusal `json:"refusal,omitempty"`  // the first of a client that had accepted everything before
 	Rejected string   `json:"rejected,omitempty"` // why it cannot serve the revision
 }
 
-// A Sum is the evidence of all servers.
+// A Sum is the total evidence of all servers.
 type Sum struct {
 	Servers                         int
-	Turns                           int // the oldest of what is served
+	Turns                           int // of the oldest holds served
 	Seen                            int
 	Picked, Acked, Refused, Waiting int
 	Refusal                         *Refusal
 	Rejected                        string
 }
 
-// Add adds that of a server.
+// Add adds the evidence of a server.
 func (s *Sum) Add(e Evidence) {
 	if s.Servers == 0 || e.Turns < s.Turns {
 		s.Turns = e.Turns
@@ -55,7 +56,7 @@ func (s *Sum) Add(e Evidence) {
 	}
 }
 
-// Gather reads what the servers say that are there.
+// Gather reads the evidence of all running servers.
 func Gather(ctx context.Context, e revisions.Engine, id string) (s Sum, err error) {
 	a, ok := e.(revisions.Announcer)
 	if !ok {
@@ -71,8 +72,8 @@ func Gather(ctx context.Context, e revisions.Engine, id string) (s Sum, err erro
 	return s, err
 }
 
-// decide changes the state if the evidence is for it: turns are those of the head's holds, and good is how long the step is in force
-// on all servers, and nothing was wrong.
+// decide changes the state if the evidence requires it. turns is the number of changes of the head's
+// holds. good is how long the step has been in force on all servers without a problem.
 func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (changed bool) {
 	switch {
 	case s.Phase.Ended():
@@ -91,8 +92,8 @@ func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (c
 	return true
 }
 
-// open reports whether what the clients of the step say is enough for the next. Those that have gone have not accepted: they may have
-// crashed. If nobody was ever there, the time alone decides.
+// open reports whether the evidence of the step allows the next one. Clients that have left have not
+// accepted: they may have crashed. If no client was ever picked, the time alone decides.
 func (s *State) open(sum Sum, turns int) bool {
 	return sum.Servers > 0 && sum.Turns >= turns && s.enough(sum)
 }
@@ -101,15 +102,15 @@ func (s *State) enough(sum Sum) bool {
 	return float64(sum.Acked)*100 >= s.MinAcked*float64(max(sum.Picked, sum.Seen))
 }
 
-// What a rollout waits for that its servers are only about to say, or that who began it did not mean.
+// Reasons why a rollout waits that usually pass soon, or that its author may not have intended.
 const (
-	NoServer = "no server says that it is there"
+	NoServer = "no server has reported yet"
 	NotYet   = "not all servers serve the step yet"
-	Nobody   = "nobody who is connected is picked, and the time alone decides"
+	Nobody   = "no connected client is picked: the time alone decides"
 )
 
-// Waits says in a few words what a rollout waits for; "" if for nothing but time, with clients that are well. Turns are those of the
-// head's holds.
+// Waits returns in a few words what a rollout waits for; "" if only for time, with healthy clients. turns
+// is the number of changes of the head's holds.
 func (s *State) Waits(sum Sum, turns int) string {
 	switch {
 	case s.Phase.Ended():
@@ -121,9 +122,9 @@ func (s *State) Waits(sum Sum, turns int) string {
 	case sum.Turns < turns:
 		return NotYet
 	case !s.enough(sum):
-		text := fmt.Sprintf("%d of %d clients have accepted it, and it needs %g %%", sum.Acked, max(sum.Picked, sum.Seen), s.MinAcked)
+		text := fmt.Sprintf("%d of %d clients have accepted it: it needs %g %%", sum.Acked, max(sum.Picked, sum.Seen), s.MinAcked)
 		if gone := sum.Seen - sum.Picked; gone > 0 {
-			text += fmt.Sprintf(" (%d fewer are there than were picked)", gone)
+			text += fmt.Sprintf(" (%d picked clients have left)", gone)
 		}
 		return text
 	case max(sum.Picked, sum.Seen) == 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// What somebody has decided who has ended before it was in force is brought in force by who drives next; who is late brings no older step back.
+// The next leader puts an unfinished decision into force; a slow leader does not restore an older step.
 func TestUnfinishedDecision(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,8 @@ func TestUnfinishedDecision(t *testing.T) {
 	}
 }
 
-// Who has lost the lease decides nothing, however well all stands: another one may decide. When he has it again, the time begins anew.
+// A server that lost the lease decides nothing, whatever the evidence. When it has the lease again, the
+// time begins again.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -63,8 +64,8 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// Who changes a rollout changes what others have made of it meanwhile.
-func TestChangedMeanwhile(t *testing.T) {
+// A change applies to the result of concurrent changes.
+func TestConcurrentChange(t *testing.T) {
 	w := newWorld(t)
 	id := w.start(revisions.Pick{Percent: 10})
 	old, err := Read(t.Context(), w.engine, id)
@@ -91,7 +92,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A sudden engine does something as soon as a rollout is stored.
+// A sudden engine calls a function as soon as a rollout is stored.
 type sudden struct {
 	*memory
 	then func()
@@ -106,8 +107,8 @@ func (s *sudden) CompareAndSwap(ctx context.Context, key string, old, value []by
 	return err
 }
 
-// Of two rollouts of a group that begin at the same time one is under way, and nothing is left of the other.
-func TestTwoAtOnce(t *testing.T) {
+// Of two rollouts of a group that begin at the same time one runs, and nothing is left of the other.
+func TestConcurrentRolloutsOfAGroup(t *testing.T) {
 	w := newWorld(t)
 	first := ""
 	e := &sudden{w.engine, func() { first = w.start(revisions.Pick{Percent: 10}) }}
@@ -124,9 +125,10 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// What a rollout says has bounds, each step with those before, and in the head: what that cannot say is not written either.
-func TestBounds(t *testing.T) {
-	for want, name := range map[string]string{"11 groups in all steps together": "g", "bytes, with what those before have": strings.Repeat("<", 250)} {
+// The record of a rollout is limited, for each step including those before, and in the head. A rollout
+// that does not fit into the head is not stored.
+func TestRolloutRecordIsLimited(t *testing.T) {
+	for want, name := range map[string]string{"11 groups in all steps together": "g", "bytes, including the steps before": strings.Repeat("<", 250)} {
 		s := &State{Bake: time.Second}
 		for i := range 11 {
 			s.Steps = append(s.Steps, revisions.Pick{Groups: []string{name + string(rune('a'+i))}})
@@ -155,15 +157,15 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A step is opened by nobody's word, and by no server's that serves an older one; each step has the groups of those before.
-func TestOpen(t *testing.T) {
+// A step needs evidence from servers that all serve it; each step has the groups of those before.
+func TestStepNeedsEvidence(t *testing.T) {
 	for _, c := range []struct {
 		servers []Evidence
 		want    bool
 		waits   string
 	}{
 		{nil, false, NoServer},
-		{[]Evidence{{Turns: 3}}, true, Nobody}, // nobody was ever there
+		{[]Evidence{{Turns: 3}}, true, Nobody}, // no client was ever picked
 		{[]Evidence{{Turns: 3, Picked: 2, Acked: 2, Seen: 2}, {Turns: 4}}, true, ""},
 		{[]Evidence{{Turns: 4}, {Turns: 2, Picked: 2, Acked: 2, Seen: 2}}, false, NotYet},
 		{[]Evidence{{Turns: 2}, {Turns: 4}}, false, NotYet},
@@ -185,8 +187,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A server that cannot serve what groups are held at ends a rollout; one that cannot serve what somebody has committed does not.
-func TestRejected(t *testing.T) {
+// A server that cannot serve the held revisions ends a rollout; one that cannot serve the newest revision
+// does not.
+func TestRejectedRevisionEndsRollout(t *testing.T) {
 	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return Look{} })
 	holds := map[string]revisions.Hold{"edge": {Number: 1, Next: &revisions.Next{Number: 2, Rollout: "x"}}}
 	r.Served(revisions.State{Number: 2, Turns: 1}, holds, time.Now())
@@ -207,7 +210,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// What a client refuses a moment before the next step is served counts: each look is since the rollout was served first.
+// A refusal just before the next step counts: each look covers the time since the rollout was first
+// served.
 func TestRefusedBeforeTheNextStep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func(_ []string, since time.Time) Look {
@@ -225,7 +229,7 @@ func TestRefusedBeforeTheNextStep(t *testing.T) {
 	}
 }
 
-// The first refusal counts for as long as the rollout is there, whatever clients say or do after it.
+// The first refusal counts as long as the rollout exists, whatever clients do after it.
 func TestRefusalStays(t *testing.T) {
 	look := Look{Refusals: []Refusal{{Node: "n"}, {Node: "m"}}}
 	r := New(newMemory(), nil, "a", slog.New(slog.DiscardHandler), func([]string, time.Time) Look { return look })
@@ -248,14 +252,15 @@ func TestRefusalStays(t *testing.T) {
 	is()
 }
 
-// A step is good since it is served on all servers: neither the time of the one before counts, nor what was said of that.
-func TestTimeOfAStep(t *testing.T) {
+// A step is good from the time when all servers serve it: neither the time nor the evidence of the step
+// before counts.
+func TestBakeTimeOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		id := w.start(revisions.Pick{Percent: 10}, revisions.Pick{Percent: 50})
 		d := driver{Runner: New(w.engine, w.repo, "a", slog.New(slog.DiscardHandler), nil), steps: map[string]step{}}
 		turns := 0
-		say := func() { // that what the head says is served
+		say := func() { // the served state
 			t.Helper()
 			s, err := w.repo.Newest(t.Context())
 			if err != nil {
@@ -285,15 +290,15 @@ func TestTimeOfAStep(t *testing.T) {
 		is(0, 1) // it is good from here on
 		is(9*time.Second, 1)
 		is(time.Second, 2)
-		is(time.Hour, 2) // nobody serves it yet
+		is(time.Hour, 2) // no server serves it yet
 		say()
 		is(0, 2)
 		is(9*time.Second, 2)
 	})
 }
 
-// What a server has said is said again when the store has lost it; what others have written there is nobody's word.
-func TestEvidenceIsLost(t *testing.T) {
+// Evidence is announced again when the store has lost it; foreign values are ignored.
+func TestLostEvidenceIsAnnouncedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.server("a")
@@ -305,7 +310,7 @@ func TestEvidenceIsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		says := func(want int) {
+		reports := func(want int) {
 			t.Helper()
 			time.Sleep(idle + time.Second)
 			synctest.Wait()
@@ -313,16 +318,16 @@ func TestEvidenceIsLost(t *testing.T) {
 				t.Errorf("%+v, %v, want %d servers", sum, err, want)
 			}
 		}
-		says(1)
+		reports(1)
 		w.engine.lose(true)
-		says(0)
+		reports(0)
 		w.engine.lose(false)
-		says(1)
+		reports(1)
 	})
 }
 
-// What is stored of a rollout, and is none, is an error that says so.
-func TestRead(t *testing.T) {
+// A corrupt record of a rollout is an error.
+func TestCorruptRecord(t *testing.T) {
 	e := newMemory()
 	for text, want := range map[string]error{
 		`{"format":1,"id":"x","steps":[{}]}`:            nil,

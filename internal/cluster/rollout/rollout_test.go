@@ -22,16 +22,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A world is a store with group edge frozen at r1, and servers of it.
-type world struct {
+// A testCluster is a store with group edge frozen at r1, and servers of it.
+type testCluster struct {
 	*testing.T
 	engine *memory
 	repo   *revisions.Repository
 	log    logtest.Log
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{T: t, engine: newMemory()}
+func newWorld(t *testing.T) *testCluster {
+	w := &testCluster{T: t, engine: newMemory()}
 	w.repo = revisions.Open(w.engine, revisions.Options{})
 	w.commit("1")
 	w.hold("edge", 1)
@@ -39,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) commit(body string) {
+func (w *testCluster) commit(body string) {
 	w.Helper()
 	item := func(group string) *revisions.Item {
 		return &revisions.Item{Group: group, Resource: xds.NewResource(xds.Cluster, "a", []byte(body))}
@@ -47,7 +47,7 @@ func (w *world) commit(body string) {
 	w.items(item("edge"), item("web"), &revisions.Item{Group: "rule", Definition: []byte("match: {}")}, &revisions.Item{Group: "still", Definition: []byte("match: {}")})
 }
 
-func (w *world) items(items ...*revisions.Item) {
+func (w *testCluster) items(items ...*revisions.Item) {
 	w.Helper()
 	base, err := w.repo.Head(w.Context())
 	if err == nil {
@@ -58,7 +58,7 @@ func (w *world) items(items ...*revisions.Item) {
 	}
 }
 
-func (w *world) hold(group string, n revisions.Number) {
+func (w *testCluster) hold(group string, n revisions.Number) {
 	w.Helper()
 	if err := w.repo.SetHolds(w.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		holds[group] = revisions.Hold{Number: n}
@@ -68,7 +68,7 @@ func (w *world) hold(group string, n revisions.Number) {
 	}
 }
 
-func (w *world) start(steps ...revisions.Pick) string {
+func (w *testCluster) start(steps ...revisions.Pick) string {
 	w.Helper()
 	s := &State{Number: 2, Steps: steps, Bake: 10 * time.Second, MinAcked: 90, Began: time.Now(), Author: "ana", Message: "why"}
 	if err := Start(w.Context(), w.engine, w.repo, s, nil); err != nil {
@@ -77,11 +77,11 @@ func (w *world) start(steps ...revisions.Pick) string {
 	return s.ID
 }
 
-// A server serves what the head says, a moment after it does.
+// A server serves the state of the head, a moment later.
 type server struct {
 	stop   func()
 	runner *Runner
-	look   Look // of the clients that are picked
+	look   Look // of the picked clients
 	mu     sync.Mutex
 }
 
@@ -91,7 +91,7 @@ func (s *server) set(l Look) {
 	s.look = l
 }
 
-func (w *world) server(name string) *server {
+func (w *testCluster) server(name string) *server {
 	s := &server{}
 	r := New(w.engine, revisions.Open(w.engine, revisions.Options{}), name, slog.New(slog.NewTextHandler(&w.log, nil)), func(lanes []string, _ time.Time) Look {
 		if !slices.Equal(lanes, []string{"edge@next"}) {
@@ -121,8 +121,8 @@ func (w *world) server(name string) *server {
 	return s
 }
 
-// is asserts where a rollout is, some time later.
-func (w *world) is(after time.Duration, id string, p Phase, step int) *State {
+// is checks the state of a rollout, some time later.
+func (w *testCluster) is(after time.Duration, id string, p Phase, step int) *State {
 	w.Helper()
 	time.Sleep(after)
 	synctest.Wait()
@@ -147,7 +147,8 @@ func (w *world) is(after time.Duration, id string, p Phase, step int) *State {
 	return s
 }
 
-// Each step comes when the clients of the one before have accepted it, on all servers, for the bake time; then all are at the new revision.
+// Each step comes when the clients of the one before have accepted it, on all servers, for the bake time;
+// then all are at the new revision.
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -159,12 +160,12 @@ func TestSteps(t *testing.T) {
 		w.is(15*time.Second, id, Running, 0)
 		a.set(Look{}) // it has crashed
 		s := w.is(15*time.Second, id, Running, 0)
-		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum, 0) != "3 of 4 clients have accepted it, and it needs 90 % (1 fewer are there than were picked)" {
+		if sum, err := Gather(t.Context(), w.engine, id); err != nil || s.Waits(sum, 0) != "3 of 4 clients have accepted it: it needs 90 % (1 picked clients have left)" {
 			t.Error(s.Waits(sum, 0), err)
 		}
 		a.set(Look{Picked: 1, Acked: 1})
 		w.is(9*time.Second, id, Running, 0)
-		a.set(Look{Picked: 1, Waiting: 1}) // the time begins anew
+		a.set(Look{Picked: 1, Waiting: 1}) // the time begins again
 		w.is(9*time.Second, id, Running, 0)
 		a.set(Look{Picked: 1, Acked: 1})
 		s = w.is(11*time.Second, id, Running, 1)
@@ -179,7 +180,7 @@ func TestSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.is(2*time.Second, id, Running, 2) // it was good all the time
-		// Refused by who refuses all is no evidence; it holds up the step.
+		// A refusal by a client that refuses everything is not evidence; it holds up the step.
 		a.set(Look{Picked: 1, Refused: 1})
 		w.is(15*time.Second, id, Running, 2)
 		if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Go(time.Now(), "ana wants it"); return nil }); err != nil {
@@ -195,7 +196,8 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// The first refusal of a healthy client ends a rollout, on whichever server it is, also while it is paused; whoever decides may die.
+// The first refusal of a healthy client ends a rollout, on any server, also while it is paused, even if
+// the leader dies.
 func TestRolledBack(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -206,7 +208,7 @@ func TestRolledBack(t *testing.T) {
 			w.is(2*time.Second, id, Running, 0)
 			b := w.server("b")
 			w.is(2*time.Second, id, Running, 0)
-			a.stop() // which decided
+			a.stop() // the leader
 			b.set(Look{Picked: 1, Acked: 1})
 			w.is(12*time.Second, id, Running, 1)
 			c := w.server("c")
@@ -220,12 +222,12 @@ func TestRolledBack(t *testing.T) {
 			w.is(2*time.Second, id, map[bool]Phase{false: Running, true: Paused}[paused], 1)
 			c.set(Look{Picked: 1, Refused: 1, Refusals: []Refusal{{Node: "n", Type: "CDS", Name: "bad", Cause: strings.Repeat("x", 1000)}}})
 			time.Sleep(time.Second)
-			c.set(Look{Picked: 1, Acked: 1}) // it stays
+			c.set(Look{Picked: 1, Acked: 1}) // the refusal stays
 			s := w.is(time.Second, id, RolledBack, 1)
 			if s.Refusal == nil || s.Refusal.Node != "n" || len(s.Refusal.Cause) > 510 || !strings.Contains(s.Why, "node n refuses CDS bad: xxx") {
 				t.Errorf("%+v", s)
 			}
-			// A slow decision of before brings nothing back.
+			// A slow earlier decision changes nothing.
 			late := *s
 			late.Phase, late.Step = Running, 1
 			if err := late.Settle(t.Context(), w.repo); !errors.Is(err, ErrGone) {
@@ -288,7 +290,7 @@ func TestStart(t *testing.T) {
 	if was, err := Abandon(t.Context(), w.repo, "another"); err != nil || was {
 		t.Error(was, err)
 	}
-	// Of one that cannot be read nobody knows what it wants, and it can be ended.
+	// A rollout with a missing record can be ended.
 	if err := w.engine.Delete(t.Context(), prefix+all[0].ID); err != nil {
 		t.Fatal(err)
 	}

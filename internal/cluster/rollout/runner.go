@@ -19,54 +19,54 @@ import (
 
 const (
 	lease = "rollout"
-	pause = 250 * time.Millisecond // between two looks, while a rollout is under way
-	idle  = 10 * time.Second       // while none is
-	again = time.Second            // between two tries to get the lease
+	pause = 250 * time.Millisecond // between two looks during a rollout
+	idle  = 10 * time.Second       // otherwise
+	again = time.Second            // between two attempts to get the lease
 )
 
-// A Look is how the clients of some lanes stand on this server.
+// A Look is the state of this server's clients in some lanes.
 type Look struct {
 	Picked, Acked, Refused, Waiting int
-	// Refusals are those of clients that were well, and began to refuse something since a time or later; they may have left.
+	// Refusals are those of healthy clients that began at a time or later; the clients may have left.
 	Refusals []Refusal
 }
 
-// A Runner says on each server how the clients stand that a rollout has picked; on the one that has a lease it also
-// decides what comes next. Make it by [New], and have it [Runner.Run].
+// A Runner reports on each server about the clients that a rollout has picked. On the server with the
+// lease it also decides the next step. [New] makes it; [Runner.Run] must run.
 type Runner struct {
 	engine revisions.Engine
 	repo   *revisions.Repository
 	server string
 	log    *slog.Logger
-	look   func(lanes []string, since time.Time) Look // of any goroutine
+	look   func(lanes []string, since time.Time) Look // safe for concurrent use
 
-	bell chan struct{} // with one slot
+	bell chan struct{} // one slot
 	back atomic.Pointer[[]*State]
 
 	mu       sync.Mutex        // held for memory only
-	state    revisions.State   // that is served
-	lanes    map[string]*lanes // by ID, that are served
-	rejected string            // why the newest is not served
-	failing  revisions.State   // of that
+	state    revisions.State   // the served one
+	lanes    map[string]*lanes // the served ones, by rollout ID
+	rejected string            // why the newest state is not served
+	failing  revisions.State   // the state that is not served
 }
 
-// lanes are those of a rollout that this server serves.
+// lanes are the served lanes of a rollout.
 type lanes struct {
 	names []string
 	step  int
-	since time.Time // of the first step, from before anybody was told
-	seen  int       // how many clients were there when they were picked
-	first *Refusal  // that counts; it stays
+	since time.Time // a time before the first step was served
+	seen  int       // the number of clients that were connected when they were picked
+	first *Refusal  // the refusal that counts; it stays
 }
 
-// New returns a runner of a server, whose name is a word of a key that no other has. Look says how the clients stand that see one of some groups; it may be
-// called by several goroutines at once.
+// New returns the runner of a server, whose name is unique and valid in a key. look returns the state of
+// the clients that get one of some groups. Several goroutines may call it at once.
 func New(e revisions.Engine, repo *revisions.Repository, server string, log *slog.Logger, look func(lanes []string, since time.Time) Look) *Runner {
 	return &Runner{engine: e, repo: repo, server: server, log: log, look: look, bell: make(chan struct{}, 1), lanes: map[string]*lanes{}}
 }
 
-// Served notes which holds are served, and since when, which is from before any client was told of them. It is to be called at once, for it
-// looks who is there, and waits for nobody; by one goroutine at a time.
+// Served records the served holds, and a time before any client got them. It must be called at once,
+// because it counts the connected clients. It does not block. One goroutine may call it at a time.
 func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, since time.Time) {
 	is := map[string]*lanes{}
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
@@ -84,7 +84,8 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.mu.Lock()
 	for id, l := range is {
 		if was := r.lanes[id]; was != nil {
-			if l.since = was.since; was.step == l.step {
+			l.since = was.since
+			if was.step == l.step {
 				l.seen = was.seen
 			}
 		}
@@ -98,7 +99,7 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, l := range is {
-		if was := r.lanes[id]; was != nil { // it may have been found meanwhile
+		if was := r.lanes[id]; was != nil { // a refusal may have come meanwhile
 			l.first = was.first
 		}
 	}
@@ -106,7 +107,7 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.ring()
 }
 
-// Rejected notes that a state is not served, and why.
+// Rejected records that a state is not served, and why.
 func (r *Runner) Rejected(state revisions.State, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,11 +129,11 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 	d := driver{Runner: r, steps: map[string]step{}}
 	defer d.release()
-	says := map[string]*saying{}
+	reports := map[string]*report{}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer func() {
-		for _, s := range says {
+		for _, s := range reports {
 			s.stop()
 		}
 	}()
@@ -140,15 +141,15 @@ func (r *Runner) Run(ctx context.Context) {
 		began := time.Now()
 		holds, head := d.holds(ctx)
 		for id := range holds {
-			if says[id] == nil {
-				says[id] = r.say(ctx, &running, id)
+			if reports[id] == nil {
+				reports[id] = r.report(ctx, &running, id)
 			}
-			says[id].set(r.evidence(id))
+			reports[id].set(r.evidence(id))
 		}
-		for id, s := range says {
+		for id, s := range reports {
 			if holds[id] == nil {
 				s.stop()
-				delete(says, id)
+				delete(reports, id)
 			}
 		}
 		d.drive(ctx, holds, head)
@@ -163,23 +164,24 @@ func (r *Runner) Run(ctx context.Context) {
 		case <-t.C:
 		case <-ctx.Done():
 		}
-		if t.Stop(); ctx.Err() != nil {
+		t.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// A saying has evidence announced.
-type saying struct {
+// A report announces the evidence of a rollout.
+type report struct {
 	stop   func()
-	values chan []byte // with one slot
+	values chan []byte // one slot
 	last   []byte
-	lost   atomic.Bool // it has to be announced anew
+	lost   atomic.Bool // it must be announced again
 }
 
-func (r *Runner) say(ctx context.Context, running *sync.WaitGroup, id string) *saying {
+func (r *Runner) report(ctx context.Context, running *sync.WaitGroup, id string) *report {
 	ctx, stop := context.WithCancel(ctx)
-	s := &saying{stop: stop, values: make(chan []byte, 1)}
+	s := &report{stop: stop, values: make(chan []byte, 1)}
 	running.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.engine.(revisions.Announcer).Announce(ctx, evidencePrefix+id+"/"+r.server, s.values); err != nil {
@@ -195,8 +197,8 @@ func (r *Runner) say(ctx context.Context, running *sync.WaitGroup, id string) *s
 	return s
 }
 
-// set has the newest announced, if it is another.
-func (s *saying) set(e Evidence) {
+// set announces new evidence.
+func (s *report) set(e Evidence) {
 	b, err := json.Marshal(e)
 	if lost := s.lost.Swap(false); err != nil || !lost && bytes.Equal(b, s.last) {
 		return
@@ -209,11 +211,11 @@ func (s *saying) set(e Evidence) {
 	s.values <- b
 }
 
-// evidence is what this server says of a rollout.
+// evidence returns the evidence of this server about a rollout.
 func (r *Runner) evidence(id string) Evidence {
 	r.mu.Lock()
 	e := Evidence{Server: r.server, Turns: r.state.Turns}
-	if r.rejected != "" && r.failing.Turns > r.state.Turns { // it is what groups are held at that cannot be served
+	if r.rejected != "" && r.failing.Turns > r.state.Turns { // the held revisions cannot be served
 		e.Rejected = textutil.Head(r.rejected, maxCause)
 	}
 	l := r.lanes[id]
@@ -230,7 +232,8 @@ func (r *Runner) evidence(id string) Evidence {
 	e.Picked, e.Acked, e.Refused, e.Waiting = look.Picked, look.Acked, look.Refused, look.Waiting
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l = r.lanes[id]; l == nil {
+	l = r.lanes[id]
+	if l == nil {
 		return e
 	}
 	if l.first == nil && len(look.Refusals) > 0 {
@@ -242,21 +245,21 @@ func (r *Runner) evidence(id string) Evidence {
 	return e
 }
 
-// A driver decides, while it has the lease. It is used by the goroutine of Run alone.
+// A driver decides while it has the lease. The goroutine of Run owns it.
 type driver struct {
 	*Runner
-	held  context.Context // nil: it has no lease
-	free  func()
-	steps map[string]step
-	backs backs
-	tried time.Time // when it was to be had last
-	said  string    // the last error, which is said once
+	held   context.Context // nil: it has no lease
+	free   func()
+	steps  map[string]step
+	backs  backs
+	tried  time.Time // the last attempt to get the lease
+	logged string    // the last error, which is logged once
 }
 
-// A step is since when one is good.
+// A step is the time since when a step is good.
 type step struct {
 	number int
-	since  time.Time // by this server's clock: who takes over begins anew; zero: it is not good
+	since  time.Time // by this server's clock, so a new leader starts again; zero: it is not good
 }
 
 func (d *driver) release() {
@@ -267,7 +270,8 @@ func (d *driver) release() {
 	}
 }
 
-// holds returns the rollouts that are under way: for who decides, those that the head has, with its state.
+// holds returns the rollouts in progress. The leader takes them from the head, and also returns the
+// state.
 func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisions.State) {
 	all := map[string]*revisions.Next{}
 	d.mu.Lock()
@@ -276,11 +280,11 @@ func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisio
 	}
 	look := d.held != nil || d.rejected != ""
 	d.mu.Unlock()
-	if !look { // the source looks, and rings
+	if !look { // the source watches the head, and rings
 		return all, revisions.State{}
 	}
 	head, holds, err := d.repo.HoldsWithState(ctx)
-	if d.tell(ctx, "", err) {
+	if d.failed(ctx, "", err) {
 		return all, revisions.State{}
 	}
 	clear(all)
@@ -292,19 +296,19 @@ func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisio
 	return all, head
 }
 
-// tell tells an error, once, and reports whether there is one.
-func (d *driver) tell(ctx context.Context, id string, err error) bool {
+// failed logs an error once, and reports whether there is one.
+func (d *driver) failed(ctx context.Context, id string, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return err != nil
 	}
-	if text := id + err.Error(); text != d.said {
-		d.said = text
+	if text := id + err.Error(); text != d.logged {
+		d.logged = text
 		d.log.Warn("rollout waits: the store does not answer, or refuses", "rollout", id, "error", err)
 	}
 	return true
 }
 
-// drive decides about all rollouts, if it is this server that does.
+// drive decides about all rollouts, if this server is the leader.
 func (d *driver) drive(ctx context.Context, all map[string]*revisions.Next, head revisions.State) {
 	if d.held != nil && (d.held.Err() != nil || len(all) == 0) {
 		d.release()
@@ -315,29 +319,29 @@ func (d *driver) drive(ctx context.Context, all map[string]*revisions.Next, head
 	if d.held == nil {
 		d.tried = time.Now()
 		held, free, err := d.engine.Lease(ctx, lease)
-		if errors.Is(err, revisions.ErrBusy) || d.tell(ctx, "", err) {
+		if errors.Is(err, revisions.ErrBusy) || d.failed(ctx, "", err) {
 			return
 		}
 		d.held, d.free = held, free
 		d.log.Info("this server drives rollouts", "rollouts", slices.Sorted(maps.Keys(all)))
-		return // the next look is at the head
+		return // the next look reads the head
 	}
 	if head.Number == 0 {
 		return
 	}
 	for id, next := range all {
-		d.tell(ctx, id, d.decide(d.held, id, next, head))
+		d.failed(ctx, id, d.decide(d.held, id, next, head))
 	}
 	maps.DeleteFunc(d.steps, func(id string, _ step) bool { return all[id] == nil })
 }
 
-// decide decides about one.
+// decide decides about one rollout.
 func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, head revisions.State) error {
 	s, err := Read(ctx, d.engine, id)
 	if err != nil {
 		return err
 	}
-	if s.Phase.Ended() || s.Step != next.Step { // whoever decided that has not finished
+	if s.Phase.Ended() || s.Step != next.Step { // an earlier decision is not in force yet
 		return s.Settle(ctx, d.repo)
 	}
 	sum, err := Gather(ctx, d.engine, id)
@@ -367,7 +371,7 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	}
 	if err := s.write(ctx, d.engine); err != nil {
 		if errors.Is(err, revisions.ErrConflict) {
-			return nil // somebody has changed it: the next look shows what
+			return nil // a concurrent change: the next look shows it
 		}
 		return err
 	}

@@ -1,7 +1,7 @@
-// Package rollout takes frozen groups of a store from one revision to another step by step: some nodes are served the new
-// revision first, then more, and all the old one again as soon as one of them refuses it. What is decided is in the
-// store, so any server goes on where another has ended ([Runner]); who is served what is decided where it always is,
-// by the rules of groups, which read the holds of the head (docs/rollouts.md).
+// Package rollout moves frozen groups of a store from one revision to another in steps: some nodes get the new
+// revision first, then more. As soon as one of them refuses it, all get the old one again. The decisions are in the
+// store, so any server can continue after another has stopped ([Runner]). Which node gets which revision is decided
+// by the rules of groups, as always: they read the holds of the head (docs/rollouts.md).
 package rollout
 
 import (
@@ -27,59 +27,59 @@ const (
 	format    = 1
 	maxSteps  = 20
 	maxLabels = 10
-	maxWord   = 256 // bytes of a label, or a group
-	maxEnded  = 20  // rollouts that are remembered when they have ended
+	maxWord   = 256 // bytes of a label, or of a group
+	maxEnded  = 20  // ended rollouts that are remembered
 
-	maxPick  = 4 << 10   // bytes of a step as it is stored: it is in each later step, and in the head once for each group
-	maxHolds = 512 << 10 // bytes of all holds: an etcd takes a request of 1.5 MiB, which has the head that was, and the next
+	maxPick  = 4 << 10   // bytes of a stored step: each later step contains it, and the head contains it once per group
+	maxHolds = 512 << 10 // bytes of all holds: an etcd accepts a request of 1.5 MiB, which contains the old and the new head
 )
 
-// A Phase is how far a rollout is.
+// A Phase is the progress of a rollout.
 type Phase string
 
-// The phases. The last three are for ever.
+// The phases. The last three are final.
 const (
 	Running    Phase = "running"
-	Paused     Phase = "paused"      // the step stays as it is; who refuses it still ends the rollout
-	Done       Phase = "done"        // all are served the new revision
-	RolledBack Phase = "rolled back" // all are served the old one again: something went wrong
-	Aborted    Phase = "aborted"     // all are served the old one again: somebody wanted it
+	Paused     Phase = "paused"      // the step stays in force; a refusal still ends the rollout
+	Done       Phase = "done"        // all nodes get the new revision
+	RolledBack Phase = "rolled back" // all nodes get the old revision again, after a failure
+	Aborted    Phase = "aborted"     // all nodes get the old revision again, by an operator's command
 )
 
-// Ended reports whether nothing will change any more.
+// Ended reports whether the phase is final.
 func (p Phase) Ended() bool { return p != Running && p != Paused }
 
-// A State is a rollout as it is stored, at rollout/ID. It is compare-and-swapped; what it says of who is served what
-// becomes true with the holds of the head ([Settle]).
+// A State is a rollout as it is stored, at rollout/ID. Writers compare and swap it. It takes effect with
+// the holds of the head ([Settle]).
 type State struct {
 	Format   int                         `json:"format"`
 	ID       string                      `json:"id"`
-	Number   revisions.Number            `json:"number"`   // the revision that it goes to
-	From     map[string]revisions.Number `json:"from"`     // what its groups are frozen at
-	Steps    []revisions.Pick            `json:"steps"`    // each has in it who was picked before
-	Bake     time.Duration               `json:"bake"`     // how long a step is good before the next, in nanoseconds
-	MinAcked float64                     `json:"minAcked"` // which share of those picked must have accepted what they were told, in %
+	Number   revisions.Number            `json:"number"`   // the new revision
+	From     map[string]revisions.Number `json:"from"`     // the revision at which each group is frozen
+	Steps    []revisions.Pick            `json:"steps"`    // each includes the nodes of the steps before
+	Bake     time.Duration               `json:"bake"`     // how long a step must be good before the next, in nanoseconds
+	MinAcked float64                     `json:"minAcked"` // the share of the picked clients that must have accepted, in %
 	Author   string                      `json:"author"`
 	Message  string                      `json:"message"`
 	Began    time.Time                   `json:"began"`
 
 	Phase   Phase     `json:"phase"`
-	Step    int       `json:"step"`  // that is in force, from 0
-	Since   time.Time `json:"since"` // of phase and step, by the clock of who decided it
+	Step    int       `json:"step"`  // in force, from 0
+	Since   time.Time `json:"since"` // start of phase and step, by the clock of the server that decided
 	Why     string    `json:"why,omitempty"`
-	By      string    `json:"by,omitempty"`      // who wanted phase and step; "": the rollout went on by itself, or a server has noted it that is older
-	Refusal *Refusal  `json:"refusal,omitempty"` // that ended it
+	By      string    `json:"by,omitempty"`      // the author of phase and step; "": the rollout itself, or an older server
+	Refusal *Refusal  `json:"refusal,omitempty"` // the refusal that ended it
 
-	Newest revisions.Number `json:"newest,omitempty"` // revision, when it was rolled back; 0: nobody has noted it
+	Newest revisions.Number `json:"newest,omitempty"` // the newest revision when it was rolled back; 0: unknown
 
-	raw []byte // as it is stored; nil: it is not
+	raw []byte // as it is stored; nil: not stored
 }
 
-// A Refusal is that of a client that had accepted what it was told before.
+// A Refusal is the refusal of a client that had accepted everything before.
 type Refusal struct {
 	Node  string `json:"node"`
 	Type  string `json:"type"`           // its short name
-	Name  string `json:"name,omitempty"` // of the resource, if the client says it
+	Name  string `json:"name,omitempty"` // of the resource, if the client names it
 	Cause string `json:"cause"`          // without secrets
 }
 
@@ -91,10 +91,10 @@ func (r *Refusal) String() string {
 	return fmt.Sprintf("node %s refuses %s: %s", r.Node, what, r.Cause)
 }
 
-// Groups are those that it is of, sorted.
+// Groups returns the groups of the rollout, sorted.
 func (s *State) Groups() []string { return slices.Sorted(maps.Keys(s.From)) }
 
-// Say says who is picked.
+// Say describes the picked nodes.
 func Say(p revisions.Pick) string {
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
@@ -114,7 +114,7 @@ func Say(p revisions.Pick) string {
 	return strings.Join(all, ", ")
 }
 
-// Check returns what is wrong with what is asked for; it adds the last step, which is all.
+// Check returns the first error of a request. It adds the last step, which picks all nodes.
 func (s *State) Check() error {
 	if err := s.checkSteps(); err != nil {
 		return wrong("steps", err)
@@ -141,15 +141,15 @@ func (s *State) checkSteps() error {
 		case p.Percent > 0 && p.Percent <= last.Percent:
 			return fmt.Errorf("a step of %g %% after one of %g %%: each has more nodes than the one before", p.Percent, last.Percent)
 		case p.Percent == 0 && len(p.Labels) == 0 && len(p.Groups) == 0:
-			return errors.New("a step of nobody")
+			return errors.New("a step picks no node")
 		case len(p.Labels) > 0 && last.Labels != nil && !maps.Equal(p.Labels, last.Labels):
-			return errors.New("labels in two steps: who has those of the first would not be in the second")
+			return errors.New("labels in two steps: nodes of the first would not be in the second")
 		case len(p.Labels) > maxLabels:
 			return fmt.Errorf("%d labels: at most %d are allowed", len(p.Labels), maxLabels)
 		}
 		for k, v := range p.Labels {
 			if k == "" || len(k) > maxWord || len(v) > maxWord {
-				return fmt.Errorf("a label has 1 to %d bytes, and its value as many", maxWord)
+				return fmt.Errorf("a label has 1 to %d bytes, its value at most as many", maxWord)
 			}
 			if _, err := glob.Compile(v); err != nil {
 				return fmt.Errorf("label %s: %w", k, err)
@@ -171,7 +171,7 @@ func (s *State) checkSteps() error {
 			return fmt.Errorf("%d groups in all steps together: at most %d are allowed", len(p.Groups), maxLabels)
 		}
 		if b, err := json.Marshal(p); err != nil || len(b) > maxPick {
-			return fmt.Errorf("a step of %d bytes, with what those before have: at most %d are allowed", len(b), maxPick)
+			return fmt.Errorf("a step of %d bytes, including the steps before: at most %d are allowed", len(b), maxPick)
 		}
 		last = *p
 	}
@@ -190,18 +190,18 @@ func Read(ctx context.Context, e revisions.Engine, id string) (*State, error) {
 	}
 	s := &State{raw: b}
 	if err := json.Unmarshal(b, s); err != nil || s.ID != id || s.Format < 1 {
-		return nil, fmt.Errorf("rollout %s: not what a Chancery writes: %w", id, revisions.ErrDamaged)
+		return nil, fmt.Errorf("rollout %s: corrupt record: %w", id, revisions.ErrDamaged)
 	}
 	if s.Format > format {
 		return nil, fmt.Errorf("rollout %s: %w", id, revisions.ErrNewer)
 	}
 	if len(s.Steps) == 0 || s.Step < 0 || s.Step >= len(s.Steps) {
-		return nil, fmt.Errorf("rollout %s: it is at no step: %w", id, revisions.ErrDamaged)
+		return nil, fmt.Errorf("rollout %s: invalid step: %w", id, revisions.ErrDamaged)
 	}
 	return s, nil
 }
 
-// All returns all rollouts that are remembered, the newest first. Those that cannot be read are in the error.
+// All returns all remembered rollouts, the newest first. The error contains those that cannot be read.
 func All(ctx context.Context, e revisions.Engine) (all []*State, err error) {
 	for key, e2 := range e.List(ctx, prefix) {
 		if e2 != nil {
@@ -218,7 +218,7 @@ func All(ctx context.Context, e revisions.Engine) (all []*State, err error) {
 	return all, err
 }
 
-// write stores what has changed; [revisions.ErrConflict]: somebody else has changed it.
+// write stores the changed state; the error is [revisions.ErrConflict] after a concurrent change.
 func (s *State) write(ctx context.Context, e revisions.Engine) error {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *State) write(ctx context.Context, e revisions.Engine) error {
 	return nil
 }
 
-// Change changes a rollout by f, as often as somebody else changes it meanwhile, and has it in force.
+// Change applies f to a rollout, again after each concurrent change, and puts the result into force.
 func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository, id string, f func(*State) error) (*State, error) {
 	for {
 		s, err := Read(ctx, e, id)
@@ -247,7 +247,8 @@ func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository,
 		if err != nil {
 			return nil, err
 		}
-		if err = s.write(ctx, e); err == nil {
+		err = s.write(ctx, e)
+		if err == nil {
 			return s, s.Settle(ctx, repo)
 		}
 		if !errors.Is(err, revisions.ErrConflict) {
@@ -256,12 +257,12 @@ func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository,
 	}
 }
 
-// Turn sets phase and step, and why.
+// Turn sets phase and step, and the reason.
 func (s *State) Turn(now time.Time, p Phase, step int, why string) {
 	s.Phase, s.Step, s.Since, s.Why, s.By = p, step, now, why, ""
 }
 
-// Go takes it to its next step, or its end.
+// Go takes the rollout to its next step, or its end.
 func (s *State) Go(now time.Time, why string) {
 	if s.Step+1 < len(s.Steps) {
 		s.Turn(now, Running, s.Step+1, why)
@@ -270,8 +271,8 @@ func (s *State) Go(now time.Time, why string) {
 	}
 }
 
-// Abandon takes back a rollout of which nobody can read the state any more: all are served what its groups are frozen at. It reports
-// whether there was one.
+// Abandon ends a rollout whose state cannot be read: all nodes get the revision at which their groups are
+// frozen. It reports whether there was such a rollout.
 func Abandon(ctx context.Context, repo *revisions.Repository, id string) (was bool, err error) {
 	err = repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		was = false
@@ -286,16 +287,17 @@ func Abandon(ctx context.Context, repo *revisions.Repository, id string) (was bo
 	return was, err
 }
 
-// ErrGone says that the groups of a rollout are not held as they were when it began.
-var ErrGone = errors.New("its groups are not frozen as they were when it began")
+// ErrGone means that the holds of a rollout's groups have changed since it began.
+var ErrGone = errors.New("the freezes of its groups have changed since it began")
 
-// Settle has the head say what the rollout says, unless it says something newer: who decides nothing more may be slow.
+// Settle puts the state of the rollout into the head, unless the head already has a newer one: a server
+// that lost the lease may be slow.
 func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error { return s.settle(holds) })
 }
 
-// fits is an error if the head cannot say what the rollout is about to say: that is asked before it is written, for else the two
-// would differ. A head that gets smaller always can.
+// fits returns an error if the new state does not fit into the head. It is called before the state is
+// written, since the two must not differ. A change that makes the head smaller always fits.
 func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
 	_, holds, err := repo.HoldsWithState(ctx)
 	if err != nil {
@@ -310,15 +312,15 @@ func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
 
 func fit(was int, holds map[string]revisions.Hold) error {
 	if n := size(holds); n > maxHolds && n > was {
-		return cannot("what is said of %d frozen groups would have %d bytes, at most %d may be: shorter messages, and fewer groups at once, need less", len(holds), n, maxHolds)
+		return cannot("the record of %d frozen groups would have %d bytes, at most %d are allowed: use shorter messages, or fewer groups at once", len(holds), n, maxHolds)
 	}
 	return nil
 }
 
-// size is about how many bytes holds have in the head.
+// size is the approximate size of holds in the head, in bytes.
 func size(holds map[string]revisions.Hold) int {
 	const hashes = 160          // of two revisions
-	b, _ := json.Marshal(holds) // nothing in it cannot be encoded
+	b, _ := json.Marshal(holds) // encoding cannot fail
 	return len(b) + hashes*len(holds)
 }
 
@@ -330,7 +332,7 @@ func (s *State) settle(holds map[string]revisions.Hold) error {
 		case !s.Phase.Ended() && (!ours || h.Number != s.From[group]):
 			return fmt.Errorf("rollout %s: group %s: %w", s.ID, group, ErrGone)
 		case !ours || !s.Phase.Ended() && h.Next.Step >= s.Step:
-			continue // whoever is late changes nothing
+			continue // the state is older than the head
 		case !s.Phase.Ended():
 			next := *h.Next
 			next.Step, next.Pick = s.Step, s.Steps[s.Step]
@@ -345,18 +347,18 @@ func (s *State) settle(holds map[string]revisions.Hold) error {
 	return nil
 }
 
-// A BusyError says that another rollout of a group is under way.
+// A BusyError means that another rollout of a group is in progress.
 type BusyError struct{ Group, Rollout string }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("rollout %s of group %s is under way", e.Rollout, e.Group)
 }
 
-// Is makes a BusyError an [revisions.ErrConflict].
+// Is makes a BusyError a [revisions.ErrConflict].
 func (e *BusyError) Is(target error) bool { return target == revisions.ErrConflict }
 
-// Start begins a rollout to a revision, of the groups that are given, or of all frozen ones in which it differs from what
-// is served.
+// Start begins a rollout to a revision, of the given groups. Without any, it takes all frozen groups that
+// differ from the served revision.
 func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, s *State, groups []string) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -382,7 +384,7 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		h, is := holds[group]
 		switch {
 		case !is:
-			return cannot("group %s is not frozen, and what is committed to it is served by all at once: chancery freeze %s comes first, then apply", group, group)
+			return cannot("group %s is not frozen, so a commit to it is served at once: first run chancery freeze %s, then apply", group, group)
 		case h.Number == s.Number:
 			continue
 		}
@@ -393,14 +395,14 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		case h.Next != nil:
 			return &BusyError{group, h.Next.Rollout}
 		case rule:
-			return cannot("%s changes group.yaml of group %s, and so who gets it: that is no step of a rollout. Commit it by itself, and chancery freeze %s --at that revision", s.Number, group, group)
+			return cannot("%s changes group.yaml of group %s, and so which nodes get it: a rollout cannot do that in steps. Commit that change alone, and run chancery freeze %s --at that revision", s.Number, group, group)
 		}
 		s.From[group] = h.Number
 	}
 	if len(s.From) == 0 {
-		p := cannot("no frozen group differs in %s: nothing is to be rolled out", s.Number)
+		p := cannot("no frozen group differs in %s: there is nothing to roll out", s.Number)
 		if len(holds) == 0 {
-			p.Hint = "no group is frozen, and what is committed is served by all at once: chancery freeze GROUP comes first, then apply"
+			p.Hint = "no group is frozen, so a commit is served at once: first run chancery freeze GROUP, then apply"
 		}
 		return p
 	}
@@ -414,7 +416,7 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		return err
 	}
 	if err := s.enter(ctx, repo); err != nil {
-		if !errors.Is(err, revisions.ErrUnknown) { // else it may be under way
+		if !errors.Is(err, revisions.ErrUnknown) { // if unknown, the rollout may have begun
 			_ = e.Delete(ctx, prefix+s.ID)
 		}
 		return err
@@ -422,13 +424,13 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 	return nil
 }
 
-// missing is an error if a group that is meant, of those that go to the revision or of a step, is none of those that are
-// there: a step of a group that is misspelled would pick nobody, and the time alone would decide.
+// missing returns an error if a group of the rollout, or of a step, does not exist. A misspelled group
+// would pick no client, and the time alone would decide.
 func (s *State) missing(groups, there []string) error {
 	for _, g := range slices.Concat(groups, s.Steps[len(s.Steps)-1].Groups) {
 		if !slices.Contains(there, g) {
 			slices.Sort(there)
-			return &revisionapi.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("there is no group %q in %s, nor in what is served now", g, s.Number), Hint: "the groups are " + some(slices.Compact(there))}
+			return &revisionapi.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %q is neither in %s nor in the served configuration", g, s.Number), Hint: "the groups are " + some(slices.Compact(there))}
 		}
 	}
 	return nil
@@ -438,7 +440,7 @@ func cannot(format string, args ...any) *revisionapi.Problem {
 	return &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: fmt.Sprintf(format, args...)}
 }
 
-// enter has the head say that the rollout is under way.
+// enter records in the head that the rollout has begun.
 func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		was := size(holds)
@@ -457,7 +459,7 @@ func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
 	})
 }
 
-// difference reports whether a group differs in two revisions, and whether who gets it does.
+// difference reports whether a group differs in two revisions, and whether its rules do.
 func difference(a, b *revisions.Snapshot, group string) (differs, rule bool) {
 	b.Since(a, func(was, is *revisions.Item) bool {
 		if is == nil {
@@ -472,7 +474,7 @@ func difference(a, b *revisions.Snapshot, group string) (differs, rule bool) {
 	return differs, rule
 }
 
-// forget removes the oldest that have ended.
+// forget removes the oldest ended rollouts.
 func forget(ctx context.Context, e revisions.Engine) error {
 	all, err := All(ctx, e)
 	if err != nil && all == nil {
@@ -483,7 +485,8 @@ func forget(ctx context.Context, e revisions.Engine) error {
 		if !s.Phase.Ended() {
 			continue
 		}
-		if ended++; ended > maxEnded {
+		ended++
+		if ended > maxEnded {
 			if err := e.Delete(ctx, prefix+s.ID); err != nil {
 				return err
 			}

@@ -17,16 +17,16 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A Steering does what people want about which revision is served of a group, in the words of the admin API. A command does it with a
-// store itself, and a server for those who ask it, so that both say the same. Who asks is in the requests. What cannot be done as it is asked for
-// is a [ledger.Problem]; other errors are those of the store.
+// A Steering freezes groups and controls rollouts, in the words of the admin API. A command uses it with
+// a store, and a server for its callers, so both give the same results. The author is in the requests. A
+// refused request is a [revisionapi.Problem]; other errors are those of the store.
 type Steering struct {
 	Engine revisions.Engine
 	Repo   *revisions.Repository
 }
 
-// Freeze has a group served as it is in a revision. One that is frozen already goes to another only if that is named: else what somebody holds
-// back would be released by who does not know of it.
+// Freeze makes a group served from a fixed revision. For a group that is already frozen the revision must
+// be named. Otherwise a caller that does not know of the freeze would release held-back changes.
 func (s Steering) Freeze(ctx context.Context, group string, req api.FreezeRequest) (*api.Freeze, error) {
 	named := req.Revision
 	if named == "head" {
@@ -62,22 +62,23 @@ func (s Steering) Freeze(ctx context.Context, group string, req api.FreezeReques
 	})
 }
 
-// frozen is the error of a group that is frozen already.
+// frozen is the error of a group that is already frozen.
 func frozen(group string, h revisions.Hold) error {
 	return &revisionapi.Problem{
 		Is: revisions.ErrConflict, Text: fmt.Sprintf("group %.100s is frozen already, %s", group, revisionapi.Held(revisionapi.Hold(group, h))),
-		Hint: fmt.Sprintf("with --at %s it stays as it is, with --at head what is held back is served, and chancery unfreeze %.100s ends it", h.Number, group),
+		Hint: fmt.Sprintf("--at %s keeps it as it is, --at head serves the newest revision, and chancery unfreeze %.100s ends the freeze", h.Number, group),
 	}
 }
 
-// noteHold notes what a group was frozen at before.
+// noteHold records the earlier hold of a group in the answer.
 func noteHold(done *api.Freeze, group string, h revisions.Hold, is bool) {
-	if done.Was, done.Before = "", nil; is {
+	done.Was, done.Before = "", nil
+	if is {
 		done.Was, done.Before = h.Number.String(), new(revisionapi.Hold(group, h))
 	}
 }
 
-// Unfreeze has the newest revision of a group served again.
+// Unfreeze makes a group served from the newest revision again.
 func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteRequest) (*api.Freeze, error) {
 	if err := checkNote(note.Author, note.Message); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteReque
 	return done, s.Repo.SetHolds(ctx, func(newest revisions.Number, holds map[string]revisions.Hold) error {
 		was, is := holds[group]
 		if !is {
-			return &revisionapi.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %.100s is not frozen", group), Hint: "chancery history says which are"}
+			return &revisionapi.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("group %.100s is not frozen", group), Hint: "chancery history shows the frozen groups"}
 		}
 		done.Revision = newest.String()
 		noteHold(done, group, was, is)
@@ -95,7 +96,7 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteReque
 	})
 }
 
-// Rollouts returns those that are remembered, the newest first, or the one with an ID.
+// Rollouts returns the remembered rollouts, the newest first, or the one with an ID.
 func (s Steering) Rollouts(ctx context.Context, id string) (*api.RolloutList, error) {
 	if id == "" {
 		all, err := All(ctx, s.Engine)
@@ -111,20 +112,22 @@ func (s Steering) Rollouts(ctx context.Context, id string) (*api.RolloutList, er
 	return s.list(ctx, one)
 }
 
-// StartRollout begins one.
+// StartRollout begins a rollout.
 func (s Steering) StartRollout(ctx context.Context, req api.RolloutRequest) (*api.RolloutList, error) {
 	st := &State{Author: req.Author, Message: req.Message, Bake: 5 * time.Minute, MinAcked: 95, Began: time.Now()}
 	var err error
-	if st.Number, err = number(req.Revision); err == nil && st.Number == 0 {
-		err = wrong("revision", errors.New("is missing: which one do the groups go to?"))
+	st.Number, err = number(req.Revision)
+	if err == nil && st.Number == 0 {
+		err = wrong("revision", errors.New("is missing: name the new revision"))
 	}
 	if err == nil && req.Bake != "" {
-		if st.Bake, err = time.ParseDuration(req.Bake); err != nil {
+		st.Bake, err = time.ParseDuration(req.Bake)
+		if err != nil {
 			err = wrong("bake", errors.New("want a duration such as 5m"))
 		}
 	}
 	if err == nil && len(req.Steps) == 0 {
-		err = wrong("steps", errors.New("there is none: who comes first?"))
+		err = wrong("steps", errors.New("is missing: name the first nodes"))
 	}
 	if err == nil {
 		err = checkNote(req.Author, req.Message)
@@ -144,7 +147,7 @@ func (s Steering) StartRollout(ctx context.Context, req api.RolloutRequest) (*ap
 	return s.list(ctx, st)
 }
 
-// changes are those of a rollout that is under way.
+// changes are the changes of a running rollout.
 var changes = map[string]func(s *State, now time.Time, why string){
 	"promote": (*State).Go,
 	"pause":   func(s *State, now time.Time, why string) { s.Turn(now, Paused, s.Step, why) },
@@ -152,11 +155,11 @@ var changes = map[string]func(s *State, now time.Time, why string){
 	"abort":   func(s *State, now time.Time, why string) { s.Turn(now, Aborted, s.Step, why) },
 }
 
-// ChangeRollout has one go to its next step, pause, go on, or go back.
+// ChangeRollout promotes, pauses, resumes or aborts a rollout.
 func (s Steering) ChangeRollout(ctx context.Context, id, change string, note api.NoteRequest) (*api.RolloutList, error) {
 	f := changes[change]
 	if f == nil {
-		return nil, wrong("change", fmt.Errorf("%q is none: want promote, pause, resume or abort", change))
+		return nil, wrong("change", fmt.Errorf("%q is unknown: use promote, pause, resume or abort", change))
 	}
 	if err := checkNote(note.Author, note.Message); err != nil {
 		return nil, err
@@ -185,7 +188,7 @@ func (s Steering) ChangeRollout(ctx context.Context, id, change string, note api
 	return s.list(ctx, st)
 }
 
-// idForm is that of an ID: others are no words of a key, or longer than one may be.
+// idForm is the form of an ID. Others are not valid in a key, or too long.
 var idForm = regexp.MustCompile(`^r[0-9]{1,20}-[0-9a-f]{1,64}$`)
 
 func (s Steering) change(ctx context.Context, id string, f func(*State) error) (*State, error) {
@@ -196,47 +199,49 @@ func (s Steering) change(ctx context.Context, id string, f func(*State) error) (
 }
 
 func (s Steering) read(ctx context.Context, id string) (st *State, err error) {
-	if err = revisions.ErrNotFound; idForm.MatchString(id) {
+	err = revisions.ErrNotFound
+	if idForm.MatchString(id) {
 		st, err = Read(ctx, s.Engine, id)
 	}
 	return st, s.unknown(ctx, id, err)
 }
 
-// gone reports whether an error is that there is nothing with an ID.
+// gone reports whether an error means that no rollout has the ID.
 func gone(err error) bool {
 	_, told := errors.AsType[*revisionapi.Problem](err)
 	return !told && errors.Is(err, revisions.ErrNotFound)
 }
 
-// unknown has the error of an ID that no rollout has say which there are.
+// unknown adds the existing IDs to the error of an unknown ID.
 func (s Steering) unknown(ctx context.Context, id string, err error) error {
 	if !gone(err) {
 		return err
 	}
-	hint := "there is none"
+	hint := "there are no rollouts"
 	var ids []string
-	all, _ := All(ctx, s.Engine) // those that can be read
+	all, _ := All(ctx, s.Engine) // the readable ones
 	for _, st := range all {
 		ids = append(ids, fmt.Sprintf("%s (%s)", st.ID, st.Phase))
 	}
 	if ids != nil {
-		hint = "there are " + some(ids)
+		hint = "the rollouts are " + some(ids)
 	}
 	return &revisionapi.Problem{Is: revisions.ErrNotFound, Text: fmt.Sprintf("no rollout has the ID %.100q", id), Hint: hint}
 }
 
-// known has an error of a rollout say what it is, if it is none of the store.
+// known turns an error about a rollout into a problem with a hint. It returns errors of the store
+// unchanged.
 func known(err error) error {
 	if busy, is := errors.AsType[*BusyError](err); is {
 		return &revisionapi.Problem{Is: revisions.ErrConflict, Text: err.Error(), Hint: "chancery rollout abort " + busy.Rollout + " ends it"}
 	}
 	if errors.Is(err, ErrGone) {
-		return &revisionapi.Problem{Is: revisions.ErrConflict, Text: err.Error(), Hint: "chancery history says what they are frozen at"}
+		return &revisionapi.Problem{Is: revisions.ErrConflict, Text: err.Error(), Hint: "chancery history shows the frozen groups"}
 	}
 	return err
 }
 
-// underWay is an error if a rollout of a group is.
+// underWay returns an error if a rollout of a group is in progress.
 func underWay(group string, h revisions.Hold) error {
 	if h.Next == nil {
 		return nil
@@ -244,10 +249,10 @@ func underWay(group string, h revisions.Hold) error {
 	return known(&BusyError{group, h.Next.Rollout})
 }
 
-// list is rollouts in the words of the API, with how clients take those that have not ended.
+// list returns rollouts in the words of the API, with the evidence of running ones.
 func (s Steering) list(ctx context.Context, all ...*State) (*api.RolloutList, error) {
 	items := []api.Rollout{}
-	var head *revisions.State // read once, if one is under way
+	var head *revisions.State // read once, if a rollout is running
 	for _, st := range all {
 		it := api.Rollout{
 			ID: st.ID, Revision: st.Number.String(), From: map[string]string{}, Bake: strconv.FormatFloat(st.Bake.Seconds(), 'f', -1, 64) + "s", MinAcked: st.MinAcked,
@@ -283,7 +288,7 @@ func listOf(items []api.Rollout) *api.RolloutList {
 	return &api.RolloutList{APIVersion: api.Version, Kind: api.KindRolloutList, Items: items}
 }
 
-// groupsOf are the groups in a revision, by name.
+// groupsOf returns the groups in a revision, by name.
 func groupsOf(s *revisions.Snapshot) []string {
 	all := map[string]bool{groups.Default: true}
 	for it := range s.All {
@@ -292,7 +297,7 @@ func groupsOf(s *revisions.Snapshot) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// some is a list for people, who read the first of many.
+// some joins the first elements of a list for people.
 func some(all []string) string {
 	const most = 30
 	if len(all) > most {
@@ -301,11 +306,12 @@ func some(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// number reads one of a revision; 0: none is given.
+// number parses a revision number; 0: none is given.
 func number(text string) (n revisions.Number, err error) {
 	if text != "" {
-		if n, err = revisions.ParseNumber(text); err == nil && n == 0 {
-			err = fmt.Errorf("%q is no revision: the first is r1", text)
+		n, err = revisions.ParseNumber(text)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%q is not a revision number: the first is r1", text)
 		}
 		if err != nil {
 			err = wrong("revision", err)
@@ -318,7 +324,7 @@ func wrong(field string, err error) error {
 	return &revisionapi.Problem{Is: revisionapi.ErrWrong, Field: field, Text: err.Error()}
 }
 
-// maxNote is how many bytes each text of a note has at most: it comes into the head.
+// maxNote limits each text of a note, in bytes, because the head contains it.
 const maxNote = 500
 
 func checkNote(author, message string) error {
@@ -326,7 +332,7 @@ func checkNote(author, message string) error {
 	case len(message) > maxNote:
 		return wrong("message", fmt.Errorf("it has %d bytes: at most %d are allowed", len(message), maxNote))
 	case len(author) > maxNote:
-		return wrong("author", fmt.Errorf("with who is known to ask it has %d bytes (%.40s…): at most %d are allowed", len(author), author, maxNote))
+		return wrong("author", fmt.Errorf("with the authenticated caller it has %d bytes (%.40s…): at most %d are allowed", len(author), author, maxNote))
 	}
 	return nil
 }

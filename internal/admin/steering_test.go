@@ -107,7 +107,7 @@ func TestRollouts(t *testing.T) {
 		{"POST /api/v1/rollouts/" + id + "/promote", `{"message":"looks good","author":"ben"}`, 200, `"why":"promote by token (says ben): looks good"`},
 		{"POST /api/v1/rollouts/" + id + "/abort", `{}`, 200, `"phase":"aborted","step":2,`},
 		{"POST /api/v1/rollouts/" + id + "/pause", `{}`, 404, "is aborted since"},
-		{"POST /api/v1/rollouts/r9-123456/pause", `{}`, 404, `no rollout has the ID \"r9-123456\"","hint":"there are ` + id + ` (aborted)"`},
+		{"POST /api/v1/rollouts/r9-123456/pause", `{}`, 404, `no rollout has the ID \"r9-123456\"","hint":"the rollouts are ` + id + ` (aborted)"`},
 		{"POST /api/v1/rollouts/r9-123456/abort", `{}`, 404, `no rollout has the ID`},
 		{"GET /api/v1/rollouts/..%2Fhead", "", 404, `no rollout has the ID`},
 		{"POST /api/v1/rollouts/" + id + "/stop", `{}`, 404, "path not found"},

@@ -189,8 +189,8 @@ func TestReachable(t *testing.T) {
 		"https://[2001:db8::1]:1":   "",
 		"http://10.0.0.1:1":         "no TLS",
 		"http://example.com:1":      "no TLS",
-		"https://0.0.0.0:1":         "no address of a machine",
-		"https://[::]:1":            "no address of a machine",
+		"https://0.0.0.0:1":         "not the address of a machine",
+		"https://[::]:1":            "not the address of a machine",
 		"https://10.0.0.1":          "not the address",
 		"https://10.0.0.1:1/x":      "not the address",
 		"https://u:p@10.0.0.1:1":    "not the address",
@@ -365,7 +365,7 @@ func TestManyHangingServers(t *testing.T) {
 				t.Errorf("%s: %q", x.ID, x.Error)
 			}
 		}
-		if unsure == nil || unsure.Error() != "there are more than 128 servers" {
+		if unsure == nil || unsure.Error() != "more than 128 servers" {
 			t.Error(unsure)
 		}
 		r.client.close()

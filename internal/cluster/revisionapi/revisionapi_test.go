@@ -133,8 +133,8 @@ func TestItem(t *testing.T) {
 		"type is miss":               {Group: "g", Body: []byte("x")},
 		"is not a type URL":          {Group: "g", Type: "envoy.config.cluster.v3.Cluster", Name: "a"},
 		"a resource has no":          {Group: "g", Type: url, Name: "a", Definition: "x"},
-		`ttl: "x" is no duration`:    {Group: "g", Type: url, Name: "a", TTL: "x"},
-		`ttl: "-30s" is no duration`: {Group: "g", Type: url, Name: "a", TTL: "-30s"},
+		`ttl: "x" is not a duration`:    {Group: "g", Type: url, Name: "a", TTL: "x"},
+		`ttl: "-30s" is not a duration`: {Group: "g", Type: url, Name: "a", TTL: "-30s"},
 		`"*" is reserved`:            {Group: "g", Type: url, Name: "*"},
 	} {
 		if it, err := Item(l); err == nil || !strings.Contains(err.Error(), want) {

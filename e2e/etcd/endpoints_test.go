@@ -12,7 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	endpointsetcd "github.com/chancery-xds/chancery/internal/endpoints/etcd"
 	"github.com/chancery-xds/chancery/internal/testkit/logtest"
@@ -33,14 +33,13 @@ func registries(t *testing.T, n int, members ...string) (all []*registry, client
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for range n {
-		e := open(t, etcd.Options{Endpoints: members, Prefix: "p"})
+		conn := connect(t, etcdkv.Options{Endpoints: members, Prefix: "p"})
 		r := &registry{st: store.New(store.WithOverlays())}
 		log := slog.New(slog.NewTextHandler(&r.log, nil))
-		r.Registry = endpoints.New(endpointsetcd.New(e.Client, e.Prefix(), log), r.st, endpoints.Options{Log: log})
+		r.Registry = endpoints.New(endpointsetcd.New(conn, log), r.st, endpoints.Options{Log: log})
 		running.Go(func() { r.Run(ctx) })
 		all = append(all, r)
-		var err error
-		if client, err = e.Client(ctx); err != nil {
+		if err := conn.Do(ctx, "", func(_ context.Context, c *clientv3.Client) error { client = c; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		<-r.Loaded()
@@ -124,7 +123,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 	if n, _ := all[0].sees("n"); n > 0 {
 		t.Error("what cannot be read is served")
 	}
-	if said := all[0].log.String(); !strings.Contains(said, "is none: it is left alone") {
+	if said := all[0].log.String(); !strings.Contains(said, "unknown key below the registered endpoints") {
 		t.Error(said)
 	}
 
@@ -182,10 +181,10 @@ func TestEndpointsWithoutEtcd(t *testing.T) {
 // keeping has a registry that keeps on disk what it hears serve cluster x.
 func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	t.Helper()
-	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	conn := connect(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
 	r := &registry{st: store.New(store.WithOverlays())}
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	kept, err := endpoints.NewDiskShadow(endpointsetcd.New(e.Client, e.Prefix(), log), dir, time.Second, log)
+	kept, err := endpoints.NewDiskShadow(endpointsetcd.New(conn, log), dir, time.Second, log)
 	if err != nil {
 		t.Fatal(err)
 	}

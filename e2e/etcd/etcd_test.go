@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/enginetest"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
@@ -66,14 +67,19 @@ func start(t testing.TB, configure func(*embed.Config)) (server *embed.Etcd, end
 	return e, e.Clients[0].Addr().String()
 }
 
-func open(t testing.TB, o etcd.Options) *etcd.Engine {
+func open(t testing.TB, o etcdkv.Options) *etcd.Engine {
 	t.Helper()
-	e, err := etcd.Open(o)
+	return etcd.New(connect(t, o))
+}
+
+func connect(t testing.TB, o etcdkv.Options) *etcdkv.Conn {
+	t.Helper()
+	c, err := etcdkv.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = e.Close() })
-	return e
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func TestEngine(t *testing.T) {
@@ -81,7 +87,7 @@ func TestEngine(t *testing.T) {
 	_, endpoint := start(t, nil)
 	enginetest.Test(t, func(t *testing.T) func(*testing.T) revisions.Engine {
 		return func(inner *testing.T) revisions.Engine {
-			return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "test/" + strings.ToLower(t.Name())})
+			return open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "test/" + strings.ToLower(t.Name())})
 		}
 	})
 }
@@ -103,7 +109,7 @@ func TestFloors(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			_, endpoint := start(t, nil)
 			enginetest.Floors(t, n, func(t *testing.T) revisions.Engine {
-				return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "floors"})
+				return open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "floors"})
 			})
 		})
 	}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/etcd/history"
 	"github.com/chancery-xds/chancery/e2e/harness"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
-	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -302,7 +302,7 @@ func TestReplicas(t *testing.T) {
 	t.Logf("seed %d, %d clients", seed, *chaosFleet)
 	began := time.Now()
 	w := startTown(t)
-	repo := revisions.Open(open(t, etcd.Options{Endpoints: w.endpoints, Prefix: "fleet"}), revisions.Options{})
+	repo := revisions.Open(open(t, etcdkv.Options{Endpoints: w.endpoints, Prefix: "fleet"}), revisions.Options{})
 	writes := &writer{repo: repo, r: rand.New(rand.NewPCG(seed, 1)), told: map[int]history.Commit{}}
 	if err := writes.commit(ctx); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 
 	"github.com/chancery-xds/chancery/e2e/harness"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
-	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -59,7 +59,7 @@ func startShow(t *testing.T, n int, flags ...string) *show {
 	caFile, cert, key := file("ca.crt", ca.PEM), file("tls.crt", pair.Cert), file("tls.key", pair.Key)
 	s.tls = []string{"--admin-ca", caFile, "--admin-cert", cert, "--admin-key", key}
 	_, endpoint := start(t, nil)
-	s.repo = revisions.Open(open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "show"}), revisions.Options{})
+	s.repo = revisions.Open(open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "show"}), revisions.Options{})
 	for i := range n {
 		r := &shown{xds: free(t), admin: free(t)}
 		r.program = &program{name: fmt.Sprint("server ", i), log: filepath.Join(dir, fmt.Sprint("log", i)), make: func() *exec.Cmd {

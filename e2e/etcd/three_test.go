@@ -13,9 +13,9 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/enginetest"
-	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 )
 
 // free returns an address that nobody listens on: members must know each other's before they start.
@@ -85,7 +85,7 @@ func TestFloorsOfThree(t *testing.T) {
 	}
 	_, endpoints := startThree(t)
 	enginetest.Floors(t, 10_000, func(t *testing.T) revisions.Engine {
-		return open(t, etcd.Options{Endpoints: endpoints, Prefix: "floors"})
+		return open(t, etcdkv.Options{Endpoints: endpoints, Prefix: "floors"})
 	})
 }
 
@@ -95,7 +95,7 @@ func TestLeaderEnds(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)
 	members, endpoints := startThree(t)
-	repo := revisions.Open(open(t, etcd.Options{Endpoints: endpoints, Prefix: "p"}), revisions.Options{})
+	repo := revisions.Open(open(t, etcdkv.Options{Endpoints: endpoints, Prefix: "p"}), revisions.Options{})
 	var done []revisions.Number
 	unknown := 0
 	for i := range 60 {

@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/xds"
@@ -73,7 +74,7 @@ func TestTLS(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	o := etcd.Options{Endpoints: []string{endpoint}, Prefix: "p", TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	o := etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p", TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	if err := commit(ctx, open(t, o), item("a", 10)); err != nil {
 		t.Error(err)
 	}
@@ -104,7 +105,7 @@ func TestPermissions(t *testing.T) {
 	}
 	do(a.AuthEnable(ctx))
 	as := func(user, prefix string) *etcd.Engine {
-		return open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: prefix, Username: user, Password: user})
+		return open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: prefix, Username: user, Password: user})
 	}
 	if err := commit(ctx, as("writer", "prod"), item("a", 10)); err != nil {
 		t.Error(err)
@@ -118,7 +119,7 @@ func TestPermissions(t *testing.T) {
 	_, err := revisions.Open(reader, revisions.Options{}).Sweep(ctx, 1)
 	wants(t, err, revisions.ErrDenied, "prod/lease/sweep")
 	wants(t, commit(ctx, as("", "prod"), item("b", 10)), revisions.ErrDenied, "prod/head")
-	stranger := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "prod", Username: "reader", Password: "wrong"})
+	stranger := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "prod", Username: "reader", Password: "wrong"})
 	wants(t, commit(ctx, stranger, item("b", 10)), revisions.ErrDenied, "prod/head")
 
 	// Permissions come and go while somebody watches: what he has stays.
@@ -141,7 +142,7 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
-	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	e := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
 	repo := revisions.Open(e, revisions.Options{})
 	last := 0
 	for i := 0; ; i++ {
@@ -164,7 +165,7 @@ func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)
 	_, endpoint := start(t, func(c *embed.Config) { c.MaxRequestBytes = 100 << 10 })
-	e := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	e := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
 	wants(t, commit(ctx, e, item("a", 300_000)), revisions.ErrTooLarge, "p/pack/")
 	if err := commit(ctx, e, item("a", 50_000)); err != nil {
 		t.Error(err)
@@ -178,8 +179,8 @@ func TestWatchAfterCompaction(t *testing.T) {
 	ctx := background(t)
 	_, endpoint := start(t, nil)
 	p := newProxy(t, endpoint)
-	direct := open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"})
-	through := open(t, etcd.Options{Endpoints: []string{p.Addr().String()}, Prefix: "p", Timeout: time.Second})
+	direct := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
+	through := open(t, etcdkv.Options{Endpoints: []string{p.Addr().String()}, Prefix: "p", Timeout: time.Second})
 	// Nothing but the watch tells of anything.
 	repo := revisions.Open(through, revisions.Options{Poll: time.Hour, Retry: 10 * time.Millisecond})
 	told := make(chan revisions.Number)
@@ -255,7 +256,7 @@ func TestHeadToReplicas(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	for i := range replicas {
 		heard[i] = map[revisions.Number]time.Time{}
-		repo := revisions.Open(open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
+		repo := revisions.Open(open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
 		over.Go(func() {
 			for s, err := range repo.Watch(watching, nil) {
 				if err != nil {
@@ -268,7 +269,7 @@ func TestHeadToReplicas(t *testing.T) {
 			}
 		})
 	}
-	repo := revisions.Open(open(t, etcd.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
+	repo := revisions.Open(open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"}), revisions.Options{})
 	s, err := repo.Head(ctx)
 	done := map[revisions.Number]time.Time{}
 	for i := 0; i < commits && err == nil; i++ {

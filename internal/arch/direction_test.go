@@ -81,7 +81,7 @@ var generated = []string{
 // someGenerated lists packages that may link some generated messages, because these are small.
 var someGenerated = []struct{ packages, modules, why string }{
 	{"groups/cel", "cel.dev/expr google.golang.org/genproto/googleapis/api/expr/", "the syntax tree of CEL"},
-	{"internal/cluster/revisions/etcd internal/endpoints/etcd", "google.golang.org/genproto/googleapis/api", "etcd's annotations for its gateway"},
+	{"internal/cluster/etcdkv internal/cluster/revisions/etcd internal/endpoints/etcd", "google.golang.org/genproto/googleapis/api", "etcd's annotations for its gateway"},
 	{"internal/daemon/trace", "go.opentelemetry.io/proto/otlp google.golang.org/genproto/googleapis/api", "OpenTelemetry's own messages"},
 	{"cmd/* internal/cli internal/cli/* internal/daemon", "cel.dev/expr google.golang.org/genproto/googleapis/api go.opentelemetry.io/proto/otlp", "all of the above"},
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // watched are the packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/etcdkv", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
 
 // effects lists every effect of these packages, by package, declaration and kind, with its reason.
 var effects = map[string]string{
@@ -248,7 +248,6 @@ var effects = map[string]string{
 	"internal/endpoints/etcd Engine.Revoke goroutine": "revokes leases at the same time; Revoke waits for all",
 	"internal/endpoints/etcd Engine.commit mutex":     "the newest revision of these transactions",
 	"internal/endpoints/etcd Engine.await timer":      "the maximum wait until a watch has seen a write",
-	"internal/endpoints/etcd Engine.Watch timer":      "a pause before a watch is opened again",
 
 	"internal/cluster/revisions Open clock":                         "the default clock, which Options.Now replaces: the time of a revision",
 	"internal/cluster/revisions each goroutine":                     "reads and writes eight values at the same time; the caller waits for them",
@@ -291,7 +290,7 @@ var effects = map[string]string{
 	"internal/cluster/peers Replicas.Ask mutex":                     "collects one answer at a time",
 	"internal/cluster/peers pause timer":                            "the pause between two looks or announcements",
 	"internal/cluster/revisions/etcd Engine.Watch goroutine":        "receives changes; ends with its context",
-	"internal/cluster/revisions/etcd Engine.Watch timer":            "a pause before a watch is opened again",
+	"internal/cluster/etcdkv Conn.Watch timer":                      "a pause before a watch is opened again",
 	"internal/cluster/revisions/etcd Engine.Lease goroutine":        "reports the loss of a lease; ends with the lease",
 	"internal/cluster/revisions/enginetest announcements goroutine": "programs that announce themselves; end with the test",
 	"internal/cluster/revisions/enginetest announcements timer":     "a timeout of a test",

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/cli"
-	revisionsetcd "github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/endpoints/etcd"
@@ -97,8 +97,8 @@ func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.K
 		dir = filepath.Join(keeper.Dir(), "endpoints")
 	}
 	if d, ok := src.(*storeSource); ok {
-		if of, ok := d.engineCloser.(*revisionsetcd.Engine); ok {
-			shared := etcd.New(of.Client, of.Prefix(), log)
+		if conn, ok := d.engineCloser.(*etcdkv.Conn); ok {
+			shared := etcd.New(conn, log)
 			if dir == "" {
 				return shared, func() {}, d.dir, nil
 			}

@@ -512,8 +512,8 @@ func TestReplaceAndLimits(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for name, f := range map[string]func() error{
-		"unknown group": func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
-		"too many clusters: at most 2":    func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },
+		"unknown group":                func() error { _, err := r.Put(ctx, Cluster{"g", "x"}, nil, 0); return err },
+		"too many clusters: at most 2": func() error { _, err := r.Put(ctx, Cluster{Name: "z"}, nil, 0); return err },
 		"too many endpoints of a cluster: at most 3": func() error {
 			_, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), at(5)}, 0)
 			return err
@@ -527,9 +527,9 @@ func TestReplaceAndLimits(t *testing.T) {
 			_, err := r.Put(ctx, Cluster{Name: "x"}, []Registered{at(4), {Endpoint: Endpoint{Address: "10.0.0.1"}}}, 0)
 			return err
 		},
-		"ttl: must be":     func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, nil, time.Millisecond); return err },
-		"cluster: is miss": func() error { _, err := r.Put(ctx, Cluster{}, nil, 0); return err },
-		"is not a valid name":       func() error { _, err := r.Put(ctx, Cluster{Name: "*"}, nil, 0); return err },
+		"ttl: must be":        func() error { _, err := r.Put(ctx, Cluster{Name: "x"}, nil, time.Millisecond); return err },
+		"cluster: is miss":    func() error { _, err := r.Put(ctx, Cluster{}, nil, 0); return err },
+		"is not a valid name": func() error { _, err := r.Put(ctx, Cluster{Name: "*"}, nil, 0); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)

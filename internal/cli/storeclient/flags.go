@@ -13,6 +13,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/auth/certs"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
@@ -44,7 +45,7 @@ func (s *Flags) Register(f *pflag.FlagSet) {
 func (s *Flags) tls() bool { return s.secure || s.files != (certs.ClientFiles{}) }
 
 // Check parses the URL of the store; an error is one of usage. The options are nil for a directory.
-func (s *Flags) Check() (dir string, of *etcd.Options, err error) {
+func (s *Flags) Check() (dir string, of *etcdkv.Options, err error) {
 	dir, isDir := strings.CutPrefix(s.URL, "file:")
 	switch {
 	case s.URL == "":
@@ -63,7 +64,7 @@ func (s *Flags) Check() (dir string, of *etcd.Options, err error) {
 	if !strings.HasPrefix(s.URL, "etcd://") {
 		return "", nil, fmt.Errorf("--store: %q: write file:DIR or etcd://HOST:PORT/PREFIX", s.URL)
 	}
-	o, err := etcd.Parse(s.URL)
+	o, err := etcdkv.Parse(s.URL)
 	if err != nil {
 		return "", nil, fmt.Errorf("--store: %w", err)
 	}
@@ -74,7 +75,7 @@ func (s *Flags) Check() (dir string, of *etcd.Options, err error) {
 }
 
 // PlainText reports whether the store's content crosses a network in plain text.
-func (s *Flags) PlainText(of *etcd.Options) bool {
+func (s *Flags) PlainText(of *etcdkv.Options) bool {
 	if of == nil || s.tls() {
 		return false
 	}
@@ -121,9 +122,9 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 		}
 		of.Password = strings.TrimRight(string(b), "\r\n")
 	}
-	e, err := etcd.Open(*of)
+	conn, err := etcdkv.Open(*of)
 	if err != nil {
 		return nil, nil, cli.Fail(err, "")
 	}
-	return e, e, nil
+	return etcd.New(conn), conn, nil
 }

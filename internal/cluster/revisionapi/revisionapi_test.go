@@ -126,16 +126,16 @@ func TestItem(t *testing.T) {
 	}
 	url := xds.Cluster.URL
 	for want, l := range map[string]api.RevisionItem{
-		"group is missing":           {Type: url, Name: "a"},
-		"neither a body":             {Group: "g", Type: url, Version: "1", Body: []byte("x")},
-		"neither a body nor a":       {Group: "g", Type: url, Version: "1", Definition: "x"},
-		"type is missing":            {Group: "g", Name: "a"},
-		"type is miss":               {Group: "g", Body: []byte("x")},
-		"is not a type URL":          {Group: "g", Type: "envoy.config.cluster.v3.Cluster", Name: "a"},
-		"a resource has no":          {Group: "g", Type: url, Name: "a", Definition: "x"},
+		"group is missing":              {Type: url, Name: "a"},
+		"neither a body":                {Group: "g", Type: url, Version: "1", Body: []byte("x")},
+		"neither a body nor a":          {Group: "g", Type: url, Version: "1", Definition: "x"},
+		"type is missing":               {Group: "g", Name: "a"},
+		"type is miss":                  {Group: "g", Body: []byte("x")},
+		"is not a type URL":             {Group: "g", Type: "envoy.config.cluster.v3.Cluster", Name: "a"},
+		"a resource has no":             {Group: "g", Type: url, Name: "a", Definition: "x"},
 		`ttl: "x" is not a duration`:    {Group: "g", Type: url, Name: "a", TTL: "x"},
 		`ttl: "-30s" is not a duration`: {Group: "g", Type: url, Name: "a", TTL: "-30s"},
-		`"*" is reserved`:            {Group: "g", Type: url, Name: "*"},
+		`"*" is reserved`:               {Group: "g", Type: url, Name: "*"},
 	} {
 		if it, err := Item(l); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v, %v, want %s", it, err, want)

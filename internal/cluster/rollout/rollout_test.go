@@ -269,8 +269,8 @@ func TestStart(t *testing.T) {
 		"group web is not frozen":          {State: State{Number: 2}, groups: []string{"web"}},
 		"changes group.yaml of group rule": {State: State{Number: 3}},
 		"no frozen group differs in r2":    {State: State{Number: 2}, groups: []string{"still"}},
-		`group "wbe" is neither in r2`:             {State: State{Number: 2, Steps: []revisions.Pick{{Groups: []string{"web", "wbe"}}, {Percent: 10}}}},
-		`group "egde" is neither in r2`:            {State: State{Number: 2}, groups: []string{"egde"}},
+		`group "wbe" is neither in r2`:     {State: State{Number: 2, Steps: []revisions.Pick{{Groups: []string{"web", "wbe"}}, {Percent: 10}}}},
+		`group "egde" is neither in r2`:    {State: State{Number: 2}, groups: []string{"egde"}},
 	} {
 		if err := start(c.State, c.groups...); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v, want %s", err, say)

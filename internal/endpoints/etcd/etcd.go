@@ -1,17 +1,16 @@
-// Package etcd is an engine of package endpoints in an etcd (3.4 or later): what is registered at one of several servers,
-// all of them serve.
+// Package etcd is an engine of package endpoints in an etcd (3.4 or later). All its servers serve an endpoint that is
+// registered at one of them.
 //
-//	engine := etcd.New(func(context.Context) (*clientv3.Client, error) { return client, nil }, "prod", nil)
+//	engine := etcd.New(conn, nil)
 //	reg := endpoints.New(engine, st, endpoints.Options{})
 //
-// Each registration is a key of its own, PREFIX/endpoints/GROUP/CLUSTER/ID, with a lease of the etcd if it has one; the
-// parts are escaped as in a URL. Writes of more than 100 keys are several transactions.
+// Each registration has its own key, PREFIX/endpoints/GROUP/CLUSTER/ID, with a lease of the etcd if it has one. The
+// parts are escaped as in a URL. A write of more than 100 keys is several transactions.
 package etcd
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -23,53 +22,52 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// An Engine keeps registrations in an etcd. It is made by [New], and may be used by several goroutines at
-// once.
+// An Engine keeps registrations in an etcd. It is made by [New]. Several goroutines may use it at once.
 type Engine struct {
-	connect func(context.Context) (*clientv3.Client, error)
-	prefix  string // of all keys, with a slash at its end
-	log     *slog.Logger
+	conn *etcdkv.Conn
+	log  *slog.Logger
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	seen    int64      // the revision of the etcd that Watch has told of; 0: nobody watches
+	mu      sync.Mutex // guards the fields below; held for memory only
+	seen    int64      // the last revision of the etcd that Watch has reported; 0: there is no Watch
 	moved   chan struct{}
-	foreign map[string]bool // keys that were told to be no registrations
+	foreign map[string]bool // the invalid keys that were logged
 }
 
 const (
-	timeout = 5 * time.Second // of a request
-	// most is how many keys a transaction has: an etcd takes 128 unless it is told otherwise.
+	dir = "endpoints/" // of all keys, below the prefix of the connection
+
+	// most is the maximum number of keys in a transaction: the default limit of an etcd is 128.
 	most = 100
-	page = 1000 // keys that are read at once
-	// atOnce is how many transactions of a write are under way at once: an etcd syncs those together.
+	page = 1000 // keys per read
+	// atOnce limits the concurrent transactions of a write: an etcd syncs concurrent ones together.
 	atOnce = 8
 )
 
-// New returns an engine of keys below a prefix, which has no slashes around it. The log is told of what cannot be read,
-// and why the etcd cannot; nil: slog.Default(). connect is called for each request, and returns one client, which is the
-// caller's to close; an error says why there is none yet.
-func New(connect func(context.Context) (*clientv3.Client, error), prefix string, log *slog.Logger) *Engine {
+// New returns an engine of keys below the prefix of a connection, which the caller closes. Invalid keys, and failures of
+// the watch, are logged; a nil log is slog.Default().
+func New(conn *etcdkv.Conn, log *slog.Logger) *Engine {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{connect: connect, prefix: prefix + "/endpoints/", log: log, moved: make(chan struct{}), foreign: map[string]bool{}}
+	return &Engine{conn: conn, log: log, moved: make(chan struct{}), foreign: map[string]bool{}}
 }
 
-// key is that of a registration.
+// key returns the full key of a registration.
 func (e *Engine) key(k endpoints.Key) string {
-	s := e.prefix + url.PathEscape(k.Group) + "/" + url.PathEscape(k.Name)
+	s := e.conn.Key(dir) + url.PathEscape(k.Group) + "/" + url.PathEscape(k.Name)
 	if k.ID != "" {
 		s += "/" + url.PathEscape(k.ID)
 	}
 	return s
 }
 
-// parse is the reverse of key; false: it is none of ours.
+// parse is the reverse of key; false: the key is invalid.
 func (e *Engine) parse(key string) (k endpoints.Key, ok bool) {
-	parts := strings.Split(strings.TrimPrefix(key, e.prefix), "/")
+	parts := strings.Split(strings.TrimPrefix(key, e.conn.Key(dir)), "/")
 	if len(parts) != 2 && len(parts) != 3 {
 		return k, false
 	}
@@ -87,80 +85,61 @@ func (e *Engine) parse(key string) (k endpoints.Key, ok bool) {
 			k.ID = text
 		}
 	}
-	return k, e.key(k) == key // one key for each
+	return k, e.key(k) == key // each registration has exactly one key
 }
 
-// failed is an error of the client as one of this package.
-func (e *Engine) failed(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+// do is [etcdkv.Conn.Do] for a request about any of the keys.
+func (e *Engine) do(ctx context.Context, f func(ctx context.Context, client *clientv3.Client) error) error {
+	err := e.conn.Do(ctx, dir, f)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return endpoints.ErrNoLease
 	}
-	return fmt.Errorf("etcd, keys %s: %w", e.prefix, err)
+	return err
 }
 
 // Grant implements [endpoints.Engine].
-func (e *Engine) Grant(ctx context.Context, ttl time.Duration) (endpoints.LeaseID, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client, err := e.connect(ctx)
-	if err != nil {
-		return 0, err
-	}
-	r, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
-	if err != nil {
-		return 0, e.failed(err)
-	}
-	return endpoints.LeaseID(r.ID), nil
+func (e *Engine) Grant(ctx context.Context, ttl time.Duration) (id endpoints.LeaseID, err error) {
+	return id, e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		r, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+		if err == nil {
+			id = endpoints.LeaseID(r.ID)
+		}
+		return err
+	})
 }
 
 // Renew implements [endpoints.Engine].
 func (e *Engine) Renew(ctx context.Context, id endpoints.LeaseID) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client, err := e.connect(ctx)
-	if err != nil {
+	return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.KeepAliveOnce(ctx, clientv3.LeaseID(id))
 		return err
-	}
-	_, err = client.KeepAliveOnce(ctx, clientv3.LeaseID(id))
-	return e.failed(err)
+	})
 }
 
-// Revoke implements [endpoints.Engine]. Nobody puts under such a lease any more but who holds it, at another server: he
-// begins anew.
+// Revoke implements [endpoints.Engine]. Only the holder of such a lease, at another server, may still put under it: then it
+// gets [endpoints.ErrNoLease], and starts again.
 func (e *Engine) Revoke(ctx context.Context, ids []endpoints.LeaseID) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client, err := e.connect(ctx)
-	if err != nil {
-		return
-	}
-	var ending sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	for _, id := range ids {
-		places <- struct{}{}
-		ending.Go(func() {
-			defer func() { <-places }()
-			// To revoke one would remove its keys.
-			if r, err := client.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys()); err == nil && r.TTL > 0 && len(r.Keys) == 0 {
-				_, _ = client.Revoke(ctx, clientv3.LeaseID(id))
-			}
-		})
-	}
-	ending.Wait()
+	_ = e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		var ending sync.WaitGroup
+		places := make(chan struct{}, atOnce)
+		for _, id := range ids {
+			places <- struct{}{}
+			ending.Go(func() {
+				defer func() { <-places }()
+				// Revoking a lease with keys would remove them.
+				if r, err := client.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys()); err == nil && r.TTL > 0 && len(r.Keys) == 0 {
+					_, _ = client.Revoke(ctx, clientv3.LeaseID(id))
+				}
+			})
+		}
+		ending.Wait()
+		return nil
+	})
 }
 
 // Write implements [endpoints.Engine].
 func (e *Engine) Write(ctx context.Context, changes []endpoints.Change) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client, err := e.connect(ctx)
-	if err != nil {
-		return err
-	}
-	// Who replaces what is there puts first, and removes what is too much after that.
+	// A replacement puts the new keys first, and removes the old ones after that.
 	var puts, removes []endpoints.Change
 	for _, c := range last(changes) {
 		if c.Value == nil {
@@ -169,19 +148,20 @@ func (e *Engine) Write(ctx context.Context, changes []endpoints.Change) error {
 			puts = append(puts, c)
 		}
 	}
-	rev, err := e.commit(ctx, client, puts)
-	if err == nil && len(removes) > 0 {
-		rev, err = e.commit(ctx, client, removes)
-	}
-	if err != nil {
-		return e.failed(err)
-	}
-	e.await(ctx, rev)
-	return nil
+	return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		rev, err := e.commit(ctx, client, puts)
+		if err == nil && len(removes) > 0 {
+			rev, err = e.commit(ctx, client, removes)
+		}
+		if err == nil {
+			e.await(ctx, rev)
+		}
+		return err
+	})
 }
 
-// commit writes changes of different keys, several transactions at once, and returns the newest revision. One after the
-// other they would be as slow as that many disks.
+// commit writes changes of different keys, in several concurrent transactions, and returns the newest revision. One
+// transaction after the other would wait for the disk of the etcd each time.
 func (e *Engine) commit(ctx context.Context, client *clientv3.Client, changes []endpoints.Change) (newest int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -194,7 +174,7 @@ func (e *Engine) commit(ctx context.Context, client *clientv3.Client, changes []
 			defer func() { <-places }()
 			rev, err := e.transact(ctx, client, some)
 			if err != nil {
-				cancel(err) // the first is the cause
+				cancel(err) // the first error is the cause
 			}
 			mu.Lock()
 			newest = max(newest, rev)
@@ -205,7 +185,7 @@ func (e *Engine) commit(ctx context.Context, client *clientv3.Client, changes []
 	return newest, context.Cause(ctx)
 }
 
-// transact writes changes in one transaction, and returns its revision.
+// transact writes changes in one transaction, and returns the revision of the etcd.
 func (e *Engine) transact(ctx context.Context, client *clientv3.Client, changes []endpoints.Change) (int64, error) {
 	ops := make([]clientv3.Op, 0, len(changes))
 	for _, c := range changes {
@@ -225,7 +205,7 @@ func (e *Engine) transact(ctx context.Context, client *clientv3.Client, changes 
 	return r.Header.Revision, nil
 }
 
-// last returns the last change of each key, in the order of these.
+// last returns the last change of each key, in their order.
 func last(changes []endpoints.Change) []endpoints.Change {
 	at := make(map[endpoints.Key]int, len(changes))
 	for i, c := range changes {
@@ -243,7 +223,7 @@ func last(changes []endpoints.Change) []endpoints.Change {
 	return all
 }
 
-// await waits a second at most until Watch has told of a revision.
+// await waits until Watch has reported a revision, a second at most.
 func (e *Engine) await(ctx context.Context, rev int64) {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
@@ -264,8 +244,8 @@ func (e *Engine) await(ctx context.Context, rev int64) {
 	}
 }
 
-// tells notes that Watch has told of a revision.
-func (e *Engine) tells(rev int64) {
+// reported records that Watch has reported a revision.
+func (e *Engine) reported(rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen = rev
@@ -273,71 +253,48 @@ func (e *Engine) tells(rev int64) {
 	e.moved = make(chan struct{})
 }
 
-// least and longest are how long a watch waits before it begins anew.
-const least, longest = 100 * time.Millisecond, 5 * time.Second
-
-// Watch implements [endpoints.Engine]. A watch that ends, since what it had to report was compacted or its member has no leader,
-// begins anew with all there is. While the etcd is away, what it has told last stays.
+// Watch implements [endpoints.Engine]. Each restart of the watch reports all registrations. While the etcd does not answer,
+// the last registrations stay.
 func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool)) {
-	defer e.tells(0)
-	for wait := least; ctx.Err() == nil; {
-		began, err := e.watch(ctx, report)
-		if ctx.Err() != nil {
-			return
+	defer e.reported(0)
+	e.conn.Watch(ctx, dir, func(ctx context.Context, client *clientv3.Client) (began bool, err error) {
+		all, rev, err := e.all(ctx)
+		if err != nil {
+			return false, err
 		}
-		if began {
-			wait = least
-		}
-		e.log.Warn("etcd watch failed, serving the last known endpoints", "error", err, "again_in", wait.String())
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-		wait = min(2*wait, longest)
-	}
-}
-
-// watch tells of all there is, and then of changes, until it cannot. It reports whether it has told of anything.
-func (e *Engine) watch(ctx context.Context, report func([]endpoints.Change, bool)) (began bool, err error) {
-	client, err := e.connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	all, rev, err := e.all(ctx, client)
-	if err != nil {
-		return false, e.failed(err)
-	}
-	report(all, true)
-	e.tells(rev)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for r := range client.Watch(clientv3.WithRequireLeader(ctx), e.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
-		if err := r.Err(); err != nil {
-			return true, e.failed(err)
-		}
-		changes := make([]endpoints.Change, 0, len(r.Events))
-		for _, ev := range r.Events {
-			if c, ok := e.change(ev.Kv, ev.Type == mvccpb.DELETE); ok {
-				changes = append(changes, c)
+		report(all, true)
+		e.reported(rev)
+		for r := range client.Watch(clientv3.WithRequireLeader(ctx), e.conn.Key(dir), clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
+			if err := r.Err(); err != nil {
+				return true, err
 			}
+			changes := make([]endpoints.Change, 0, len(r.Events))
+			for _, ev := range r.Events {
+				if c, ok := e.change(ev.Kv, ev.Type == mvccpb.DELETE); ok {
+					changes = append(changes, c)
+				}
+			}
+			if len(changes) > 0 {
+				report(changes, false)
+			}
+			e.reported(r.Header.Revision)
 		}
-		if len(changes) > 0 {
-			report(changes, false)
-		}
-		e.tells(r.Header.Revision)
-	}
-	return true, errors.New("the watch has ended")
+		return true, errors.New("the watch has ended")
+	}, func(err error, pause time.Duration) {
+		e.log.Warn("etcd watch failed, serving the last known endpoints", "error", err, "again_in", pause.String())
+	})
 }
 
-// all reads all there is, and says of which revision that is.
-func (e *Engine) all(ctx context.Context, client *clientv3.Client) (all []endpoints.Change, rev int64, err error) {
-	end := clientv3.GetPrefixRangeEnd(e.prefix)
-	for from := e.prefix; ; {
-		limited, cancel := context.WithTimeout(ctx, timeout)
-		r, err := client.Get(limited, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(rev))
-		cancel()
+// all reads all registrations, and returns the revision of the etcd that has them.
+func (e *Engine) all(ctx context.Context) (all []endpoints.Change, rev int64, err error) {
+	from := e.conn.Key(dir)
+	end := clientv3.GetPrefixRangeEnd(from)
+	for {
+		var r *clientv3.GetResponse
+		err := e.do(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
+			r, err = client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(rev))
+			return err
+		})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -356,7 +313,7 @@ func (e *Engine) all(ctx context.Context, client *clientv3.Client) (all []endpoi
 	}
 }
 
-// change is what became of a key; false: it is no registration.
+// change returns the change of a key; false: the key is not a registration.
 func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok bool) {
 	c.Key, ok = e.parse(string(kv.Key))
 	if !ok {
@@ -372,7 +329,7 @@ func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok 
 	return c, true
 }
 
-// strange tells the log once of a key that nobody of ours has written.
+// strange logs an invalid key once.
 func (e *Engine) strange(key string) {
 	e.mu.Lock()
 	told := e.foreign[key] || len(e.foreign) >= 100

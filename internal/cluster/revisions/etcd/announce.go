@@ -3,8 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -17,26 +15,19 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 	held, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var session *concurrency.Session
-	err := e.do(ctx, key, func(limited context.Context, c *clientv3.Client) (err error) {
+	err := e.conn.Do(ctx, key, func(limited context.Context, c *clientv3.Client) (err error) {
 		session, err = e.session(limited, held, c)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		// If the etcd does not answer within a second, the key ends with its lease.
-		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer stop()
-		_, _ = session.Client().Revoke(limited, session.Lease())
-		cancel()
-		<-session.Done()
-	}()
+	defer revoke(ctx, session, cancel)
 	for {
 		select {
 		case v := <-values:
-			err := e.do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
-				_, err := c.Put(ctx, e.prefix+key, string(v), clientv3.WithLease(session.Lease()))
+			err := e.conn.Do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
+				_, err := c.Put(ctx, e.conn.Key(key), string(v), clientv3.WithLease(session.Lease()))
 				return err
 			})
 			if err != nil && ctx.Err() == nil {
@@ -56,13 +47,13 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 // Announced implements [revisions.Announcer].
 func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all map[string][]byte, more bool, err error) {
 	all = map[string][]byte{}
-	err = e.do(ctx, prefix, func(ctx context.Context, c *clientv3.Client) error {
-		r, err := c.Get(ctx, e.prefix+prefix, clientv3.WithPrefix(), clientv3.WithLimit(int64(most)))
+	err = e.conn.Do(ctx, prefix, func(ctx context.Context, c *clientv3.Client) error {
+		r, err := c.Get(ctx, e.conn.Key(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)))
 		if err != nil {
 			return err
 		}
 		for _, kv := range r.Kvs {
-			all[strings.TrimPrefix(string(kv.Key), e.prefix)] = kv.Value
+			all[e.conn.Name(kv.Key)] = kv.Value
 		}
 		more = r.More
 		return nil

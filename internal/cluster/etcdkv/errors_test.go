@@ -1,4 +1,4 @@
-package etcd
+package etcdkv
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// That an etcd does not answer is said in plain words, and is an error that callers know.
-func TestSilent(t *testing.T) {
+// The error of an etcd that does not answer has a plain text, and wraps revisions.ErrUnavailable.
+func TestErrorOfSilentEtcd(t *testing.T) {
 	for _, err := range []error{status.Error(codes.Unavailable, "context deadline exceeded"), context.DeadlineExceeded} {
 		err := failed(t.Context(), "prod/head", err)
 		if want := "prod/head: the etcd does not answer (context deadline exceeded)"; !errors.Is(err, revisions.ErrUnavailable) || err.Error() != want {

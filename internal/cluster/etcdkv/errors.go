@@ -1,4 +1,4 @@
-package etcd
+package etcdkv
 
 import (
 	"context"
@@ -13,25 +13,34 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// failed returns an error of the client as one of a key. ctx is that of the caller.
+// A keyError is an error that names its key.
+type keyError struct{ error }
+
+func (e *keyError) Unwrap() error { return e.error }
+
+// failed turns an error of the client into an error of a key. ctx is the context of the caller.
 func failed(ctx context.Context, key string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", key, context.Cause(ctx))
+	}
+	if _, named := errors.AsType[*keyError](err); named {
+		return err
 	}
 	kind := kind(err)
-	if kind == revisions.ErrUnavailable { //nolint:errorlint // it is just that
-		return &silentError{key, err}
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%s: %w", key, context.Cause(ctx))
+	case kind == revisions.ErrUnavailable: //nolint:errorlint // kind returns it unwrapped
+		err = &silentError{key, err}
+	case kind != nil:
+		err = fmt.Errorf("%s: %w: %w", key, kind, err)
+	default:
+		err = fmt.Errorf("%s: %w", key, err)
 	}
-	if kind != nil {
-		return fmt.Errorf("%s: %w: %w", key, kind, err)
-	}
-	return fmt.Errorf("%s: %w", key, err)
+	return &keyError{err}
 }
 
-// A silentError is that of an etcd that does not answer. It says so in plain words: what gRPC says of it is of no use to people.
+// A silentError is the error of an etcd that does not answer. Its text is for people, without the words of gRPC.
 type silentError struct {
 	key string
 	error
@@ -47,7 +56,7 @@ func (e *silentError) Error() string {
 
 func (e *silentError) Unwrap() []error { return []error{revisions.ErrUnavailable, e.error} }
 
-// kind returns which error of package revisions an error is; nil: none, or it is one already.
+// kind returns the error of package revisions that fits; nil: none does, or err already wraps one.
 func kind(err error) error {
 	code, text := status.Code(err), err.Error()
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {

@@ -1,0 +1,168 @@
+// Package etcdkv is the connection to an etcd (3.4 or later) that the engines of revisions and of endpoints share: a
+// client with a token, timeouts, errors for people, and watches that restart. Each engine knows only its own keys.
+package etcdkv
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A Conn is a connection to an etcd, with a prefix of its keys. It is made by [Open]. Several goroutines may use it at
+// once.
+type Conn struct {
+	config  clientv3.Config
+	prefix  string
+	timeout time.Duration
+	turn    chan struct{}                   // has one token: its holder makes the client
+	client  atomic.Pointer[clientv3.Client] // nil: the user has no token yet
+	why     atomic.Pointer[string]          // why the last connection failed; nil: it did not
+}
+
+// Open returns a connection. It sends no request: the first one reports an unreachable etcd, or an unknown user. Close
+// ends it.
+func Open(o Options) (*Conn, error) {
+	scheme := "http://"
+	if o.TLS != nil {
+		scheme = "https://"
+	}
+	timeout := cmp.Or(o.Timeout, 5*time.Second)
+	config := clientv3.Config{
+		TLS: o.TLS, Username: o.Username, Password: o.Password,
+		// The request for a token must fail before the request that needs it times out.
+		DialTimeout: timeout * 9 / 10,
+		// The client pings only during a request: an etcd ends the connection of an idle client that pings.
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		Logger: zap.NewNop(),
+	}
+	for _, e := range o.Endpoints {
+		config.Endpoints = append(config.Endpoints, scheme+e)
+	}
+	c := &Conn{config: config, prefix: o.Prefix + "/", timeout: timeout, turn: make(chan struct{}, 1)}
+	c.config.DialOptions = append(slices.Clone(o.dial), grpc.WithChainUnaryInterceptor(c.note))
+	c.turn <- struct{}{}
+	if o.Username != "" {
+		return c, nil // the client needs a token, and the etcd may not answer yet
+	}
+	_, err := c.connect(context.Background())
+	return c, err
+}
+
+// connect returns the client. It makes the client once the etcd has given a token to the user.
+func (c *Conn) connect(ctx context.Context) (*clientv3.Client, error) {
+	if client := c.client.Load(); client != nil {
+		return client, nil
+	}
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if client := c.client.Load(); client != nil {
+		return client, nil
+	}
+	config := c.config
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end)
+	config.Context = life
+	client, err := clientv3.New(config)
+	switch inTime := stop(); {
+	case err != nil && inTime:
+		end()
+		return nil, err
+	case err != nil:
+		return nil, ctx.Err()
+	case !inTime:
+		_ = client.Close()
+		return nil, ctx.Err()
+	}
+	c.client.Store(client)
+	return client, nil
+}
+
+// note records why no answer came: the error of the client only reports the timeout.
+func (c *Conn) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	switch s := status.Convert(err); s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		c.why.Store(new(s.Message()))
+	case codes.OK:
+		c.why.Store(nil)
+	}
+	return err
+}
+
+// Close ends the connection, with all watches and leases. No method may be called after it.
+func (c *Conn) Close() error {
+	if client := c.client.Load(); client != nil {
+		return client.Close()
+	}
+	return nil
+}
+
+// Key returns the full name of a key: below the prefix.
+func (c *Conn) Key(key string) string { return c.prefix + key }
+
+// Name is the reverse of [Conn.Key].
+func (c *Conn) Name(key []byte) string { return strings.TrimPrefix(string(key), c.prefix) }
+
+// Do calls f with the client, within the timeout of a request. The error names the key, and wraps an error of package
+// revisions if one fits.
+func (c *Conn) Do(ctx context.Context, key string, f func(ctx context.Context, client *clientv3.Client) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.connect(limited)
+	if err == nil {
+		err = f(limited, client)
+	}
+	if why := c.why.Load(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && why != nil {
+		err = status.Error(codes.Unavailable, *why)
+	}
+	return failed(ctx, c.Key(key), err)
+}
+
+// firstPause and lastPause bound the pause before a watch starts again.
+const firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
+
+// Watch calls once again and again until ctx is done, with growing pauses. A watch ends if its revision was compacted,
+// its member has no leader, or the user lacks the permission. Each restart must catch up. once reports whether it has
+// received anything: then the next pause is short again. failed is called before each pause.
+func (c *Conn) Watch(ctx context.Context, key string, once func(ctx context.Context, client *clientv3.Client) (received bool, err error), failed func(err error, pause time.Duration)) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		received, err := c.watch(ctx, key, once)
+		if ctx.Err() != nil {
+			return
+		}
+		if received {
+			pause = firstPause
+		}
+		failed(err, pause)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+func (c *Conn) watch(ctx context.Context, key string, once func(context.Context, *clientv3.Client) (bool, error)) (received bool, err error) {
+	ctx, cancel := context.WithCancel(ctx) // ends the watch of once
+	defer cancel()
+	client, err := c.connect(ctx)
+	if err == nil {
+		received, err = once(ctx, client)
+	}
+	return received, failed(ctx, c.Key(key), err)
+}

@@ -51,7 +51,7 @@ func TestFreeze(t *testing.T) {
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","author":"` + strings.Repeat("x", 490) + `"}`, 400, `"field":"author","message":"with the authenticated caller it has 503 bytes (token (says x`},
 		{"POST /api/v1/groups/default/freeze", `{"message":" \n"}`, 400, `"field":"message"`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"two\nlines"}`, 400, `"field":"message","message":"each text of the note has one line"`},
-		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r0"}`, 400, `"field":"revision","message":"\"r0\" is no revision: the first is r1"`},
+		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r0"}`, 400, `"field":"revision","message":"\"r0\" is not a revision number: the first is r1"`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"rx"}`, 400, `is not a revision`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","at":"r1"}`, 400, `unknown field`},
 		{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r9"}`, 404, `the newest is r2`},

@@ -147,18 +147,8 @@ func (s *State) checkSteps() error {
 		case len(p.Labels) > maxLabels:
 			return fmt.Errorf("%d labels: at most %d are allowed", len(p.Labels), maxLabels)
 		}
-		for k, v := range p.Labels {
-			if k == "" || len(k) > maxWord || len(v) > maxWord {
-				return fmt.Errorf("a label has 1 to %d bytes, its value at most as many", maxWord)
-			}
-			if _, err := glob.Compile(v); err != nil {
-				return fmt.Errorf("label %s: %w", k, err)
-			}
-		}
-		for _, g := range p.Groups {
-			if g == "" || len(g) > maxWord {
-				return fmt.Errorf("the name of a group has 1 to %d bytes", maxWord)
-			}
+		if err := checkWords(p); err != nil {
+			return err
 		}
 		if p.Percent == 0 {
 			p.Percent = last.Percent
@@ -178,6 +168,24 @@ func (s *State) checkSteps() error {
 	if last.Percent < 100 {
 		last.Percent = 100
 		s.Steps = append(s.Steps, last)
+	}
+	return nil
+}
+
+// checkWords checks the labels and groups of a step.
+func checkWords(p *revisions.Pick) error {
+	for k, v := range p.Labels {
+		if k == "" || len(k) > maxWord || len(v) > maxWord {
+			return fmt.Errorf("a label has 1 to %d bytes, its value at most as many", maxWord)
+		}
+		if _, err := glob.Compile(v); err != nil {
+			return fmt.Errorf("label %s: %w", k, err)
+		}
+	}
+	for _, g := range p.Groups {
+		if g == "" || len(g) > maxWord {
+			return fmt.Errorf("the name of a group has 1 to %d bytes", maxWord)
+		}
 	}
 	return nil
 }

@@ -32,5 +32,5 @@ type source interface {
 	note() string                                        // the served configuration, for /readyz
 	config() api.Config                                  // the served configuration, for status
 	reload(ctx context.Context, approve bool) api.Reload // loads for an operator
-	upstreamNote() func() (text string, known bool)      // for explain: the state of the upstream, and whether its resources are known; nil: no upstream
+	upstreamNote() func() (text string, known bool)      // for explain: the state of the upstream, and whether the relay has its resources; nil: no upstream
 }

@@ -69,7 +69,7 @@ type storeSource struct {
 	turnedAway   dedup.Counter                // log lines about clients that were turned away
 	restoredAt   atomic.Pointer[time.Time]    // time of the last good configuration from disk, while it is served; nil: it is not
 	rollouts     *rollout.Runner
-	reviewedAt   time.Time // start of the last review: the reviewed revision was not served before
+	reviewedAt   time.Time // start of the last review, before the reviewed revision was served
 	audit        *auditor
 	root         string            // the directory that is committed to the store; "": none
 	committer    *dircommit.Writer // commits root; nil: there is no root

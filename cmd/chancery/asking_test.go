@@ -46,7 +46,7 @@ func TestCommandsAskServer(t *testing.T) {
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: no"}})
 	d.logged("client refused a response (NACK)")
 	s.gets("a")
-	asks("status test", 1, "in quarantine: b version", "it has nothing of that name (named)")
+	asks("status test", 1, "in quarantine: b version", "it has no resource of that name (named)")
 	asks("status", 1, "b.yaml:5:18") // the line of the field
 	asks("get all --node test", 0, "b.yaml:5:18")
 	asks("get events --kind nack", 0, "b.yaml:5:18", " nack test CDS ")

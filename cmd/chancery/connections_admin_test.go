@@ -56,9 +56,9 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 func TestWaitSaysWhyFrozen(t *testing.T) {
 	t.Parallel()
 	for back, want := range map[string][2]string{
-		"":   {"group default is frozen at r1, and so is not served r2", "chancery unfreeze default, or chancery rollout start r2, has it served"},
-		"r2": {"group default is frozen at r1, as rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, and so is not served r2", "chancery rollout status says more"},
-		"r1": {"group default is frozen at r1, and so is not served r2", "chancery unfreeze default"},
+		"":   {"group default is frozen at r1, so r2 is not served", "chancery unfreeze default, or chancery rollout start r2, serves it"},
+		"r2": {"group default is frozen at r1, because rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, so r2 is not served", "chancery rollout status shows details"},
+		"r1": {"group default is frozen at r1, so r2 is not served", "chancery unfreeze default"},
 	} {
 		answer := `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1"}],
 			"rolled_back":[{"rollout":"r2-1","groups":["default"],"revision":"` + back + `","why":"node e1 refuses CDS bad"}]}}}`

@@ -95,7 +95,7 @@ func TestDiffImpact(t *testing.T) {
 	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "PUSHES CDS 3;")
 	write(t, after, "new/group.yaml", "match: {id: new-*}\n")
 	write(t, after, "new/n.yaml", cluster("n"))
-	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "without that of groups which the server does not have: new ")
+	want(1, []string{"diff", d.dir, after}, "IMPACT 3 of 3 clients", "leaves out groups that the server does not have: new ")
 	if err := os.RemoveAll(filepath.Join(after, "new")); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestDiffImpact(t *testing.T) {
 		t.Errorf("what a client has is nothing that clients would get: %s", out)
 	}
 	want(4, []string{"diff", "client:nobody", after}, "nobody")
-	if code, out := d.says("diff", d.dir, after, "--admin", "unix:///none/admin.sock"); code != 1 || !strings.Contains(out, "the impact is not known") {
+	if code, out := d.says("diff", d.dir, after, "--admin", "unix:///none/admin.sock"); code != 1 || !strings.Contains(out, "the impact is unknown") {
 		t.Errorf("%d %s", code, out)
 	}
 }

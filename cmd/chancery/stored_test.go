@@ -170,7 +170,7 @@ func TestWaitHeld(t *testing.T) {
 	write(t, config, "b.yaml", cluster("b"))
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1")
-	wait(1, "not synced: group default is frozen at r1, and so is not served r2")
+	wait(1, "not synced: group default is frozen at r1, so r2 is not served")
 	for revision, code := range map[string]int{"r2": 1, "r9": 4} {
 		for _, want := range []string{`"done": false`, `"why": "`} {
 			chancery(t, code, want, "wait", "--for=synced", "--revision", revision, "-o", "json", "--admin", admin)
@@ -178,7 +178,7 @@ func TestWaitHeld(t *testing.T) {
 	}
 	chancery(t, 124, `"store_revision": "r2"`, "wait", "--for=synced", "--revision", "1", "--node", "none", "--timeout", "100ms", "-o", "json", "--admin", admin)
 	chancery(t, 1, `revision r2 has it, but group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
-	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, has it served", "explain", "edge", "cluster/b", "--admin", admin)
+	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, serves it", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "no revision that is served has CDS \"c\"", "explain", "edge", "cluster/c", "--admin", admin)
 	chancery(t, 0, "warning: no connected client is picked", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
 	chancery(t, 0, "waits: no connected client is picked", "rollout", "status", "--store", at)
@@ -186,7 +186,7 @@ func TestWaitHeld(t *testing.T) {
 	wait(124, "of group default to r2 is under way")
 	chancery(t, 0, "", "rollout", "abort", "--store", at, "-m", "why")
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1\n")
-	wait(1, "not synced: group default is frozen at r1, and so is not served r2")
+	wait(1, "not synced: group default is frozen at r1, so r2 is not served")
 	chancery(t, 0, "", "unfreeze", "default", "--store", at)
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"\n")
 	s.gets("a", "b")
@@ -315,7 +315,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	}
 	d, admin := start()
 	d.clusters().gets("a")
-	chancery(t, 0, "this server writes to it what "+config+" says", "status", "--admin", admin)
+	chancery(t, 0, "this server writes "+config+" to the store", "status", "--admin", admin)
 	other, waits := start("--metrics-listen", "127.0.0.1:0")
 	s := other.clusters()
 	s.gets("a")
@@ -337,7 +337,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 		t.Fatal(st, err)
 	}
 	writer, standby := st.Replicas[0].ID, st.Replicas[1].ID
-	chancery(t, 0, "another server writes to it what its directory says: "+writer+"; this one stands by", "status", "--admin", waits)
+	chancery(t, 0, "another server writes its directory to the store: "+writer+"; this server is on standby", "status", "--admin", waits)
 	_, port, _ := net.SplitHostPort(other.http)
 	other.tells(port, "/readyz?verbose", "; "+writer+" commits its directory to it")
 
@@ -366,10 +366,10 @@ func TestServeDirectoryToStore(t *testing.T) {
 	chancery(t, 0, "content of "+config, "history", "--store", at)
 	write(t, config, "b.yaml", "x: y\n")
 	chancery(t, 1, "b.yaml:1:1: ", "reload", "--admin", admin)
-	chancery(t, 1, "what "+config+" says is not committed: ", "status", "--admin", admin)
-	chancery(t, 1, "what its directory says is not committed: ", "status", "--admin", waits)
+	chancery(t, 1, config+" is not committed: ", "status", "--admin", admin)
+	chancery(t, 1, "does not commit its directory: ", "status", "--admin", waits)
 	for _, at := range [][]string{{"--admin", admin}, {"--admin", admin, "--local"}, {"--admin", waits}} {
-		chancery(t, 1, writer+" does not commit what its directory says: "+config, append([]string{"wait", "--for=synced"}, at...)...)
+		chancery(t, 1, writer+" does not commit its directory: "+config, append([]string{"wait", "--for=synced"}, at...)...)
 	}
 	chancery(t, 1, `"done": false`, "wait", "--for=synced", "-o", "json", "--admin", admin)
 	chancery(t, 124, "not synced after", "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", admin)

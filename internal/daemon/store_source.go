@@ -352,7 +352,7 @@ func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 			if h.Next != nil {
 				return text, fmt.Sprintf("chancery rollout status says how far rollout %s of the group to %s is", h.Next.Rollout, h.Next.Number)
 			}
-			return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served", group, number)
+			return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, serves it", group, number)
 		}
 		return "", ""
 	}

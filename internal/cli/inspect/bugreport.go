@@ -34,19 +34,17 @@ func Bugreport() *cobra.Command {
 	var r bugreportFlags
 	cmd := &cobra.Command{
 		Use:   "bugreport",
-		Short: "Write an archive with what a running server knows, for a bug report",
-		Long: `Bugreport writes a .tar.gz with what somebody needs who was not there: the server's
-status, its clients and how they stand, what they refuse, the groups, the list of
-resources without their content, the last events, and with --metrics-listen the
-metrics and the goroutines. With --node it has that client's resources, too, and why it
-does not have them.
+		Short: "Write an archive with the state of a running server, for a bug report",
+		Long: `Bugreport writes a .tar.gz for somebody who analyses a problem later: the server's status, its
+clients with their states and refusals, the groups, the list of resources without their
+content, the last events, and with --metrics-listen the metrics and the goroutines. With --node
+it also contains that client's resources, and why the client lacks some.
 
-The archive has no secrets and no content of resources. It has the names of nodes,
-resources and files, addresses, and the texts of refusals: look whether you may pass
-these on.
+The archive contains no secrets and no content of resources. It contains the names of nodes,
+resources and files, addresses, and the texts of refusals: check whether you may share these.
 
-Exit codes: 0 written; 1 a part is missing, or the archive cannot be written; 2 wrong
-usage; 3 no server answers, or it denies access.`,
+Exit codes: 0 written; 1 a part is missing, or the archive cannot be written; 2 wrong usage;
+3 no server answers, or it denies access.`,
 		Example: `  chancery bugreport
   chancery bugreport --metrics-listen 127.0.0.1:9090 --out report.tar.gz
   chancery bugreport --node edge-7d9f-x2`,
@@ -56,7 +54,7 @@ usage; 3 no server answers, or it denies access.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&r.out, "out", "", "`FILE` to write; - is standard output; empty: chancery-bugreport-TIME.tar.gz")
-	f.StringVar(&r.node, "node", "", "`ID` of a node about which all is to be in it")
+	f.StringVar(&r.node, "node", "", "`ID` of a node whose details the archive contains")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&r.AdminFlags, cli.CompleteNodes))
 	f.StringVar(&r.metrics, "metrics-listen", "", "`HOST:PORT` or unix:///PATH of the server's --metrics-listen")
 	r.AdminFlags.Register(f)
@@ -64,19 +62,19 @@ usage; 3 no server answers, or it denies access.`,
 	return cmd
 }
 
-// parts are what an archive has, by name.
+// parts returns the files of an archive.
 func (r *bugreportFlags) parts(d *adminclient.Client) []part {
 	raw := func(path string) func(context.Context) ([]byte, error) {
 		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
 	}
 	all := []part{
-		{"status.json", raw("/api/v1/status")}, // first: it says whether there is a server
+		{"status.json", raw("/api/v1/status")}, // first: it fails if no server answers
 		{"clients.json", raw("/api/v1/clients?all=1&left=1")},
 		{"nacks.json", raw("/api/v1/refusals")},
 		{"groups.json", raw("/api/v1/groups")},
 		{"resources.json", raw("/api/v1/resources?limit=10000")},
 		{"version.json", raw("/version")},
-		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return rememberedEvents(ctx, d) }},
+		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return pastEvents(ctx, d) }},
 	}
 	if r.node != "" {
 		all = append(all,
@@ -108,19 +106,19 @@ func answerOf(question func(context.Context) (any, error)) func(context.Context)
 	}
 }
 
-func rememberedEvents(ctx context.Context, d *adminclient.Client) ([]byte, error) {
+func pastEvents(ctx context.Context, d *adminclient.Client) ([]byte, error) {
 	var b bytes.Buffer
 	for e, err := range d.Events(ctx, adminclient.EventFilter{Stop: true}) {
 		if err != nil {
 			return b.Bytes(), err
 		}
-		line, _ := json.Marshal(e) // has no value that JSON lacks
+		line, _ := json.Marshal(e) // cannot fail: the event came from JSON
 		b.Write(append(line, '\n'))
 	}
 	return b.Bytes(), nil
 }
 
-// fromMonitor returns what a path of --metrics-listen answers.
+// fromMonitor requests a path of --metrics-listen.
 func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	at, err := listen.Parse(address)
 	if err != nil {
@@ -139,7 +137,7 @@ func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		if e, is := errors.AsType[*url.Error](err); is { // its URL names no server
+		if e, is := errors.AsType[*url.Error](err); is { // its URL does not name the server
 			err = e.Err
 		}
 		return nil, fmt.Errorf("--metrics-listen %s: %w", at, err)
@@ -164,7 +162,7 @@ func (r *bugreportFlags) run(cmd *cobra.Command) error {
 	z := gzip.NewWriter(&b)
 	archive := tar.NewWriter(z)
 	add := func(name string, content []byte) {
-		// A writer in memory fails only if it is used wrongly, which its Close says.
+		// Writes to memory fail only after a wrong call, which Close reports.
 		_ = archive.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o644, Size: int64(len(content)), ModTime: now})
 		_, _ = archive.Write(content)
 	}
@@ -210,7 +208,7 @@ func (r *bugreportFlags) write(cmd *cobra.Command, top string, archive []byte) e
 	if path == "" {
 		path = top + ".tar.gz"
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what nodes are called is not for all
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // the names of nodes are confidential
 	if err != nil {
 		return err
 	}

@@ -46,16 +46,16 @@ type diffFlags struct {
 	grouped bool // one of the directories has groups
 }
 
-// A diffResult is what diff prints in JSON.
+// A diffResult is the JSON that diff prints.
 type diffResult struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"` // "Diff"
 	Added      int               `json:"added"`
 	Removed    int               `json:"removed"`
 	Changed    int               `json:"changed"`
-	Drained    []string          `json:"listeners_drained"` // of which all connections are
+	Drained    []string          `json:"listeners_drained"` // listeners that lose all connections
 	Impact     *api.Impact       `json:"impact,omitempty"`
-	Server     *api.Server       `json:"server,omitempty"` // whose clients these are
+	Server     *api.Server       `json:"server,omitempty"` // whose clients the impact counts
 	Items      []diff.Difference `json:"items"`
 }
 
@@ -69,33 +69,33 @@ func Diff() *cobra.Command {
 
   dir:DIR            a directory of files, as serve reads it; DIR alone means the same
                      if it exists
-  rev:REV            a revision of the store at --store, or of that of the server at --admin,
-                     such as rev:r412; rev:head is the newest
-  client:NODE        what a running server has sent to a client (--admin); of what the
-                     client refuses, the refused version
-  envoy://HOST:PORT  what a running Envoy has, from its admin interface; envoy://unix:/PATH
-                     for a unix socket
-  xds://HOST:PORT    what an xDS server gives to a client, of whatever make it is: all
-                     listeners and clusters, and what they refer to; after a ? flags for
+  rev:REV            a revision, such as rev:r412, of the store at --store, or of the store of
+                     the server at --admin; rev:head is the newest
+  client:NODE        the resources that a running server has sent to a client (--admin); of a
+                     refused resource, the refused version
+  envoy://HOST:PORT  the resources of a running Envoy, from its admin interface;
+                     envoy://unix:/PATH for a unix socket
+  xds://HOST:PORT    the resources that an xDS server of any kind sends to a client: all
+                     listeners and clusters, and their references; after a ? flags for
                      this server, such as ?node=edge-1&delta (chancery fetch --help)
   dump:FILE          a config_dump in a file
   -                  a config_dump on stdin
 
-Of an Envoy and of a config_dump, only what came from an xDS server counts, not what stands
-in the bootstrap. Secrets are never shown; where a side shows none, such as an Envoy,
-they are not compared.
+Of an Envoy and of a config_dump, diff compares only resources from an xDS server, not those of
+the bootstrap. Secrets are never shown. They are not compared if one side hides them, as an
+Envoy does.
 
-A directory or a revision with groups is compared group by group with another. To compare it
-with what one node has, say which node: --node, --cluster or --node-json. For client:NODE
-it is that client, as the server knows it.
+Two directories or revisions with groups are compared group by group. To compare one with the
+resources of a node, give the node: --node, --cluster or --node-json. For client:NODE it is
+that client, as the server knows it.
 
-If B is a directory or a revision, diff says what Envoy would drain, and asks the server for the impact:
-how many clients see the changes, and what would be pushed to them. It asks the server of
---admin if that is given, and else the one at the default address if it serves A or B.
-With client:NODE or --node only the clients of that node count.
+If B is a directory or a revision, diff reports what Envoy would drain, and asks a server for the
+impact: how many clients would get changes, and which. It asks the server of --admin, or without
+--admin the server at the default address if it serves A or B. With client:NODE or --node only
+the clients of that node count.
 
 Exit codes: 0 no difference; 1 there are differences, or a side cannot be read; 2 wrong usage;
-3 no server answers; 4 there is no such node; 124 an xDS server answers nothing.`,
+3 no server answers; 4 the node does not exist; 124 an xDS server does not answer.`,
 		Example: `  chancery diff dir:/etc/chancery dir:./config
   chancery diff rev:r411 rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod
   chancery diff client:edge-1 envoy://127.0.0.1:9901
@@ -134,13 +134,15 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 		return errors.New("only one of the two can be stdin (-)")
 	}
 	var err error
-	if d.types, err = dirload.ReadProtoSets(d.sets); err != nil {
+	d.types, err = dirload.ReadProtoSets(d.sets)
+	if err != nil {
 		return err
 	}
 	var kinds [2]string
 	d.xds.NodeFlags = d.NodeFlags
 	for i, arg := range args {
-		if kinds[i], args[i], err = sourceOf(arg); err != nil {
+		kinds[i], args[i], err = sourceOf(arg)
+		if err != nil {
 			return err
 		}
 		if kinds[i] == "xds" {
@@ -154,41 +156,43 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	var client *xds.Node // that the other side is
+	var client *xds.Node // of the side client:NODE
 	of := d.ID
 	for i, kind := range kinds {
 		if kind == "client" {
-			if client, err = d.clientNode(cmd, args[i]); err != nil {
+			client, err = d.clientNode(cmd, args[i])
+			if err != nil {
 				return err
 			}
 			of = args[i]
 		}
 	}
-	whole := func(kind string) bool { return kind == "dir" || kind == "rev" } // of all groups
-	byGroup := whole(kinds[0]) && whole(kinds[1]) && !d.Given()
+	allGroups := func(kind string) bool { return kind == "dir" || kind == "rev" }
+	byGroup := allGroups(kinds[0]) && allGroups(kinds[1]) && !d.Given()
 	var sides [2]*diff.Side
 	for i := range args {
-		if sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup); err != nil {
+		sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup)
+		if err != nil {
 			return err
 		}
 	}
 	r := diffResult{APIVersion: api.Version, Kind: "Diff", Items: diff.Sides(sides[0], sides[1]), Drained: []string{}}
-	if !whole(kinds[1]) { // which clients have, and is not what they would get
+	if !allGroups(kinds[1]) { // clients already have B
 		for i := range r.Items {
 			r.Items[i].Drains = nil
 		}
 	} else if byGroup || of != "" {
-		d.weigh(cmd, &r, args, kinds, of)
+		d.addImpact(cmd, &r, args, kinds, of)
 	}
 	for i := range r.Items {
 		if !d.grouped {
-			r.Items[i].Group = "" // there is but one
+			r.Items[i].Group = "" // the only group
 		}
 	}
 	return d.print(cmd, &r)
 }
 
-// sourceOf returns what kind of configuration an argument names, and which.
+// sourceOf parses an argument into the kind of a configuration, and its name.
 func sourceOf(arg string) (kind, of string, err error) {
 	if arg == "-" {
 		return "dump", arg, nil
@@ -200,11 +204,12 @@ func sourceOf(arg string) (kind, of string, err error) {
 			return kind, arg, err
 		case "dir", "client", "dump":
 			if of == "" {
-				return "", "", fmt.Errorf("%s: what comes after the colon is missing", arg)
+				return "", "", fmt.Errorf("%s: the part after the colon is missing", arg)
 			}
 			return kind, of, nil
 		case "envoy":
-			if of = strings.TrimPrefix(of, "//"); strings.HasPrefix(of, "unix:/") && !strings.HasPrefix(of, "unix://") {
+			of = strings.TrimPrefix(of, "//")
+			if strings.HasPrefix(of, "unix:/") && !strings.HasPrefix(of, "unix://") {
 				of = "unix://" + strings.TrimPrefix(of, "unix:")
 			}
 			if _, err := listen.Parse(of); err != nil {
@@ -225,13 +230,13 @@ func sourceOf(arg string) (kind, of string, err error) {
 	return "dir", arg, nil
 }
 
-// clientNode returns the node that a client says it is.
+// clientNode requests the node that a client has sent.
 func (d *diffFlags) clientNode(cmd *cobra.Command, node string) (*xds.Node, error) {
 	n, err := cli.Ask(cmd, &d.AdminFlags, func(ctx context.Context, daemon *adminclient.Client) (*api.NodeInfo, error) {
 		return daemon.Node(ctx, node)
 	})
 	if err != nil {
-		return nil, atThis(err)
+		return nil, notHere(err)
 	}
 	b, err := json.Marshal(n.Node)
 	if err != nil {
@@ -244,8 +249,9 @@ func (d *diffFlags) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 	return known, nil
 }
 
-// atThis has an error that a client is not there say where it was looked for: another server of a store may have it.
-func atThis(err error) error {
+// notHere adds to an error about a missing client that only one server was asked: another server of a store
+// may have the client.
+func notHere(err error) error {
 	if o, is := errors.AsType[cli.Failure](err); is && o.Code == cli.NotFound {
 		o.Err = fmt.Errorf("%w at this server", o.Err)
 		return o
@@ -253,7 +259,7 @@ func atThis(err error) error {
 	return err
 }
 
-// side reads one side.
+// side reads one of the two sides.
 func (d *diffFlags) side(cmd *cobra.Command, kind, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	switch kind {
 	case "dir":
@@ -265,7 +271,7 @@ func (d *diffFlags) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 			return daemon.Raw(ctx, "/config_dump?node="+url.QueryEscape(of))
 		})
 		if err != nil {
-			return nil, atThis(err)
+			return nil, notHere(err)
 		}
 		return d.dump(diff.Sent, "client:"+of, b)
 	case "envoy":
@@ -296,12 +302,12 @@ func (d *diffFlags) side(cmd *cobra.Command, kind, of string, client *xds.Node, 
 func (d *diffFlags) dump(read func(*envoy.Types, string, []byte) (*diff.Side, error), name string, b []byte) (*diff.Side, error) {
 	s, err := read(d.types, name, bytes.TrimSpace(b))
 	if err != nil {
-		return nil, cli.Fail(errors.New(text.Lines(err.Error())), "--proto-set FILE adds types that are not Envoy's")
+		return nil, cli.Fail(errors.New(text.Lines(err.Error())), "--proto-set FILE adds message types that Envoy's API lacks")
 	}
 	return s, nil
 }
 
-// directory reads files as serve does.
+// directory reads a directory as serve does.
 func (d *diffFlags) directory(cmd *cobra.Command, root string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	st := store.New()
 	opts := d.load
@@ -315,7 +321,7 @@ func (d *diffFlags) directory(cmd *cobra.Command, root string, client *xds.Node,
 	return d.loaded(cmd, root, src, st, report.Groups > 0, client, byGroup)
 }
 
-// revision reads one of a store.
+// revision reads a revision of a store.
 func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	n, err := storeclient.ParseRevision(of)
 	if err != nil {
@@ -332,7 +338,7 @@ func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, by
 	return side, err
 }
 
-// loaded is a side of all groups, or of what a node gets of them.
+// loaded returns a side with the resources of all groups, or with the resources of a node.
 func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	side, all := diff.NewSide(d.types, false), st.Snapshot()
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
@@ -356,7 +362,7 @@ func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 	case !d.Given() && client != nil:
 		node = client
 	case !d.Given() && grouped:
-		return nil, fmt.Errorf("%s has groups: say for which node it is compared, by --node, --cluster or --node-json", root)
+		return nil, fmt.Errorf("%s has groups: give the node to compare it for: --node, --cluster or --node-json", root)
 	}
 	decision := src.Decide(node)
 	if decision.Groups == nil {
@@ -366,7 +372,7 @@ func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 	return side, nil
 }
 
-// server gets what an xDS server gives to a proxy.
+// server fetches the resources that an xDS server sends to a proxy.
 func (d *diffFlags) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 	s, err := d.xds.Server(of)
 	if err != nil {
@@ -391,7 +397,7 @@ func (d *diffFlags) server(cmd *cobra.Command, of string) (*diff.Side, error) {
 	return side, nil
 }
 
-// print prints the differences.
+// print counts and prints the differences.
 func (d *diffFlags) print(cmd *cobra.Command, r *diffResult) error {
 	for _, x := range r.Items {
 		switch x.Kind {

@@ -18,10 +18,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// weigh asks a server what the differences mean for its clients, or for those of a node. If nobody
-// has named one, it is the one of the default address, provided that it serves one of the two: the
-// clients of another have nothing to do with it.
-func (d *diffFlags) weigh(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
+// addImpact asks a server for the impact of the differences on its clients, or on the clients of a node.
+// Without --admin it asks the server at the default address, and only if that server serves one of the two
+// directories.
+func (d *diffFlags) addImpact(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
 	chosen := cmd.Flags().Changed("admin") || kinds[0] == "client"
 	if len(r.Items) == 0 {
 		return
@@ -32,16 +32,16 @@ func (d *diffFlags) weigh(cmd *cobra.Command, r *diffResult, args []string, kind
 	switch refused, is := errors.AsType[*adminclient.Refused](err); {
 	case err == nil:
 		r.Impact, r.Server = impact, about
-	case !chosen: // nobody has asked for it
+	case !chosen: // the user has not asked for it
 	case is && refused.Code == 404:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(refused.Answer.Message))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is unknown: %s\n", text.Line(refused.Answer.Message))
 	default:
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is not known: %s\n", text.Line(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is unknown: %s\n", text.Line(err.Error()))
 	}
 }
 
-// impact asks the server, if it is one that counts; else all it returns is nil.
-func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, counts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
+// impact asks the server. If accepts returns false for it, all results are nil.
+func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, accepts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
 	daemon, err := d.Dial()
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, count
 	ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), limit, fmt.Errorf("no answer for %v", limit))
 	defer cancel()
 	about, err := daemon.About(ctx)
-	if err != nil || !counts(about.Server) {
+	if err != nil || !accepts(about.Server) {
 		return nil, nil, err
 	}
 	groups, err := daemon.Groups(ctx)
@@ -66,7 +66,7 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, count
 	}
 	q := api.ImpactRequest{Node: node}
 	for _, x := range r.Items {
-		if !known[x.Group] { // its rules are not the server's yet: nobody has the group
+		if !known[x.Group] { // the server does not have the group yet, so it has no clients
 			left[x.Group] = true
 			continue
 		}
@@ -77,22 +77,23 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, count
 		return nil, nil, err
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is without that of groups which the server does not have: %s\n", text.Line(strings.Join(slices.Sorted(maps.Keys(left)), ", ")))
+		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact leaves out groups that the server does not have: %s\n", text.Line(strings.Join(slices.Sorted(maps.Keys(left)), ", ")))
 	}
 	return impact, &about.Server, nil
 }
 
-// maxDrains is of how many listeners it is told what is drained.
+// maxDrains is the maximum number of listeners whose drained connections are listed.
 const maxDrains = 10
 
-// printImpact prints what the differences would mean.
+// printImpact prints the impact of the differences.
 func printImpact(w io.Writer, r *diffResult) {
 	n := 0
 	for _, x := range r.Items {
 		if x.Drains == nil {
 			continue
 		}
-		if n++; n > maxDrains {
+		n++
+		if n > maxDrains {
 			continue
 		}
 		title, group := "DRAINS", ""
@@ -113,7 +114,7 @@ func printImpact(w io.Writer, r *diffResult) {
 	}
 	fmt.Fprintf(w, "IMPACT   %s of %s", cli.Number(i.Clients), cli.Amount(i.Connected, "client"))
 	if i.Unknown > 0 {
-		fmt.Fprintf(w, ", %s that did not answer", cli.Number(i.Unknown))
+		fmt.Fprintf(w, ", %s did not answer", cli.Number(i.Unknown))
 	}
 	fmt.Fprintf(w, " (%s)\n", text.Line(r.Server.Replica))
 	if len(i.Types) > 0 {

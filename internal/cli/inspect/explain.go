@@ -21,28 +21,28 @@ func Explain() *cobra.Command {
 	var local bool
 	cmd := &cobra.Command{
 		Use:   "explain NODE [TYPE/NAME]",
-		Short: "Say why a client does not have a resource",
-		Long: `Explain follows a resource from its file to a client: is it loaded, valid, in a group
-of the node, allowed; is the client connected, does it subscribe, was it sent, and
-has the client accepted it. It shows the link at which the chain is broken, and what
-to do. Without TYPE/NAME it looks at the client as a whole.
+		Short: "Explain why a client does not have a resource",
+		Long: `Explain follows a resource from its file to a client. Is it loaded, valid, in a group of the
+node, allowed? Is the client connected, does it subscribe, was the resource sent, and has the
+client accepted it? Explain shows the link at which the chain is broken, and how to repair it.
+Without TYPE/NAME it checks the client as a whole.
 
-A server of a store asks the other servers of the store, too, and explain shows what that one says at which
-the client is, with its name; --local: what the server itself knows.
+A server of a store also asks the other servers of the store. Explain shows the answer of the
+server that has the client, with the server's name. With --local it asks only one server.
 
 "chancery check --explain CODE" explains a finding of check.
 
-Exit codes: 0 the client has it; 1 a link is broken; 2 wrong usage; 3 no server
-answers, or it denies access; 4 the server knows nothing of that name.`,
+Exit codes: 0 the client has the resource; 1 a link is broken; 2 wrong usage; 3 no server
+answers, or it denies access; 4 the server does not know the node or resource.`,
 		Example: `  chancery explain edge-7d9f-x2 route/ingress
   chancery explain edge-7d9f-x2
   chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return fmt.Errorf("explain needs a node, and TYPE/NAME if you like, not %s", cli.Count(len(args), "argument"))
+				return fmt.Errorf("explain needs a node, and optionally TYPE/NAME, not %s", cli.Count(len(args), "argument"))
 			}
 			if len(args) > 0 && args[0] == "" {
-				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
+				return errors.New("NODE is empty: for a client without an id use its stream, such as stream:41; chancery get clients lists it")
 			}
 			return nil
 		},
@@ -76,7 +76,7 @@ answers, or it denies access; 4 the server knows nothing of that name.`,
 					fmt.Fprintf(w, "SERVER %s\n", textutil.Line(e.Replica))
 				}
 				printChain(w, e)
-				if text := silent(e.Replicas, e.Unsure); text != "" {
+				if text := unanswered(e.Replicas, e.Unsure); text != "" {
 					fmt.Fprintln(w, text)
 				}
 			} else if err := cli.PrintData(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
@@ -97,7 +97,7 @@ answers, or it denies access; 4 the server knows nothing of that name.`,
 	return cmd
 }
 
-// printChain prints the links of a chain of which something is known, also after the broken one.
+// printChain prints the known links of a chain, also those after the broken one.
 func printChain(w io.Writer, e *api.Explanation) {
 	for _, l := range e.Links {
 		mark := "✔"

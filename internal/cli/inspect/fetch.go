@@ -27,7 +27,7 @@ type fetchFlags struct {
 	sets   []string
 }
 
-// A fetched is what fetch prints in JSON.
+// A fetched is the JSON that fetch prints.
 type fetched struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"` // "FetchedList"
@@ -35,13 +35,13 @@ type fetched struct {
 	Items      []fetchedResource `json:"items"`
 	Missing    []fetchedMissing  `json:"missing,omitempty"`
 	Malformed  []fetchedBroken   `json:"malformed,omitempty"`
-	Unfinished bool              `json:"unfinished,omitempty"` // news was still coming when the time was over
+	Unfinished bool              `json:"unfinished,omitempty"` // new resources were still arriving when the time was over
 }
 
 type fetchedResource struct {
 	Type    string          `json:"type"`
 	Name    string          `json:"name"`
-	Version string          `json:"version,omitempty"` // in SotW that of the response
+	Version string          `json:"version,omitempty"` // SotW: the version of the response
 	Bytes   int             `json:"bytes"`
 	TTL     string          `json:"ttl,omitempty"`
 	Aliases []string        `json:"aliases,omitempty"`
@@ -52,11 +52,11 @@ type fetchedResource struct {
 type fetchedMissing struct {
 	Type  string `json:"type"`
 	Name  string `json:"name"`
-	Said  bool   `json:"said"` // the server has said that it does not exist; else it has not answered
+	Said  bool   `json:"said"` // the server has reported that it does not exist; else it has not answered
 	Error string `json:"error,omitempty"`
 }
 
-// A fetchedBroken is what came and cannot be read.
+// A fetchedBroken is a resource that cannot be decoded.
 type fetchedBroken struct {
 	Type  string `json:"type"`
 	Name  string `json:"name,omitempty"`
@@ -68,33 +68,33 @@ func Fetch() *cobra.Command {
 	var x fetchFlags
 	cmd := &cobra.Command{
 		Use:   "fetch xds://HOST:PORT [TYPE[/NAME] [NAME...]]...",
-		Short: "Get resources from any xDS server, as a client of it",
-		Long: `Fetch asks an xDS server, of whatever make, as a client would, prints what it gives,
-and ends. TYPE is cds, clusters, lds, listeners, … or a type's URL; names after it are
-of that type; without a name it is everything (*). Without a TYPE it is all that a
-proxy gets: all listeners and clusters, and what they refer to.
+		Short: "Get resources from any xDS server, as its client",
+		Long: `Fetch gets resources from an xDS server of any kind, as a client would, prints them, and
+ends. TYPE is cds, clusters, lds, listeners, … or a type URL. The names after it belong to
+that type; without a name fetch gets all resources of the type (*). Without a TYPE it gets the
+resources of a proxy: all listeners and clusters, and the resources that they refer to.
 
-The server is xds://HOST:PORT, xds://[IPV6]:PORT or xds://unix:/PATH; without a port it
-is 18000. The connection is in plain text unless one of the --tls flags is given. After a
-? there may be flags for this server, which win: xds://HOST:PORT?node=edge-1&tls-ca=ca.pem
+The server is xds://HOST:PORT, xds://[IPV6]:PORT or xds://unix:/PATH; the default port is
+18000. The connection is in plain text unless one of the --tls flags is given. Flags for this
+server may follow a ?, and override others: xds://HOST:PORT?node=edge-1&tls-ca=ca.pem
 
-The YAML is what chancery check and serve read, unless it has secrets: they are shown
-with --show-secrets only.
+chancery check and serve can read the YAML, unless it contains secrets: fetch shows them
+only with --show-secrets.
 
-When is the answer whole? A name is answered when it came, or when the server said that
-there is none, for which SotW has no words. Of all names (*), SotW gives all listeners or
-clusters at once; after any other response there may be another part, so fetch waits until
-nothing new has come for --settle. What has not come when nothing was new for --timeout is
-missing. If what is new has no end, fetch prints what came within --timeout; all in all it
-takes ten times --timeout at most. Some servers give routes, endpoints and secrets only
-to who asks for them by name; --follow finds the names.
+When is the answer complete? A name is answered when its resource arrives, or when the server
+reports that it does not exist, which SotW cannot express. For all names (*), a SotW server
+sends all listeners or clusters at once. After any other response another part may follow, so
+fetch waits until no new resource has arrived for --settle. A resource is missing if it has not
+arrived and no other has for --timeout. If resources keep arriving, fetch prints those of the
+first --timeout; in total it takes at most ten times --timeout. Some servers send routes,
+endpoints and secrets only to clients that subscribe by name; --follow finds the names.
 
-With --nack each response is refused with this message, and for --timeout what client and
-server say to each other is printed: also what the server does with a refusal.
+With --nack fetch refuses each response with this message, and prints the requests and responses
+for --timeout, so that you see how the server handles a refusal.
 
-Exit codes: 0 printed; 1 it could not be done, or some of it cannot be used; 2 wrong
-usage; 3 the server cannot be reached, or it lets nobody in; 4 something does not exist,
-or the server gave others and not this; 124 it answers nothing, or without end.`,
+Exit codes: 0 printed; 1 it failed, or a resource is unusable; 2 wrong usage; 3 the server
+cannot be reached, or it denies access; 4 a resource does not exist, or the server sent others
+but not this one; 124 it does not answer, or its answer does not end.`,
 		Example: `  chancery fetch xds://127.0.0.1:18000
   chancery fetch xds://127.0.0.1:18000 clusters -o table --node edge-1
   chancery fetch xds://127.0.0.1:18000 cds pay search eds/pay --delta
@@ -111,7 +111,7 @@ or the server gave others and not this; 124 it answers nothing, or without end.`
 	f := cmd.Flags()
 	f.SortFlags = false
 	x.NodeFlags.Register(f)
-	f.Lookup("node").Usage = "`ID` of the node that asks; default: the host name of this machine"
+	f.Lookup("node").Usage = "`ID` of the client's node; default: the host name of this machine"
 	xdsclient.FollowRefsFlag(f, &x.follow)
 	xdsclient.NackFlag(f, &x.nack)
 	x.Output.Register(cmd, "yaml", "json", "jsonl", "name", "table")
@@ -144,7 +144,8 @@ func (x *fetchFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.Asked = asked; len(asked) == 0 {
+	o.Asked = asked
+	if len(asked) == 0 {
 		o.Asked, x.follow = xdsclient.AllTypes(), true
 	}
 	if x.follow {
@@ -152,7 +153,7 @@ func (x *fetchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if x.nack != "" {
 		if x.Format != "yaml" && x.Format != "jsonl" {
-			return errors.New("--nack prints a conversation, line by line, or with -o jsonl")
+			return errors.New("--nack prints requests and responses, line by line: -o must be yaml or jsonl")
 		}
 		o.Refuse = x.nack
 		return s.Converse(cmd, o, x.Timeout, func(step fetch.Step) {
@@ -170,7 +171,7 @@ func (x *fetchFlags) run(cmd *cobra.Command, args []string) error {
 	return s.Verdict(a, cmd.ErrOrStderr())
 }
 
-// print prints what there is.
+// print prints an answer.
 func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.Answer) error {
 	all := fetched{APIVersion: api.Version, Kind: "FetchedList", Server: s.Text, Items: []fetchedResource{}, Unfinished: a.Unfinished}
 	var docs []*bytes.Buffer
@@ -224,7 +225,8 @@ func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.An
 			if i > 0 {
 				fmt.Fprintln(w, "---")
 			}
-			if _, err = doc.WriteTo(w); err != nil {
+			_, err = doc.WriteTo(w)
+			if err != nil {
 				break
 			}
 		}
@@ -241,25 +243,25 @@ func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.An
 		return cli.Fail(err, "")
 	}
 	if x.Format == "table" || x.Format == "name" {
-		return nil // which show no content
+		return nil // these formats show no content
 	}
 	if hidden > 0 {
-		fmt.Fprintf(stderr, "chancery: warning: %s not shown whole, because of secrets or of messages that nobody knows: --show-secrets shows all\n", are(hidden, "resource"))
+		fmt.Fprintf(stderr, "chancery: warning: %s not shown completely, because of secrets or of unknown messages: --show-secrets shows all\n", are(hidden, "resource"))
 	}
 	if len(unshown) > 0 {
 		for _, u := range unshown {
 			fmt.Fprintln(stderr, textutil.Line("not shown: "+u))
 		}
-		return cli.Fail(fmt.Errorf("%s not shown", are(len(unshown), "resource")), "--proto-set FILE adds messages that are not Envoy's")
+		return cli.Fail(fmt.Errorf("%s not shown", are(len(unshown), "resource")), "--proto-set FILE adds message types that Envoy's API lacks")
 	}
 	return nil
 }
 
-func are(n int, what string) string {
+func are(n int, noun string) string {
 	if n == 1 {
-		return cli.Amount(n, what) + " is"
+		return cli.Amount(n, noun) + " is"
 	}
-	return cli.Amount(n, what) + " are"
+	return cli.Amount(n, noun) + " are"
 }
 
 // completeTypes completes the arguments after the server.

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetchedText returns what fetch prints of an answer: to stdout, to stderr with its error, and its
+// fetchedText returns the output of fetch for an answer: stdout, stderr with the error, and the
 // exit code.
 func fetchedText(t *testing.T, format string, a *fetch.Answer) (stdout, stderr string, code int) {
 	t.Helper()
@@ -43,8 +43,8 @@ func cds(name string) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, append([]byte{0x0a, byte(len(name))}, name...))
 }
 
-// What cannot be read is told, beside what can.
-func TestFetchMalformed(t *testing.T) {
+// Malformed resources are reported in addition to the others.
+func TestFetchReportsMalformedResources(t *testing.T) {
 	a := &fetch.Answer{
 		Resources: []fetch.Found{{Resource: cds("a"), Type: xds.Cluster, Name: "a"}},
 		Malformed: []fetch.Malformed{{Type: xds.Cluster, Name: "b", Err: errors.New(`resource "b" is cut`)}, {Type: xds.Cluster, Err: errors.New("it has another type")}},
@@ -61,16 +61,16 @@ func TestFetchMalformed(t *testing.T) {
 	}
 }
 
-// What came before the time was over is printed.
-func TestFetchUnfinished(t *testing.T) {
+// The resources that arrived before the timeout are printed.
+func TestFetchPrintsIncompleteAnswer(t *testing.T) {
 	out, errs, code := fetchedText(t, "yaml", &fetch.Answer{Resources: []fetch.Found{{Resource: cds("a"), Type: xds.Cluster, Name: "a"}}, Unfinished: true})
 	if code != cli.TimedOut || !strings.Contains(errs, "something new kept coming") || !strings.Contains(out, "name: a") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
-// A name with what no terminal should see is escaped, as the format has it, and ruins nothing else.
-func TestFetchControlCharacters(t *testing.T) {
+// Control characters in a name are escaped as the format requires, and do not damage the rest of the output.
+func TestFetchEscapesControlCharacters(t *testing.T) {
 	a := &fetch.Answer{}
 	names := []string{"a", "b\x7f", "c\u009b", "d\u202e", "e\U000e0041", "f"}
 	for _, n := range names {
@@ -100,8 +100,8 @@ func TestFetchControlCharacters(t *testing.T) {
 	}
 }
 
-// A type that the server does not have hides nothing of the others.
-func TestFetchLacksType(t *testing.T) {
+// The resources of other types are printed if the server lacks one type.
+func TestFetchPrintsOtherTypesIfOneIsMissing(t *testing.T) {
 	gone := fetch.End{Type: xds.Listener, Err: errors.New("http://127.0.0.1:1: 404 Not Found: there is no such path")}
 	r := cds("pay")
 	stdout, stderr, code := fetchedText(t, "name", &fetch.Answer{Resources: []fetch.Found{{Resource: r, Type: r.Type, Name: r.Name}}, Ends: []fetch.End{gone}})

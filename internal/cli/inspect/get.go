@@ -29,16 +29,16 @@ type getFlags struct {
 	kinds       []string
 }
 
-// A listing is an answer in the forms in which it may be printed.
+// A listing is an answer with the forms in which it may be printed.
 type listing struct {
 	answer  any
 	items   []item
 	headers []string
-	none    string // what is said if there is nothing
-	more    string // what is said after the table
+	none    string // printed if there are no items
+	more    string // printed after the table
 }
 
-// An item is one of a listing.
+// An item is an element of a listing.
 type item struct {
 	value any
 	name  string // for -o name
@@ -49,13 +49,13 @@ func (l *listing) add(value any, name string, rows ...[]string) {
 	l.items = append(l.items, item{value, name, rows})
 }
 
-// kinds are what get gets besides resources.
+// kinds are the lists that get prints in addition to resources.
 var kinds = map[string]func(*getFlags, context.Context, *adminclient.Client) (*listing, error){
 	"clients": (*getFlags).clients, "nacks": (*getFlags).nacks, "groups": (*getFlags).groupList,
 }
 
-// byClients are kinds of which each server of a store knows what its own clients say.
-var byClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
+// onlyOwnClients are the kinds for which a server of a store knows only its own clients.
+var onlyOwnClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
 
 // Get returns the command get.
 func Get() *cobra.Command {
@@ -63,30 +63,30 @@ func Get() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get clients|nacks|groups|events|all|TYPE[/NAME]",
 		Short: "List clients, refusals, groups, events or resources of a running server",
-		Long: `Get lists what a running server knows:
+		Long: `Get lists the state of a running server:
 
-  clients      each client, also those that are well; of all servers of a store
-  nacks        what clients refuse, grouped by its cause, and where it is in the files
-  groups       the groups of resources, and how their clients are
-  events       what has happened; chancery watch shows what happens
-  TYPE         the resources of a type that are served: cds, clusters, listeners, …
+  clients      all clients, also healthy ones, of all servers of a store
+  nacks        refusals of clients, grouped by cause, with the places in the files
+  groups       the groups of resources, and the number of clients in each state
+  events       past events; chancery watch prints new ones
+  TYPE         the served resources of a type: cds, clusters, listeners, …
   TYPE/NAME    one resource
   all          the resources of all types
 
-With --node it lists how one client stands with each resource: which version it was
-sent and has accepted, and what it refuses or waits for. -o json prints the answer of
-the admin API whole; for one resource it has its content, without secrets.
+With --node it lists the resources of one client: the versions that it was sent and has
+accepted, and the reason if it refuses a resource or waits for one. -o json prints the whole
+answer of the admin API; for a single resource the answer has its content, without secrets.
 
-Of the servers of a store only get clients asks all. What else is of the clients of the one
-that is asked is said to be so, on standard error; chancery status has the nacks of all.
+With several servers of a store, only get clients asks all of them. For other lists about clients
+get prints a note to standard error that it has asked one server; chancery status has the nacks
+of all servers.
 
-With -w get goes on until it is interrupted, also if the server is away for a while: on a
-terminal it draws the list again in its place; else, and with -o name and jsonl, it
-prints what changes.
+With -w get continues until it is interrupted, also while the server is unreachable. On a
+terminal it redraws the list in its place. Otherwise, and with -o name and jsonl, it prints
+the changes.
 
-Exit codes: 0 printed, also if there is nothing; 1 it could not be done; 2 wrong
-usage; 3 no server answers, or it denies access; 4 there is no such node or
-resource.`,
+Exit codes: 0 printed, also if the list is empty; 1 it failed; 2 wrong usage; 3 no server
+answers, or it denies access; 4 the node or resource does not exist.`,
 		Example: `  chancery get nacks
   chancery get clients -g edge -o wide
   chancery get clusters --node edge-7d9f-x2
@@ -94,7 +94,7 @@ resource.`,
   chancery get clients -o name -w`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("get needs one of clients, nacks, groups, events, all and TYPE[/NAME], not %d of them", len(args))
+				return fmt.Errorf("get needs one of clients, nacks, groups, events, all and TYPE[/NAME], not %d arguments", len(args))
 			}
 			return nil
 		},
@@ -102,15 +102,15 @@ resource.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&g.node, "node", "", "of resources: as the client with this node `ID` has them; of clients and events: those of nodes like it, such as edge-*")
+	f.StringVar(&g.node, "node", "", "with resources: the state of the client with this node `ID`; with clients and events: only these nodes, such as edge-**")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&g.AdminFlags, cli.CompleteNodes))
 	cli.GroupFlag(cmd, &g.AdminFlags, &g.group)
 	cli.LocalFlag(f, &g.local)
-	f.BoolVar(&g.left, "left", false, "of clients: those that have left lately, too")
+	f.BoolVar(&g.left, "left", false, "with clients: also clients that have left recently")
 	f.IntVar(&g.limit, "limit", 0, "maximum `number` of lines; 0: the server's maximum")
-	f.StringSliceVar(&g.kinds, "kind", nil, "of events: only of these `KINDS`, with commas between them")
+	f.StringSliceVar(&g.kinds, "kind", nil, "with events: only these `KINDS`, separated by commas")
 	cli.OfferValues(cmd, "kind", eventKinds...)
-	f.BoolVarP(&g.watch, "watch", "w", false, "go on, and print what changes")
+	f.BoolVarP(&g.watch, "watch", "w", false, "continue, and print the changes")
 	g.Output.Register(cmd)
 	g.AdminFlags.Register(f)
 	cmd.ValidArgsFunction = cli.CompleteArg(&g.AdminFlags, cli.CompleteKindsAndResources)
@@ -126,7 +126,7 @@ func (g *getFlags) run(cmd *cobra.Command, what string) error {
 		return fmt.Errorf("--limit: must be 0 or more, not %d", g.limit)
 	}
 	if g.watch && (g.Format == "json" || g.Format == "yaml") {
-		return fmt.Errorf("--watch prints one thing after the other: -o must be table, wide, jsonl or name, not %s", g.Format)
+		return fmt.Errorf("--watch prints one answer after the other: -o must be table, wide, jsonl or name, not %s", g.Format)
 	}
 	if len(g.kinds) > 0 && what != "events" && what != "event" {
 		return errors.New("only get events takes --kind")
@@ -149,14 +149,15 @@ func (g *getFlags) run(cmd *cobra.Command, what string) error {
 	if err == nil {
 		err = g.print(g.Page(cmd), cmd.ErrOrStderr(), l)
 	}
-	if what != "clients" && what != "client" && !g.local && (g.node != "" || g.Wide() || byClients[what]) {
-		g.oneOf(cmd)
+	if what != "clients" && what != "client" && !g.local && (g.node != "" || g.Wide() || onlyOwnClients[what]) {
+		g.noteOneServer(cmd)
 	}
 	return err
 }
 
-// oneOf says which server was asked, if it is one of several of a store: the others have clients, too.
-func (g *getFlags) oneOf(cmd *cobra.Command) {
+// noteOneServer prints a note with the name of the server that answered, if the store has several servers:
+// the others have clients, too.
+func (g *getFlags) noteOneServer(cmd *cobra.Command) {
 	d, err := g.Dial()
 	if err != nil {
 		return
@@ -173,7 +174,7 @@ func (g *getFlags) oneOf(cmd *cobra.Command) {
 	}
 }
 
-// lister returns how to get what was asked for.
+// lister returns the function that requests the list in the argument.
 func (g *getFlags) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
@@ -199,9 +200,11 @@ func (g *getFlags) lister(what string) (func(context.Context, *adminclient.Clien
 	}
 	if g.node != "" {
 		if g.group != "" {
-			return nil, errors.New("--node and --group: give one of them, since a client has its resources of its groups")
+			return nil, errors.New("--node and --group: give only one of them, since a client has the resources of its own groups")
 		}
-		return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return g.of(ctx, d, typ, name) }, nil
+		return func(ctx context.Context, d *adminclient.Client) (*listing, error) {
+			return g.clientResources(ctx, d, typ, name)
+		}, nil
 	}
 	return func(ctx context.Context, d *adminclient.Client) (*listing, error) { return g.served(ctx, d, typ, name) }, nil
 }
@@ -212,7 +215,7 @@ func (g *getFlags) clients(ctx context.Context, d *adminclient.Client) (*listing
 		return nil, err
 	}
 	t := clientTable(all.Items, g.Wide())
-	l := &listing{answer: all, headers: t.Headers, none: "No clients are connected.", more: strings.Trim(left(all.Total, len(all.Items))+"\n"+silent(all.Replicas, all.Unsure), "\n")}
+	l := &listing{answer: all, headers: t.Headers, none: "No clients are connected.", more: strings.Trim(notShown(all.Total, len(all.Items))+"\n"+unanswered(all.Replicas, all.Unsure), "\n")}
 	if g.node != "" || g.group != "" {
 		l.none = "No such clients are connected."
 	}
@@ -222,8 +225,8 @@ func (g *getFlags) clients(ctx context.Context, d *adminclient.Client) (*listing
 	return l, nil
 }
 
-// left says that a list is not whole.
-func left(total, shown int) string {
+// notShown returns a note about the items beyond the limit.
+func notShown(total, shown int) string {
 	if total <= shown {
 		return ""
 	}
@@ -235,7 +238,7 @@ func (g *getFlags) nacks(ctx context.Context, d *adminclient.Client) (*listing, 
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{answer: all, headers: refusalHeaders, none: "No client refuses anything."}
+	l := &listing{answer: all, headers: refusalHeaders, none: "No client refuses a resource."}
 	for _, r := range all.Items {
 		name := r.Type
 		if len(r.Resources) > 0 {
@@ -265,13 +268,13 @@ func (g *getFlags) groupList(ctx context.Context, d *adminclient.Client) (*listi
 	return l, nil
 }
 
-// served lists what is served, whoever gets it.
+// served lists the served resources of all clients.
 func (g *getFlags) served(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
 	all, err := d.Resources(ctx, adminclient.ResourceFilter{Type: typ, Name: name, Group: g.group, Subscribers: g.Wide(), Limit: g.limit})
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{answer: all, headers: []string{"NAME", "GROUP", "VERSION", "SIZE", "FILE"}, none: "There are no such resources.", more: left(all.Total, len(all.Items))}
+	l := &listing{answer: all, headers: []string{"NAME", "GROUP", "VERSION", "SIZE", "FILE"}, none: "There are no such resources.", more: notShown(all.Total, len(all.Items))}
 	if g.Wide() {
 		l.headers = append(l.headers, "TTL", "CLIENTS", "SYNCED")
 	}
@@ -295,13 +298,13 @@ func (g *getFlags) served(ctx context.Context, d *adminclient.Client, typ, name 
 	return l, nil
 }
 
-// of lists how a client stands with what it gets.
-func (g *getFlags) of(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
+// clientResources lists the resources of a client with their state.
+func (g *getFlags) clientResources(ctx context.Context, d *adminclient.Client, typ, name string) (*listing, error) {
 	all, err := d.ClientResources(ctx, g.node, typ, name, g.limit)
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{answer: all, headers: []string{"NAME", "STATE", "CURRENT", "ACCEPTED", "FILE", "WHY"}, none: "The client has none, and subscribes to none.", more: left(all.Total, len(all.Items))}
+	l := &listing{answer: all, headers: []string{"NAME", "STATE", "CURRENT", "ACCEPTED", "FILE", "WHY"}, none: "The client has no resources, and no subscriptions.", more: notShown(all.Total, len(all.Items))}
 	if g.Wide() {
 		l.headers = []string{"NAME", "STATE", "SUBSCRIBED BY", "CURRENT", "SENT", "ACCEPTED", "NONCE", "SINCE", "FILE", "WHY"}
 	}
@@ -323,7 +326,7 @@ func (g *getFlags) of(ctx context.Context, d *adminclient.Client, typ, name stri
 		l.add(r, r.Type+"/"+r.Name, cells)
 	}
 	if !slices.ContainsFunc(all.Items, func(r api.ClientResource) bool { return whyOf(r) != "" }) {
-		l.headers = l.headers[:len(l.headers)-1] // the last column would say nothing
+		l.headers = l.headers[:len(l.headers)-1] // the last column is empty
 		for _, i := range l.items {
 			i.rows[0] = i.rows[0][:len(l.headers)]
 		}
@@ -331,7 +334,7 @@ func (g *getFlags) of(ctx context.Context, d *adminclient.Client, typ, name stri
 	return l, nil
 }
 
-// whyOf says why a client does not have a resource as it is.
+// whyOf returns the reason if a client does not have a resource in its current version.
 func whyOf(r api.ClientResource) string {
 	var texts []string
 	if why := cmp.Or(r.Reason, r.Error); why != "" {
@@ -347,7 +350,7 @@ func whyOf(r api.ClientResource) string {
 	return strings.Join(texts, "; ")
 }
 
-// refNames are the first of some resources, and how many more there are.
+// refNames returns the first of the resources, and the number of the others.
 func refNames(all []api.Resource) string {
 	var names []string
 	for _, x := range all[:min(3, len(all))] {
@@ -378,7 +381,7 @@ func (g *getFlags) print(out, stderr io.Writer, l *listing) error {
 	return cli.PrintData(&g.Output, out, l.answer, l.items, func(i item) string { return i.name })
 }
 
-// follow prints what changes of a listing, or the listing again in its place.
+// follow prints the changes of a listing, or redraws it on a terminal.
 func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminclient.Client) (*listing, error)) error {
 	var before *listing
 	out := g.Page(cmd)
@@ -398,7 +401,7 @@ func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminc
 		if err := g.print(out, io.Discard, changed(before, now)); err != nil {
 			return err
 		}
-		for _, name := range gone(before, now) {
+		for _, name := range removed(before, now) {
 			if g.ForPeople() {
 				fmt.Fprintf(out, "(gone: %s)\n", text.Line(name))
 			}
@@ -408,38 +411,38 @@ func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminc
 	})
 }
 
-// changed are the items of a listing that were not so before.
+// changed returns the new and changed items of a listing.
 func changed(before, now *listing) *listing {
-	was := map[string]bool{}
+	old := map[string]bool{}
 	for _, i := range before.items {
-		was[contentOf(i)] = true
+		old[contentOf(i)] = true
 	}
 	l := &listing{answer: now.answer, headers: now.headers}
 	for _, i := range now.items {
-		if !was[contentOf(i)] {
+		if !old[contentOf(i)] {
 			l.items = append(l.items, i)
 		}
 	}
 	return l
 }
 
-// gone are the names that are in a listing no more.
-func gone(before, now *listing) (names []string) {
-	is := map[string]bool{}
+// removed returns the names of the old listing that the new one lacks.
+func removed(before, now *listing) (names []string) {
+	listed := map[string]bool{}
 	for _, i := range now.items {
-		is[i.name] = true
+		listed[i.name] = true
 	}
 	for _, i := range before.items {
-		if !is[i.name] {
+		if !listed[i.name] {
 			names = append(names, i.name)
-			is[i.name] = true // told once
+			listed[i.name] = true // only once
 		}
 	}
 	return names
 }
 
 func contentOf(i item) string {
-	b, _ := json.Marshal(i) // has no value that JSON lacks
+	b, _ := json.Marshal(i) // cannot fail: the values came from JSON
 	return string(b)
 }
 

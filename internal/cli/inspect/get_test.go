@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// What is watched is printed again when something of it has changed, ages aside.
-func TestChanged(t *testing.T) {
+// A watched item is printed again when it has changed, except for its age.
+func TestWatchPrintsOnlyChangedItems(t *testing.T) {
 	list := func(clients ...api.Client) *listing {
 		l := &listing{}
 		for _, c := range clients {
@@ -23,7 +23,7 @@ func TestChanged(t *testing.T) {
 	if l := changed(list(a, b), list(a, b)); len(l.items) != 0 {
 		t.Error(l)
 	}
-	if names := gone(list(a, b, b), list(worse)); len(names) != 1 || names[0] != "b" {
+	if names := removed(list(a, b, b), list(worse)); len(names) != 1 || names[0] != "b" {
 		t.Error(names)
 	}
 	if l := changed(list(a, b), list(b, worse)); len(l.items) != 1 || l.items[0].name != "a" {

@@ -17,8 +17,8 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// mostNodes is how many resources a graph has: nobody reads more.
-const mostNodes = 1000
+// maxResources is the maximum number of resources in a graph; a larger graph is unreadable.
+const maxResources = 1000
 
 // A graphed is a resource in a graph.
 type graphed struct {
@@ -28,7 +28,7 @@ type graphed struct {
 	Refs    []*graphed `json:"-"`
 	To      []string   `json:"refs,omitempty"` // TYPE/NAME of Refs
 
-	shown bool // when trees are printed
+	shown bool // already printed in the tree
 }
 
 func (g *graphed) id() string { return g.Type + "/" + g.Name }
@@ -40,15 +40,14 @@ func Graph() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use:   "graph TYPE/NAME",
-		Short: "Show what a resource refers to",
-		Long: `Graph shows what a resource that a running server serves refers to, and what that
-refers to: a listener, its routes, their clusters, their endpoints. What no file has is
-MISSING.
+		Short: "Show the references of a resource",
+		Long: `Graph shows the references of a served resource, and their references: a listener, its
+routes, their clusters, their endpoints. A reference that no file has is MISSING.
 
--o dot prints a graph for Graphviz, and -o mermaid one for pages in Markdown.
+-o dot prints a graph for Graphviz, and -o mermaid a graph for Markdown pages.
 
-Exit codes: 0 all is there; 1 something is missing; 2 wrong usage; 3 no server answers,
-or it denies access; 4 there is no such resource.`,
+Exit codes: 0 complete; 1 a resource is missing; 2 wrong usage; 3 no server answers,
+or it denies access; 4 the resource does not exist.`,
 		Example: `  chancery graph listener/ingress-443
   chancery graph route/ingress -g edge -o mermaid`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -102,7 +101,7 @@ or it denies access; 4 there is no such resource.`,
 	return cmd
 }
 
-// graphFrom returns a resource, and all that it refers to.
+// graphFrom returns a resource, and all resources that it refers to, directly or not.
 func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group string) ([]*graphed, error) {
 	first := &graphed{Resource: api.Resource{Type: typ, Name: name}}
 	all, by := []*graphed{first}, map[string]*graphed{first.id(): first}
@@ -127,13 +126,13 @@ func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group stri
 					all = append(all, to)
 				}
 				to = by[to.id()]
-				if !slices.Contains(g.Refs, to) { // two groups have it
+				if !slices.Contains(g.Refs, to) { // two groups may have the reference
 					g.Refs, g.To = append(g.Refs, to), append(g.To, to.id())
 				}
 			}
 		}
-		if len(all) > mostNodes {
-			return nil, fmt.Errorf("more than %s resources: begin further down", cli.Number(mostNodes))
+		if len(all) > maxResources {
+			return nil, fmt.Errorf("more than %s resources: begin at a lower resource", cli.Number(maxResources))
 		}
 	}
 	return all, nil
@@ -147,7 +146,8 @@ func (g *graphed) text() string {
 	return textutil.Line(text + cli.Prefixed("  ", g.Place))
 }
 
-// printTree prints a resource and what is below it. What was printed already is not repeated.
+// printTree prints a resource and its references. A resource that was already printed is not expanded
+// again.
 func printTree(w io.Writer, g *graphed, lead, below string) {
 	if g.shown && len(g.Refs) > 0 {
 		fmt.Fprintf(w, "%s%s  (see above)\n", lead, g.text())

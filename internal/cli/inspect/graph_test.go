@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
 
-// A graph that goes in a circle, and is asked for by another name, ends.
-func TestGraphInACircle(t *testing.T) {
+// A graph with a cycle, requested by an alias, is printed once.
+func TestGraphWithCycle(t *testing.T) {
 	d, err := adminclient.Dial(adminclient.Target{URL: canned.Circle(t)})
 	if err != nil {
 		t.Fatal(err)

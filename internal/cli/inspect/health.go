@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// MaxAnswer is how much of what a server says of its health is read.
+// MaxAnswer is the maximum number of bytes that are read of a server's answer about its health.
 const MaxAnswer = 64 << 10
 
 // Health returns the command health.
@@ -71,21 +71,21 @@ Exit codes: 0 ready (or alive); 1 not ready, or no answer; 2 wrong usage.`,
 	return cmd
 }
 
-// askHealth returns what a server says on a path; a failure if that is not 200.
+// askHealth returns the answer of a server on a path. A status other than 200 is a failure.
 func askHealth(ctx context.Context, at listen.Address, path string) (string, error) {
 	to := at.String()
 	switch {
 	case at.Network == "unix":
 		to = at.Path
-	case at.Any(): // to listen on, and not to dial
-		host := "127.0.0.1" // images without files know no localhost
+	case at.Any(): // an address to listen on cannot be dialed
+		host := "127.0.0.1" // a minimal image may lack /etc/hosts, which defines localhost
 		if strings.Contains(at.Host, ":") {
 			host = "::1"
 		}
 		to = net.JoinHostPort(host, strconv.Itoa(int(at.Port)))
 	}
 	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // one question; no proxy of the environment stands between
+		DisableKeepAlives: true, // a single request; without a proxy of the environment
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, at.Network, to)
 		},

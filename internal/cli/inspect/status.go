@@ -20,9 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// mostRows is how many clients status shows of those that are not well: who has more of them
-// looks at their causes first.
-const mostRows = 50
+// maxRows is the maximum number of unhealthy clients that status lists. Users with more of them look at the
+// causes first.
+const maxRows = 50
 
 // Status returns the command status.
 func Status() *cobra.Command {
@@ -32,36 +32,40 @@ func Status() *cobra.Command {
 	var watch, local bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
-		Short: "Show which clients have what is served, and which do not",
-		Long: `Status asks a running server how its configuration and its clients are: whether the
-last load was taken, which resources clients refuse and where these are in the
-files, what looks wrong, and each client that is not well. Clients that are well are
-counted; --all lists them, too. -g counts and shows the clients of one group only. With
-NODE it shows one client, type by type.
+		Short: "Show the state of a server, its configuration and its clients",
+		Long: `Status shows the state of a running server and its clients: whether the last load succeeded,
+which resources clients refuse, with their places in the files, what looks wrong, and each
+unhealthy client. Healthy clients are counted; --all also lists them. -g selects the clients of
+one group. With NODE it shows one client, type by type.
 
-A server of a store asks the other servers of the store, too, and status shows the
-clients of all, and which server does not answer; --local: only those of the server itself.
+A server of a store also asks the other servers of the store. Status shows the clients of all
+servers, and which server does not answer. With --local it shows only the server itself.
 
-With -w status goes on until it is interrupted, also if the server is away for a while: on a
-terminal it draws the answer again in its place, and else prints it again when it
-has changed.
+With -w status continues until it is interrupted, also while the server is unreachable. On a
+terminal it redraws the answer in its place; otherwise it prints the answer again when it has
+changed.
 
 States of a client with a type:
 
-  SYNCED    it has accepted what there is
-  NACKED    it refuses the newest response, and goes on with what it had; of that
-            response it may use the resources that are right
+  SYNCED    it has accepted all current resources
+  NACKED    it refuses the newest response, and keeps its previous resources; it may use the
+            valid resources of the response
   STALE     it has not answered a response for 30 s
   SENT      a response is on its way
-  WAITING   what is to be sent waits for an answer to another type
-  NOT_SENT  it subscribes, and there is nothing to send
-  IDLE      it subscribes to nothing
+  WAITING   the next response waits for an answer to another type
+  NOT_SENT  it subscribes, and there are no resources to send
+  IDLE      it does not subscribe
 
-Exit codes: 0 all is well, or -w was interrupted; 1 a client refuses or is stale, the last load was rejected,
-the configuration refers to what is not there, the upstream of a relay is away or gives what cannot be used,
-a server of the store does not answer, or not serve the newest revision, or not commit its directory, or a rollout was rolled back and nothing was
-committed to its group since; 2 wrong usage; 3 no server answers, or it denies access; 4 there is no
-such node or group.`,
+Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wrong:
+
+  - a client refuses a response, or is stale
+  - the last load was rejected, or the configuration refers to missing resources
+  - the upstream of a relay is unreachable, or sends unusable resources
+  - a server of the store does not answer, does not serve the newest revision, or does not
+    commit its directory
+  - a rollout was rolled back, without a commit to its group since
+
+2 wrong usage; 3 no server answers, or it denies access; 4 the node or group does not exist.`,
 		Example: `  chancery status
   chancery status edge-7d9f-x2
   chancery status --all -g edge
@@ -71,7 +75,7 @@ such node or group.`,
 				return fmt.Errorf("status takes one node, not %d", len(args))
 			}
 			if len(args) > 0 && args[0] == "" {
-				return errors.New("NODE is empty: a client without an id is called by its stream, such as stream:41; chancery get clients lists it")
+				return errors.New("NODE is empty: for a client without an id use its stream, such as stream:41; chancery get clients lists it")
 			}
 			return nil
 		},
@@ -85,17 +89,18 @@ such node or group.`,
 			f.Replicas = !local
 			if len(args) == 1 {
 				if f.All || f.Group != "" {
-					return errors.New("--all and --group are of all clients: leave them out with NODE")
+					return errors.New("--all and --group select from all clients: leave them out with NODE")
 				}
 				if watch {
 					return cli.FollowWhole(cmd, &a, &o, func() (any, func(io.Writer), error) {
 						list, err := clientsOf(cmd, &a, args[0], f.Replicas)
-						return list, func(w io.Writer) { cards(w, &o, list) }, err
+						return list, func(w io.Writer) { printClientCards(w, &o, list) }, err
 					})
 				}
-				return statusOf(cmd, &a, &o, args[0], f.Replicas)
+				return printNodeStatus(cmd, &a, &o, args[0], f.Replicas)
 			}
-			if f.Limit = mostRows; f.All {
+			f.Limit = maxRows
+			if f.All {
 				f.Limit = 0
 			}
 			if watch {
@@ -108,10 +113,10 @@ such node or group.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVar(&f.All, "all", false, "list the clients that are well, too")
+	cmd.Flags().BoolVar(&f.All, "all", false, "also list healthy clients")
 	cli.GroupFlag(cmd, &a, &f.Group)
 	cli.LocalFlag(cmd.Flags(), &local)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show the answer again when it changes")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "continue, and show the answer again when it changes")
 	o.Register(cmd, "table", "wide", "json", "yaml")
 	a.Register(cmd.Flags())
 	cmd.ValidArgsFunction = cli.CompleteArg(&a, cli.CompleteNodes)
@@ -119,11 +124,11 @@ such node or group.`,
 	return cmd
 }
 
-// An overview is what status asks for.
+// An overview has the answers that status prints.
 type overview struct {
 	*api.Status
 	list     *api.ClientList
-	rollouts map[string]api.Rollout // that are under way, by ID; nil: they cannot be read, or there are none
+	rollouts map[string]api.Rollout // active ones by ID; nil: unknown, or none
 }
 
 func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) error {
@@ -136,20 +141,28 @@ func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	} else {
 		seen.print(o.Page(cmd), o, f)
 	}
-	if by := seen.Clients.By; err == nil && (by[api.Nacked]+by[api.Stale] > 0 || seen.Config.Rejected != nil || len(seen.RejectedGroups) > 0 || seen.Config.Dangling > 0 || ails(seen.Config.Upstream) || lags(seen.Config.Store) || seen.Unsure != "" || slices.ContainsFunc(seen.Replicas, unwell)) {
+	if err == nil && seen.unhealthy() {
 		return cli.ErrNo
 	}
 	return err
 }
 
-// lags reports whether something that was to be served of a store is not.
-func lags(s *api.Store) bool {
+// unhealthy reports whether status exits with code 1.
+func (s overview) unhealthy() bool {
+	by, c := s.Clients.By, s.Config
+	return by[api.Nacked]+by[api.Stale] > 0 || c.Rejected != nil || len(s.RejectedGroups) > 0 || c.Dangling > 0 ||
+		upstreamFails(c.Upstream) || storeFails(c.Store) || s.Unsure != "" || slices.ContainsFunc(s.Replicas, replicaFails)
+}
+
+// storeFails reports whether the store's newest revision is not served, or the directory is not committed to it, or a
+// rollout was rolled back.
+func storeFails(s *api.Store) bool {
 	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
 }
 
-// ails reports whether an upstream is away though something is wanted of it, or gives what cannot be used: what is served is older
-// then than what there is, as after a load that was rejected.
-func ails(u *api.Upstream) bool {
+// upstreamFails reports whether a needed upstream is unreachable, or sends unusable resources. Then older
+// resources are served, as after a rejected load.
+func upstreamFails(u *api.Upstream) bool {
 	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
 }
 
@@ -164,19 +177,20 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 			return overview{Status: s}, err
 		}
 		list, err := d.Clients(ctx, f)
-		return overview{s, list, rolloutsUnderWay(ctx, d, s.Config.Store)}, err
+		return overview{s, list, activeRollouts(ctx, d, s.Config.Store)}, err
 	})
 }
 
-// longestAside is how long status waits for what only adds to it: its store may be away.
-const longestAside = 2 * time.Second
+// rolloutTimeout limits the wait for the list of rollouts: the store may be unreachable, and status does
+// not need it.
+const rolloutTimeout = 2 * time.Second
 
-// rolloutsUnderWay are those of what is served of a store, as the store has them.
-func rolloutsUnderWay(ctx context.Context, d *adminclient.Client, s *api.Store) map[string]api.Rollout {
+// activeRollouts returns the rollouts of the served groups, as the store has them.
+func activeRollouts(ctx context.Context, d *adminclient.Client, s *api.Store) map[string]api.Rollout {
 	if s == nil || !slices.ContainsFunc(s.Holds, func(h api.Hold) bool { return h.Rollout != "" }) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestAside)
+	ctx, cancel := context.WithTimeout(ctx, rolloutTimeout)
 	defer cancel()
 	list, err := d.Rollouts(ctx, "")
 	if err != nil {
@@ -189,8 +203,8 @@ func rolloutsUnderWay(ctx context.Context, d *adminclient.Client, s *api.Store) 
 	return all
 }
 
-// underWay says at which step a rollout is, and what it waits for.
-func underWay(r api.Rollout) string {
+// rolloutState returns the step of a rollout, and what it waits for.
+func rolloutState(r api.Rollout) string {
 	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), textutil.Line(r.Nodes))
 	if r.WaitsFor != "" {
 		text += ": " + textutil.Line(r.WaitsFor)
@@ -198,14 +212,14 @@ func underWay(r api.Rollout) string {
 	return text
 }
 
-// printUpstream says how a relay's upstream is.
+// printUpstream prints the state of a relay's upstream.
 func printUpstream(w io.Writer, u *api.Upstream) {
 	fmt.Fprintf(w, "UPSTREAM %s: ", textutil.Line(u.URL))
 	switch {
 	case u.Connected:
 		fmt.Fprint(w, "connected")
 	case u.Idle:
-		fmt.Fprint(w, "asked for nothing, as no client wants anything")
+		fmt.Fprint(w, "not used, since no client subscribes")
 	case u.Since != nil:
 		fmt.Fprint(w, "lost")
 	default:
@@ -223,7 +237,7 @@ func printUpstream(w io.Writer, u *api.Upstream) {
 	fmt.Fprintln(w)
 }
 
-// printStore says what is served of a store.
+// printStore prints which revision of a store is served.
 func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 	fmt.Fprintf(w, "STORE    %s: ", textutil.Line(s.URL))
 	switch {
@@ -242,26 +256,26 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 		if h.Next != "" {
 			where := ""
 			if r, is := rollouts[h.Rollout]; is {
-				where = underWay(r)
+				where = rolloutState(r)
 			}
-			fmt.Fprintf(w, "         rollout %s of it goes to %s%s\n", textutil.Line(h.Rollout), h.Next, where)
+			fmt.Fprintf(w, "         rollout %s takes it to %s%s\n", textutil.Line(h.Rollout), h.Next, where)
 		}
 	}
 	for _, x := range s.RolledBack {
 		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, cli.Since(x.Since), textutil.Line(x.Why))
 	}
 	if x := s.Writer; x != nil {
-		does := "another server writes to it what its directory says" + cli.Prefixed(": ", textutil.Line(x.Server)) + "; this one stands by, for"
+		does := "another server writes its directory to the store" + cli.Prefixed(": ", textutil.Line(x.Server)) + "; this server is on standby, for"
 		if x.Writes {
-			does = "this server writes to it what " + textutil.Line(x.Dir) + " says, for"
+			does = "this server writes " + textutil.Line(x.Dir) + " to the store, for"
 		}
 		fmt.Fprintln(w, "        ", does, cli.Since(x.Since))
 		if x.Error != "" {
-			fmt.Fprintf(w, "         what %s says is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
+			fmt.Fprintf(w, "         %s is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
 		}
 	}
 	if s.Error != "" && s.Since != nil {
-		fmt.Fprintf(w, "         the newest is not served for %s: %s\n", cli.Since(*s.Since), textutil.Line(s.Error))
+		fmt.Fprintf(w, "         the newest revision is not served for %s: %s\n", cli.Since(*s.Since), textutil.Line(s.Error))
 	}
 }
 
@@ -280,14 +294,14 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 		fmt.Fprintln(w)
 		troubles(w, o, s.Troubles)
 	}
-	if len(s.TurnedAway) > 0 && f.Group == "" { // nobody knows which group they would have had
+	if len(s.TurnedAway) > 0 && f.Group == "" { // the group of a rejected client is unknown
 		fmt.Fprintln(w)
 		turnedAway(w, o, s.TurnedAway)
 	}
 	s.printClients(w, o, f)
 }
 
-// printServer prints the server, its configuration and how many clients have it.
+// printServer prints the server, its configuration and the number of its clients.
 func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	c := s.Config
 	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), cli.Since(s.Server.Since), textutil.Line(s.Server.XDS))
@@ -309,7 +323,7 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	}
 	switch u := c.Upstream; {
 	case u != nil && !u.Connected && !u.Idle && u.Since == nil && c.Resources > 0:
-		fmt.Fprint(w, " from disk (last good), the upstream is away")
+		fmt.Fprint(w, " from disk (last good), the upstream is unreachable")
 	case c.At != nil:
 		fmt.Fprintf(w, " loaded %s ago", cli.Since(*c.At))
 	}
@@ -320,15 +334,15 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	fmt.Fprintln(w)
 }
 
-// printLoads prints why loads were rejected, and the warnings of the configuration.
+// printLoads prints the errors of rejected loads, and the warnings of the configuration.
 func (s overview) printLoads(w io.Writer) {
 	c := s.Config
 	if c.Rejected != nil {
-		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the configuration of before is served:\n", cli.Since(c.Rejected.Since))
+		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the previous configuration is served:\n", cli.Since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
 	}
 	for _, r := range s.RejectedGroups {
-		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; it stays as it was:\n", textutil.Line(r.Group), cli.Since(r.Since))
+		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; its previous configuration is served:\n", textutil.Line(r.Group), cli.Since(r.Since))
 		few(w, r.Errors, 5, "error")
 	}
 	if c.Doubts > 0 {
@@ -359,20 +373,20 @@ func (s overview) printClients(w io.Writer, o *cli.Output, f adminclient.Filter)
 	}
 }
 
-// statesInOrder are the states, the worst first.
+// statesInOrder lists the states, the worst first.
 var statesInOrder = []api.State{
 	api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent,
 	api.Absent, api.Leaving, api.Synced, api.Idle,
 }
 
-// wordsOf says of clients in what state they are.
+// wordsOf describes the clients in a state.
 var wordsOf = map[api.State]string{
 	api.Nacked: "refusing", api.Stale: "not answering", api.Waiting: "waiting", api.Sent: "being sent to",
 	api.NotSent: "without a response yet", api.Synced: "synced", api.Idle: "idle",
 	api.Absent: "absent", api.Leaving: "leaving",
 }
 
-// counts says how many clients there are, by their state.
+// counts returns the number of clients in each state.
 func counts(c api.Counts) string {
 	if c.Connected == 0 {
 		return "none connected"
@@ -386,7 +400,7 @@ func counts(c api.Counts) string {
 	return cli.Number(c.Connected) + " connected: " + strings.Join(texts, ", ")
 }
 
-// few prints at most n texts, and how many more there are.
+// few prints at most n texts, and the number of the others.
 func few(w io.Writer, texts []string, n int, what string) {
 	for _, t := range texts[:min(n, len(texts))] {
 		fmt.Fprintf(w, "  %s\n", textutil.Line(t))
@@ -398,8 +412,8 @@ func few(w io.Writer, texts []string, n int, what string) {
 
 var refusalHeaders = []string{"REFUSED BY", "SINCE", "TYPE", "RESOURCE", "FILE", "REASON"}
 
-// refusalTable says why clients refuse what, and where that is. A refusal in which more than
-// one resource may be meant has a line for each.
+// refusalTable lists refusals with their reasons and places. A refusal that may concern several resources
+// has a line for each.
 func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 	t := &cli.Table{Headers: refusalHeaders}
 	for _, r := range all {
@@ -407,20 +421,20 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 		if !wide {
 			reason = textutil.Clip(reason, 200)
 		}
-		who := cli.Amount(r.Clients, "client")
+		client := cli.Amount(r.Clients, "client")
 		if r.Clients == 1 && len(r.Nodes) == 1 {
-			who = r.Nodes[0]
+			client = r.Nodes[0]
 		}
 		typ := r.Type
 		if r.Partly {
 			typ += "*"
 		}
 		if len(r.Resources) == 0 {
-			t.Row(who, cli.Since(r.Since), typ, "", "", reason)
+			t.Row(client, cli.Since(r.Since), typ, "", "", reason)
 		}
 		for i, at := range r.Resources {
 			if i == 0 {
-				t.Row(who, cli.Since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
+				t.Row(client, cli.Since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
 			} else {
 				t.Row(`"`, `"`, `"`, at.Name, at.Place, cmp.Or(at.Reason, `"`))
 			}
@@ -429,7 +443,7 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 	return t
 }
 
-// partly says what a refusal does not mean.
+// partly explains the mark of a refused response with other resources.
 const partly = "* that response had other resources, which the client may use"
 
 func printRefusals(w io.Writer, o *cli.Output, all []api.Refusal) {
@@ -447,7 +461,7 @@ func troubles(w io.Writer, o *cli.Output, all []api.Trouble) {
 	t.Print(w, o)
 }
 
-// maxTurned is how many clients status shows that were turned away.
+// maxTurned is the maximum number of rejected clients that status lists.
 const maxTurned = 10
 
 func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
@@ -469,7 +483,7 @@ func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
 	}
 }
 
-// clientTable has a line for each client, and a column for each type that one of them has.
+// clientTable has a row for each client, and a column for each type that one of them subscribes to.
 func clientTable(all []api.Client, wide bool) *cli.Table {
 	found := map[string]string{} // URL by short name
 	for _, c := range all {
@@ -509,7 +523,7 @@ func clientTable(all []api.Client, wide bool) *cli.Table {
 	return t
 }
 
-// typeCell is how a client stands with a type: the worst of its streams.
+// typeCell returns the worst state of a client's streams for a type.
 func typeCell(c api.Client, name string) string {
 	worst, text := len(statesInOrder), ""
 	for _, s := range c.Types {
@@ -520,7 +534,7 @@ func typeCell(c api.Client, name string) string {
 	return text
 }
 
-// stateText is a state, and how long it lasts if that says something.
+// stateText returns a state, with its duration if that matters.
 func stateText(s api.TypeStatus) string {
 	switch {
 	case s.State == api.Nacked && s.Nacked != nil:

@@ -17,13 +17,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// statusOf prints the clients of one node id.
-func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string, replicas bool) error {
+// printNodeStatus prints the clients with a node id.
+func printNodeStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string, replicas bool) error {
 	list, err := clientsOf(cmd, a, node, replicas)
 	if err != nil {
 		return err
 	}
-	if err := elsewhere(list, node); err != nil {
+	if err := mayBeElsewhere(list, node); err != nil {
 		if !o.ForPeople() {
 			return errors.Join(cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, nil), err)
 		}
@@ -32,7 +32,7 @@ func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string,
 	if !o.ForPeople() {
 		err = cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, func(c api.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
-		cards(o.Page(cmd), o, list)
+		printClientCards(o.Page(cmd), o, list)
 	}
 	if err == nil && slices.ContainsFunc(list.Items, func(c api.Client) bool {
 		return c.Left == nil && (c.State == api.Nacked || c.State == api.Stale)
@@ -42,7 +42,7 @@ func statusOf(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node string,
 	return err
 }
 
-// clientsOf asks for the clients of one node id.
+// clientsOf requests the clients with a node id.
 func clientsOf(cmd *cobra.Command, a *cli.AdminFlags, node string, replicas bool) (*api.ClientList, error) {
 	list, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.ClientList, error) {
 		if replicas {
@@ -51,38 +51,38 @@ func clientsOf(cmd *cobra.Command, a *cli.AdminFlags, node string, replicas bool
 		return d.Client(ctx, node)
 	})
 	if err == nil && len(list.Items) == 0 && len(list.Replicas) == 0 {
-		err = cli.FailWith(cli.NotFound, fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists them")
+		err = cli.FailWith(cli.NotFound, fmt.Errorf("no client has the node id %q", text.Line(node)), "chancery get clients lists the clients")
 	}
 	return list, err
 }
 
-// elsewhere is an error if no client is known of a node, and servers that do not answer may have it.
-func elsewhere(list *api.ClientList, node string) error {
+// mayBeElsewhere returns an error if no server knows the node, but servers that do not answer may have it.
+func mayBeElsewhere(list *api.ClientList, node string) error {
 	if len(list.Items) > 0 {
 		return nil
 	}
-	n, away := len(list.Replicas), silentOf(list.Replicas)
-	where := fmt.Sprintf("and may be at one of the %d that did not", away)
+	n, away := len(list.Replicas), unansweredCount(list.Replicas)
+	where := fmt.Sprintf("but %s did not answer", cli.Amount(away, "server"))
 	if away == 0 {
-		where = "and there may be others"
+		where = "but there may be other servers"
 	}
-	return cli.FailWith(cli.Failed, fmt.Errorf("node id %q is at none of the %d servers of the store that answered, %s", text.Line(node), n-away, where), strings.ReplaceAll(silent(list.Replicas, list.Unsure), "\n", " "))
+	return cli.FailWith(cli.Failed, fmt.Errorf("none of the %d servers of the store that answered has the node id %q, %s", n-away, text.Line(node), where), strings.ReplaceAll(unanswered(list.Replicas, list.Unsure), "\n", " "))
 }
 
-func cards(w io.Writer, o *cli.Output, list *api.ClientList) {
+func printClientCards(w io.Writer, o *cli.Output, list *api.ClientList) {
 	for i, c := range list.Items {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		card(w, o, c)
+		printClientCard(w, o, c)
 	}
-	if text := silent(list.Replicas, list.Unsure); text != "" {
+	if text := unanswered(list.Replicas, list.Unsure); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
 }
 
-// card prints all that is known of a client.
-func card(w io.Writer, o *cli.Output, c api.Client) {
+// printClientCard prints all details of a client.
+func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 	line := func(title, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(fmt.Sprintf(format, args...)))
 	}
@@ -112,7 +112,7 @@ func card(w io.Writer, o *cli.Output, c api.Client) {
 		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
 		if o.Wide() {
 			if m := s.Sent; m != nil {
-				size := "" // not known
+				size := "" // unknown
 				if m.Bytes > 0 {
 					size = cli.BytesText(m.Bytes)
 				}
@@ -145,7 +145,8 @@ func card(w io.Writer, o *cli.Output, c api.Client) {
 	}
 }
 
-// nackText says what a client refuses, and where it is. One that has left refuses nothing any more.
+// nackText prints the resources that a client refuses, with their places. For a client that has left it
+// uses the past tense.
 func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	n := s.Nacked
 	what := "refused for " + cli.Since(n.Since)
@@ -157,7 +158,7 @@ func nackText(w io.Writer, s api.TypeStatus, left bool) {
 		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), cli.Prefixed(" at ", text.Line(r.Place)), cli.Prefixed(": ", text.Line(r.Reason)))
 	}
 	for _, k := range n.Kept {
-		has := "has nothing of that name"
+		has := "has no resource of that name"
 		if k.Kept != "" {
 			has = "keeps version " + cli.ShortVersion(text.Line(k.Kept))
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// unwell reports whether a server of a store does not answer, or does not serve the newest revision, or does not commit what
-// its directory says.
-func unwell(r api.Replica) bool {
+// replicaFails reports whether a server of a store does not answer, does not serve the newest revision, or
+// does not commit its directory.
+func replicaFails(r api.Replica) bool {
 	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 }
 
-// printReplicas says how many servers the store has, and whether all have answered.
+// printReplicas prints the number of the store's servers, and how many do not answer.
 func printReplicas(w io.Writer, s *api.Status) {
 	n := len(s.Replicas)
 	if n < 2 && s.Unsure == "" {
 		return
 	}
 	fmt.Fprintf(w, "SERVERS  %s of the store", cli.Number(n))
-	if away := silentOf(s.Replicas); away > 0 {
+	if away := unansweredCount(s.Replicas); away > 0 {
 		does := "do"
 		if away == 1 {
 			does = "does"
@@ -37,7 +37,7 @@ func printReplicas(w io.Writer, s *api.Status) {
 	fmt.Fprintln(w)
 }
 
-func silentOf(all []api.Replica) (n int) {
+func unansweredCount(all []api.Replica) (n int) {
 	for _, r := range all {
 		if r.Error != "" {
 			n++
@@ -46,8 +46,8 @@ func silentOf(all []api.Replica) (n int) {
 	return n
 }
 
-// silent says of which servers the clients are not known.
-func silent(all []api.Replica, unsure string) string {
+// unanswered returns notes about the servers whose clients are unknown.
+func unanswered(all []api.Replica, unsure string) string {
 	var lines []string
 	for _, r := range all {
 		if r.Error != "" {
@@ -81,14 +81,14 @@ func replicaTable(all []api.Replica, wide bool) *cli.Table {
 		case r.Error != "":
 			state = "does not answer" + lastSeen(r) + ": " + r.Error
 		case r.Rejected != nil:
-			state = "the newest revision is rejected there"
-			if how := cli.Since(r.Rejected.Since); how != "" { // it may not say
+			state = "rejects the newest revision"
+			if how := cli.Since(r.Rejected.Since); how != "" { // zero: unknown
 				state += " for " + how
 			}
 		case r.Trouble != "":
-			state = "the newest revision is not served: " + r.Trouble
+			state = "does not serve the newest revision: " + r.Trouble
 		case r.Unwritten != "":
-			state = "what its directory says is not committed: " + r.Unwritten
+			state = "does not commit its directory: " + r.Unwritten
 		case r.Asked:
 			state = "ok, asked"
 		}

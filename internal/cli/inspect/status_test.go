@@ -11,30 +11,30 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
 
-// SAFE-10: who sees what a relay serves sees that it is of the last run.
+// SAFE-10: status of a relay shows that the served resources come from the last run.
 func TestRelayStatusFromDisk(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Upstream, o.Config.Resources = &api.Upstream{URL: "xds://up"}, 2
 	var b strings.Builder
 	o.print(&b, &cli.Output{}, adminclient.Filter{})
-	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is away\n") {
+	if !strings.Contains(b.String(), "revision 0 from disk (last good), the upstream is unreachable\n") {
 		t.Error(b.String())
 	}
 }
 
-// An upstream that nobody wants anything of is not one that is lost.
+// An upstream without subscriptions is not lost.
 func TestRelayStatusIdle(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Upstream = &api.Upstream{URL: "xds://up", Idle: true}
 	var b strings.Builder
 	o.print(&b, &cli.Output{}, adminclient.Filter{})
-	if want := "UPSTREAM xds://up: asked for nothing, as no client wants anything\n"; !strings.Contains(b.String(), want) {
+	if want := "UPSTREAM xds://up: not used, since no client subscribes\n"; !strings.Contains(b.String(), want) {
 		t.Error(b.String())
 	}
 }
 
-// For status an upstream that is away is as a load that was rejected, and one that nobody wants anything of is well.
-func TestRelayStatusCode(t *testing.T) {
+// An unreachable upstream has the exit code of a rejected load. An upstream without subscriptions is healthy.
+func TestUnreachableUpstreamIsUnhealthy(t *testing.T) {
 	for _, tt := range []struct {
 		of   *api.Upstream
 		want bool
@@ -45,18 +45,18 @@ func TestRelayStatusCode(t *testing.T) {
 		{&api.Upstream{}, true},
 		{&api.Upstream{Connected: true, Refused: 1}, true},
 	} {
-		if got := ails(tt.of); got != tt.want {
+		if got := upstreamFails(tt.of); got != tt.want {
 			t.Errorf("%+v: %v", tt.of, got)
 		}
 	}
 }
 
-// What a client that has left had refused grows no older.
-func TestCardOfLeft(t *testing.T) {
+// The refusal of a client that has left does not show a growing age.
+func TestClientThatLeftHadRefused(t *testing.T) {
 	c := canned.Clients()[0]
 	for _, want := range []string{"LDS refused for 6m, last 1m ago", "LDS had refused, last 1m ago"} {
 		var b strings.Builder
-		if card(&b, &cli.Output{Format: "table"}, c); !strings.Contains(b.String(), "\n"+want+" (nonce 41") {
+		if printClientCard(&b, &cli.Output{Format: "table"}, c); !strings.Contains(b.String(), "\n"+want+" (nonce 41") {
 			t.Errorf("%s lacks %s", b.String(), want)
 		}
 		c.Left = &api.Left{At: time.Now(), Code: "Canceled"}

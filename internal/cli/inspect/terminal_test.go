@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/canned"
 )
 
-// Whatever is printed fits a terminal, and nothing of it is lost.
-func TestPageFits(t *testing.T) {
+// All output fits the terminal, without losing text.
+func TestStatusFitsTerminal(t *testing.T) {
 	o := &cli.Output{Format: "table"}
 	long := strings.Repeat("a text of some words ", 12) + strings.Repeat("x", 90) + " 東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京東京 end"
 	seen := canned.Status()
@@ -28,7 +28,7 @@ func TestPageFits(t *testing.T) {
 		"status": func(w io.Writer) {
 			overview{Status: &seen, list: &api.ClientList{Items: canned.Clients()}}.print(w, o, adminclient.Filter{})
 		},
-		"client": func(w io.Writer) { card(w, o, sick) },
+		"client": func(w io.Writer) { printClientCard(w, o, sick) },
 		"explain": func(w io.Writer) {
 			printChain(w, &api.Explanation{Links: []api.Link{{Name: "subscribed", Known: true, OK: true, Text: long, Place: "a.yaml:1:1"}}, Advice: long})
 		},
@@ -56,7 +56,7 @@ func TestPageFits(t *testing.T) {
 	}
 }
 
-// letters counts what is printed besides spaces; in which order depends on how cells are folded.
+// letters counts the bytes of a text, except spaces. Their order depends on the folding of cells.
 func letters(text string) (n [256]int) {
 	for _, b := range []byte(text) {
 		if b != ' ' && b != '\n' {

@@ -18,8 +18,8 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// slice is how long one question of wait may take: proxies end what says nothing for longer.
-const slice = 30 * time.Second
+// maxRequest is the maximum duration of one request: proxies close connections that are silent for longer.
+const maxRequest = 30 * time.Second
 
 // Wait returns the command wait.
 func Wait() *cobra.Command {
@@ -33,24 +33,26 @@ func Wait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait --for=synced [DIR]",
 		Short: "Wait until all clients have accepted the configuration",
-		Long: `Wait ends when every connected client, or those that --node, --group and --type
-select, has accepted what the server serves now. It ends at once with what is wrong
-if one of them refuses it. Use it after a change, in a script that goes on only when
-the change has arrived. With --revision r412 it first waits until the server serves
-that revision of its store, or a later one, and until a rollout to it has ended. It is an error if a
-group is frozen at an earlier one then, as after a rollback of the rollout: nobody has it. With
---group only that group counts.
+		Long: `Wait ends when every connected client, or those selected by --node, --group and --type, has
+accepted the configuration that the server serves. If a client refuses it, wait ends at once with
+the reason. Use it in scripts that continue only when a change has arrived.
 
-A server of a store asks the other servers of the store, too: wait ends when all serve the
-revision (without --revision: what the server serves), and the clients of all have accepted it. Meanwhile it
-shows how far that is; --local: only the server itself. If the last load of the files was rejected,
-or that of a group of these clients, the change has not arrived: that is an error,
-too, unless --revision says that older content will do. It says which server it asks;
-with DIR it is an error if that server does not serve DIR.
+With --revision r412 it first waits until the server serves that revision of its store, or a later
+one, and until rollouts to it have ended. It fails if a group is frozen at an earlier revision
+then, as after a rollback: its clients do not get the revision. With --group only that group
+counts.
 
-Exit codes: 0 all are synced; 1 a client refuses, the last load was rejected, or a group
-is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers,
-or it denies access; 4 there is no such group or revision; 124 --timeout is over.`,
+A server of a store also asks the other servers of the store. Wait ends when all of them serve the
+revision (by default the one of the asked server), and all clients have accepted it. Meanwhile it
+shows the progress. With --local it asks only one server.
+
+Without --revision wait fails if the last load of the files was rejected, or that of a group of
+these clients: then the change has not arrived. It prints the server that it asks; with DIR it
+fails if that server does not serve DIR.
+
+Exit codes: 0 all clients are synced; 1 a client refuses, the last load was rejected, or a group
+is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers, or it
+denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes
   chancery wait --for=synced --revision r412`,
@@ -85,22 +87,22 @@ or it denies access; 4 there is no such group or revision; 124 --timeout is over
 			}
 			r, own, err := waitAccepted(cmd, &a, strings.Join(args, ""), f, number, stored, local, time.Now().Add(timeout))
 			if err != nil {
-				return unsynced(cmd, &o, r, err)
+				return printFailure(cmd, &o, r, err)
 			}
-			return waited(cmd, &o, r, f, own, timeout)
+			return printResult(cmd, &o, r, f, own, timeout)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&what, "for", "", "`WHAT` to wait for: synced")
+	flags.StringVar(&what, "for", "", "`STATE` to wait for: synced")
 	cli.OfferValues(cmd, "for", "synced")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "maximum `time` to wait")
-	flags.StringVar(&f.Node, "node", "", "only for nodes with this `ID`, or like it: edge-*")
+	flags.StringVar(&f.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-**")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&a, cli.CompleteNodes))
 	cli.GroupFlag(cmd, &a, &f.Group)
-	flags.StringVar(&typ, "type", "", "only for this `TYPE`: cds, clusters, …")
+	flags.StringVar(&typ, "type", "", "only this `TYPE`: cds, clusters, …")
 	cli.OfferValues(cmd, "type", cli.TypeWords()...)
-	flags.StringVar(&revision, "revision", "", "the `number` of the configuration to wait for, as chancery status shows it, or a later one; r412: a revision of the store; without it: what the files say now")
+	flags.StringVar(&revision, "revision", "", "minimum `number` of the configuration, as chancery status shows it; r412: a revision of the store; default: the newest")
 	cli.LocalFlag(flags, &local)
 	o.Register(cmd, "text", "json", "yaml")
 	a.Register(flags)
@@ -109,15 +111,17 @@ or it denies access; 4 there is no such group or revision; 124 --timeout is over
 	return cmd
 }
 
-// waitAccepted returns what came of waiting, and the number in the server of what was waited for. An error has a result if there is one.
+// waitAccepted waits, and returns the result and the awaited number of the server's own configuration. An
+// error may come with a result.
 func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*api.WaitResult, uint64, error) {
-	if err := thereYet(cmd, a, number, stored); err != nil {
+	if err := checkExists(cmd, a, number, stored); err != nil {
 		return nil, 0, err
 	}
 	var bad error
 	newest := number == 0 && stored == 0
 	if newest {
-		if bad = untaken(cmd, a, local); bad != nil {
+		bad = rejectedNewest(cmd, a, local)
+		if bad != nil {
 			end = time.Now()
 		}
 	}
@@ -133,8 +137,8 @@ func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclie
 		if r.Done {
 			again, err = waitHeld(cmd, a, f.Group, stored, end)
 		}
-		if r.Done && newest && bad == nil { // it may have come meanwhile
-			bad = untaken(cmd, a, local)
+		if r.Done && newest && bad == nil { // the server may have rejected a load meanwhile
+			bad = rejectedNewest(cmd, a, local)
 		}
 		switch {
 		case err != nil:
@@ -147,14 +151,15 @@ func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclie
 	}
 }
 
-// A waitAnswer is a result with the reason why there is none, if the command has found that out by itself.
+// A waitAnswer is a result with the reason for a failure that the command has found by itself.
 type waitAnswer struct {
 	*api.WaitResult
 	Why string `json:"why"`
 }
 
-// unsynced prints for programs why the answer is no. Of who has wrong usage, or nobody to ask, there is no answer.
-func unsynced(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) error {
+// printFailure prints the reason for a failure for programs. For wrong usage, or without a server, it
+// prints nothing.
+func printFailure(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) error {
 	no, is := errors.AsType[cli.Failure](err)
 	if !is || o.ForPeople() || !slices.Contains([]int{cli.Failed, cli.NotFound, cli.TimedOut}, no.Code) {
 		return err
@@ -169,15 +174,18 @@ func unsynced(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) e
 	return err
 }
 
-// waitOnce waits at all servers of the store, or at one, and returns the number there of what it has waited for.
+// waitOnce waits for all servers of the store, or for one. It returns the awaited number of the server's
+// own configuration.
 func waitOnce(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *api.WaitResult, own uint64, err error) {
 	if !local && number == 0 {
-		if r, err = waitAll(cmd, a, dir, f, stored, end); r != nil || err != nil {
+		r, err = waitAll(cmd, a, dir, f, stored, end)
+		if r != nil || err != nil {
 			return r, 0, err
 		}
 	}
 	if stored > 0 {
-		if number, err = waitStored(cmd, a, stored, end); err != nil {
+		number, err = waitStored(cmd, a, stored, end)
+		if err != nil {
 			return nil, 0, err
 		}
 	}
@@ -185,7 +193,7 @@ func waitOnce(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.F
 	return r, number, err
 }
 
-// parseWanted reads --revision: a number of a server's own, or of a revision of its store.
+// parseWanted parses --revision: a number of the server's own configuration, or a revision of its store.
 func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
 	switch {
 	case text == "":
@@ -200,21 +208,22 @@ func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
 	return own, stored, err
 }
 
-// thereTime is how long wait asks for the newest revision: who cannot say it soon is not asked.
-const thereTime = 2 * time.Second
+// existsTimeout limits the request for the newest revision, which only makes an early error possible.
+const existsTimeout = 2 * time.Second
 
-// thereYet returns an error if the store of a server has no such revision, or none at all: then there is nothing to wait for.
-func thereYet(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.Number) error {
+// checkExists returns an error if the store of a server does not have the revision, or no revision at all:
+// waiting would be useless.
+func checkExists(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.Number) error {
 	if own > 0 {
 		return nil
 	}
 	h, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.History, error) {
-		ctx, cancel := context.WithTimeout(ctx, thereTime)
+		ctx, cancel := context.WithTimeout(ctx, existsTimeout)
 		defer cancel()
 		return d.Revisions(ctx, "", "", 1)
 	})
 	if err != nil || h.Kind != api.KindHistory {
-		return nil //nolint:nilerr // it has no store, or what is asked next says why
+		return nil // it has no store, or the next request reports the error
 	}
 	if len(h.Items) == 0 {
 		return cli.FailWith(cli.NotFound, errors.New("the store has no revision yet"), "chancery apply commits one")
@@ -225,8 +234,8 @@ func thereYet(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.
 	return nil
 }
 
-// waitStored waits until a server serves a revision of its store, or a later one, and returns the number that
-// what it serves then has in the server.
+// waitStored waits until a server serves a revision of its store, or a later one. It returns the number of
+// the server's own configuration then.
 func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, end time.Time) (uint64, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -240,7 +249,7 @@ func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, en
 		}
 		of := s.Config.Store
 		if of == nil {
-			return 0, cli.Fail(fmt.Errorf("--revision: the server has no store, and so no %s", want), "without an r it is the number that chancery status shows")
+			return 0, cli.Fail(fmt.Errorf("--revision: the server has no store, so it cannot serve %s", want), "without an r it is the number that chancery status shows")
 		}
 		if n, err := revisions.ParseNumber(of.Revision); err == nil && n >= want {
 			return s.Config.Revision, nil
@@ -248,11 +257,11 @@ func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, en
 		if time.Until(end) <= 0 {
 			return 0, notServed(want.String(), of.Revision, of.Error)
 		}
-		time.Sleep(min(asksAgain, time.Until(end)))
+		time.Sleep(min(pollInterval, time.Until(end)))
 	}
 }
 
-// waitFor asks until there is a result, or the time is over.
+// waitFor sends requests until there is a result, or the time is over.
 func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, revision uint64, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -265,8 +274,8 @@ func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	}
 	for {
 		rest := max(time.Until(end), 0)
-		ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), min(rest, slice)+cli.AskTimeout, fmt.Errorf("no answer for %v", cli.AskTimeout))
-		r, err := d.Wait(ctx, f, revision, min(rest, slice))
+		ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), min(rest, maxRequest)+cli.AskTimeout, fmt.Errorf("no answer for %v", cli.AskTimeout))
+		r, err := d.Wait(ctx, f, revision, min(rest, maxRequest))
 		cancel()
 		if err != nil {
 			return nil, cli.AdminError(err)
@@ -280,8 +289,8 @@ func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	}
 }
 
-// waited prints what came of it.
-func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.Filter, revision uint64, timeout time.Duration) error {
+// printResult prints the result of waiting.
+func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.Filter, revision uint64, timeout time.Duration) error {
 	w := o.Page(cmd)
 	if !o.ForPeople() {
 		if err := cli.PrintData(o, w, r, r.Pending, nil); err != nil {
@@ -299,7 +308,7 @@ func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.
 		if !o.ForPeople() {
 			return cli.ErrNo
 		}
-		text := "its errors are not known"
+		text := "its errors are unknown"
 		if all := r.Rejected.Errors; len(all) > 0 {
 			text = textutil.Line(all[0])
 			if more := len(all) - 1; more > 0 {
@@ -310,11 +319,11 @@ func waited(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f adminclient.
 		if r.Rejected.Group != "" {
 			of = "group " + textutil.Line(r.Rejected.Group) + " "
 		}
-		return cli.FailWith(cli.Failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, cli.Since(r.Rejected.Since), text), "chancery status says more; --revision waits for what is served meanwhile")
+		return cli.FailWith(cli.Failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, cli.Since(r.Rejected.Since), text), "chancery status shows details; --revision waits for the served configuration instead")
 	case len(r.Refusals) > 0:
 		if o.ForPeople() {
 			printRefusals(w, o, r.Refusals)
-			return cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE says more")
+			return cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE shows details")
 		}
 		return cli.ErrNo
 	}

@@ -15,16 +15,17 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// settles is for how long a group must be seen frozen: a server hears of a rollout that was begun just now within that time.
-const settles = 2 * time.Second
+// settleTime is the time for which a group must be seen frozen: within that time a server learns of a new
+// rollout.
+const settleTime = 2 * time.Second
 
-// asksAgain is after what time a server is asked again that has nothing to say by itself.
-const asksAgain = 500 * time.Millisecond
+// pollInterval is the time between two requests for a state that the server does not report by itself.
+const pollInterval = 500 * time.Millisecond
 
-// waitHeld waits while rollouts take groups to a revision, or to a later one. It is an error if a group is served of an
-// earlier one then: nobody has what is waited for, though the servers serve it. Without a group all groups count.
-// It reports whether it has waited, and clients may have been told something since.
-func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revisions.Number, end time.Time) (waited bool, err error) {
+// waitHeld waits while rollouts take groups to a revision or a later one. Without a group all groups count.
+// It returns an error if a group is frozen at an earlier revision then: its clients do not get the awaited
+// revision. It reports whether it has waited, since clients may have got responses meanwhile.
+func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revisions.Number, end time.Time) (hasWaited bool, err error) {
 	if want == 0 {
 		return false, nil
 	}
@@ -33,19 +34,19 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 		return false, err
 	}
 	defer d.Close()
-	var frozen time.Time // since when no rollout will change it
+	var frozen time.Time // since when a group is frozen without a rollout to the revision
 	said := ""
-	for ; ; time.Sleep(min(asksAgain, time.Until(end))) {
+	for ; ; time.Sleep(min(pollInterval, time.Until(end))) {
 		s, err := cli.AskOver(cmd, d, cli.GetStatus)
 		if err != nil {
-			return waited, err
+			return hasWaited, err
 		}
 		of := s.Config.Store
 		if of == nil {
-			return waited, nil
+			return hasWaited, nil
 		}
 		if n, _ := revisions.ParseNumber(of.Revision); n < want {
-			return waited, nil // others say that it is not served yet, or why not
+			return hasWaited, nil // other functions report that the revision is not served yet
 		}
 		var stays, goes []string
 		hint := ""
@@ -54,10 +55,10 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 				goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", textutil.Line(h.Rollout), textutil.Line(h.Group), next))
 			} else {
 				text := fmt.Sprintf("group %s is frozen at %s", textutil.Line(h.Group), textutil.Line(h.Revision))
-				hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, has it served; -g GROUP waits for another group", textutil.Line(h.Group), want)
+				hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, serves it; -g GROUP waits for another group", textutil.Line(h.Group), want)
 				if why := rolledBack(of.RolledBack, h.Group, want); why != "" {
-					text += ", as " + why
-					hint = "chancery rollout status says more; -g GROUP waits for another group"
+					text += ", because " + why
+					hint = "chancery rollout status shows details; -g GROUP waits for another group"
 				}
 				stays = append(stays, text)
 			}
@@ -69,22 +70,22 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 			frozen = time.Now()
 		}
 		switch text := strings.Join(goes, "; "); {
-		case len(stays) > 0 && (over || time.Since(frozen) >= settles):
-			return waited, cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s, and so is not served %s", strings.Join(stays, "; "), want), hint)
+		case len(stays) > 0 && (over || time.Since(frozen) >= settleTime):
+			return hasWaited, cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s, so %s is not served", strings.Join(stays, "; "), want), hint)
 		case len(stays) > 0:
 		case text == "":
-			return waited, nil
+			return hasWaited, nil
 		case over:
-			return waited, cli.FailWith(cli.TimedOut, errors.New("not synced: "+text), "chancery rollout status says what it waits for")
+			return hasWaited, cli.FailWith(cli.TimedOut, errors.New("not synced: "+text), "chancery rollout status shows what it waits for")
 		case text != said:
 			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: "+text)
 			said = text
 		}
-		waited = true
+		hasWaited = true
 	}
 }
 
-// rolledBack says of a group why a rollout to a revision, or to a later one, was taken back; "": none was.
+// rolledBack returns why the rollout of a group to a revision or a later one was rolled back, or "".
 func rolledBack(all []api.RolledBack, group string, want revisions.Number) string {
 	for _, x := range all {
 		if n, err := revisions.ParseNumber(x.Revision); err == nil && n >= want && slices.Contains(x.Groups, group) {
@@ -94,7 +95,7 @@ func rolledBack(all []api.RolledBack, group string, want revisions.Number) strin
 	return ""
 }
 
-// earlier are the groups that are served of an earlier revision.
+// earlier returns the groups that are frozen at an earlier revision.
 func earlier(holds []api.Hold, group string, than revisions.Number) []api.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h api.Hold) bool {
 		n, err := revisions.ParseNumber(h.Revision)

@@ -20,8 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// waitAll asks until the clients of all servers of a store have accepted a revision (0: that which the server asked serves), or there is another
-// result, or the time is over. The result is nil if the server has no store, or is of a version that cannot ask others.
+// waitAll waits until the clients of all servers of a store have accepted a revision (0: the one that the
+// asked server serves), or until there is another result, or the time is over. The result is nil if the
+// server has no store, or its version cannot ask others.
 func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, want revisions.Number, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -39,7 +40,7 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	if want > 0 {
 		stored = want.String()
 	}
-	if stored == "" { // it waits for the first, as that server alone
+	if stored == "" { // the asked server alone waits for the first revision
 		return nil, nil
 	}
 	at, err := a.Identify(cmd, d, dir)
@@ -49,8 +50,8 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	return askUntilServed(cmd, d, f, stored, at, end)
 }
 
-// askUntilServed asks a server until all servers of the store serve a revision and their clients have accepted it, or the time
-// is over. The result is nil if the server cannot ask the others.
+// askUntilServed asks a server until all servers of the store serve a revision and their clients have
+// accepted it, or the time is over. The result is nil if the server cannot ask the others.
 func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Filter, stored, at string, end time.Time) (*api.WaitResult, error) {
 	p := newProgress(cmd.ErrOrStderr(), stored)
 	defer p.end()
@@ -78,13 +79,14 @@ func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Fil
 				return r, nil
 			}
 		}
-		time.Sleep(min(100*time.Millisecond-time.Since(began), time.Until(end))) // a negative time is none
+		time.Sleep(min(100*time.Millisecond-time.Since(began), time.Until(end))) // a negative time does not sleep
 	}
 }
 
-// untaken is an error that says why what is newest is served by no server of the store, or not by one of them: the directory that it is written from, or
-// the newest revision, was rejected. With local only that of the server that is asked counts.
-func untaken(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
+// rejectedNewest returns an error if a server of the store does not serve the newest configuration because
+// it was rejected: the directory that is committed, or the newest revision. With local only the asked
+// server counts.
+func rejectedNewest(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
 	s, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 		s, err := d.Status(ctx, "")
 		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
@@ -109,23 +111,23 @@ func untaken(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
 		switch {
 		case r.Error != "":
 		case r.Unwritten != "":
-			why = fmt.Sprintf("server %s does not commit what its directory says: %s", text.Line(r.ID), text.Line(r.Unwritten))
+			why = fmt.Sprintf("server %s does not commit its directory: %s", text.Line(r.ID), text.Line(r.Unwritten))
 		case r.Rejected != nil:
-			why = fmt.Sprintf("server %s serves %s, since it has rejected the newest revision: %s", text.Line(r.ID), cmp.Or(text.Line(r.Revision), "nothing"), text.Line(strings.Join(r.Rejected.Errors, "; ")))
+			why = fmt.Sprintf("server %s serves %s, since it rejects the newest revision: %s", text.Line(r.ID), cmp.Or(text.Line(r.Revision), "nothing"), text.Line(strings.Join(r.Rejected.Errors, "; ")))
 		}
 		if why != "" {
-			return cli.FailWith(cli.Failed, errors.New("not synced: "+why), "chancery status says more; --revision waits for what is served meanwhile")
+			return cli.FailWith(cli.Failed, errors.New("not synced: "+why), "chancery status shows details; --revision waits for the served revision instead")
 		}
 	}
 	return nil
 }
 
-// notServed is the error of a server that does not serve a revision in time.
+// notServed returns the error for a server that does not serve a revision in time.
 func notServed(want, is, trouble string) error {
 	return cli.FailWith(cli.TimedOut, fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), cli.Prefixed(": ", text.Line(trouble))), "")
 }
 
-// behind says which servers do not serve what is waited for.
+// behind lists the servers that do not serve the awaited revision.
 func behind(r *api.WaitResult) (all []string) {
 	for _, x := range r.Replicas {
 		switch {
@@ -141,11 +143,11 @@ func behind(r *api.WaitResult) (all []string) {
 	return all
 }
 
-// A progress shows how far a revision has spread: as a bar, drawn again in its place, if a person looks; else as a line when
-// that has changed.
+// A progress shows how many servers and clients have a revision. On a terminal it is a bar that is redrawn
+// in its place. Otherwise it is a line after each change.
 type progress struct {
 	w       io.Writer
-	columns int // 0: no terminal
+	columns int // 0: not a terminal
 	what    string
 	last    string
 }
@@ -153,14 +155,15 @@ type progress struct {
 func newProgress(w io.Writer, what string) *progress {
 	p := &progress{w: w, what: what}
 	if f, ok := w.(*os.File); ok {
-		if p.columns, _ = cli.TerminalSize(f); p.columns < cli.MinColumns {
+		p.columns, _ = cli.TerminalSize(f)
+		if p.columns < cli.MinColumns {
 			p.columns = 0
 		}
 	}
 	return p
 }
 
-// spread counts the clients of servers by how they stand with what spreads.
+// spread counts the clients of servers by their answers to the revision.
 func spread(r *api.WaitResult) (acked, refused, waiting, serving int) {
 	for _, x := range r.Replicas {
 		if x.Clients == nil {
@@ -200,7 +203,7 @@ func (p *progress) show(r *api.WaitResult) {
 	p.last = line
 }
 
-// end ends the bar's line.
+// end ends the line of the bar.
 func (p *progress) end() {
 	if p.columns > 0 && p.last != "" {
 		fmt.Fprintln(p.w)

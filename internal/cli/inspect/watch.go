@@ -25,11 +25,11 @@ type watchFlags struct {
 	cli.Output
 	filter adminclient.EventFilter
 	typ    string
-	during time.Duration // 0: until it is interrupted
+	during time.Duration // 0: until interrupted
 	xds    watchXDSFlags
 }
 
-// eventKinds are what can happen.
+// eventKinds are the kinds of events.
 var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}
 
 // Watch returns the command watch.
@@ -37,32 +37,31 @@ func Watch() *cobra.Command {
 	var w watchFlags
 	cmd := &cobra.Command{
 		Use:   "watch [xds://HOST:PORT [TYPE[/NAME] [NAME...]]...]",
-		Short: "Show what happens between a running server and its clients, or what an xDS server changes",
-		Long: `Watch prints a line for each event from now on, until it is interrupted: clients
-connect and leave, subscribe, are sent responses and accept or refuse them; a new
-configuration is loaded or rejected. "chancery get events" prints what has happened.
+		Short: "Show the events of a running server, or the changes of an xDS server's resources",
+		Long: `Watch prints a line for each new event, until it is interrupted: clients connect and leave,
+subscribe, are sent responses, and accept or refuse them; a new configuration is loaded or
+rejected. "chancery get events" prints past events.
 
 Kinds of events: connect, leave, subscribe, send, ack, nack, wait, deny, commit,
 reject, quarantine, store.
 
-If watch reads more slowly than things happen, events are left out; a line says how
-many.
+If watch reads events too slowly, some are left out; a line tells how many.
 
-With xds:// watch is a client of that server, of whatever make, as chancery fetch is, and
-prints what becomes of the resources that it asks for:
+With xds:// watch is a client of that server, of any kind, like chancery fetch, and prints
+the changes of the resources that it subscribes to:
 
   updated, removed
-  absent       the server says that there is none
-  refused      what came cannot be used
-  stale        what there was stays in use: the server is lost, or reports an error
-  unavailable  the same, where there was nothing
-  complete     what there is of * has come
+  absent       the server reports that the resource does not exist
+  refused      the received resource is unusable
+  stale        the last version stays in use: the server is lost, or reports an error
+  unavailable  the same, without a last version
+  complete     all resources of * have arrived
   connected, lost: the connection; watch tries again
 
-The flags of an xDS server are for this, and --node, --for and --output.
+The flags of an xDS server are only for this, and also --node, --for and --output.
 
-Exit codes: 0 the time of --for is over; 2 wrong usage; 3 no server answers, it lets
-nobody in, or it has ended.`,
+Exit codes: 0 the time of --for is over; 2 wrong usage; 3 no server answers, it denies
+access, or it has ended.`,
 		Example: `  chancery watch
   chancery watch --kind nack,reject
   chancery watch --node 'edge-*' --type rds -o jsonl
@@ -78,7 +77,7 @@ nobody in, or it has ended.`,
 				return w.server(cmd, args)
 			}
 			if flag := cli.GivenFlag(cmd.Flags(), xdsclient.FlagsTitle); flag != "" {
-				return fmt.Errorf("--%s: is of an xDS server: write watch xds://HOST:PORT", flag)
+				return fmt.Errorf("--%s is only for an xDS server: write watch xds://HOST:PORT", flag)
 			}
 			w.filter.New = true
 			return w.run(cmd)
@@ -86,16 +85,16 @@ nobody in, or it has ended.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&w.filter.Node, "node", "", "only of nodes with this `ID`, or like it: edge-*; of an xDS server: who asks, by default the host name of this machine")
+	f.StringVar(&w.filter.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-**; for an xDS server: the client's node, by default the host name")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&w.AdminFlags, cli.CompleteNodes))
-	f.StringVar(&w.typ, "type", "", "only of this `TYPE`: cds, clusters, …")
+	f.StringVar(&w.typ, "type", "", "only this `TYPE`: cds, clusters, …")
 	cli.OfferValues(cmd, "type", cli.TypeWords()...)
-	f.StringSliceVar(&w.filter.Kinds, "kind", nil, "only of these `KINDS`, with commas between them")
+	f.StringSliceVar(&w.filter.Kinds, "kind", nil, "only these `KINDS`, separated by commas")
 	cli.OfferValues(cmd, "kind", eventKinds...)
-	f.DurationVar(&w.during, "for", 0, "`time` after which it ends; 0: it does not")
+	f.DurationVar(&w.during, "for", 0, "`time` after which watch ends; 0: never")
 	w.Output.Register(cmd, "text", "jsonl")
 	w.AdminFlags.Register(f)
-	w.xds.more(f)
+	w.xds.register(f)
 	cmd.ValidArgsFunction = completeTypes
 	cli.ServerUsage(cmd)
 	return cmd
@@ -107,7 +106,7 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 	}
 	for _, k := range w.filter.Kinds {
 		if !slices.Contains(eventKinds, k) {
-			return fmt.Errorf("--kind: %q: must be of %s", k, strings.Join(eventKinds, ", "))
+			return fmt.Errorf("--kind: %q: must be one of %s", k, strings.Join(eventKinds, ", "))
 		}
 	}
 	if w.typ != "" {
@@ -122,9 +121,9 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	out := w.Page(cmd)
-	ctx, cancel := w.ends(cli.Context(cmd))
+	ctx, cancel := w.limit(cli.Context(cmd))
 	defer cancel()
-	all := []api.Event{} // of json and yaml, which are one document
+	all := []api.Event{} // json and yaml print one document
 	for e, err := range d.Events(ctx, w.filter) {
 		if err != nil && ctx.Err() != nil {
 			return nil
@@ -140,7 +139,7 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 		case w.Format == "name":
 			fmt.Fprintln(cmd.OutOrStdout(), e.ID)
 		default:
-			b, _ := json.Marshal(e) // has no value that JSON lacks
+			b, _ := json.Marshal(e) // cannot fail: the event came from JSON
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b)
 		}
 	}
@@ -150,15 +149,15 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// ends has a context end when the time is over.
-func (w *watchFlags) ends(ctx context.Context) (context.Context, context.CancelFunc) {
+// limit returns a context that ends after --for.
+func (w *watchFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.during > 0 {
 		return context.WithTimeout(ctx, w.during)
 	}
 	return context.WithCancel(ctx)
 }
 
-// printEvent prints an event as one line: when, who, what.
+// printEvent prints an event in one line: time, kind, client, details.
 func printEvent(w io.Writer, e api.Event) {
 	if e.Missed > 0 {
 		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", cli.Amount(e.Missed, "event"))
@@ -193,7 +192,7 @@ func printEvent(w io.Writer, e api.Event) {
 			text += fmt.Sprintf(" and %s more", cli.Number(more))
 		}
 		add("", text)
-	} else if e.Kind == "deny" { // which counts how often
+	} else if e.Kind == "deny" { // the count of a denial is the number of attempts
 		if e.Count > 1 {
 			add("", cli.Number(e.Count)+" times")
 		}

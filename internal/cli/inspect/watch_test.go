@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// The time of --for ends a watch of a running server, too, in which nothing happens.
-func TestWatchFor(t *testing.T) {
+// --for ends a watch of a running server without events.
+func TestWatchEndsAfterFor(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -27,8 +27,8 @@ func TestWatchFor(t *testing.T) {
 	}
 }
 
-// The count of a denial is how often, and not of resources.
-func TestDenyLine(t *testing.T) {
+// The count of a denial is the number of attempts, not of resources.
+func TestDenialShowsNumberOfAttempts(t *testing.T) {
 	for times, want := range map[int]string{
 		1: ` deny      vm 127.0.0.1:5 a connection that proves no identity may not be node "vm"`,
 		7: ` deny      vm 127.0.0.1:5 7 times a connection that proves no identity may not be node "vm"`,

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/relay/fetch"
 )
 
-// watchXDSFlags are the flags of chancery watch for an xDS server of any kind.
+// watchXDSFlags are the flags of chancery watch for an xDS server.
 type watchXDSFlags struct {
 	xdsclient.Flags
 	xdsclient.ShowFlags
@@ -23,12 +23,12 @@ type watchXDSFlags struct {
 	sets   []string
 }
 
-// more adds the flags that watch has for it alone.
-func (x *watchXDSFlags) more(f *pflag.FlagSet) {
+// register adds the flags that watch has only for an xDS server.
+func (x *watchXDSFlags) register(f *pflag.FlagSet) {
 	x.Flags.Register(f)
 	cli.TitledFlags(f, xdsclient.FlagsTitle, func(f *pflag.FlagSet) {
-		f.StringVar(&x.Cluster, "cluster", "", "`NAME` of the cluster of the node that asks")
-		f.StringVar(&x.JSON, "node-json", "", "the node that asks as `JSON` or YAML; @FILE reads it from a file, - from stdin")
+		f.StringVar(&x.Cluster, "cluster", "", "`NAME` of the cluster of the client's node")
+		f.StringVar(&x.JSON, "node-json", "", "the client's node as `JSON` or YAML; @FILE reads it from a file, - from stdin")
 		xdsclient.FollowRefsFlag(f, &x.follow)
 		xdsclient.NackFlag(f, &x.nack)
 		x.ShowFlags.Register(f)
@@ -39,7 +39,7 @@ func (x *watchXDSFlags) more(f *pflag.FlagSet) {
 // server watches an xDS server.
 func (w *watchFlags) server(cmd *cobra.Command, args []string) error {
 	if w.typ != "" || len(w.filter.Kinds) > 0 {
-		return errors.New("--type and --kind: of an xDS server say what by arguments: TYPE, TYPE/NAME")
+		return errors.New("--type and --kind are not for an xDS server: select resources by arguments: TYPE, TYPE/NAME")
 	}
 	x := &w.xds
 	x.ID = w.filter.Node
@@ -51,7 +51,8 @@ func (w *watchFlags) server(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if x.Types, err = dirload.ReadProtoSets(x.sets); err != nil {
+	x.Types, err = dirload.ReadProtoSets(x.sets)
+	if err != nil {
 		return err
 	}
 	o, err := s.Options(cmd, x.Types)
@@ -59,7 +60,8 @@ func (w *watchFlags) server(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o.Refuse = x.nack
-	if o.Asked = asked; len(asked) == 0 {
+	o.Asked = asked
+	if len(asked) == 0 {
 		o.Asked = xdsclient.AllTypes()
 	}
 	if x.follow || len(asked) == 0 {
@@ -69,7 +71,7 @@ func (w *watchFlags) server(cmd *cobra.Command, args []string) error {
 	return s.Converse(cmd, o, w.during, v.print)
 }
 
-// A conversation prints what a client and an xDS server say to each other.
+// A conversation prints the exchange between a client and an xDS server.
 type conversation struct {
 	*watchFlags
 	*watchXDSFlags
@@ -78,11 +80,11 @@ type conversation struct {
 	out    io.Writer
 
 	connected bool
-	last      string            // the error that was printed last
-	broken    map[string]string // errors of resources that were printed
+	last      string            // the last error that was printed
+	broken    map[string]string // printed errors of resources
 }
 
-// print prints a step, if it is news.
+// print prints a step if it is new.
 func (v *conversation) print(step fetch.Step) {
 	m := xdsclient.MessageOf(step, v.server)
 	switch {
@@ -95,13 +97,13 @@ func (v *conversation) print(step fetch.Step) {
 	case (step.Request != nil || step.Response != nil) && v.nack == "" && !m.Malformed(step.Response, v.broken):
 		return
 	case m.Error != "" && m.Error == v.last && v.ForPeople():
-		return // said again with each attempt, and of each resource
+		return // repeated with each attempt, and for each resource
 	case step.End != nil:
 		v.connected, v.last = false, m.Error
 	case step.Event != nil && step.Event.Kind == client.Stale:
 		v.last = m.Error
 	case step.Event != nil && step.Event.Kind == client.Updated && !v.ForPeople():
-		m.Body, _, _ = v.Body(step.Event.Resource) // what cannot be shown has none
+		m.Body, _, _ = v.Body(step.Event.Resource) // an undecodable resource has no body
 	}
 	m.Print(v.out, !v.ForPeople())
 }

@@ -229,7 +229,7 @@ func checkExists(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisio
 		return cli.FailWith(cli.NotFound, errors.New("the store has no revision yet"), "chancery apply commits one")
 	}
 	if newest, err := revisions.ParseNumber(h.Items[0].Revision); err == nil && want > newest {
-		return cli.FailWith(cli.NotFound, fmt.Errorf("revision %s: %w: the newest is %s", want, revisions.ErrNotFound, newest), "")
+		return cli.FailWith(cli.NotFound, fmt.Errorf("revision %s: %w yet: the newest is %s", want, revisions.ErrNotFound, newest), "")
 	}
 	return nil
 }

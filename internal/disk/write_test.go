@@ -56,8 +56,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Only a file that is as long as is known is appended to.
-func TestAppend(t *testing.T) {
+// Append only appends to a file of the known size.
+func TestAppendChecksSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if grew, err := Append(path, 0, []byte("one")); !errors.Is(err, fs.ErrNotExist) || grew {
 		t.Error(grew, err)
@@ -82,8 +82,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// What somebody else has put there is neither written to nor shared (SAFE-11).
-func TestReplaceOfOthers(t *testing.T) {
+// Replace neither writes to nor shares a file of another user at the temporary path (SAFE-11).
+func TestReplaceRefusesForeignFiles(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for name, put := range map[string]func(next string) error{
 		"a link to a file": func(next string) error {

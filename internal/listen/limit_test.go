@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A caller comes from an address.
+// A caller is a connection from an address.
 type caller struct {
 	net.Conn
 	from string
@@ -19,7 +19,7 @@ type caller struct {
 
 func (c caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
 
-// callers are those who have called.
+// callers is a listener with prepared connections.
 type callers chan net.Conn
 
 func (c callers) Accept() (net.Conn, error) {
@@ -93,12 +93,12 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A nameless caller has no address that could be asked for.
+// A nameless caller panics when it is asked for its address.
 type nameless struct{ net.Conn }
 
 func (nameless) RemoteAddr() net.Addr { panic("a bomb of the test goes off") }
 
-// A panic ends the connection that it is about, and others are accepted (SAFE-8).
+// A panic ends its own connection, and other connections are accepted (SAFE-8).
 func TestPanics(t *testing.T) {
 	l, calls := NewLimit(2), make(callers, 10)
 	l.Closed = func(net.Addr) { panic("a bomb of the test goes off") }
@@ -132,8 +132,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// What is said of the system's connection is said of one with a place.
-func TestLimitedRaw(t *testing.T) {
+// A limited connection gives access to the connection of the system.
+func TestLimitedConnIsSyscallConn(t *testing.T) {
 	l := NewLimit(1).On(mustOpen(t, "127.0.0.1:0"))
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -150,8 +150,8 @@ func TestLimitedRaw(t *testing.T) {
 	}
 }
 
-// Cut ends what is open, and gives all places back.
-func TestCut(t *testing.T) {
+// Cut closes all open connections, and releases their places.
+func TestCutClosesAll(t *testing.T) {
 	limit := NewLimit(2)
 	l := limit.On(mustOpen(t, "127.0.0.1:0"))
 	for range 2 {
@@ -177,8 +177,8 @@ func TestCut(t *testing.T) {
 	limit.Cut()
 }
 
-// A connection is closed by its address, and no other.
-func TestCloseOne(t *testing.T) {
+// Close closes the connection of an address, and no other.
+func TestCloseByAddress(t *testing.T) {
 	l := NewLimit(3)
 	calls := make(callers, 3)
 	on := l.On(calls)

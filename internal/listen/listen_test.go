@@ -94,7 +94,7 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// A daemon that was killed leaves its file.
+// A killed daemon leaves the file of its socket.
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xds.sock")
 	old := mustOpen(t, "unix:"+path)
@@ -108,7 +108,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-func TestOtherFiles(t *testing.T) {
+func TestOtherFilesAreNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "precious")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {

@@ -30,7 +30,7 @@ func (b *fixture) reloads(t *testing.T) func(force bool) string {
 func TestRejectedLoadIsLoggedAgain(t *testing.T) {
 	for name, bad := range map[string]func(*fixture){
 		"a mistake":                 func(b *fixture) { b.write("bad.yaml", "x: y") },
-		"a large removal":    func(b *fixture) { b.remove("a.yaml"); b.remove("b.yaml") },
+		"a large removal":           func(b *fixture) { b.remove("a.yaml"); b.remove("b.yaml") },
 		"a file that is too large":  func(b *fixture) { b.write("bad.yaml", clusters("y")); b.src.opts.MaxFile = 1 },
 		"a file that became empty":  func(b *fixture) { b.write("b.yaml", "") },
 		"a link that leads nowhere": func(b *fixture) { b.link("nowhere", "bad.yaml") },

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// The manifest is one of Kubernetes, and grants what is asked for and nothing else.
+// The manifest is valid for Kubernetes, and grants only the needed permissions.
 func TestRBAC(t *testing.T) {
 	b, err := os.ReadFile("rbac.yaml")
 	if err != nil {

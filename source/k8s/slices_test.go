@@ -12,8 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// slice makes one of service b: ports as NAME:NUMBER, endpoints as ADDRESS[@ZONE][!STATE], where a state has the letters of
-// what is so: r ready, s serving, t terminating; without one nothing is said.
+// slice returns a slice of service b: ports as NAME:NUMBER, endpoints as ADDRESS[@ZONE][!STATE]. STATE
+// has the letters of the true conditions: r ready, s serving, t terminating. Without STATE the
+// conditions are unset.
 func slice(name, ports string, all ...string) *discovery.EndpointSlice {
 	s := &discovery.EndpointSlice{ObjectMeta: meta.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discovery.LabelServiceName: "b"}}, AddressType: discovery.AddressTypeIPv4}
 	for p := range strings.FieldsSeq(ports) {
@@ -47,7 +48,7 @@ func slice(name, ports string, all ...string) *discovery.EndpointSlice {
 	return s
 }
 
-// shown is what endpoints are as text.
+// shown returns endpoints as text.
 func shown(all []api.Endpoint) string {
 	var out []string
 	for _, e := range all {

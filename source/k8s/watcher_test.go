@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 )
 
-// A heard is what a watcher tells, in a bubble of synctest.
+// A heard is a watcher in a bubble of synctest, with its reports.
 type heard struct {
 	*testing.T
 	mu    sync.Mutex
@@ -66,7 +66,7 @@ func (h *heard) Write(line []byte) (int, error) {
 	return h.log.Write(line)
 }
 
-// said returns what the log was told since it was called last.
+// said returns the log lines since its last call.
 func (h *heard) said() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *heard) gets(cluster, want string) {
 
 var mapped = Options{Mappings: []Mapping{{"backend", Service{"ns", "b", "http"}}, {"none", Service{"ns", "x", ""}}}}
 
-// With client-go's own stand-in for an API server: slices come, change and go.
+// Slices appear, change and disappear at client-go's fake of an API server.
 func TestFakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(slice("s", "http:80", "10.0.0.1"))
@@ -123,9 +123,9 @@ func TestFakeClientset(t *testing.T) {
 	})
 }
 
-// An API server that is away, a watch that is cut off, and one that is told 410 Gone change nothing by themselves; what went
-// meanwhile goes when the server is back. So it is with API servers that list by a watch, and with those that do not.
-func TestWatchThatEnds(t *testing.T) {
+// An API server that is away, a lost watch, and 410 Gone change nothing by themselves. Removals since
+// are reported when the server is back. This holds for API servers with and without lists by watch.
+func TestWatchEnds(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "lists by a watch", true: "lists"}[old], func(t *testing.T) { synctest.Test(t, func(t *testing.T) { watchEnds(t, old) }) })
 	}
@@ -173,9 +173,9 @@ func watchEnds(t *testing.T, old bool) {
 	}
 }
 
-// The log says why slices cannot be watched: at once when that is something else, and else once a minute, also while
-// connections are refused, of which client-go tells nobody; and that they can be watched again.
-func TestSaysWhatIsWrong(t *testing.T) {
+// The log has the reason of a failed watch: at once if it is a new one, and otherwise once a minute.
+// This also holds for refused connections, which client-go does not report. A recovery is logged, too.
+func TestWatchFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.StartPiped(t)
 		s.Put(slice("s", "http:80", "10.0.0.1"))
@@ -211,8 +211,8 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// What fails again after the log was told that it works is told at once.
-func TestSaysItAgain(t *testing.T) {
+// A failure after a logged recovery is logged at once.
+func TestNextFailureIsLoggedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.StartPiped(t)
 		s.Put(slice("s", "http:80", "10.0.0.1"))
@@ -229,8 +229,8 @@ func TestSaysItAgain(t *testing.T) {
 	})
 }
 
-// A watcher ends when it is told to, also while it waits for an API server that refuses connections.
-func TestEndsWhileAway(t *testing.T) {
+// Run ends when ctx is done, also while it waits for an API server that refuses connections.
+func TestRunEndsWhileServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.StartPiped(t)
 		s.Kill()
@@ -244,8 +244,9 @@ func TestEndsWhileAway(t *testing.T) {
 	})
 }
 
-// Nothing is told before all is known; a change that changes nothing of a cluster tells nothing.
-func TestTellsWhatIsNew(t *testing.T) {
+// Nothing is reported before the first complete list. A change that does not affect a cluster is not
+// reported.
+func TestReportsOnlyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.StartPiped(t)
 		s.Refuse(http.StatusServiceUnavailable)
@@ -276,8 +277,8 @@ func TestTellsWhatIsNew(t *testing.T) {
 	})
 }
 
-// All services that a selector selects, each port a cluster; what is no more is empty.
-func TestAll(t *testing.T) {
+// With All, each port of each selected service is a cluster. A removed one becomes empty.
+func TestAllServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.StartPiped(t)
 		one := slice("s", "http:80 grpc:81 udp:53", "10.0.0.1")

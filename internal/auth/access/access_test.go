@@ -76,7 +76,7 @@ func decide(t testing.TB, p *Policy, id Identity, n *xds.Node, groups ...string)
 func spiffe(s string) Identity { return Identity{Kind: MTLS, URIs: []string{s}} }
 func dns(s ...string) Identity { return Identity{Kind: MTLS, DNS: s} }
 
-// Who may be which node, by the example.
+// The rules of the example decide which identity may be which node.
 func TestDecide(t *testing.T) {
 	p := parse(t, example)
 	ns := func(id, cluster string, namespace any) *xds.Node {
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is seen.
+// A grant shows the allowed resources.
 func TestGrant(t *testing.T) {
 	p := parse(t, example)
 	web, _ := decide(t, p, spiffe("spiffe://prod/ns/a/sa/web"), &xds.Node{ID: "a/web/1", Cluster: "a", Metadata: metadata(t, map[string]any{"namespace": "a"})}, "a")
@@ -176,8 +176,8 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// A rule that denies wins over however many others. Who may be a node by a rule may not be another by
-// the default.
+// A rule that denies wins over any number of others. An identity that may be a node by a rule may not
+// be another node by the default.
 func TestDenialWins(t *testing.T) {
 	p := parse(t, `
 otherwise: default
@@ -243,8 +243,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// The file widens or narrows what is the default.
-func TestOtherwise(t *testing.T) {
+// The file may extend or replace the default.
+func TestOtherwiseReplacesDefault(t *testing.T) {
 	p := parse(t, `
 otherwise: default
 rules:
@@ -278,8 +278,8 @@ rules:
 	}
 }
 
-// Each rule stands by itself: what one lets see of all groups is not added to the groups of another.
-func TestRulesStandAlone(t *testing.T) {
+// Each rule applies by itself: the resources of one are not added to the groups of another.
+func TestRulesAreIndependent(t *testing.T) {
 	p := parse(t, `
 rules:
 - {identity: {dns: a}, groups: [one], secrets: ["**"]}
@@ -343,7 +343,7 @@ rules:
 	}
 }
 
-// Who has more names than can be decided about is refused, by what denies, too.
+// An identity with too many names is refused, also by rules that deny.
 func TestTooManyNames(t *testing.T) {
 	p := parse(t, `
 rules:

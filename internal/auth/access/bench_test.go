@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// many returns streams of n identities, each of which sees its own of n secrets.
+// many returns the streams of n identities, each of which sees its own of n secrets.
 func many(b *testing.B, n int, rule string) (*store.Store, []*access.View) {
 	st := store.New()
 	src := access.New(st, policy(b, rule), access.Options{Identity: identity})

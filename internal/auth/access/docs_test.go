@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The rules of the page are rules, and do what it says.
-func TestPage(t *testing.T) {
+// The rules in the documentation parse, and decide as the page says.
+func TestRulesOfDocsPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/identity.md")
 	if err != nil {
 		t.Fatal(err)

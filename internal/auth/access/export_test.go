@@ -1,6 +1,6 @@
 package access
 
-// Lenses returns how many lenses and views are in use.
+// Lenses returns the number of lenses and views in use.
 func (s *Source[W]) Lenses() int {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()

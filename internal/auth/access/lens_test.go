@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tableOf returns a table of secrets with some names, each with content of its own.
+// tableOf returns a table of secrets with different content.
 func tableOf(t *testing.T, content string, names ...string) *xds.Table {
 	t.Helper()
 	var all []*xds.Resource
@@ -29,13 +29,13 @@ func namesOf(t *xds.Table) (names []string) {
 	return names
 }
 
-// still is a view of which everything is still looked for.
+// A still is a view that is still looking for every name.
 type still struct{ xds.Tables }
 
 func (still) Undecided(*xds.Type, string) bool { return true }
 
-// A name that may not be seen is absent at once, though the source is still looking for it.
-func TestHiddenIsDecided(t *testing.T) {
+// An invisible name is absent at once, although the source is still looking for it.
+func TestHiddenNameIsNotUndecided(t *testing.T) {
 	g, _ := decide(t, parse(t, `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/**"]}]`), dns("a"), &xds.Node{ID: "a"})
 	v := undecided{limited: limited{of: still{}, lenses: &lenses{grant: g}}, of: still{}}
 	if !v.Undecided(xds.Secret, "a/x") || v.Undecided(xds.Secret, "b/x") {
@@ -43,8 +43,8 @@ func TestHiddenIsDecided(t *testing.T) {
 	}
 }
 
-// What rules that deny hide is hidden also where few names are seen, which are looked up.
-func TestFewWithoutHidden(t *testing.T) {
+// A rule that denies also hides names that are looked up one by one.
+func TestDenialHidesExactNames(t *testing.T) {
 	g, _ := decide(t, parse(t, `
 rules:
 - {identity: {dns: "{n}"}, secrets: ["{n}/x", "{n}/y", shared]}
@@ -59,8 +59,8 @@ rules:
 	}
 }
 
-// Names of new style are the same in any order of their parameters.
-func TestNamesOfNewStyle(t *testing.T) {
+// xdstp names are equal in any order of their parameters.
+func TestXDSTPNamesAreCanonical(t *testing.T) {
 	const rule = `xdstp://x/t/a\\?b=1&a=2`
 	p := parse(t, `
 rules:
@@ -77,8 +77,8 @@ rules:
 	}
 }
 
-// Where nobody knows the groups of a node, rules that refuse some refuse it.
-func TestUnknownGroups(t *testing.T) {
+// If the groups of a node are unknown, rules that deny some groups deny the node.
+func TestUnknownGroupsAreDenied(t *testing.T) {
 	p := parse(t, `
 rules:
 - {identity: {dns: "{n}"}}
@@ -94,8 +94,8 @@ rules:
 	}
 }
 
-// Numbers of users and groups are those of unix sockets: no other identity has that of root.
-func TestRootIsOfUnix(t *testing.T) {
+// User and group IDs only match unix sockets: no other identity matches that of root.
+func TestUIDsOnlyOfUnixSockets(t *testing.T) {
 	for _, of := range []string{"uid", "gid"} {
 		p := parse(t, `rules: [{identity: {`+of+`: 0}, node: {id: "**"}}]`)
 		for _, id := range []Identity{{}, dns("a"), spiffe("spiffe://d/a"), {Kind: JWT, Subject: "a"}} {

@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// What is wrong with a file is told with its place.
+// Each mistake in a file is reported with its place.
 func TestParseErrors(t *testing.T) {
 	rule := func(text string) string { return "rules:\n- " + text }
 	for text, want := range map[string]string{
@@ -79,8 +79,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// What may be meant for one identity and hold for another is a warning.
-func TestUnclear(t *testing.T) {
+// A pattern that may match another identity than intended is a warning.
+func TestAmbiguousPatternsWarn(t *testing.T) {
 	for pattern, unclear := range map[string]bool{
 		"{a}-*": true, "*-{a}": true, "{a}-{b}": true, "{a}{b}": true, "{a}**": true, "x-{a}-y-*": true,
 		"{a}/*": false, "{a}.{b}": false, "{a}/**": false, "x-{a}-y": false, "*-*": false, "{a}": false, "{a}-/-*": false,
@@ -92,8 +92,8 @@ func TestUnclear(t *testing.T) {
 	}
 }
 
-// Too many values and rules in each other are an error, and soon.
-func TestParseMuch(t *testing.T) {
+// Too many values and too deep nesting are errors, and found fast.
+func TestParseLimits(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a: &a [")
 	b.WriteString(strings.Repeat("x,", 50_000))
@@ -106,8 +106,8 @@ func TestParseMuch(t *testing.T) {
 	}
 }
 
-// Whatever stands in an access.yaml: nothing panics, what is wrong has a code and a place, and what
-// is taken can be asked.
+// For any access.yaml, nothing panics, each problem has a code and a place, and a parsed policy can
+// decide.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		example, "otherwise: default", "rules: [{deny: true}]", "rules: &a [{<<: *a}]", "rules: [{identity: {kind: [none, jwt], claims: {a: {b: [1, true, '{x}/*']}}}}]",

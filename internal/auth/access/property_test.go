@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type caller struct{}
 
-// called returns the context of a connection that proves an identity.
+// called returns the context of a connection with an identity.
 func called(id access.Identity) context.Context {
 	return context.WithValue(context.Background(), caller{}, id)
 }
@@ -40,17 +40,17 @@ func policy(t testing.TB, text string) *access.Policy {
 
 var worldTypes = []*xds.Type{xds.Secret, xds.Cluster, xds.VirtualHost, xds.Secret.Legacy()}
 
-// A world is a store and streams that see parts of it, by random rules.
-type world struct {
+// A simulation is a store and streams that see parts of it, by random rules.
+type simulation struct {
 	*testing.T
 	r     *rand.Rand
 	st    *store.Store
 	src   *access.Source[*store.Watch]
-	views []*seer
+	views []*viewer
 }
 
-// A seer is a stream: what it saw last, and beside it one that sees all.
-type seer struct {
+// A viewer is a stream with the state that it saw last, and a second stream that sees everything.
+type viewer struct {
 	id    string
 	node  *xds.Node
 	view  *access.View
@@ -59,14 +59,14 @@ type seer struct {
 	group []string
 }
 
-func (w *world) pick(words ...string) string { return words[w.r.IntN(len(words))] }
+func (w *simulation) pick(words ...string) string { return words[w.r.IntN(len(words))] }
 
-func (w *world) name() string {
+func (w *simulation) name() string {
 	return w.pick("a", "b", "c") + w.pick("/", "/", "-", ".") + w.pick("x", "y", "z", "*", "{n}", "é") + w.pick("", "", "/1", "-2")
 }
 
 // rules returns a random access.yaml.
-func (w *world) rules() string {
+func (w *simulation) rules() string {
 	if w.r.IntN(10) == 0 {
 		return "otherwise: default"
 	}
@@ -112,7 +112,7 @@ func (w *world) rules() string {
 	return b.String()
 }
 
-func (w *world) commit() {
+func (w *simulation) commit() {
 	_, err := w.st.Update(func(tx *store.Tx) error {
 		for range 1 + w.r.IntN(3) {
 			g := tx.Group(w.pick("default", "g-a", "g-b", "g-c"))
@@ -143,7 +143,7 @@ func (w *world) commit() {
 	}
 }
 
-func (w *world) selector() store.Selector {
+func (w *simulation) selector() store.Selector {
 	n := w.r.IntN(4)
 	return func(_ context.Context, node *xds.Node) ([]string, error) {
 		switch n {
@@ -158,9 +158,9 @@ func (w *world) selector() store.Selector {
 	}
 }
 
-func (w *world) open() {
+func (w *simulation) open() {
 	id := w.pick("a", "b", "c", "a")
-	s := &seer{id: id, node: &xds.Node{ID: id}}
+	s := &viewer{id: id, node: &xds.Node{ID: id}}
 	ctx := called(access.Identity{Kind: access.MTLS, DNS: []string{id}})
 	var err error
 	if s.view, err = w.src.Watch(ctx, s.node); err != nil {
@@ -177,7 +177,7 @@ func (w *world) open() {
 	w.look(len(w.views) - 1)
 }
 
-func (w *world) groupsOf(ctx context.Context, n *xds.Node) []string {
+func (w *simulation) groupsOf(ctx context.Context, n *xds.Node) []string {
 	watch, err := w.st.Watch(ctx, n)
 	if err != nil {
 		w.Fatal(err)
@@ -186,8 +186,8 @@ func (w *world) groupsOf(ctx context.Context, n *xds.Node) []string {
 	return watch.Groups()
 }
 
-// allowed compares an error with what the policy says without a source.
-func (w *world) allowed(s *seer, groups []string, err error) access.Grant {
+// allowed compares an error with the decision of the policy without a source.
+func (w *simulation) allowed(s *viewer, groups []string, err error) access.Grant {
 	g, want := w.src.Policy().Decide(access.Identity{Kind: access.MTLS, DNS: []string{s.id}}, s.node)
 	if want == nil {
 		g, want = g.In(groups)
@@ -198,8 +198,8 @@ func (w *world) allowed(s *seer, groups []string, err error) access.Grant {
 	return g
 }
 
-// look compares what a stream sees with what is left of all.
-func (w *world) look(i int) {
+// look compares what a stream sees with the allowed part of everything.
+func (w *simulation) look(i int) {
 	s := w.views[i]
 	view, hints, err := s.view.Next()
 	all, _, _ := s.whole.Next()
@@ -279,13 +279,13 @@ func (w *world) look(i int) {
 	s.last, s.group = seen, s.whole.Groups()
 }
 
-// same reports whether two resources are the same to clients: a store may lay its groups over each other anew.
+// same reports whether two resources are the same to clients. A store may merge its groups anew.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Sum == b.Sum && a.Version == b.Version
 }
 
-// hinted fails if something differs of which the hints say nothing.
-func (w *world) hinted(s *seer, t *xds.Type, hints []xds.Names, have map[string]*xds.Resource, groups []string) {
+// hinted fails if a resource differs that the hints do not name.
+func (w *simulation) hinted(s *viewer, t *xds.Type, hints []xds.Names, have map[string]*xds.Resource, groups []string) {
 	if hints == nil || s.last == nil {
 		return
 	}
@@ -307,15 +307,15 @@ func (w *world) hinted(s *seer, t *xds.Type, hints []xds.Names, have map[string]
 	}
 }
 
-// Whatever rules, resources, groups and streams: each stream sees what is left of all if each
-// resource is asked about, hears of what changes, and shares with who sees the same.
-func TestViews(t *testing.T) {
+// For random rules, resources, groups and streams: each stream sees exactly the allowed resources,
+// learns of changes, and shares tables with equal streams.
+func TestRandomViews(t *testing.T) {
 	worlds := 300
 	if testing.Short() {
 		worlds = 30
 	}
 	for seed := range worlds {
-		w := &world{T: t, r: rand.New(rand.NewPCG(uint64(seed), 8))}
+		w := &simulation{T: t, r: rand.New(rand.NewPCG(uint64(seed), 8))}
 		w.st = store.New(store.WithEmptyGroups(), store.WithLog(1+w.r.IntN(20)))
 		w.src = access.New(w.st, policy(t, w.rules()), access.Options{Identity: identity})
 		for range 60 {
@@ -355,7 +355,7 @@ func TestViews(t *testing.T) {
 }
 
 // shared fails if two streams that see the same do not share it.
-func (w *world) shared() {
+func (w *simulation) shared() {
 	if len(w.views) < 2 {
 		return
 	}
@@ -363,11 +363,11 @@ func (w *world) shared() {
 	x, _, err := a.view.Next()
 	y, _, err2 := b.view.Next()
 	a.last, b.last = nil, nil
-	for _, s := range []*seer{a, b} {
+	for _, s := range []*viewer{a, b} {
 		if _, _, err := s.view.Next(); err != nil {
 			s.view.Close()
 			s.whole.Close()
-			w.views = slices.DeleteFunc(w.views, func(o *seer) bool { return o == s })
+			w.views = slices.DeleteFunc(w.views, func(o *viewer) bool { return o == s })
 		}
 	}
 	if err != nil || err2 != nil || x == nil || y == nil || !slices.Equal(a.view.Groups(), b.view.Groups()) {

@@ -21,22 +21,21 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// A tenant is a source whose streams all prove the same.
-type tenant struct {
+// A tenantSource is a source whose streams all have the same identity.
+type tenantSource struct {
 	*access.Source[*store.Watch]
 	name string
 }
 
 type tenantKey struct{}
 
-func (s tenant) Watch(ctx context.Context, n *xds.Node) (*access.View, error) {
+func (s tenantSource) Watch(ctx context.Context, n *xds.Node) (*access.View, error) {
 	return s.Source.Watch(context.WithValue(ctx, tenantKey{}, s.name), n)
 }
 
-// A race has policies, commits and streams at once. Of round n a resource is committed when all
-// policies from then on hide it, so that no stream may ever be sent it, however late it learns of
-// the policy.
-type race struct {
+// A policyRace changes policies, commits and streams at the same time. The resource of round n is committed
+// when all later policies hide it. So no stream may ever get it, however late it learns of the policy.
+type policyRace struct {
 	*testing.T
 	st  *store.Store
 	src *access.Source[*store.Watch]
@@ -48,7 +47,7 @@ const (
 	raceRounds  = 60
 )
 
-func (r *race) policy(round int) {
+func (r *policyRace) policy(round int) {
 	var hidden []string
 	for n := range round + 1 {
 		hidden = append(hidden, fmt.Sprintf("round-%d/**", n))
@@ -67,7 +66,7 @@ rules:
 `, now, strings.Join(hidden, `", "`))))
 }
 
-func (r *race) commit(body int, names ...string) {
+func (r *policyRace) commit(body int, names ...string) {
 	if _, err := r.st.Update(func(tx *store.Tx) error {
 		for _, name := range names {
 			if gone, is := strings.CutPrefix(name, "-"); is {
@@ -84,8 +83,8 @@ func (r *race) commit(body int, names ...string) {
 	}
 }
 
-// stream lives until it has what is committed last, and sees to what it is sent.
-func (r *race) stream(c *xdstest.Client, tenant string, names ...string) {
+// stream lasts until it has the last committed resource, and checks every response.
+func (r *policyRace) stream(c *xdstest.Client, tenant string, names ...string) {
 	c.Subscribe(xds.Cluster, names...)
 	for {
 		resp := c.Next(xds.Cluster)
@@ -110,11 +109,11 @@ func (r *race) stream(c *xdstest.Client, tenant string, names ...string) {
 	}
 }
 
-// Policies change while streams come and commits flow: nothing is ever sent that is forbidden, and
-// in the end each has what it may see.
+// While policies change, streams come and commits happen, no forbidden resource is ever sent. In the
+// end each stream has what it may see.
 func TestPolicyRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &race{T: t, st: store.New()}
+		r := &policyRace{T: t, st: store.New()}
 		r.src = access.New(r.st, nil, access.Options{Identity: func(ctx context.Context) (access.Identity, error) {
 			return access.Identity{Kind: access.MTLS, DNS: []string{ctx.Value(tenantKey{}).(string)}}, nil
 		}})
@@ -131,7 +130,7 @@ func TestPolicyRace(t *testing.T) {
 		var streams, writers sync.WaitGroup
 		for n := range raceTenants {
 			name := fmt.Sprintf("t%d", n)
-			conn := xdstest.Serve(t, server.New(tenant{r.src, name}, server.WithLogger(slog.New(slog.DiscardHandler))))
+			conn := xdstest.Serve(t, server.New(tenantSource{r.src, name}, server.WithLogger(slog.New(slog.DiscardHandler))))
 			for i := range raceStreams {
 				streams.Go(func() {
 					time.Sleep(time.Duration(i*raceRounds/raceStreams) * time.Millisecond / 2) // they come while it goes on

@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// A daemon is a server of a store, by rules. All its connections prove the same.
+// A daemon is a server of a store with a policy. All its connections have the same identity.
 type daemon struct {
 	*testing.T
 	st   *store.Store
@@ -99,8 +99,8 @@ func TestImpersonation(t *testing.T) {
 	})
 }
 
-// "Names that may not be seen look absent": to those who ask, in the wildcard, and when they change.
-func TestHidden(t *testing.T) {
+// "Names that may not be seen look absent": to subscriptions, in the wildcard, and when they change.
+func TestHiddenNamesLookAbsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := serve(t, policy(t, own))
 		d.set(xds.Secret, "1", "a/x", "b/x")
@@ -122,9 +122,9 @@ func TestHidden(t *testing.T) {
 	})
 }
 
-// A new policy holds for open streams at once: who sees something else is told the difference,
-// who may not be its node is ended, also by a policy where there was none.
-func TestNewPolicy(t *testing.T) {
+// A new policy applies to open streams at once. A stream gets the difference, or ends if its client
+// may not be its node any more. This also holds if there was no policy before.
+func TestNewPolicyAppliesToOpenStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := serve(t, nil)
 		d.set(xds.Secret, "1", "a/x", "b/x")
@@ -149,7 +149,7 @@ func TestNewPolicy(t *testing.T) {
 }
 
 // "Identities that expire end their stream, jittered."
-func TestExpires(t *testing.T) {
+func TestExpiredIdentityEndsStream(t *testing.T) {
 	for _, c := range []struct{ lives, ends time.Duration }{
 		{time.Hour, time.Hour - 30*time.Second},
 		{5 * time.Minute, 5*time.Minute - 15*time.Second},
@@ -177,8 +177,8 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-// The end of an identity is by the clock, which may be set meanwhile, and not by what a timer counts.
-func TestExpiresByTheClock(t *testing.T) {
+// An identity expires by the wall clock, which may be set, not by the time of a timer.
+func TestExpiryFollowsWallClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-3 * time.Second, -5 * time.Minute, 30 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			d := serve(t, access.Default())
@@ -201,8 +201,8 @@ func TestExpiresByTheClock(t *testing.T) {
 	}
 }
 
-// Who has an identity that has expired, or none that can be told, gets nothing.
-func TestUnproved(t *testing.T) {
+// A client with an expired or unverifiable identity gets nothing.
+func TestUnverifiedIdentityIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := serve(t, access.Default())
 		d.set(xds.Cluster, "1", "c")

@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// late is a source with something done while it opens a watch.
+// A late source runs a function while it opens a watch.
 type late struct {
 	*store.Store
 	meanwhile func()
@@ -25,8 +25,8 @@ func (l late) Watch(ctx context.Context, n *xds.Node) (*store.Watch, error) {
 	return l.Store.Watch(ctx, n)
 }
 
-// A policy that is set while a stream opens holds for it, too: its doorbell rings.
-func TestPolicyWhileAStreamOpens(t *testing.T) {
+// A policy that is set while a stream opens applies to it: its channel rings.
+func TestPolicySetWhileStreamOpens(t *testing.T) {
 	st := store.New(store.WithEmptyGroups())
 	var src *access.Source[*store.Watch]
 	src = access.New(late{st, func() { src.SetPolicy(policy(t, "rules: []")) }}, policy(t, own), access.Options{Identity: identity})
@@ -45,9 +45,8 @@ func TestPolicyWhileAStreamOpens(t *testing.T) {
 	}
 }
 
-// Who still has what a stream saw may look into it after its end: it shows no more than before,
-// and nothing is left behind.
-func TestLookAfterTheEnd(t *testing.T) {
+// A view may be read after its stream has ended. It shows no more than before, and nothing leaks.
+func TestViewAfterClose(t *testing.T) {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
 		for _, name := range []string{"a/x", "b/x"} {
@@ -79,29 +78,29 @@ func TestLookAfterTheEnd(t *testing.T) {
 	}
 }
 
-// rung counts how often the doorbells of a source's watches are rung.
-type rung struct {
+// A countingSource source counts how often its watches are made to ring.
+type countingSource struct {
 	*store.Store
 	n *atomic.Int32
 }
 
-type rungWatch struct {
+type countingWatch struct {
 	*store.Watch
 	n *atomic.Int32
 }
 
-func (w rungWatch) Ring() { w.n.Add(1); w.Watch.Ring() }
+func (w countingWatch) Ring() { w.n.Add(1); w.Watch.Ring() }
 
-func (r rung) Watch(ctx context.Context, n *xds.Node) (rungWatch, error) {
+func (r countingSource) Watch(ctx context.Context, n *xds.Node) (countingWatch, error) {
 	w, err := r.Store.Watch(ctx, n)
-	return rungWatch{w, r.n}, err
+	return countingWatch{w, r.n}, err
 }
 
-// A stream that does not look after its end is reminded once a minute, and not without end.
-func TestRemindedSeldom(t *testing.T) {
+// A stream that does not call Next after its identity expired is rung once a minute, not in a loop.
+func TestExpiredViewRingsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
-		src := access.New(rung{store.New(), &n}, policy(t, own), access.Options{Identity: identity})
+		src := access.New(countingSource{store.New(), &n}, policy(t, own), access.Options{Identity: identity})
 		v, err := src.Watch(called(access.Identity{Kind: access.MTLS, DNS: []string{"a"}, Expires: time.Now().Add(time.Minute)}), &xds.Node{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
@@ -119,8 +118,8 @@ func TestRemindedSeldom(t *testing.T) {
 	})
 }
 
-// Rules that name a group mean its other states, too: those that refuse, and those that let something be seen.
-func TestStatesOfAGroup(t *testing.T) {
+// A rule for a group also applies to its other states, if Options.Group maps them.
+func TestGroupOptionMapsStates(t *testing.T) {
 	st := store.New(store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"edge@next"}, nil }))
 	if _, err := st.Update(func(tx *store.Tx) error {
 		tx.Group("edge@next").Set(xds.NewResource(xds.Cluster, "x", []byte("1")))

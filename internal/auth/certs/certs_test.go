@@ -24,7 +24,7 @@ func newAuthority(t *testing.T, name string) authority {
 
 func (a authority) issue(name string) tlstest.Pair { return a.Issue(name, host) }
 
-// client is how a client trusts the authority, and shows the certificates given.
+// client returns a configuration that trusts the authority, with the given certificates.
 func (a authority) client(show ...tlstest.Pair) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Cert)
@@ -40,7 +40,7 @@ func (a authority) client(show ...tlstest.Pair) *tls.Config {
 	return c
 }
 
-// write puts a file in place of what is there, in one step, as people should.
+// write replaces a file in one step, as a program should.
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {

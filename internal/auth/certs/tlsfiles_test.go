@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A world is a source with a clock of its own and a record of what it logs.
-type world struct {
+// A clockedSource is a source with its own clock and a record of its log.
+type clockedSource struct {
 	t      *testing.T
 	source *Source
 	config *tls.Config
@@ -28,9 +28,9 @@ type world struct {
 	log bytes.Buffer
 }
 
-func newWorld(t *testing.T, f Files) *world {
+func newClockedSource(t *testing.T, f Files) *clockedSource {
 	t.Helper()
-	w := &world{t: t, now: time.Now().Add(time.Hour)}
+	w := &clockedSource{t: t, now: time.Now().Add(time.Hour)}
 	s, err := Open(f, slog.New(slog.NewTextHandler(w, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -45,20 +45,20 @@ func newWorld(t *testing.T, f Files) *world {
 	return w
 }
 
-func (w *world) Write(p []byte) (int, error) {
+func (w *clockedSource) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(p)
 }
 
-func (w *world) sleep(d time.Duration) {
+func (w *clockedSource) sleep(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(d)
 }
 
 // lines returns what was logged since it was last called.
-func (w *world) lines() []string {
+func (w *clockedSource) lines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.log.Reset()
@@ -66,14 +66,14 @@ func (w *world) lines() []string {
 }
 
 // logged expects one line with the text; none if it is empty.
-func (w *world) logged(text string) {
+func (w *clockedSource) logged(text string) {
 	w.t.Helper()
 	if got := w.lines(); len(got) != 1 || !strings.Contains(got[0], text) || text == "" && got[0] != "" {
 		w.t.Errorf("logged %q, want one line with %q", got, text)
 	}
 }
 
-// shake returns what a client learns of the server, and both ends' errors.
+// shake returns the state of the connection for the client, and the errors of both ends.
 func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, serverErr error) {
 	a, b := net.Pipe()
 	for _, end := range []net.Conn{a, b} {
@@ -99,7 +99,7 @@ func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, se
 }
 
 // serves expects that a client gets the certificate with a common name.
-func (w *world) serves(client *tls.Config, name string) {
+func (w *clockedSource) serves(client *tls.Config, name string) {
 	w.t.Helper()
 	state, err, serverErr := shake(w.config, client)
 	if err != nil {
@@ -111,9 +111,9 @@ func (w *world) serves(client *tls.Config, name string) {
 	}
 }
 
-func TestServes(t *testing.T) {
+func TestServesCertificate(t *testing.T) {
 	ca := newAuthority(t, "ca")
-	w := newWorld(t, filesIn(t, t.TempDir(), ca.issue("one"), nil))
+	w := newClockedSource(t, filesIn(t, t.TempDir(), ca.issue("one"), nil))
 	state, err, _ := shake(w.config, ca.client())
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestServes(t *testing.T) {
 func TestClientCertificates(t *testing.T) {
 	servers, clients, others := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "others")
 	f := filesIn(t, t.TempDir(), servers.issue("one"), clients.PEM)
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	refused := func(why string, client *tls.Config, want string) {
 		t.Helper()
 		_, err, serverErr := shake(w.config, client)
@@ -170,7 +170,7 @@ func TestRotation(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	one, two := ca.issue("one"), ca.issue("two")
 	f := filesIn(t, t.TempDir(), one, nil)
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	client := ca.client()
 	w.serves(client, "one")
 
@@ -189,9 +189,8 @@ func TestRotation(t *testing.T) {
 	w.logged("")
 }
 
-// A file is written in place, in the same moment and with the same size as what
-// was read before.
-func TestSameTimeAndSize(t *testing.T) {
+// A file is rewritten in place, at the same time and with the same size as before.
+func TestRewriteWithSameTimeAndSize(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	one := ca.issue("one")
 	two := ca.issue("two")
@@ -208,7 +207,7 @@ func TestSameTimeAndSize(t *testing.T) {
 		}
 	}
 	touch()
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	w.source.read = at.Add(time.Millisecond)
 	for path, b := range map[string][]byte{f.Cert: two.Cert, f.Key: two.Key} {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -223,8 +222,8 @@ func TestSameTimeAndSize(t *testing.T) {
 	}
 }
 
-// Kubernetes swaps a symbolic link to the directory that all files are in.
-func TestSymlinkSwap(t *testing.T) {
+// Kubernetes swaps a symbolic link to the directory of all files.
+func TestSymbolicLinkSwap(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	dir := t.TempDir()
 	put := func(name string) {
@@ -248,7 +247,7 @@ func TestSymlinkSwap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	client := ca.client(ca.issue("envoy"))
 	w.serves(client, "one")
 	put("two")
@@ -260,7 +259,7 @@ func TestSymlinkSwap(t *testing.T) {
 func TestRotationUnderUse(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := filesIn(t, t.TempDir(), ca.issue("0"), nil)
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -293,11 +292,11 @@ func TestRotationUnderUse(t *testing.T) {
 	w.serves(ca.client(), "9")
 }
 
-func TestBrokenFiles(t *testing.T) {
+func TestInvalidFilesKeepPrevious(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	one := ca.issue("one")
 	f := filesIn(t, t.TempDir(), one, ca.PEM)
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	client := ca.client(ca.issue("envoy"))
 	check := func(log string) {
 		t.Helper()
@@ -356,8 +355,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// A certificate that ends is told 30 days before, and when it has, each once, whether
-// the files change or not.
+// The expiry of a certificate is logged 30 days before, and when it has happened, each once, whether
+// or not the files change.
 func TestExpiry(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	dir := t.TempDir()
@@ -366,7 +365,7 @@ func TestExpiry(t *testing.T) {
 		pair := ca.IssueUntil(start.AddDate(0, 0, days), "server", "server")
 		return filesIn(t, dir, pair, nil)
 	}
-	w := newWorld(t, until(40))
+	w := newClockedSource(t, until(40))
 	ends := func(days int) {
 		t.Helper()
 		if got, want := w.source.FirstExpiry(), start.AddDate(0, 0, days); got.Sub(want).Abs() > time.Second {
@@ -398,8 +397,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Of the certificates that the server shows, the first to end counts. That it ends soon is
-// told at the start, too.
+// The first certificate of the chain to expire counts. A warning is also logged at the start.
 func TestExpiryAtStart(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	start := time.Now()
@@ -418,11 +416,11 @@ func TestExpiryAtStart(t *testing.T) {
 	}
 }
 
-// A clock that is set back keeps no new certificate from being seen.
-func TestClockSetBack(t *testing.T) {
+// A clock that is set back does not prevent a reload of the files.
+func TestClockSetBackStillReloads(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := filesIn(t, t.TempDir(), ca.issue("one"), nil)
-	w := newWorld(t, f)
+	w := newClockedSource(t, f)
 	w.serves(ca.client(), "one")
 	two := ca.issue("two")
 	write(t, f.Cert, two.Cert)
@@ -431,8 +429,8 @@ func TestClockSetBack(t *testing.T) {
 	w.serves(ca.client(), "two")
 }
 
-// A file that was written in place long after it was read is another, though it is as large.
-func TestSameSize(t *testing.T) {
+// A file that is rewritten in place long after the read has changed, even with the same size.
+func TestRewriteWithSameSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tls.crt")
 	state := func(content string, age time.Duration) []os.FileInfo {
 		t.Helper()

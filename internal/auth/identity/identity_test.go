@@ -30,7 +30,7 @@ func uri(s string) *url.URL {
 	return u
 }
 
-// over is the context of a call on a connection.
+// over returns the context of a call on a connection.
 func over(t *testing.T, info credentials.AuthInfo, more ...string) context.Context {
 	return metadata.NewIncomingContext(peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: info}), metadata.Pairs(more...))
 }
@@ -47,7 +47,7 @@ func tlsOf(chains ...[]*x509.Certificate) credentials.TLSInfo {
 	return credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: chains}}
 }
 
-func TestFind(t *testing.T) {
+func TestFindIdentity(t *testing.T) {
 	now := time.Now()
 	hour := now.Add(time.Hour)
 	leaf := &x509.Certificate{NotAfter: hour, DNSNames: []string{"edge-1.example", "spiffe://fake/a"}, URIs: []*url.URL{uri("spiffe://example/ns/a/edge-1")}}
@@ -74,9 +74,9 @@ func TestFind(t *testing.T) {
 		"SAFE-13 an expired certificate":                     {ctx: over(t, tlsOf(chain(&x509.Certificate{NotAfter: now.Add(-1)}))), err: true},
 		"SAFE-13 a process":                                  {ctx: over(t, Process{UID: 7, GID: 8, PID: 9}), want: access.Identity{Kind: access.Unix, UID: 7, GID: 8, PID: 9}},
 		"SAFE-13 a token that is not looked at":              {ctx: over(t, tlsOf(chain(leaf)), "authorization", "nonsense"), want: certified},
-		"SAFE-13 no token":                                   {f: Finder{Tokens: i.tokens(&book{})}, ctx: over(t, tlsOf(chain(leaf))), want: certified},
-		"SAFE-13 a bad token counts more than a certificate": {f: Finder{Tokens: i.tokens(&book{})}, ctx: over(t, tlsOf(chain(leaf)), "authorization", "nonsense"), err: true},
-		"SAFE-13 a token": {f: Finder{Tokens: i.tokens(&book{})}, ctx: over(t, tlsOf(chain(leaf)), "authorization", "Bearer "+token), want: access.Identity{
+		"SAFE-13 no token":                                   {f: Finder{Tokens: i.tokens(&logBook{})}, ctx: over(t, tlsOf(chain(leaf))), want: certified},
+		"SAFE-13 a bad token counts more than a certificate": {f: Finder{Tokens: i.tokens(&logBook{})}, ctx: over(t, tlsOf(chain(leaf)), "authorization", "nonsense"), err: true},
+		"SAFE-13 a token": {f: Finder{Tokens: i.tokens(&logBook{})}, ctx: over(t, tlsOf(chain(leaf)), "authorization", "Bearer "+token), want: access.Identity{
 			Kind: access.JWT, URIs: []string{"spiffe://example/b"}, Subject: "spiffe://example/b", Issuer: "https://issuer.example", Expires: exp.Add(leeway),
 		}},
 	} {
@@ -93,7 +93,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestUnix(t *testing.T) {
+func TestUnixPeer(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// A handshake of somebody else, whose certificate ends at a time.
+// A handshake is a fake whose certificate expires at a given time.
 type handshake struct {
 	credentials.TransportCredentials
 	info credentials.AuthInfo
@@ -155,7 +155,7 @@ func (h handshake) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, 
 	return c, h.info, nil
 }
 
-func TestExpiring(t *testing.T) {
+func TestConnectionClosesBeforeCertificate(t *testing.T) {
 	open := func(t *testing.T, info credentials.AuthInfo) (server, client net.Conn) {
 		a, b := net.Pipe()
 		t.Cleanup(func() { a.Close(); b.Close() })

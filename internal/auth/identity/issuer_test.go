@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A signer is a key of an issuer.
+// A signer is a key of an issuer that signs tokens.
 type signer struct {
 	id  string
 	alg jose.SignatureAlgorithm
@@ -50,12 +50,12 @@ func newSigner(t testing.TB, id string, alg jose.SignatureAlgorithm) signer {
 	return signer{id, alg, key}
 }
 
-// jwk is the public half.
+// jwk returns the public key.
 func (s signer) jwk() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: s.key.Public(), KeyID: s.id, Use: "sig"}
 }
 
-// set is a key set.
+// set returns a key set.
 func set(t testing.TB, keys ...any) []byte {
 	t.Helper()
 	b, err := json.Marshal(map[string]any{"keys": keys})
@@ -67,7 +67,7 @@ func set(t testing.TB, keys ...any) []byte {
 
 type claims map[string]any
 
-// good are claims that are believed.
+// good returns claims that are accepted.
 func good(change ...claims) claims {
 	c := claims{"iss": "https://issuer.example", "aud": "chancery", "sub": "edge-1", "exp": time.Now().Add(time.Hour).Unix()}
 	for _, m := range change {
@@ -106,13 +106,13 @@ func signed(t testing.TB, alg jose.SignatureAlgorithm, key any, id string, paylo
 	return compact
 }
 
-// part is JSON as a token has it.
+// part returns JSON encoded as in a token.
 func part(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// A book is a log.
-type book = logtest.Log
+// A logBook is a log.
+type logBook = logtest.Log
 
-// An issuer is keys that tests change.
+// An issuer publishes keys that tests change.
 type issuer struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -135,7 +135,7 @@ func (i *issuer) read(ctx context.Context) ([]byte, error) {
 	return i.bytes, i.err
 }
 
-// has changes what it publishes.
+// has sets the published keys.
 func (i *issuer) has(b []byte, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -148,8 +148,8 @@ func (i *issuer) count() int {
 	return i.reads
 }
 
-// tokens are those of an issuer, as of a URL.
-func (i *issuer) tokens(log *book) *Tokens {
+// tokens returns a verifier for the issuer, as for one with a URL.
+func (i *issuer) tokens(log *logBook) *Tokens {
 	k := &Keys{where: "test", read: i.read, every: 5 * time.Minute, least: 10 * time.Second, log: slog.New(slog.NewTextHandler(log, nil))}
 	return &Tokens{Issuer: "https://issuer.example", Audiences: []string{"chancery", "xds"}, Keys: k}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// within runs a test in a bubble, where time costs nothing.
+// within runs a subtest in a bubble of testing/synctest, where time passes at once.
 func within(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
@@ -32,10 +32,10 @@ func (t *Tokens) check(tt *testing.T, token, want string) {
 	}
 }
 
-func TestRotation(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	one, two, stranger := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256), newSigner(t, "x", jose.ES256)
 	within(t, "SAFE-13 the token of a new key is taken as soon as the key is published", func(t *testing.T) {
-		i, log := &issuer{bytes: set(t, one.jwk())}, &book{}
+		i, log := &issuer{bytes: set(t, one.jwk())}, &logBook{}
 		tokens := i.tokens(log)
 		tokens.check(t, one.sign(t, good()), "")
 		i.has(set(t, one.jwk(), two.jwk()), nil)
@@ -51,7 +51,7 @@ func TestRotation(t *testing.T) {
 		}
 	})
 	within(t, "SAFE-13 what is of no use changes nothing, is told once, and is tried again", func(t *testing.T) {
-		i, log := &issuer{bytes: set(t, one.jwk())}, &book{}
+		i, log := &issuer{bytes: set(t, one.jwk())}, &logBook{}
 		tokens := i.tokens(log)
 		tokens.check(t, one.sign(t, good()), "")
 		i.has(nil, errors.New("no route"))
@@ -72,7 +72,7 @@ func TestRotation(t *testing.T) {
 	})
 	within(t, "SAFE-13 strangers do not make it read the keys more often", func(t *testing.T) {
 		i := &issuer{bytes: set(t, one.jwk()), delay: time.Second}
-		tokens := i.tokens(&book{})
+		tokens := i.tokens(&logBook{})
 		start := time.Now()
 		token := stranger.sign(t, good())
 		for time.Since(start) < time.Minute {
@@ -88,7 +88,7 @@ func TestRotation(t *testing.T) {
 		}
 	})
 	within(t, "SAFE-13 an issuer that does not answer costs seconds", func(t *testing.T) {
-		i, log := &issuer{bytes: set(t, one.jwk()), delay: time.Hour}, &book{}
+		i, log := &issuer{bytes: set(t, one.jwk()), delay: time.Hour}, &logBook{}
 		tokens := i.tokens(log)
 		start := time.Now()
 		_, err := tokens.Verify(t.Context(), one.sign(t, good()), time.Now())
@@ -106,7 +106,7 @@ func TestRotation(t *testing.T) {
 	})
 	within(t, "keys are read every now and then", func(t *testing.T) {
 		i := &issuer{err: errors.New("no route")}
-		tokens := i.tokens(&book{})
+		tokens := i.tokens(&logBook{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); tokens.Keys.Run(ctx) }()
@@ -176,7 +176,7 @@ func TestKeySets(t *testing.T) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func TestFile(t *testing.T) {
+func TestKeysFromFile(t *testing.T) {
 	one, two := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.EdDSA)
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	if _, err := OpenKeys(t.Context(), path, discard()); err == nil || !strings.Contains(err.Error(), "no such file") {
@@ -210,7 +210,7 @@ func TestFile(t *testing.T) {
 	tokens.check(t, one.sign(t, good()), "does not have")
 }
 
-func TestURL(t *testing.T) {
+func TestKeysFromURL(t *testing.T) {
 	one := newSigner(t, "1", jose.ES256)
 	keys := set(t, one.jwk())
 	var asked atomic.Int32
@@ -241,7 +241,7 @@ func TestURL(t *testing.T) {
 		"/good": "", "/good?token=SECRET": "", "/moved": "",
 		"/loop": "too many redirects", "/away": "a redirect to plain text", "/endless": "more than 1048576 bytes", "/else": "HTTP status 418 I'm a teapot",
 	} {
-		log := &book{}
+		log := &logBook{}
 		k, err := OpenKeys(t.Context(), plain.URL+path, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Error(path, err)
@@ -271,7 +271,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// A token that names no key costs a few verifications at most, however many keys there are.
+// A token without a key ID costs at most a few verifications, however many keys there are.
 func TestFewKeysAreTried(t *testing.T) {
 	key := newSigner(t, "k", jose.ES256).jwk()
 	all := make([]any, 2*maxTried)
@@ -289,7 +289,7 @@ func TestFewKeysAreTried(t *testing.T) {
 	}
 }
 
-// What was asked for by TLS is not taken in plain text, though that stays on this machine.
+// A redirect from https to http is refused, even to this machine.
 func TestNoRedirectToPlainText(t *testing.T) {
 	asked := false
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))

@@ -13,11 +13,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-func TestGoodTokens(t *testing.T) {
+func TestValidTokens(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA} {
 		s := newSigner(t, "k1", alg)
 		i := &issuer{bytes: set(t, newSigner(t, "k0", jose.ES256).jwk(), s.jwk())}
-		tokens := i.tokens(&book{})
+		tokens := i.tokens(&logBook{})
 		end := time.Now().Add(time.Hour).Truncate(time.Second)
 		got, err := tokens.Verify(t.Context(), s.sign(t, good(claims{"aud": []string{"other", "xds"}, "exp": end.Unix(), "nbf": time.Now().Add(20 * time.Second).Unix(), "iat": time.Now().Add(20 * time.Second).Unix(), "team": "a"})), time.Now())
 		if err != nil {
@@ -32,20 +32,20 @@ func TestGoodTokens(t *testing.T) {
 		s := newSigner(t, "k1", jose.ES256)
 		i := &issuer{bytes: set(t, newSigner(t, "k0", jose.ES256).jwk(), newSigner(t, "r", jose.RS256).jwk(), s.jwk())}
 		s.id = ""
-		if _, err := i.tokens(&book{}).Verify(t.Context(), s.sign(t, good()), time.Now()); err != nil {
+		if _, err := i.tokens(&logBook{}).Verify(t.Context(), s.sign(t, good()), time.Now()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Whatever is wrong with a token, it is refused with the reason, and nothing of it is told.
-func TestBadTokens(t *testing.T) {
+// Any invalid token is refused with the reason, and no part of it is shown.
+func TestInvalidTokens(t *testing.T) {
 	s, other, rsaKey := newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256), newSigner(t, "rsa", jose.RS256)
 	i := &issuer{bytes: set(t, s.jwk(), rsaKey.jwk())}
 	one := rsaKey.jwk() // which is for one algorithm alone
 	one.KeyID, one.Algorithm = "one", "RS256"
 	i.bytes = set(t, s.jwk(), rsaKey.jwk(), one)
-	tokens := i.tokens(&book{})
+	tokens := i.tokens(&logBook{})
 	ok := s.sign(t, good())
 	parts := strings.Split(ok, ".")
 	der, err := x509.MarshalPKIXPublicKey(rsaKey.key.Public())
@@ -156,11 +156,11 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// A token of whatever bytes is refused, and nothing more happens.
+// A token of any bytes is refused, and nothing else happens.
 func FuzzVerify(f *testing.F) {
 	s := newSigner(f, "k1", jose.ES256)
 	i := &issuer{bytes: set(f, s.jwk())}
-	tokens := i.tokens(&book{})
+	tokens := i.tokens(&logBook{})
 	ok := s.sign(f, good())
 	f.Add(ok)
 	f.Add(part(`{"alg":"none"}`) + ".e30.")
@@ -184,7 +184,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(string(alg), func(b *testing.B) {
 			s := newSigner(b, "k", alg)
 			i := &issuer{bytes: set(b, s.jwk())}
-			tokens, token := i.tokens(&book{}), s.sign(b, good())
+			tokens, token := i.tokens(&logBook{}), s.sign(b, good())
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := tokens.Verify(b.Context(), token, time.Now()); err != nil {

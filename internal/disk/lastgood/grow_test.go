@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// twenty is the content of twenty resources, which are large together.
+// twenty returns the content of twenty resources, which are large together.
 func twenty() map[string]string {
 	many := map[string]string{}
 	for i := range 20 {
@@ -24,7 +24,7 @@ func twenty() map[string]string {
 	return many
 }
 
-// of returns a configuration of more than a file may have that does not grow.
+// of returns a configuration that is large enough for appended changes.
 func of(at int, root, edge map[string]string) Config {
 	list := func(in map[string]string) (all []Resource) {
 		for name, body := range in {
@@ -40,8 +40,8 @@ func of(at int, root, edge map[string]string) Config {
 	}
 }
 
-// told is all that a configuration says.
-func told(c Config) string {
+// textOf returns a configuration as text.
+func textOf(c Config) string {
 	var s strings.Builder
 	fmt.Fprintln(&s, c.At.Unix(), c.Mark, len(c.Types), len(c.Gone))
 	for _, d := range c.Definitions {
@@ -62,9 +62,10 @@ func told(c Config) string {
 	return s.String()
 }
 
-// What a large configuration becomes costs what has changed: the file grows by that, and is written anew now and then. Wherever a
-// program was killed while it wrote, the file says the last that was written as a whole.
-func TestSAFE10Grows(t *testing.T) {
+// The cost of a change of a large configuration depends on the size of the change: it is appended, and
+// the file is rewritten now and then. Wherever a program was killed during a write, the file has the
+// last complete configuration.
+func TestSAFE10ChangesAreAppended(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +102,8 @@ func TestSAFE10Grows(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := k.Load()
-		if err != nil || told(got) != told(c) {
-			t.Fatalf("seed %d: %v\n%s\nwant\n%s", seed, err, told(got), told(c))
+		if err != nil || textOf(got) != textOf(c) {
+			t.Fatalf("seed %d: %v\n%s\nwant\n%s", seed, err, textOf(got), textOf(c))
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -115,29 +116,29 @@ func TestSAFE10Grows(t *testing.T) {
 			}
 			for range 5 {
 				cut := len(was) + r.IntN(len(data)-len(was))
-				if got, err := parse(data[:cut]); err != nil || told(got) != before {
+				if got, err := parse(data[:cut]); err != nil || textOf(got) != before {
 					t.Fatalf("seed %d: cut at %d of %d to %d: %v", seed, cut, len(was), len(data), err)
 				}
 			}
 			// Not all of it has come to the disk.
-			if got, err := parse(append(slices.Clone(was), make([]byte, len(data)-len(was))...)); err != nil || told(got) != before {
+			if got, err := parse(append(slices.Clone(was), make([]byte, len(data)-len(was))...)); err != nil || textOf(got) != before {
 				t.Error(err)
 			}
 			other := slices.Clone(data)
 			other[r.IntN(len(was)-len(formatParts))+len(formatParts)] ^= 1
-			if got, err := parse(other); err == nil && told(got) == told(c) {
+			if got, err := parse(other); err == nil && textOf(got) == textOf(c) {
 				t.Errorf("seed %d: what is damaged is read", seed)
 			}
 		}
-		was, before = data, told(c)
+		was, before = data, textOf(c)
 	}
 	if grew < 30 || grew == 59 {
 		t.Errorf("grew %d times", grew)
 	}
 }
 
-// Of a file that is not the one that was written, or cannot be written to its end, nothing is taken for known.
-func TestSAFE10GrowsNoOther(t *testing.T) {
+// If the file is not the one that was written, or a write failed, the next write replaces the file.
+func TestSAFE10UnknownFileIsRewritten(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestSAFE10GrowsNoOther(t *testing.T) {
 		if err := k.Save(c); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := k.Load(); err != nil || told(got) != told(c) {
+		if got, err := k.Load(); err != nil || textOf(got) != textOf(c) {
 			t.Fatal(err)
 		}
 	}
@@ -188,8 +189,8 @@ func TestSAFE10GrowsNoOther(t *testing.T) {
 	}
 }
 
-// A secret that is another one now, or gone, is not on the disk any more.
-func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
+// A secret that changed or was removed does not stay on the disk.
+func TestSAFE10RemovedSecretsAreRewritten(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -221,9 +222,9 @@ func TestSAFE10GrowsWithoutOldSecrets(t *testing.T) {
 	has("secret three", false)
 }
 
-// One configuration after another is read as it was written, whatever has changed; what no file keeps, and what a part does not say,
-// has the file written anew.
-func TestSAFE10GrowsToAny(t *testing.T) {
+// Any series of configurations is read as it was written. If a part cannot express a change, the file
+// is rewritten.
+func TestSAFE10AnyChangeIsReadBack(t *testing.T) {
 	many := twenty()
 	one := func(t *xds.Type, name string, secret bool) []Type {
 		return []Type{{Type: t, Resources: []Resource{{Resource: xds.NewResource(t, name, []byte("b")), Secret: secret}}}}
@@ -277,8 +278,8 @@ func TestSAFE10GrowsToAny(t *testing.T) {
 				if err := k.Save(c); err != nil {
 					t.Fatal(err)
 				}
-				if got, err := k.Load(); err != nil || told(got) != told(c) {
-					t.Errorf("%v\n%s\nwant\n%s", err, told(got), told(c))
+				if got, err := k.Load(); err != nil || textOf(got) != textOf(c) {
+					t.Errorf("%v\n%s\nwant\n%s", err, textOf(got), textOf(c))
 				}
 				if files[i], err = os.ReadFile(filepath.Join(k.Dir(), name)); err != nil {
 					t.Fatal(err)
@@ -291,8 +292,8 @@ func TestSAFE10GrowsToAny(t *testing.T) {
 	}
 }
 
-// What is damaged is no configuration, unless it is the end of what was being written.
-func TestSAFE10GrowsNotFromDamage(t *testing.T) {
+// A damaged file is an error, unless only an incomplete last part is damaged.
+func TestSAFE10DamagedPart(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

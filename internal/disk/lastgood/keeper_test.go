@@ -49,7 +49,7 @@ func some(t *testing.T, n int) Config {
 	return c
 }
 
-// open returns a keeper that keeps until the test ends.
+// open returns a keeper whose Run lasts until the test ends.
 func open(t *testing.T, dir string) (*Keeper, *bytes.Buffer, func()) {
 	t.Helper()
 	k, err := Open(dir)
@@ -66,9 +66,9 @@ func open(t *testing.T, dir string) (*Keeper, *bytes.Buffer, func()) {
 	return k, log, stop
 }
 
-// What is kept comes back as it was: each resource with all that is said of it, and
-// with what it refers to. (SAFE-10)
-func TestKeep(t *testing.T) {
+// A configuration is restored as it was stored: each resource with all its fields, and with its
+// references. (SAFE-10)
+func TestKeepRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	k, _, stop := open(t, dir)
 	want := some(t, 2*chunk+1)
@@ -106,8 +106,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A name of a file is bytes, not always text: it keeps nothing from being kept. (SAFE-10)
-func TestKeepOfAnyFile(t *testing.T) {
+// A file name may have any bytes. That does not prevent storing. (SAFE-10)
+func TestKeepFileNameNotUTF8(t *testing.T) {
 	k, _, stop := open(t, t.TempDir())
 	want := some(t, 1)
 	want.Types[0].Resources[0].File = "caf\xe9.yaml"
@@ -122,8 +122,8 @@ func TestKeepOfAnyFile(t *testing.T) {
 	}
 }
 
-// Of several that are to be kept the last counts, and writing takes half of the time at most.
-func TestKeepLast(t *testing.T) {
+// Of several configurations Run writes the newest, and writing takes at most half of the time.
+func TestRunWritesNewest(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		k, err := Open(dir)
@@ -156,9 +156,9 @@ func TestKeepLast(t *testing.T) {
 	})
 }
 
-// What is to be kept when the program ends is written, whichever of the two Run hears of
-// first: that is chance, so it is tried often.
-func TestKeepAtTheEnd(t *testing.T) {
+// The last configuration is written when the program ends, whether Run sees the configuration or the
+// end first. The order is random, so the test repeats it.
+func TestRunWritesBeforeItReturns(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 {
@@ -175,7 +175,7 @@ func TestKeepAtTheEnd(t *testing.T) {
 }
 
 // "Bad input of every kind: clear error, nothing lost."
-func TestDamaged(t *testing.T) {
+func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	k, err := Open(dir)
 	if err != nil {
@@ -227,9 +227,9 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Secrets that are not to be on disk are not, wherever they stand, and are not said to be
-// gone either.
-func TestWithoutSecrets(t *testing.T) {
+// With WithoutSecrets, no secret is on disk, wherever it is, and the types with secrets do not look
+// removed.
+func TestWithoutSecretsLeavesOutTypes(t *testing.T) {
 	k, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestWithoutSecrets(t *testing.T) {
 	if len(c.Gone) != 2 || !c.Gone[0].Is(xds.Cluster) || len(c.Gone[0].Resources) != 1 || !c.Gone[1].Is(xds.Route) || len(c.Gone[1].Resources) != 1 || c.Gone[1].Resources[0].Name != "plain" {
 		t.Errorf("gone: %+v", c.Gone)
 	}
-	// Who asks for all listeners would be told that one is gone.
+	// Otherwise a subscription to all listeners would lose one.
 	all.Types = append(all.Types, Type{Type: xds.Listener, Resources: []Resource{plain, key}})
 	for range 2 {
 		if err := k.Save(all); fmt.Sprint(err) != `LDS "key" contains a secret, and cannot be left out as a Secret (SDS) can` {
@@ -269,8 +269,8 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What an older version has kept is of use.
-func TestFormatOfBefore(t *testing.T) {
+// Files of older versions can be read.
+func TestOldFormat(t *testing.T) {
 	var file bytes.Buffer
 	if _, err := some(t, 2).write(&file); err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestFormatOfBefore(t *testing.T) {
 }
 
 // "Two processes do not spoil each other's": the second writes when the first has ended.
-func TestTakeOver(t *testing.T) {
+func TestSecondKeeperTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		first, err := Open(dir)
@@ -318,7 +318,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-func TestTwoKeepers(t *testing.T) {
+func TestOnlyOneKeeperWrites(t *testing.T) {
 	dir := t.TempDir()
 	first, _, stop := open(t, dir)
 	second, err := Open(dir)
@@ -344,8 +344,8 @@ func TestTwoKeepers(t *testing.T) {
 	}
 }
 
-// Who keeps nothing after all leaves nothing behind, and takes nothing from others.
-func TestDrop(t *testing.T) {
+// A keeper that stores nothing leaves no folder behind, and does not remove the folder of another.
+func TestRelease(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")
 	begin := func() *Keeper {
 		k, err := Open(dir)
@@ -394,8 +394,8 @@ func block(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// What cannot be written is told once, and what was kept before stays.
-func TestNotWritten(t *testing.T) {
+// A failed write is logged once, and the previous file stays.
+func TestFailedWriteIsLoggedOnce(t *testing.T) {
 	dir := t.TempDir()
 	k, log, stop := open(t, dir)
 	if err := k.Save(some(t, 1)); err != nil {
@@ -413,12 +413,12 @@ func TestNotWritten(t *testing.T) {
 	k.Keep(some(t, 3))
 	stop()
 	if n := strings.Count(log.String(), "is not stored"); n != 1 {
-		t.Errorf("told %d times: %s", n, log)
+		t.Errorf("logged %d times: %s", n, log)
 	}
 	free()
 	said := "an error of before"
 	if k.save(some(t, 1), &said); said != "" {
-		t.Errorf("the next time %q is not told", said)
+		t.Errorf("the next failure %q is not logged", said)
 	}
 	if !k.Storing() {
 		t.Error("what was written is not stored")
@@ -428,9 +428,9 @@ func TestNotWritten(t *testing.T) {
 	}
 }
 
-// What could not be written is tried again, though nothing changes: "make room" is all that
-// an operator should have to do. (SAFE-10)
-func TestTriedAgain(t *testing.T) {
+// A failed write is retried without a change of the configuration: an operator only has to make room.
+// (SAFE-10)
+func TestFailedWriteIsRetried(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		k, err := Open(dir)

@@ -12,9 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// What is kept has secrets, and is served: the folder is this user's alone, whoever has made
+// The stored files have secrets and will be served: the folder is private to this user, whoever made
 // it before (SAFE-11).
-func TestOwn(t *testing.T) {
+func TestFolderIsPrivate(t *testing.T) {
 	at := func(mode os.FileMode) string {
 		dir := filepath.Join(t.TempDir(), "d")
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -72,9 +72,9 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// Who removes the folder of a keeper that runs, or makes another in its place, does not end what it keeps,
-// nor has two of them write (SAFE-10).
-func TestFolderMadeAgain(t *testing.T) {
+// If the folder of a running keeper is removed or replaced, the keeper goes on, and two keepers never
+// write to one folder (SAFE-10).
+func TestFolderRemovedAndMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	k, err := Open(dir)
 	if err != nil {

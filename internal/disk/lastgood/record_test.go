@@ -19,8 +19,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A file has the protocol's own messages, as files of earlier versions have.
-func TestSAFE10Record(t *testing.T) {
+// A file has messages of the protocol, as files of earlier versions have.
+func TestSAFE10RecordFormat(t *testing.T) {
 	const url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	full := Resource{
 		Resource: &xds.Resource{Stamp: &xds.Stamp{Name: "n"}, Body: []byte("body"), Aliases: []string{"a", ""}, TTL: 90 * time.Millisecond, OnDemand: true},
@@ -81,7 +81,7 @@ func TestSAFE10Record(t *testing.T) {
 	}
 }
 
-// What groups had is kept, and files of the versions before are read: as the root's.
+// Groups are stored. Files of earlier versions are read as the group of the root.
 func TestSAFE10Groups(t *testing.T) {
 	clusterType := xds.Cluster
 	resource := func(name string) Resource {

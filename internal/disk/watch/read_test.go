@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A slowFile is a file that somebody writes to while it is read: at its end,
-// before the reader has looked at its stamp again.
+// A slowFile is a file that another program writes to during the read: at its end, before the reader
+// checks its stamp again.
 type slowFile struct {
 	*os.File
 	write func()
@@ -25,9 +25,8 @@ func (f *slowFile) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// What is read while somebody writes may be half of the one and half of the
-// other.
-func TestHalfWritten(t *testing.T) {
+// A file that is written during the read may be half old and half new.
+func TestReadDetectsConcurrentWrite(t *testing.T) {
 	later := time.Now().Add(time.Second) // clocks of file systems tick slowly
 	for name, write := range map[string]func(path string) error{
 		"it grows":                         func(path string) error { return os.WriteFile(path, []byte("name: a\nmore: b"), 0o600) },

@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Events may be lost: then anything may have changed. What cannot be watched is told once, and a
-// watch that was closed is no reason to tell anything.
-func TestUnheard(t *testing.T) {
+// If events are lost, any file may have changed. A watch that cannot be added is logged once; a closed
+// watcher logs nothing.
+func TestMissesChanges(t *testing.T) {
 	var log bytes.Buffer
 	w := NewWatcher(slog.New(slog.NewTextHandler(&log, nil)), time.Hour)
 	w.fs.Errors <- fsnotify.ErrEventOverflow
@@ -44,8 +44,8 @@ func TestUnheard(t *testing.T) {
 	look(1)
 }
 
-// Follow comes by every link, and by where a directory is missing.
-func TestFollow(t *testing.T) {
+// Follow touches every link, and the place where a directory is missing.
+func TestFollowTouchesEveryLink(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

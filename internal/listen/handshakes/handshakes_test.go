@@ -45,7 +45,7 @@ func pool(a *tlstest.Authority) *x509.CertPool {
 	return p
 }
 
-// OBS-4: what a client does wrong, as Go's TLS tells it to a server of gRPC and of HTTP.
+// OBS-4: mistakes of clients have a reason, as Go's TLS reports them to servers of gRPC and of HTTP.
 func TestReasons(t *testing.T) {
 	ca, stranger := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "stranger")
 	server := &tls.Config{Certificates: []tls.Certificate{pair(t, ca.Issue("s", "127.0.0.1"))}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ca), MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handler tells what it was asked, and answers when it is let.
+// A handler passes on each request, and returns when the test lets it.
 type handler struct {
 	asked  chan bool // approved
 	answer chan Reload
@@ -36,7 +36,7 @@ func (h handler) Reload(ctx context.Context, approve bool) Reload {
 	}
 }
 
-// serve serves in a folder. The function ends that, and returns when it has ended.
+// serve serves in a folder. The returned function ends that, and waits for the end.
 func serve(t *testing.T, folder string, h Handler) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,8 +61,8 @@ func serve(t *testing.T, folder string, h Handler) (end func() error) {
 	}
 }
 
-// What is asked is done, and what became of it is told.
-func TestAsk(t *testing.T) {
+// A request is executed, and its result is returned.
+func TestAskReloads(t *testing.T) {
 	folder, h := t.TempDir(), newHandler()
 	end := serve(t, folder, h)
 	for _, approve := range []bool{false, true} {
@@ -85,8 +85,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Who is killed leaves the socket behind: no server listens there, and the next one does.
-func TestKilled(t *testing.T) {
+// A killed server leaves its socket: no server listens there, and the next one replaces it.
+func TestStaleSocketIsReplaced(t *testing.T) {
 	folder := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(folder, name))
 	if err != nil {
@@ -111,8 +111,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A server that ends waits for no reload, nor does who asked wait for ever.
-func TestEnd(t *testing.T) {
+// A server that ends does not wait for a reload, and the caller does not wait for ever.
+func TestEndOfServerEndsRequests(t *testing.T) {
 	folder, h := t.TempDir(), newHandler()
 	end := serve(t, folder, h)
 	told := make(chan error, 1)
@@ -138,7 +138,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// What is not understood approves of nothing, and no error is taken for an answer.
+// An invalid request approves nothing, and an error is not taken for a result.
 func TestBadRequests(t *testing.T) {
 	folder, h := t.TempDir(), newHandler()
 	end := serve(t, folder, h)

@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// chancery starts a server that takes endpoints, and returns its URL.
+// chancery starts a server that accepts endpoints, and returns its URL.
 func chancery(t *testing.T, takes bool) (*adminclient.Client, string) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func chancery(t *testing.T, takes bool) (*adminclient.Client, string) {
 	return d, "unix://" + path
 }
 
-// slice is one of service shop/b, with a port http.
+// slice returns a slice of service shop/b, with a port http.
 func slice(name string, addresses ...string) *discovery.EndpointSlice {
 	port, http, zone := int32(80), "http", "a"
 	s := &discovery.EndpointSlice{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discovery.LabelServiceName: "b"}}, AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Name: &http, Port: &port}}}
@@ -81,8 +81,8 @@ func has(t *testing.T, d *adminclient.Client, cluster, want string) {
 	t.Fatalf("%s has %q, want %q", cluster, got, want)
 }
 
-// Slices of an API server are endpoints at a Chancery; what went while nobody followed goes at the next start, and
-// what others have registered stays.
+// Slices of an API server become endpoints at a Chancery server. Endpoints that disappeared while the
+// program was not running are removed at the next start. Endpoints of other owners stay.
 func TestFollow(t *testing.T) {
 	d, url := chancery(t, true)
 	api := apitest.Start(t)

@@ -63,7 +63,7 @@ func TestLimit(t *testing.T) {
 	first, lost := accept(), accept()
 	refused := call("192.0.2.1")
 	call("192.0.2.2")
-	other := accept() // SAFE-9: in the place of the second
+	other := accept() // SAFE-9: it replaces the second
 	ended(refused)
 	ended(second)
 	if l.Open() != 2 || closed.Load() != 2 {
@@ -127,7 +127,7 @@ func TestPanics(t *testing.T) {
 			t.Errorf("it is not closed: %v", err)
 		}
 	}
-	if n := panics.Count() - before; n != 3 || l.Open() != 2 { // one when it comes, and when either is refused
+	if n := panics.Count() - before; n != 3 || l.Open() != 2 { // one when it is accepted, and one for each refusal
 		t.Errorf("%d panics, %d are open", n, l.Open())
 	}
 }
@@ -193,7 +193,7 @@ func TestCloseByAddress(t *testing.T) {
 		}
 		far, near = append(far, b), append(near, c)
 	}
-	l.Close(&net.TCPAddr{Port: 1}) // nobody's
+	l.Close(&net.TCPAddr{Port: 1}) // no connection has this address
 	l.Close(near[1].RemoteAddr())
 	l.Close(near[1].RemoteAddr())
 	if _, err := far[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) || l.Open() != 1 {

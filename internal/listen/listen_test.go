@@ -116,7 +116,7 @@ func TestOtherFilesAreNotReplaced(t *testing.T) {
 	}
 	refuses(t, "unix:"+path, "the file exists and is not a socket")
 	refuses(t, "unix:"+dir, "the file exists and is not a socket")
-	// Nor is what a link points to.
+	// The target of a link is not replaced either.
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)

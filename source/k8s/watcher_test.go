@@ -198,7 +198,7 @@ func TestWatchFailuresAreLogged(t *testing.T) {
 		h.gets("backend", "10.0.0.1:80")
 		says(h, 1, 1, "endpoint slices are watched again")
 		for range 3 {
-			s.Drop() // an end is no failure
+			s.Drop() // the end of a watch is not a failure
 			time.Sleep(time.Minute)
 		}
 		says(h, 0, 0, "endpoint slices")

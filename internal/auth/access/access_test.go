@@ -268,7 +268,7 @@ rules:
 			t.Errorf("%q lets somebody in", text)
 		}
 	}
-	// A rule without a node is for the identity's own.
+	// A rule without a node applies to nodes with a name of the identity.
 	p = parse(t, `rules: [{identity: {kind: mtls}, secrets: ["**"]}]`)
 	if _, err := p.Decide(dns("a"), &xds.Node{ID: "b"}); err == nil {
 		t.Error("a rule without a node lets everybody be everyone")
@@ -325,7 +325,7 @@ rules:
 	}{
 		{jwt("a", 1.0), "a.web", true},
 		{jwt([]any{"b", "a"}, 1.0), "a.web", true},
-		{jwt("b", 1.0), "a.web", false}, // {ns} is another
+		{jwt("b", 1.0), "a.web", false}, // another {ns}
 		{jwt("b", 1.0), "b.web", false},
 		{jwt("a", 3.0), "a.web", false},
 		{jwt("a", "1"), "a.web", false},

@@ -133,7 +133,7 @@ func TestPolicyRace(t *testing.T) {
 			conn := xdstest.Serve(t, server.New(tenantSource{r.src, name}, server.WithLogger(slog.New(slog.DiscardHandler))))
 			for i := range raceStreams {
 				streams.Go(func() {
-					time.Sleep(time.Duration(i*raceRounds/raceStreams) * time.Millisecond / 2) // they come while it goes on
+					time.Sleep(time.Duration(i*raceRounds/raceStreams) * time.Millisecond / 2) // streams open during the rounds
 					opts := []xdstest.Option{xdstest.WithNode(xds.Node{ID: fmt.Sprint(name, "-", i)}), xdstest.WithTimeout(time.Hour)}
 					open, ask := xdstest.Delta, []string{"*"}
 					if i%2 == 0 {
@@ -150,7 +150,7 @@ func TestPolicyRace(t *testing.T) {
 			for n := range raceRounds {
 				r.policy(n)
 				r.commit(n, all[n], "now-and-then/x")
-				if n%3 == 0 { // at other times the next policy is there before any stream looks
+				if n%3 == 0 { // otherwise the next policy comes before any stream calls Next
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -165,7 +165,7 @@ func TestPolicyRace(t *testing.T) {
 			}
 		})
 		writers.Wait()
-		r.policy(2*raceRounds + 1) // that hides now-and-then
+		r.policy(2*raceRounds + 1) // this one hides now-and-then
 		r.commit(0, "end")
 		streams.Wait()
 	})

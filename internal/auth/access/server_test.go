@@ -30,7 +30,7 @@ type daemon struct {
 	src  *access.Source[*store.Watch]
 	conn *grpc.ClientConn
 
-	ahead atomic.Int64 // of timers, its clock
+	ahead atomic.Int64 // by how much the clock of the policy is ahead of timers
 
 	mu     sync.Mutex
 	id     access.Identity

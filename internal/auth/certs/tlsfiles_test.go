@@ -77,7 +77,7 @@ func (w *clockedSource) logged(text string) {
 func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, serverErr error) {
 	a, b := net.Pipe()
 	for _, end := range []net.Conn{a, b} {
-		end.SetDeadline(time.Now().Add(10 * time.Second)) // should both write at once
+		end.SetDeadline(time.Now().Add(10 * time.Second)) // in case both ends write at once
 	}
 	s, c := tls.Server(a, server), tls.Client(b, client)
 	done := make(chan error, 1)
@@ -91,7 +91,7 @@ func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, se
 	}()
 	clientErr = c.Handshake()
 	if clientErr == nil {
-		_, clientErr = c.Read(make([]byte, 1)) // TLS 1.3 tells of a refused certificate here
+		_, clientErr = c.Read(make([]byte, 1)) // TLS 1.3 reports a refused certificate here
 	}
 	state = c.ConnectionState()
 	b.Close()
@@ -150,7 +150,7 @@ func TestClientCertificates(t *testing.T) {
 	refused("no certificate", servers.client(), "didn't provide a certificate")
 	refused("of another authority", servers.client(others.issue("mallory")), "unknown authority")
 
-	// Another CA takes the place of the old one, and no session outlives it.
+	// A new CA replaces the old one, and no session outlives the old one.
 	kept := servers.client(clients.issue("envoy"))
 	kept.ClientSessionCache = tls.NewLRUClientSessionCache(10)
 	w.serves(kept, "one")
@@ -159,7 +159,7 @@ func TestClientCertificates(t *testing.T) {
 	w.serves(servers.client(others.issue("envoy")), "one")
 	refused("verified before", kept, "unknown authority")
 
-	// Both, while clients move from one to the other.
+	// Both CAs, while clients change to the new one.
 	write(t, f.ClientCA, append(bytes.Clone(others.PEM), clients.PEM...))
 	w.sleep(every)
 	w.serves(servers.client(others.issue("envoy")), "one")
@@ -180,7 +180,7 @@ func TestRotation(t *testing.T) {
 	w.serves(client, "one")
 	w.logged("private key does not match public key")
 	write(t, f.Key, two.Key)
-	w.serves(client, "one") // looked less than a second ago
+	w.serves(client, "one") // the last check was less than a second ago
 	w.sleep(every)
 	w.serves(client, "two")
 	w.logged(`msg="TLS files changed" subject="CN=two" not_after=`)
@@ -282,7 +282,7 @@ func TestRotationUnderUse(t *testing.T) {
 		p := ca.issue(name)
 		write(t, f.Cert, p.Cert)
 		w.sleep(every)
-		shake(w.config, ca.client()) // meets half of the change, as others may
+		shake(w.config, ca.client()) // this handshake may see half of the change
 		write(t, f.Key, p.Key)
 		w.sleep(every)
 	}
@@ -388,7 +388,7 @@ func TestExpiry(t *testing.T) {
 	w.source.refresh()
 	w.logged("")
 	until(50)
-	ends(40) // nobody has looked
+	ends(40) // no handshake has checked the files
 	w.sleep(time.Hour)
 	w.source.refresh()
 	ends(50)

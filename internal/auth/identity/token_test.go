@@ -42,7 +42,7 @@ func TestValidTokens(t *testing.T) {
 func TestInvalidTokens(t *testing.T) {
 	s, other, rsaKey := newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256), newSigner(t, "rsa", jose.RS256)
 	i := &issuer{bytes: set(t, s.jwk(), rsaKey.jwk())}
-	one := rsaKey.jwk() // which is for one algorithm alone
+	one := rsaKey.jwk() // a key for only one algorithm
 	one.KeyID, one.Algorithm = "one", "RS256"
 	i.bytes = set(t, s.jwk(), rsaKey.jwk(), one)
 	tokens := i.tokens(&logBook{})

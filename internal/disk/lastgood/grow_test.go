@@ -120,7 +120,7 @@ func TestSAFE10ChangesAreAppended(t *testing.T) {
 					t.Fatalf("seed %d: cut at %d of %d to %d: %v", seed, cut, len(was), len(data), err)
 				}
 			}
-			// Not all of it has come to the disk.
+			// Only a part of it was written to the disk.
 			if got, err := parse(append(slices.Clone(was), make([]byte, len(data)-len(was))...)); err != nil || textOf(got) != before {
 				t.Error(err)
 			}
@@ -174,10 +174,10 @@ func TestSAFE10UnknownFileIsRewritten(t *testing.T) {
 			save()
 		})
 	}
-	// It is written anew before reading it takes long.
+	// The file is rewritten before a read of it takes long.
 	info, _ := os.Stat(path)
 	for range maxParts + 1 {
-		many["r03"] = "" // as small as can be
+		many["r03"] = "" // the smallest change
 		at++
 		c := of(at, many, nil)
 		if err := k.Save(c); err != nil {
@@ -216,7 +216,7 @@ func TestSAFE10RemovedSecretsAreRewritten(t *testing.T) {
 	has("secret one", false)
 	delete(many, "r01")
 	has("secret two", false)
-	many["r04"] = "secret three" // it comes, and nothing goes
+	many["r04"] = "secret three" // a secret is added, and none is removed
 	has("secret three", true)
 	many["r04"] = "none"
 	has("secret three", false)

@@ -47,11 +47,11 @@ func TestFolderIsPrivate(t *testing.T) {
 	opens(link, "is not a directory")
 	theirs := at(0o700)
 	if err := os.Chown(theirs, 65534, 65534); err != nil {
-		return // who is not root gives nothing away
+		return // only root can change the owner
 	}
 	opens(theirs, "belongs to another user (65534)")
 
-	// Others may have put a file there, while they could.
+	// Another user may have created the file while the folder was open.
 	mine := at(0o700)
 	k, err := Open(mine)
 	if err != nil {

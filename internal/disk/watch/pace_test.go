@@ -12,7 +12,7 @@ import (
 func TestPace(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		again time.Duration // at which the first reload asked for another
+		again time.Duration // when the first reload asks for another
 		do    func(hint, force func(), wait func(time.Duration))
 		want  string // when it reloaded, in milliseconds; "!" where forced
 	}{

@@ -27,7 +27,7 @@ func (f *slowFile) Read(b []byte) (int, error) {
 
 // A file that is written during the read may be half old and half new.
 func TestReadDetectsConcurrentWrite(t *testing.T) {
-	later := time.Now().Add(time.Second) // clocks of file systems tick slowly
+	later := time.Now().Add(time.Second) // because clocks of file systems tick slowly
 	for name, write := range map[string]func(path string) error{
 		"it grows":                         func(path string) error { return os.WriteFile(path, []byte("name: a\nmore: b"), 0o600) },
 		"it shrinks":                       func(path string) error { return os.Truncate(path, 3) },

@@ -60,7 +60,7 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	late := server.Clone()
-	late.Time = func() time.Time { return time.Now().Add(24 * time.Hour) } // when the client's has expired
+	late.Time = func() time.Time { return time.Now().Add(24 * time.Hour) } // when the client certificate has expired
 	for reason, c := range map[string]struct {
 		client func(net.Conn)
 		server *tls.Config
@@ -71,7 +71,7 @@ func TestReasons(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1))
 		}, server},
 		"no_certificate": {client(func(c *tls.Config) { c.Certificates = nil }), server},
-		"unknown_ca": {client(func(c *tls.Config) { // which Go's clients do not show by themselves
+		"unknown_ca": {client(func(c *tls.Config) { // Go's clients do not send such a certificate by themselves
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				return new(pair(t, stranger.Issue("c"))), nil
 			}
@@ -117,7 +117,7 @@ func TestReasons(t *testing.T) {
 				go func() { defer close(done); serve(f, l) }()
 				ends := sync.OnceFunc(func() { _ = l.Close(); <-done })
 				defer ends()
-				within, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a handshake that succeeds is counted never
+				within, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a successful handshake is never counted
 				defer cancel()
 				conn, err := new(net.Dialer).DialContext(within, "tcp", l.Addr().String())
 				if err != nil {

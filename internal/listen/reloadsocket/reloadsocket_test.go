@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A handler passes on each request, and returns when the test lets it.
 type handler struct {
-	asked  chan bool // approved
+	asked  chan bool // the parameter approve
 	answer chan Reload
 }
 

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// makeCertificates writes what API servers and their administrator show, the key that tokens are signed by, and a CA
-// that nobody has a certificate of.
+// makeCertificates writes the certificates of the API servers and their administrator, the signing key
+// of tokens, and a CA without any certificates.
 func makeCertificates(t *testing.T, dir string) {
 	t.Helper()
 	ca := authority(t, dir, "ca")

@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A mesh is a Chancery server with the client of one of its clusters.
+// A mesh is a Chancery server with a client of one of its clusters.
 type mesh struct {
 	*testing.T
 	url     string // of its admin API
@@ -64,11 +64,11 @@ func startMesh(t *testing.T, cluster string) *mesh {
 
 var address = regexp.MustCompile(`10\.\d+\.\d+\.\d+`)
 
-// watch notes which addresses of 10.0.0.0/8 the client has.
+// watch records which addresses of 10.0.0.0/8 the client has.
 func (m *mesh) watch(ctx context.Context, c *client.Client) {
 	for ev, err := range c.Watch(ctx, xds.Endpoint, m.cluster) {
 		if err != nil {
-			return // it is over
+			return // the stream has ended
 		}
 		if ev.Resource != nil {
 			found := address.FindAllString(string(ev.Resource.Body), -1)
@@ -98,7 +98,7 @@ func (m *mesh) now() string {
 	return m.has
 }
 
-// health returns that of an endpoint.
+// health returns the health of an endpoint.
 func (m *mesh) health(id string) string {
 	m.Helper()
 	l, err := m.admin.Endpoints(m.Context(), "", m.cluster)

@@ -25,15 +25,16 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// A kube is an etcd with two API servers: one that is followed, and can be killed, and one by which the test makes changes meanwhile.
+// A kube is an etcd with two API servers. chancery-k8s follows one, which the test can kill. The test
+// makes changes by the other one.
 type kube struct {
 	*testing.T
 	dir      string
 	etcd     string // its URL
 	followed *process
-	address  string // of that one
+	address  string // of the API server that is followed
 	client   kubernetes.Interface
-	there    kubernetes.Interface // the same, at the one that is followed
+	there    kubernetes.Interface // a client of the API server that is followed
 }
 
 func startKube(t *testing.T) *kube {
@@ -57,7 +58,7 @@ func startKube(t *testing.T) *kube {
 	return k
 }
 
-// flags are those of an API server.
+// flags returns the flags of an API server.
 func (k *kube) flags(address string) []string {
 	host, port, _ := net.SplitHostPort(address)
 	in := func(name string) string { return filepath.Join(k.dir, name) }
@@ -84,7 +85,7 @@ func (k *kube) ready(c kubernetes.Interface) {
 	eventually(k.T, func() error { return c.Discovery().RESTClient().Get().AbsPath("/readyz").Do(k.Context()).Error() })
 }
 
-// permit makes the namespaces, and what rbac.yaml has.
+// permit creates the namespaces and the objects of rbac.yaml.
 func (k *kube) permit() {
 	k.Helper()
 	for _, name := range []string{"chancery", "shop"} {
@@ -108,7 +109,7 @@ func (k *kube) permit() {
 	}
 }
 
-// token returns one of the service account of rbac.yaml.
+// token returns a token of the service account of rbac.yaml.
 func (k *kube) token() string {
 	k.Helper()
 	return k.tokenOf("chancery", "chancery-k8s")
@@ -118,7 +119,7 @@ func (k *kube) tokenOf(namespace, account string) string {
 	k.Helper()
 	accounts := k.client.CoreV1().ServiceAccounts(namespace)
 	_, err := accounts.Get(k.Context(), account, meta.GetOptions{})
-	if apierrors.IsNotFound(err) { // a controller makes those that are called default, and there is none here
+	if apierrors.IsNotFound(err) { // a controller would make the default account, but none runs here
 		_, err = accounts.Create(k.Context(), &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: account}}, meta.CreateOptions{})
 	}
 	k.must(err)
@@ -127,7 +128,7 @@ func (k *kube) tokenOf(namespace, account string) string {
 	return r.Status.Token
 }
 
-// kubeconfig writes one for the API server that is followed.
+// kubeconfig writes a kubeconfig for the API server that is followed.
 func (k *kube) kubeconfig(token, ca string) string {
 	k.Helper()
 	path := filepath.Join(k.TempDir(), "kubeconfig")
@@ -140,7 +141,7 @@ func (k *kube) kubeconfig(token, ca string) string {
 	return path
 }
 
-// slice is one of service shop/NAME, with a port http.
+// slice returns a slice of service shop/NAME, with a port http.
 func slice(name, service string, addresses ...string) *discovery.EndpointSlice {
 	port, http := int32(80), "http"
 	s := &discovery.EndpointSlice{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discovery.LabelServiceName: service}}, AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Name: &http, Port: &port}}}
@@ -167,7 +168,7 @@ func (k *kube) remove(name string) {
 	k.must(k.client.DiscoveryV1().EndpointSlices("shop").Delete(k.Context(), name, meta.DeleteOptions{}))
 }
 
-// compact has the etcd forget what was before now.
+// compact makes the etcd forget all old revisions.
 func (k *kube) compact() {
 	k.Helper()
 	answer, err := k.ask("/v3/kv/range", map[string]any{"key": key("/")})
@@ -182,7 +183,7 @@ type etcdAnswer struct {
 	Header struct{ Revision string }
 }
 
-// ask asks the etcd over HTTP.
+// ask sends a request to the etcd over HTTP.
 func (k *kube) ask(path string, body any) (answer etcdAnswer, err error) {
 	b, err := json.Marshal(body)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 var programs = flag.String("programs", "", "`directory` with kube-apiserver, etcd, chancery and chancery-k8s: make k8s-real")
 
-// A process is a program that runs, and can be killed and started again as it was.
+// A process is a running program that can be killed and started again with the same arguments.
 type process struct {
 	*testing.T
 	log  string
@@ -57,13 +57,13 @@ func (p *process) start() {
 	}(p.cmd, p.done)
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// stop asks it to end, and returns how long that took and the exit code.
+// stop sends SIGTERM, and returns how long the end took, and the exit code.
 func (p *process) stop() (time.Duration, int) {
 	p.Helper()
 	began := time.Now()
@@ -76,7 +76,7 @@ func (p *process) stop() (time.Duration, int) {
 	return time.Since(began), p.cmd.ProcessState.ExitCode()
 }
 
-// said is its log.
+// said returns the log of the process.
 func (p *process) said() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *process) said() string {
 	return string(b)
 }
 
-// says waits until its log has a line with all texts, after a mark.
+// says waits until the log has a line with all texts, after a mark.
 func (p *process) says(after int, texts ...string) {
 	p.Helper()
 	eventually(p.T, func() error {
@@ -98,7 +98,7 @@ func (p *process) says(after int, texts ...string) {
 	})
 }
 
-// mark is where its log is now.
+// mark returns the present end of the log.
 func (p *process) mark() int { return len(p.said()) }
 
 func all(line string, texts []string) bool {
@@ -124,13 +124,13 @@ func eventually(t *testing.T, condition func() error) time.Duration {
 		if time.Since(began) > 5*time.Minute {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks
+		time.Sleep(5 * time.Millisecond) // between two checks
 	}
 }
 
-var lastPort = 20000 + os.Getpid()*131%12000 // below those that connections take
+var lastPort = 20000 + os.Getpid()*131%12000 // below the ephemeral ports
 
-// free returns an address that nobody listens at.
+// free returns an address without a listener.
 func free(t *testing.T) string {
 	t.Helper()
 	for range 1000 {

@@ -11,7 +11,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// One Kubernetes for all tests: its start takes longer than they do.
+// All tests share one Kubernetes, because its start takes longer than they do.
 func TestKubernetes(t *testing.T) {
 	if *programs == "" {
 		t.Skip("make k8s-real runs it, for which a kube-apiserver is compiled")
@@ -64,7 +64,7 @@ func testChanges(t *testing.T, k *kube) {
 	}
 }
 
-// A service of 5,000 endpoints in slices as Kubernetes makes them, of 100.
+// A service has 5,000 endpoints in slices of 100, as Kubernetes makes them.
 func testMany(t *testing.T, k *kube) {
 	m := startMesh(t, "many")
 	m.follow(k.kubeconfig(k.token(), "ca.crt"), "many=shop/m:http")
@@ -85,8 +85,8 @@ func testMany(t *testing.T, k *kube) {
 	m.gets()
 }
 
-// An API server that is killed takes nothing with it; what is changed while it is away is there when it is back, though
-// it has forgotten what happened: "410 Gone".
+// A killed API server removes no endpoints. Changes while it is away appear when it is back, although it has
+// forgotten the events: "410 Gone".
 func testKilled(t *testing.T, k *kube) {
 	m := startMesh(t, "backend")
 	f := m.follow(k.kubeconfig(k.token(), "ca.crt"), "backend=shop/k:http")
@@ -109,7 +109,7 @@ func testKilled(t *testing.T, k *kube) {
 	m.gets("10.2.0.2", "10.2.0.3")
 	t.Logf("known %v after the API server was ready", time.Since(began))
 	f.says(mark, "endpoint slices are watched again")
-	// This is what its watch was told.
+	// The watch got this error.
 	w, err := k.there.DiscoveryV1().EndpointSlices("shop").Watch(t.Context(), meta.ListOptions{ResourceVersion: last})
 	if err == nil {
 		err = apierrors.FromObject((<-w.ResultChan()).Object)
@@ -124,7 +124,7 @@ func testKilled(t *testing.T, k *kube) {
 	m.gets()
 }
 
-// A start without an API server keeps what was registered before, ends when it is told to, and finds what went meanwhile.
+// A start without an API server keeps the registered endpoints, ends at a signal, and later removes endpoints that disappeared.
 func testStartAlone(t *testing.T, k *kube) {
 	m := startMesh(t, "backend")
 	config := k.kubeconfig(k.token(), "ca.crt")
@@ -152,7 +152,7 @@ func testStartAlone(t *testing.T, k *kube) {
 	m.gets()
 }
 
-// Compactions under a watch lose nothing.
+// Compactions during a watch lose no change.
 func testCompaction(t *testing.T, k *kube) {
 	m := startMesh(t, "backend")
 	m.follow(k.kubeconfig(k.token(), "ca.crt"), "backend=shop/c:http")
@@ -169,7 +169,7 @@ func testCompaction(t *testing.T, k *kube) {
 	m.gets()
 }
 
-// Who is not permitted to watch is told so by the log, loses nothing, and needs no restart when he is.
+// Without permission to watch, the log has the reason, no endpoint is removed, and no restart is needed after the permission is granted.
 func testPermissions(t *testing.T, k *kube) {
 	m := startMesh(t, "backend")
 	k.put(slice("p-1", "p", "10.5.0.1"))
@@ -193,7 +193,7 @@ func testPermissions(t *testing.T, k *kube) {
 	m.gets("10.5.0.1")
 	f.says(0, "endpoint slices are watched again")
 
-	revoke() // which a watch notices when it begins anew
+	revoke() // a watch notices it at its next start
 	mark := f.mark()
 	k.followed.kill()
 	k.remove("p-1")
@@ -210,7 +210,7 @@ func testPermissions(t *testing.T, k *kube) {
 	m.gets()
 }
 
-// A role of one namespace is enough for who follows that alone.
+// A role in one namespace is enough to follow only that namespace.
 func testNamespace(t *testing.T, k *kube) {
 	m := startMesh(t, "shop/n/http")
 	_, err := k.client.RbacV1().Roles("shop").Create(t.Context(), &rbac.Role{ObjectMeta: meta.ObjectMeta{Name: "one"}, Rules: []rbac.PolicyRule{{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "watch"}}}}, meta.CreateOptions{})
@@ -231,7 +231,7 @@ func testNamespace(t *testing.T, k *kube) {
 	k.remove("n-2")
 }
 
-// Who shows a token that is none, or trusts another CA, reads in the log what is wrong.
+// With an invalid token, or a wrong CA, the log has the reason.
 func testStrangers(t *testing.T, k *kube) {
 	m := startMesh(t, "backend")
 	m.follow(k.kubeconfig("x", "ca.crt"), "backend=shop/b:http").says(0, `"WARN"`, "endpoint slices cannot be watched", "nauthorized")

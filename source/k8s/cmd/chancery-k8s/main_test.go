@@ -123,7 +123,7 @@ func TestFollow(t *testing.T) {
 	has(t, d, "backend", "k8s/10.0.0.1:80 k8s/10.0.0.2:80 k8s/10.0.0.3:80 mine")
 	api.Refuse(0)
 	has(t, d, "backend", "k8s/10.0.0.3:80 mine")
-	has(t, d, "old", "") // which nobody asks for any more
+	has(t, d, "old", "") // it is not followed any more
 }
 
 func TestWrongUsage(t *testing.T) {

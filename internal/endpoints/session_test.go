@@ -20,10 +20,10 @@ func TestLimitsWithinOneBatch(t *testing.T) {
 		ops  []Op
 		want map[int]bool // refused
 	}{
-		"a cluster":    {Options{PerCluster: 2}, []Op{put("x", 1), put("x", 1), put("x", 2), put("x", 3), put("y", 3)}, map[int]bool{3: true}},
-		"clusters":     {Options{MaxClusters: 2}, []Op{put("x", 1), put("y", 1), put("z", 1), put("x", 2), put("y", 2)}, map[int]bool{2: true}},
-		"all":          {Options{MaxEndpoints: 2}, []Op{put("x", 1), put("y", 1), put("x", 2), put("y", 1)}, map[int]bool{2: true}},
-		"what is gone": {Options{PerCluster: 2}, []Op{put("x", 1), put("x", 2), gone, gone, put("x", 3), put("x", 1)}, map[int]bool{5: true}},
+		"a cluster":         {Options{PerCluster: 2}, []Op{put("x", 1), put("x", 1), put("x", 2), put("x", 3), put("y", 3)}, map[int]bool{3: true}},
+		"clusters":          {Options{MaxClusters: 2}, []Op{put("x", 1), put("y", 1), put("z", 1), put("x", 2), put("y", 2)}, map[int]bool{2: true}},
+		"all":               {Options{MaxEndpoints: 2}, []Op{put("x", 1), put("y", 1), put("x", 2), put("y", 1)}, map[int]bool{2: true}},
+		"removed endpoints": {Options{PerCluster: 2}, []Op{put("x", 1), put("x", 2), gone, gone, put("x", 3), put("x", 1)}, map[int]bool{5: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := start(t, "", c.opts)

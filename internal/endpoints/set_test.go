@@ -261,7 +261,7 @@ func TestInvalidFields(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 		if e := s.get(good.Key); e == nil || e.value != nil || len(s.Take()) != 0 {
-			t.Errorf("%s: what was there is gone", text)
+			t.Errorf("%s: the earlier endpoint is missing", text)
 		}
 	}
 	var v Value

@@ -75,7 +75,7 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		time.Sleep(time.Minute + time.Second/2) // the disk is written each second
 		select {
 		case <-r.Loaded():
-			t.Fatal("nothing was ever told, and it is served")
+			t.Fatal("endpoints are served though the engine reported none")
 		default:
 		}
 		back()
@@ -93,12 +93,12 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if n := r.sees("x"); n != 2 {
-			t.Errorf("nobody could renew its lease: %d", n)
+			t.Errorf("an endpoint with a lease that cannot be renewed: %d", n)
 		}
 		back()
 		time.Sleep(time.Second)
 		if n := r.sees("x"); n != -1 {
-			t.Errorf("what is told says that there is none: %d", n)
+			t.Errorf("the engine reported no endpoints: %d", n)
 		}
 
 		file := func(f *os.File) (old *os.File) { return k.disk.journal.swap(k.disk, f) }
@@ -111,7 +111,7 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("the log says %d times that it cannot be kept", n)
+			t.Errorf("%d log lines about the failed write", n)
 		}
 		put(r, 4)
 		time.Sleep(5 * time.Second)
@@ -130,12 +130,12 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		<-r.Loaded()
 		synctest.Wait()
 		if n := r.sees("x"); n != -1 || strings.Contains(log.String(), "level=WARN") {
-			t.Errorf("the disk is told though the other is there: %d; %s", n, log.String())
+			t.Errorf("the copy is reported though the engine works: %d; %s", n, log.String())
 		}
 		put(r, 1)
 		time.Sleep(5 * time.Second)
 		if n := r.sees("x"); n != 1 || strings.Contains(log.String(), "level=WARN") {
-			t.Errorf("the disk is told though the other was there: %d; %s", n, log.String())
+			t.Errorf("the copy is reported though the engine had worked: %d; %s", n, log.String())
 		}
 		if _, err := r.Release(t.Context(), x); err != nil {
 			t.Error(err)

@@ -89,7 +89,7 @@ func TestRefusalIsPassedUp(t *testing.T) {
 		picky.Close()
 		time.Sleep(2 * time.Second)
 		if n, streams, acks := len(up.refused.textsSent()), up.srv.Stats().Streams, up.refused.settled(); n != 1 || streams != 3 || !acks {
-			t.Errorf("%d refusals, %d streams; accepted: %v, and nobody refuses it", n, streams, acks)
+			t.Errorf("%d refusals, %d streams; accepted: %v, though no client refuses it", n, streams, acks)
 		}
 		time.Sleep(time.Minute)
 		up.content(xds.Cluster, "good", "a", "b")

@@ -57,7 +57,7 @@ func TestLingeringIsBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := len(dumped(w.cl, xds.Endpoint)); n != 10_000 {
-			t.Errorf("%d names are asked for that nobody wants", n)
+			t.Errorf("%d unwanted names are requested", n)
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestOneSubscription(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := w.streams(); n != 0 {
-			t.Errorf("%d streams upstream, and nobody wants anything", n)
+			t.Errorf("%d streams upstream without any interest", n)
 		}
 		c := xdstest.Delta(t, w.conn)
 		c.Subscribe(xds.Cluster, "*")

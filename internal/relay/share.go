@@ -110,7 +110,7 @@ func (s *Source) endGreediest(l *limit) {
 	if most == nil {
 		return
 	}
-	most.mustEnd = status.Errorf(codes.ResourceExhausted, "limit exceeded: all clients of the relay together request %s, most of them this address or identity", l.text)
+	most.mustEnd = status.Errorf(codes.ResourceExhausted, "limit exceeded: all clients of the relay together request %s, most of them from this address or identity", l.text)
 	s.opts.Log.Warn("client of the relay exceeds the limits of the upstream: its stream ends", "owner", most.owner, "error", most.mustEnd)
 	most.Ring()
 }

@@ -149,7 +149,7 @@ func TestStreamBeyondLimitsEnds(t *testing.T) {
 					t.Errorf("%d streams upstream", s.Streams)
 				}
 				if ended == 0 {
-					t.Error("nobody has given way")
+					t.Error("no stream has ended")
 				}
 			})
 		})

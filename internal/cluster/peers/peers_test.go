@@ -133,7 +133,7 @@ func TestAnnounced(t *testing.T) {
 		b.lose(false)
 		is("y 9")
 		if n := strings.Count(log.String(), "cannot announce this server in the store"); n != 1 {
-			t.Errorf("said %d times: %s", n, log.String())
+			t.Errorf("logged %d times: %s", n, log.String())
 		}
 		b.put("replica/z", []byte("{"))
 		b.put("replica/"+strings.Repeat("n", 9999), bytes.Repeat([]byte("n"), maxAbout+1))

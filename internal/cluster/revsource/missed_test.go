@@ -88,7 +88,7 @@ func TestMissedRevision(t *testing.T) {
 				}
 				var is clusterv3.Cluster
 				if err := proto.Unmarshal(gone.Body, &is); err != nil || is.AltStatName != "2" {
-					t.Fatalf("it has 2, and is told %s (%v)", is.AltStatName, err)
+					t.Fatalf("it has 2, and gets %s (%v)", is.AltStatName, err)
 				}
 			}
 		})
@@ -139,7 +139,7 @@ func TestNothingMissed(t *testing.T) {
 	do("", false, 0, map[string]string{"b": "2"})
 	do("nothing is removed", true, 0, map[string]string{"b": "3"})
 	do("", false, 0, map[string]string{"c": "2"})
-	do("removed as it was", true, 0, map[string]string{"b": ""})
+	do("removed in the served form", true, 0, map[string]string{"b": ""})
 	do("", false, 0, map[string]string{"c": "3", "d": "2"})
 	do("", false, 0, map[string]string{"d": ""})
 	do("", false, 0, map[string]string{"c": "4"})

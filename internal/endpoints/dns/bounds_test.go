@@ -128,11 +128,11 @@ func TestMissingRecordsAreReported(t *testing.T) {
 	s.fails("A b")
 	next()
 	if is := s.hears("A b", 0, "", ""); !is.missing {
-		t.Error("nobody is told after a failure")
+		t.Error("no report after a failure")
 	}
 	next()
 	if is := s.hears("A b", 0, "10.0.0.1", ""); !is.recovered {
-		t.Error("nobody is told that it is well")
+		t.Error("no report of the recovery")
 	}
 	for i := range 3 {
 		next()

@@ -166,7 +166,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	s.asks("A b.example, AAAA b.example")
 	s.hears("AAAA b.example", time.Minute, "::1", "dns:b.example:80: [::1]:80")
 	if !s.fails("A b.example").failing {
-		t.Error("nobody is told")
+		t.Error("no report")
 	}
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		s.after(wait*time.Second - 1)
@@ -174,14 +174,14 @@ func TestFailureChangesNothing(t *testing.T) {
 		s.after(1)
 		s.asks("A b.example")
 		if s.fails("A b.example").failing {
-			t.Error("told twice")
+			t.Error("reported twice")
 		}
 	}
 	s.fails("AAAA b.example")
 	s.after(time.Minute)
 	s.asks("A b.example, AAAA b.example")
 	if !s.hears("A b.example", time.Minute, "10.0.0.1", "dns:b.example:80: 10.0.0.1:80 [::1]:80").recovered {
-		t.Error("nobody is told that it is well")
+		t.Error("no report of the recovery")
 	}
 }
 
@@ -213,7 +213,7 @@ func TestEmptyIsConfirmed(t *testing.T) {
 	s.after(time.Second)
 	s.asks("A b.example")
 	if !s.hears("A b.example", 0, "", "dns:b.example:80:").emptied {
-		t.Error("nobody is told")
+		t.Error("no report")
 	}
 	// A cached answer of a resolver confirms nothing: the next question comes after its TTL.
 	s = tell(t, "dns:b.example:80")

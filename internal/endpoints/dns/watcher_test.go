@@ -60,7 +60,7 @@ func TestManyNames(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		if asked != 400 || most != 4 || len(told) != 200 {
-			t.Errorf("%d questions, %d at once, %d names told", asked, most, len(told))
+			t.Errorf("%d questions, %d at once, %d names reported", asked, most, len(told))
 		}
 		mu.Unlock()
 		time.Sleep(time.Hour)
@@ -68,7 +68,7 @@ func TestManyNames(t *testing.T) {
 		running.Wait()
 		for n, times := range told {
 			if times != 1 {
-				t.Errorf("%v told %d times", n, times)
+				t.Errorf("%v reported %d times", n, times)
 			}
 		}
 		if len(moments) < 100 {

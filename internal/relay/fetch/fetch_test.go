@@ -141,9 +141,9 @@ func TestAll(t *testing.T) {
 			answers: map[string][]*xds.Response{"CDS": {response(xds.Cluster, "a"), response(xds.Cluster, "b")}}, want: "CDS/a CDS/b", took: settle},
 		"names need no rest": {variant: xds.Delta, asked: []Asked{ask(xds.Route, "a", "b")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a", "b")}}, want: "RDS/a RDS/b"},
-		"a name that is said not to exist": {variant: xds.Delta, asked: []Asked{ask(xds.Route, "a", "b")},
+		"a name that does not exist": {variant: xds.Delta, asked: []Asked{ask(xds.Route, "a", "b")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a", "-b")}}, want: "RDS/a -RDS/b:said"},
-		"a name of which nothing is said": {asked: []Asked{ask(xds.Route, "a", "b")},
+		"a name without an answer": {asked: []Asked{ask(xds.Route, "a", "b")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a")}}, want: "RDS/a -RDS/b", took: timeout},
 		"no answer": {asked: []Asked{ask(xds.Cluster, "*")}, want: "-CDS/*", took: timeout},
 		"what it refers to": {asked: []Asked{ask(xds.Listener, "l")}, refs: routes,
@@ -237,9 +237,9 @@ func TestEndless(t *testing.T) {
 		there bool
 		took  time.Duration
 	}{
-		"names":                     {took: timeout + settle},
-		"that refer to others":      {refs: true, there: true, took: most * timeout}, // or less: when all was answered for a moment
-		"that refer to what is not": {refs: true, took: most * timeout},
+		"names":                       {took: timeout + settle},
+		"that refer to others":        {refs: true, there: true, took: most * timeout}, // or less: when all was answered for a moment
+		"that refer to missing names": {refs: true, took: most * timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func Floors(t *testing.T, n int, open func(t *testing.T) revisions.Engine) {
 	}
 	t.Logf("of these, one changed: %s, %d writes of %d bytes at most", (took / changes).Round(10*time.Microsecond), e.writes.Load(), most)
 	if most >= 64<<10 {
-		t.Errorf("a change of one writes %d bytes", most)
+		t.Errorf("a change of one item writes %d bytes", most)
 	}
 
 	other := revisions.Open(open(t), revisions.Options{})

@@ -27,7 +27,7 @@ func says(it *revisions.Item) string {
 func (c content) is(t *testing.T, s *revisions.Snapshot) {
 	t.Helper()
 	if s.Len() != len(c) || s.Revision.Items != len(c) {
-		t.Fatalf("%s: %d items, says %d, want %d", s.Revision.Number, s.Len(), s.Revision.Items, len(c))
+		t.Fatalf("%s: %d items, its record has %d, want %d", s.Revision.Number, s.Len(), s.Revision.Items, len(c))
 	}
 	for it := range s.All {
 		if got, want := says(it), c[it.Key()]; got != want {

@@ -120,7 +120,7 @@ func TestPipesAndOversizedFilesAreNotRead(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v, want %s", name, len(b), err, c.want)
 		}
 		if err := e.PutIfAbsent(t.Context(), name, []byte("x")); err == nil {
-			t.Errorf("%s is taken for what was put", name)
+			t.Errorf("%s is read as a value", name)
 		}
 	}
 }

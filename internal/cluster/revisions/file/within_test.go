@@ -121,7 +121,7 @@ func TestHungDiskDoesNotBlockCallers(t *testing.T) {
 			t.Error(err)
 		}
 		if b, err := e.Get(t.Context(), "head"); string(b) != "2" {
-			t.Errorf("%s, %v: what waited is done, though nobody waits for that any more", b, err)
+			t.Errorf("%s, %v: an abandoned call was executed", b, err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// adminOf is where the admin API of a daemon is.
+// adminOf returns the address of a daemon's admin API.
 func adminOf(t *testing.T, d *runningServer) string {
 	t.Helper()
 	for _, line := range d.passed {
@@ -36,7 +36,7 @@ func adminOf(t *testing.T, d *runningServer) string {
 	return at
 }
 
-// client is one of the admin API.
+// client returns a client of the admin API.
 func adminClient(t *testing.T, target adminclient.Target) *adminclient.Client {
 	t.Helper()
 	c, err := adminclient.Dial(target)
@@ -46,9 +46,9 @@ func adminClient(t *testing.T, target adminclient.Target) *adminclient.Client {
 	return c
 }
 
-// The API of a server that runs: a client comes, has something, refuses something and leaves;
-// files with errors; the end.
-func TestAdmin(t *testing.T) {
+// The admin API of a running server: a client connects, accepts a resource, refuses one and leaves; files
+// get errors; the server ends.
+func TestAdminAPIOfRunningServer(t *testing.T) {
 	d := serve(t, []string{"--drain", "3s", "--quarantine=false"}, "a.yaml", cluster("a"))
 	api := adminClient(t, adminclient.Target{URL: "http://" + adminOf(t, d)})
 	st, err := api.Status(d.ctx, "")
@@ -118,7 +118,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("events: %v", seen)
 	}
 
-	// Until its last stream has ended the server can be asked.
+	// The server answers requests until its last stream has ended.
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// Removing everything is for who shows who he is.
+// Only an authenticated caller may allow the removal of all resources.
 func TestAdminAllowsMassDelete(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	d := serve(t, []string{"--admin-listen", "unix://" + socket, "--admin-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
@@ -164,8 +164,8 @@ func TestAdminAllowsMassDelete(t *testing.T) {
 	}
 }
 
-// A token is read again when it changes; TLS and client certificates.
-func TestAdminToken(t *testing.T) {
+// A changed token file is read again; TLS; client certificates.
+func TestAdminTokenIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "token")
 	write(t, dir, "token", "0123456789abcdef\n")
@@ -228,9 +228,9 @@ func TestAdminTLS(t *testing.T) {
 	}
 }
 
-// Another program on the port that nobody has asked for keeps none from serving.
-func TestAdminPortInUse(t *testing.T) {
-	t.Setenv("CHANCERY_ADMIN_LISTEN", "") // the default, which some other server of this machine may have
+// If another program has the default port, the server starts without the admin API.
+func TestServerStartsWithoutAdminIfPortIsTaken(t *testing.T) {
+	t.Setenv("CHANCERY_ADMIN_LISTEN", "") // the default port, which another server on this machine may have
 	l, err := net.Listen("tcp", daemon.AdminAddress)
 	if err != nil {
 		t.Logf("somebody has the port: %v", err)
@@ -241,8 +241,8 @@ func TestAdminPortInUse(t *testing.T) {
 	d.meanwhile("the admin API is not served")
 }
 
-// It does if those who ask must show a token: the other program would be shown it.
-func TestAdminPortOfAnother(t *testing.T) {
+// A server that requires a token does not start then: clients would send their token to the other program.
+func TestServerWithTokenNeedsItsAdminPort(t *testing.T) {
 	t.Setenv("CHANCERY_ADMIN_LISTEN", "")
 	l, err := net.Listen("tcp", daemon.AdminAddress)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestAdminOff(t *testing.T) {
 	}
 }
 
-// What --admin-listen refuses.
+// Invalid values of --admin-listen.
 func TestAdminUsage(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "good/a.yaml", cluster("a"), "short", "123", "two", "0123456789 abcdef", "long", strings.Repeat("x", 5000))
@@ -302,8 +302,8 @@ func TestAdminUsage(t *testing.T) {
 	}
 }
 
-// What is at the paths of a server that runs is what the document says.
-func TestAdminDocument(t *testing.T) {
+// The paths of a running server answer as the OpenAPI document describes.
+func TestAdminAnswersMatchOpenAPI(t *testing.T) {
 	d := serve(t, nil, "a.yaml", cluster("a"))
 	base := "http://" + adminOf(t, d)
 	for _, path := range []string{"/", "/version", "/api/v1/openapi.yaml", "/api/v1/resources/CDS/a", "/api/v1/groups", "/config_dump"} {

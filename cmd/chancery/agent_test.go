@@ -33,13 +33,13 @@ func agentOf(t *testing.T, url, out, state string, flags ...string) *runningServ
 	}
 	go d.read(stderr)
 	t.Cleanup(func() {
-		cancel() // kills it, if it runs
+		cancel() // kills it if it runs
 		_ = d.cmd.Wait()
 	})
 	return d
 }
 
-// An agent tells who can read the secrets, and has the last good of its server on disk.
+// An agent warns if other users can read the secrets, and stores the last good resources on disk.
 func TestAgent(t *testing.T) {
 	l, err := wire.NewResource(xds.Listener, "", &listenerv3.Listener{Name: "l"})
 	if err != nil {
@@ -73,7 +73,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	d.signal(syscall.SIGTERM)
-	d.exits(0) // which gives up its locks
+	d.exits(0) // releases its locks
 	was := tree(t, out)
 	if err := os.RemoveAll(filepath.Join(out, "current")); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// What the rules hide from a client, explain says so, with the rule.
-func TestExplainAllowed(t *testing.T) {
+// Explain shows the rule that hides a resource from a client.
+func TestExplainShowsRuleThatHidesResource(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "access.yaml", "rules:\n- {name: edges, identity: {dns: client}, node: {id: edge-1}, names: {CDS: [a]}}\n")

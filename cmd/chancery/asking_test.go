@@ -11,8 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// What commands say of a server with one client, which refuses a resource and then accepts.
-func TestCommandsAskServer(t *testing.T) {
+// The commands about a server with one client, which refuses a resource and then accepts it.
+func TestCommandsAboutOneClient(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	d := serve(t, []string{"--admin-listen", "unix://" + socket}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
@@ -70,7 +70,7 @@ func TestCommandsAskServer(t *testing.T) {
 	asks("get groups", 0, "default 2 1 connected: 1 synced")
 }
 
-// asks returns what runs a command that asks the server, and wants an exit code, and some of its output.
+// asks returns a function that runs a command and checks its exit code and parts of its output.
 func (d *runningServer) asks(admin string) func(line string, code int, want ...string) {
 	return func(line string, code int, want ...string) {
 		d.Helper()
@@ -78,7 +78,7 @@ func (d *runningServer) asks(admin string) func(line string, code int, want ...s
 		cmd.Dir = d.TempDir()
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
-		_ = cmd.Run() // the code tells
+		_ = cmd.Run() // the exit code reports errors
 		if got := cmd.ProcessState.ExitCode(); got != code {
 			d.Errorf("%s: exit code %d, want %d\n%s", line, got, code, &out)
 		}

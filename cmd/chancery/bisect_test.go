@@ -13,9 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client that refuses one of 50 clusters that have changed, and does not say which: it has the others
-// within seconds, and the server says who is at fault, and where that stands.
-func TestBisecting(t *testing.T) {
+// A client refuses one of 50 changed clusters without naming it. Within seconds it has the other clusters,
+// and the server reports the refused cluster with its place.
+func TestBisectionFindsRefusedCluster(t *testing.T) {
 	t.Parallel()
 	const n, bad, mended = 50, "c37", "c37m"
 	dir := t.TempDir()
@@ -34,11 +34,11 @@ func TestBisecting(t *testing.T) {
 	}
 	send := func(r *discoveryv3.DeltaDiscoveryRequest) {
 		r.TypeUrl = xds.Cluster.URL
-		_ = stream.Send(r) // Recv says why
+		_ = stream.Send(r) // Recv returns the error
 	}
 	type step struct{ first, moved, refusals int }
 	steps := make(chan step, 1000)
-	// The client answers, as one that applies all of a response or nothing. It refuses what has become of one cluster.
+	// The client applies all resources of a response or none, and refuses the change of one cluster.
 	go func() {
 		defer close(steps)
 		var at step

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// stream opens an aggregated stream and sends requests on it, if there are some.
+// stream opens an aggregated stream and sends the requests.
 func (d *runningServer) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.DiscoveryRequest) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
 	d.Helper()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(d.ctx)
@@ -23,15 +23,15 @@ func (d *runningServer) stream(conn *grpc.ClientConn, reqs ...*discoveryv3.Disco
 		d.Fatal(err)
 	}
 	for _, r := range reqs {
-		_ = s.Send(r) // Recv says why not
+		_ = s.Send(r) // Recv returns the error
 	}
 	return s
 }
 
-// "What a client can make the server hold or do is bounded per stream, per peer and in all"
-// (SAFE-9), and who runs the server sees it: each bound has a flag, is counted, and is a
-// line of the log. Others have tests of their own.
-func TestBoundsAreSeen(t *testing.T) {
+// "What a client can make the server hold or do is bounded per stream, per peer and in all" (SAFE-9), and
+// operators can see it: each limit has a flag, a metric and a log line. Some limits have tests of their
+// own.
+func TestLimitsAreCountedAndLogged(t *testing.T) {
 	t.Parallel()
 	const (
 		stream = "stream closed: client exceeded a limit or sent a malformed request"

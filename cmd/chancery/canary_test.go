@@ -13,7 +13,7 @@ import (
 
 const canary = "hunter2Quokkas"
 
-// Mistakes of which each would have its value quoted if it stood elsewhere.
+// Mistakes whose values would be quoted in a field that is not sensitive.
 var canaries = map[string]string{
 	"shape.yaml":   `{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: a, generic_secret: {secret: ` + canary + `}}`,
 	"high.yaml":    `{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: b, generic_secret: ` + canary + `}`,
@@ -28,7 +28,7 @@ var canaries = map[string]string{
 	"escape.txtpb": "resources { [type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret] { name: \"j\" generic_secret { secret { inline_bytes: \"\\x" + canary + "\" } } } }",
 }
 
-// No value of a sensitive field is in anything that a command prints.
+// No command prints the value of a sensitive field.
 func TestCanaries(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range canaries {
@@ -45,7 +45,7 @@ func TestCanaries(t *testing.T) {
 		t.Run("SAFE-6 "+tt.args, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, strings.Fields(tt.args)...)
 			cmd.Dir = dir
-			out, _ := cmd.CombinedOutput() // the code tells
+			out, _ := cmd.CombinedOutput() // the exit code reports errors
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
@@ -73,8 +73,8 @@ func TestCanaries(t *testing.T) {
 	})
 }
 
-// Nor is one in the log of a server, from its start to its end.
-func TestCanaryLog(t *testing.T) {
+// The log of a server contains no value of a sensitive field either, from start to end.
+func TestLogHasNoCanary(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "s.yaml", strings.Replace(secret, "inline_string: pw", "inline_string: "+canary, 1))
 	cmd := exec.CommandContext(t.Context(), binary, "serve", dir, "--listen", "127.0.0.1:0", "--log-level", "debug", "--log-format", "json")

@@ -13,7 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// cannedXDS returns the URL of an xDS server with what is in testdata/xds, and secrets for all.
+// cannedXDS returns the URL of an xDS server with the resources of testdata/xds, and secrets for all
+// clients.
 func cannedXDS(t testing.TB) string {
 	t.Helper()
 	st := store.New()

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
-// A real Envoy is asked about what nothing is known to be wrong with.
+// A real Envoy validates resources without known errors.
 func TestCheckAsksEnvoy(t *testing.T) {
 	const envoy = "../../.cache/envoy/envoy-1.40.0"
 	if _, err := os.Stat(envoy); err != nil {
@@ -78,8 +78,8 @@ filter_chains:
 	}
 }
 
-// SAFE-6: Envoy quotes what it refuses; of what has a secret in it that is not told.
-func TestCheckConcealsEnvoysWords(t *testing.T) {
+// SAFE-6: Envoy quotes refused values. For a resource with secrets the quote is not printed.
+func TestCheckHidesEnvoysQuotesOfSecrets(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "s.yaml", "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: f\ntyped_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.http.basic_auth.v3.BasicAuth, users: {inline_string: hunter2}}\n")
 	envoy := filepath.Join(t.TempDir(), "envoy")
@@ -96,9 +96,8 @@ func TestCheckConcealsEnvoysWords(t *testing.T) {
 	}
 }
 
-// What stays in the bootstrap is given to Envoy; what it refuses of that is told, but for the
-// words of what has secrets in it.
-func TestCheckBesideBootstrap(t *testing.T) {
+// Envoy also validates the rest of the bootstrap. Its errors are printed, except quotes of secrets.
+func TestCheckEnvoyWithBootstrap(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "c.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n")
 	envoy := filepath.Join(t.TempDir(), "envoy")
@@ -120,8 +119,8 @@ func TestCheckBesideBootstrap(t *testing.T) {
 	}
 }
 
-// Of many mistakes the first are told, or all; all are counted.
-func TestCheckTellsAll(t *testing.T) {
+// The first of many findings are printed, or all; all are counted.
+func TestCheckMaxFindings(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\nhealth_checks:\n"+strings.Repeat("- {nothing: 1}\n", 150))
 	for flag, told := range map[string]int{"--strict": 101, "--max-findings=0": 150, "--max-findings=3": 4} {
@@ -133,8 +132,8 @@ func TestCheckTellsAll(t *testing.T) {
 	}
 }
 
-// A check that nobody can read has not ended well.
-func TestCheckCannotWrite(t *testing.T) {
+// A check that cannot write its findings fails.
+func TestCheckFailsIfOutputFails(t *testing.T) {
 	_, full := io.Pipe()
 	full.CloseWithError(errors.New("no space left"))
 	var stderr strings.Builder

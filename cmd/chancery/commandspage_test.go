@@ -8,7 +8,7 @@ import (
 )
 
 // The commands in docs/commands.md and docs/commands-reference.md print what the pages show, by the script "documented".
-func TestCommandsPage(t *testing.T) {
+func TestConsoleBlocksOfCommandsPages(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"commands.md", "commands-reference.md"} {
 		page, err := os.ReadFile("../../docs/" + name)

@@ -13,9 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 )
 
-// Who asks again and again keeps one connection, and who has asked keeps none: a server takes 256 of an address, and would
-// cut those off that others have.
-func TestAskingLeavesNoConnections(t *testing.T) {
+// A command that asks repeatedly uses one connection, and closes it at its end. A server accepts 256
+// connections of an address, so more would close the connections of others.
+func TestCommandsCloseConnections(t *testing.T) {
 	t.Parallel()
 	const answer = `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1","next":"r2","rollout":"r2-1"}]}}}`
 	states := make(chan http.ConnState, 1000)
@@ -23,7 +23,7 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 	s.Config.ConnState = func(_ net.Conn, is http.ConnState) { states <- is }
 	s.Start()
 	defer s.Close()
-	opened := func() (n int) { // until each of them is closed
+	opened := func() (n int) { // counts connections that are not closed
 		for open := 0; ; {
 			select {
 			case is := <-states:
@@ -47,13 +47,13 @@ func TestAskingLeavesNoConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	chancery(t, 124, "rollout r2-1 of group default to r2 is under way", "wait", "--for=synced", "--revision", "r2", "--timeout", "700ms", "--admin", s.URL)
-	if n := opened(); n != 2 { // of the question for the newest revision, and of all others
+	if n := opened(); n != 2 { // one for the newest revision, and one for all other requests
 		t.Error(n, "connections were opened, not 2")
 	}
 }
 
-// Wait says why a revision is not served of a group after a rollout that was rolled back, and what helps if there was none.
-func TestWaitSaysWhyFrozen(t *testing.T) {
+// Wait explains why a revision of a group is not served after a rollback, and how to serve it without one.
+func TestWaitExplainsFrozenGroup(t *testing.T) {
 	t.Parallel()
 	for back, want := range map[string][2]string{
 		"":   {"group default is frozen at r1, so r2 is not served", "chancery unfreeze default, or chancery rollout start r2, serves it"},

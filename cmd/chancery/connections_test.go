@@ -18,8 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// idle opens a connection of HTTP/2 on which nothing happens. The server may have
-// closed it.
+// idle opens an HTTP/2 connection without requests. The server may have closed it.
 func idle(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -38,7 +37,7 @@ func from(ip string, address string, t *testing.T) *grpc.ClientConn {
 	return dialBy(t, address, &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}})
 }
 
-// metrics returns what /metrics says.
+// metrics returns the body of /metrics.
 func (d *runningServer) metrics() string {
 	d.Helper()
 	r, err := http.Get("http://" + d.http + "/metrics")
@@ -55,7 +54,7 @@ func (d *runningServer) metrics() string {
 
 // "fd limit 300 with 1,000 idle connections: /healthz answers within 100 ms", and files
 // are loaded, and who comes from elsewhere is served.
-func TestReserveOfFiles(t *testing.T) {
+func TestReserveOfFileDescriptors(t *testing.T) {
 	few := []string{"sh", "-c", `ulimit -n 300 && exec "$0" "$@"`}
 	for _, c := range []struct {
 		what  string

@@ -16,17 +16,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// says runs a command, and returns its exit code and what it says, white space made one space.
+// says runs a command, and returns its exit code and its output with single spaces.
 func (d *runningServer) says(args ...string) (int, string) {
 	d.Helper()
 	cmd := exec.CommandContext(d.ctx, binary, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	_ = cmd.Run() // the code tells
+	_ = cmd.Run() // the exit code reports errors
 	return cmd.ProcessState.ExitCode(), strings.Join(strings.Fields(out.String()), " ")
 }
 
-// eventually wants that a command says some things within 10 s.
+// eventually waits up to 10 s until the output of a command contains some texts.
 func (d *runningServer) eventually(line string, parts ...string) {
 	d.Helper()
 	var out string
@@ -39,8 +39,8 @@ func (d *runningServer) eventually(line string, parts ...string) {
 	d.Errorf("%s: not all of %q in %s", line, parts, out)
 }
 
-// What a change would mean is asked of the server: who sees it, by its group, and what would be
-// pushed. A client whose group is chosen by its metadata is compared as what it says it is.
+// Diff asks the server for the impact of a change: the clients that get it, by group, and the resources to
+// push. A client whose group depends on its metadata is compared with that metadata.
 func TestDiffImpact(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// The examples of docs/files.md are good files, together too.
+// The examples of docs/files.md are valid files, also together.
 func TestDocumentedFiles(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/files.md")
 	if err != nil {
@@ -33,7 +33,7 @@ func TestDocumentedFiles(t *testing.T) {
 	}
 }
 
-// What the documents tell users to type exists.
+// The commands and flags in the pages exist.
 func TestDocumentedFlags(t *testing.T) {
 	var help []byte
 	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"fetch", "--help"}, {"diff", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"apply", "--help"}, {"history", "--help"}, {"rollback", "--help"}, {"freeze", "--help"}, {"rollout", "start", "--help"}, {"blame", "--help"}, {"bootstrap", "envoy", "--help"}, {"endpoints", "follow", "--help"}} {
@@ -60,7 +60,7 @@ func TestDocumentedFlags(t *testing.T) {
 }
 
 // docs/log-reference.md lists every log line that an operator may see.
-func TestDocumentedLines(t *testing.T) {
+func TestDocumentedLogLines(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/log-reference.md")
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func TestDocumentedLines(t *testing.T) {
 	}
 }
 
-// What programs read has its names in one manner, that of the fields of Envoy's API: apiVersion alone is as everywhere else.
-func TestNamesForPrograms(t *testing.T) {
+// JSON fields for programs are named like the fields of Envoy's API. Only apiVersion has its common form.
+func TestNamesOfJSONFields(t *testing.T) {
 	n := 0
 	for _, glob := range []string{"../../internal/cli/*.go", "../../internal/cli/*/*.go", "../../internal/daemon/*.go", "../../internal/admin/api/*.go", "../../internal/envoy/diff/*.go", "../../internal/listen/reloadsocket/*.go", "../../endpoints/*.go"} {
 		files, err := filepath.Glob(glob)

@@ -112,9 +112,9 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// "A second signal ends it at once", and what connects and says nothing delays no end: the
-// machine that is not gone in time is killed, with what others still have to hear. (SAFE-12)
-func TestSilentPeersDelayNoEnd(t *testing.T) {
+// "A second signal ends it at once", and connections without requests do not delay the end. A process that
+// does not end in time is killed, before other clients have got their last responses. (SAFE-12)
+func TestSilentPeersDoNotDelayShutdown(t *testing.T) {
 	for name, signals := range map[string]int{"one signal": 1, "a second one": 2} {
 		t.Run(name, func(t *testing.T) {
 			d := serve(t, []string{"--drain", map[int]string{1: "100ms", 2: "1h"}[signals]}, "a.yaml", cluster("a"))
@@ -142,9 +142,9 @@ func TestSilentPeersDelayNoEnd(t *testing.T) {
 	}
 }
 
-// Who asks the admin API and takes no answer delays the end no more than the streams do: it comes
-// after --drain, and half a second for requests under way. (SAFE-12)
-func TestAdminReadersDelayNoEnd(t *testing.T) {
+// A reader of the admin API that does not read does not delay the end longer than streams do: the server
+// ends after --drain, and half a second for active requests. (SAFE-12)
+func TestAdminReadersDoNotDelayShutdown(t *testing.T) {
 	const drain, spare = time.Second, 3 * time.Second // to spare on a busy machine
 	d := serve(t, []string{"--drain", drain.String(), "--admin-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
 	address := adminOf(t, d)

@@ -37,8 +37,8 @@ func (d *runningServer) endpointsOf(cluster string) *eds {
 	return &eds{d, s, nil}
 }
 
-// gets receives changes until the endpoints are these: addresses with priority and weight, if they have them. A change may come in
-// three parts at most, since lines that come one after the other are done as they come.
+// gets receives changes until the endpoints are as wanted: addresses, with priority and weight if set. A
+// change may come in up to three responses, since lines of the stream are applied as they arrive.
 func (e *eds) gets(want string) {
 	e.Helper()
 	for range 3 {
@@ -100,8 +100,9 @@ func (d *runningServer) follows(args ...string) (kill func()) {
 	return stop
 }
 
-// What the DNS says of a name is what a client of the server gets: changes, but no other order and nothing that fails; that
-// there is nothing when it was said for a while; what went while nobody followed, and nothing that others have registered.
+// A client gets the addresses of a DNS name. Another order or a failed look-up changes nothing. Empty
+// answers count only after a while. A new follower removes addresses that have disappeared meanwhile, and
+// no endpoints of others.
 func TestFollowDNS(t *testing.T) {
 	t.Parallel()
 	socket := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
@@ -162,8 +163,8 @@ func TestFollowDNS(t *testing.T) {
 	e.gets("") // the lease ended
 }
 
-// What is asked for wrongly is told with its place.
-func TestFollowIsAskedForWrongly(t *testing.T) {
+// Errors in arguments and files have a place.
+func TestEndpointsFollowRejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "names.txt", "# all\nbackend dns:b:80 # one\n\nbackend b:80\n", "none.txt", "# none\n")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is registered by hand is listed by its names, and what is asked for wrongly is told with what to do.
-func TestEndpointsByHand(t *testing.T) {
+// Endpoints registered by hand are listed by name, and wrong arguments get a hint.
+func TestEndpointsCommands(t *testing.T) {
 	t.Parallel()
 	socket := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 	serve(t, []string{"--endpoints", "--admin-listen", socket}, "a.yaml", cluster("a"))

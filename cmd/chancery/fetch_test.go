@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 )
 
-// What a server says that lets the client have nothing, what is advised, and the exit code.
+// The error, hint and exit code for a server that denies access or does not support a variant.
 func TestFetchHints(t *testing.T) {
 	var says atomic.Uint32
 	g := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/inspect"
 )
 
-// A list is asked for again because something happened, and goes on when the server was away.
+// A list is requested again after an event, and continues after the server was unreachable.
 func TestFollow(t *testing.T) {
 	for _, of := range []struct {
 		args                []string

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/inspect"
 )
 
-// What an image without other programs asks, and is answered.
+// The health probe of an image without other programs.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,8 +45,8 @@ func TestHealthOnSocket(t *testing.T) {
 	chancery(t, 0, "ok\n", "health", "--metrics-listen", socket)
 }
 
-// A server that is stuck takes the time that the probe has, and no more.
-func TestHealthOfSilence(t *testing.T) {
+// A stuck server delays the probe until its timeout, but no longer.
+func TestHealthOfStuckServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {
@@ -56,8 +56,8 @@ func TestHealthOfSilence(t *testing.T) {
 	chancery(t, 1, "the server at "+l.Addr().String()+" did not answer in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
 }
 
-// Of an answer that has no end, no more is read than any server says of its health.
-func TestHealthOfChatter(t *testing.T) {
+// Of an endless answer, the probe reads no more than any server sends.
+func TestHealthOfEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 100 {

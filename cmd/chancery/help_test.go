@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/daemon"
 )
 
-// Values that completion offers are values that the flag takes.
+// Flags accept the values that completion offers.
 func TestCompletedValues(t *testing.T) {
 	root := &cobra.Command{Use: "chancery"}
 	root.AddCommand(daemon.Command(), files.Check(), files.Export())

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A running Envoy is asked for all that it has, at an address or a socket.
-func TestImportAsks(t *testing.T) {
+// Import requests the whole configuration of a running Envoy, at an address or a socket.
+func TestImportFromAdmin(t *testing.T) {
 	const dump = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"static_resources": {"clusters": [{"name": "a"}]}}}]}`
 	asked := make(chan string, 10)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func TestImportAsks(t *testing.T) {
 	}
 }
 
-// Who may not read what is imported may not read what comes of it.
+// A user who may not read the input may not read the output.
 func TestImportModes(t *testing.T) {
 	from := t.TempDir()
 	write(t, from, "a.yaml", "resources: [{\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a}]")
@@ -86,8 +86,7 @@ func TestImportModes(t *testing.T) {
 	}
 }
 
-// What is doubtful about an import is told, with the names of files where they are going
-// to be.
+// The warnings of an import name the files of the output directory.
 func TestImportWarns(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "envoy.yaml")
 	write(t, filepath.Dir(from), "envoy.yaml", `static_resources: {clusters: [{name: a, cluster_type: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig, clusters: [nowhere]}}}]}`)
@@ -101,8 +100,8 @@ func TestImportWarns(t *testing.T) {
 	}
 }
 
-// What is added to a directory is checked with what is there.
-func TestImportTogether(t *testing.T) {
+// Import checks new files together with existing ones.
+func TestImportChecksExistingFiles(t *testing.T) {
 	root := t.TempDir()
 	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
 	write(t, root, "mine.yaml", cluster)
@@ -117,7 +116,7 @@ func TestImportTogether(t *testing.T) {
 	}
 }
 
-// An import of an export is what was exported: the same resources, to the byte.
+// An import of an export has the same resources, to the byte.
 func TestImportOfExport(t *testing.T) {
 	const quickstart = "../../examples/quickstart"
 	out, back := t.TempDir(), filepath.Join(t.TempDir(), "back")

@@ -32,7 +32,7 @@ typed_config:
   downstream_auth_passwords: [{inline_string: hunter2Quokkas}]
 `
 
-// What is kept has secrets in it or has none, as the operator says.
+// The last good configuration on disk has secrets or not, as the operator has chosen.
 func TestStateWithoutSecrets(t *testing.T) {
 	// onDisk reports whether a secret is, after n resources are kept.
 	onDisk := func(d *runningServer, n int) bool {

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What deploy/kubernetes says fits together, and the server runs as the manifest has it.
+// The manifests of deploy/kubernetes are consistent, and the server runs with them.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	type port struct {

@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Each flag reaches what it limits.
+// Each flag sets its limit.
 func TestLimitFlags(t *testing.T) {
 	t.Parallel()
 	d := serve(t, []string{
@@ -86,8 +86,7 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
-// A client that does not read loses its stream after the time of the flag, not
-// after that of the default.
+// A client that does not read loses its stream after the time of the flag, not after the default.
 func TestWriteTimeoutFlag(t *testing.T) {
 	t.Run("SAFE-1 --write-timeout", func(t *testing.T) {
 		t.Parallel()
@@ -120,7 +119,7 @@ func TestWriteTimeoutFlag(t *testing.T) {
 }
 
 // What nothing is known of is bounded by flags, too.
-func TestStrangersFlags(t *testing.T) {
+func TestFirstRequestAndOtherStreamsFlags(t *testing.T) {
 	t.Run("SAFE-9 --first-request-timeout --max-other-streams", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--first-request-timeout", "200ms", "--max-other-streams", "1"}, "a.yaml", cluster("a"))

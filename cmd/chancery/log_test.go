@@ -22,7 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// unread starts a server whose log is read until it serves, and returns that log.
+// unread starts a server whose log is read only until it serves, and returns the log.
 func unread(t *testing.T, flags ...string) (d *runningServer, port string, log *os.File) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func unread(t *testing.T, flags ...string) (d *runningServer, port string, log *
 	return nil, "", nil
 }
 
-// serves commits a change, which is a line of the log, and ends the server.
+// serves commits a change, which writes a log line, and ends the server.
 func (d *runningServer) serves(port string) {
 	d.Helper()
 	write(d.T, d.dir, "b.yaml", cluster("b"))
@@ -63,9 +63,9 @@ func (d *runningServer) serves(port string) {
 	}
 }
 
-// "Nobody locked out": who reads the log may end, as head does and a collector that is
-// restarted, and the server goes on without. (SAFE-9)
-func TestNobodyReadsTheLog(t *testing.T) {
+// "Nobody locked out": the reader of the log may end, like head or a restarted collector, and the server
+// continues without it. (SAFE-9)
+func TestServerSurvivesClosedLog(t *testing.T) {
 	d, port, log := unread(t)
 	log.Close()
 	d.signal(syscall.SIGHUP) // a line of the log
@@ -73,16 +73,16 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	d.serves(port)
 }
 
-// And who does not read stops no stream, no reload and no end.
-func TestSlowReaderOfTheLog(t *testing.T) {
+// A reader of the log that does not read does not stop streams, reloads or the end of the server.
+func TestSlowLogReaderDoesNotDelayServer(t *testing.T) {
 	d, port, _ := unread(t)
 	d.chats(port)
 	chancery(t, cli.OK, "ok: 1 resource", "reload", d.dir)
 	d.serves(port)
 }
 
-// Nor the second signal, which ends the program at once and says why.
-func TestSlowReaderOfTheEnd(t *testing.T) {
+// It does not stop the second signal either, which ends the program at once with a reason.
+func TestSlowLogReaderDoesNotDelaySecondSignal(t *testing.T) {
 	d, port, _ := unread(t, "--drain-delay", "1h")
 	d.chats(port)
 	d.signal(syscall.SIGTERM)
@@ -93,7 +93,7 @@ func TestSlowReaderOfTheEnd(t *testing.T) {
 	}
 }
 
-// chats fills the log, of which a pipe holds less.
+// chats fills the log; a pipe holds less.
 func (d *runningServer) chats(port string) {
 	t := d.T
 	for i := range 100 { // lines of a KiB, more than a pipe holds

@@ -1,5 +1,5 @@
-// Command chancery is an xDS management server: it gives Envoy, gRPC and other
-// xDS clients their configuration, out of a directory of files.
+// Command chancery is an xDS management server. It gives Envoy, gRPC and other xDS clients their
+// configuration, from a directory of files, a revision store or an upstream server.
 package main
 
 import (

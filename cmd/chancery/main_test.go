@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// binary is the program itself, built once.
+// binary is the program, built once.
 var binary string
 
-// buildFlags are how, besides: see race_test.go.
+// buildFlags are additional flags of the build: see race_test.go.
 var buildFlags []string
 
 // version is where the linker writes the version of a release.
 const version = "github.com/chancery-xds/chancery/internal/cli."
 
-// What the program under test says that it is, as a release does.
+// The version of the program under test, as in a release.
 const testVersion, testCommit = "v0.0.1-test", "0123456789abcdef0123456789abcdef01234567"
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -47,8 +47,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// write writes files into a directory, each at once: a name, what is in it, and
-// so on.
+// write writes files into a directory, each atomically: name, content, and so on.
 func write(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	for i := 0; i < len(files); i += 2 {
@@ -70,7 +69,7 @@ func cluster(name string) string {
 	return `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster` + "\nname: " + name + "\n"
 }
 
-// Commands that end by themselves: what they print, and their exit codes.
+// Commands that end by themselves: their output and exit codes.
 func TestCommands(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -146,7 +145,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// ports count those that tests have taken; each run begins elsewhere.
+// ports counts the ports that tests have taken; each run begins at another one.
 var (
 	ports     atomic.Uint32
 	portsFrom = rand.Uint32N(20_000)

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func TestMannerFlags(t *testing.T) {
+func TestServerOptionFlags(t *testing.T) {
 	files := []string{
 		"a.yaml", cluster("a"),
 		"ttl.yaml", `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource` + "\nname: rt\nttl: 60s\n" +

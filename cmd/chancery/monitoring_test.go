@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
-// The alert rules and the dashboard ask for metrics and labels that the program has.
+// The alert rules and the dashboard use metrics and labels that the program has.
 func TestMonitoringFiles(t *testing.T) {
 	t.Parallel()
 	metrics := everyMetric(t)
@@ -116,8 +116,7 @@ func TestMonitoringFiles(t *testing.T) {
 	}
 }
 
-// everyMetric is the metrics of a server to which all has happened that series are made
-// by, with their labels.
+// everyMetric returns the metrics of a server after all events that create series, with their labels.
 func everyMetric(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -168,8 +167,8 @@ var promQL = struct {
 	[]string{"by", "or", "and", "unless"},
 }
 
-// queryable reports whether a query has the form of PromQL and asks for metrics and
-// labels that there are. It returns the labels.
+// queryable reports whether a query is valid PromQL and uses existing metrics and labels. It returns the
+// labels.
 func queryable(t *testing.T, what, query string, metrics map[string]map[string]bool) map[string]bool {
 	t.Helper()
 	labels := map[string]bool{"job": true, "instance": true} // of the scrape

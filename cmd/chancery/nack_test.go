@@ -9,9 +9,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// What an operator sees of a client: that it comes, what it refuses and where that stands,
-// that it accepts again, and that it goes.
-func TestClientIsSeen(t *testing.T) {
+// An operator sees that a client connects, refuses a resource (with its place), accepts again, and leaves.
+func TestOperatorSeesClient(t *testing.T) {
 	t.Parallel()
 	d := serve(t, []string{"--quarantine=false"}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
 	s := d.clusters()
@@ -40,7 +39,7 @@ func TestClientIsSeen(t *testing.T) {
 	}
 }
 
-// What Envoy 1.40 says of a key that is spelled as it does not read it has the key in it.
+// The error of Envoy 1.40 about an invalid key contains the key.
 func TestNackOfSecret(t *testing.T) {
 	t.Parallel()
 	const says = "Unable to parse JSON as proto (INVALID_ARGUMENT: invalid JSON in envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext @ common_tls_context.tls_certificates[0].private_key: message envoy.config.core.v3.DataSource, near 1:59 (offset 58): unexpected character: '\"'; expected '{'): "

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/daemon"
 )
 
-// content is what is in a file of the repository.
+// content returns the content of a file of the repository.
 func content(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../..", path))
@@ -21,8 +21,8 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// The unit in the packages is the one that the documents show.
-func TestUnit(t *testing.T) {
+// The unit in the packages is the one in the pages.
+func TestSystemdUnit(t *testing.T) {
 	unit := content(t, "packaging/chancery.service")
 	if !strings.Contains(content(t, "docs/operations.md"), "```ini\n"+unit+"```\n") {
 		t.Error("docs/operations.md does not show packaging/chancery.service")
@@ -43,7 +43,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// Variables that packages and images set are flags of serve.
+// Variables that packages and images set belong to flags of serve.
 func TestPackagedVariables(t *testing.T) {
 	serve := daemon.Command()
 	for _, path := range []string{"packaging/chancery.default", "Dockerfile"} {
@@ -60,7 +60,8 @@ func TestPackagedVariables(t *testing.T) {
 	}
 }
 
-// tools/release-image reads the last stage of the Dockerfile, and knows no more than these words and forms.
+// tools/release-image reads the last stage of the Dockerfile, and supports only these instructions and
+// forms.
 func TestImage(t *testing.T) {
 	_, last, _ := strings.Cut(content(t, "Dockerfile"), "\nFROM scratch\n")
 	for line := range strings.Lines(last) {
@@ -74,8 +75,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Nothing is published under names that are nobody's, and one is enough.
-func TestNobodyPublishes(t *testing.T) {
+// Releases are published only under the project's own names, and only once.
+func TestPublishedNames(t *testing.T) {
 	own := []string{"RELEASE_MAINTAINER=Me <me@me.example>", "RELEASE_REPOSITORY=me/chancery", "RELEASE_IMAGE=registry.example/chancery"}
 	for i := range own {
 		publish := exec.Command("../../tools/release-publish", "v99.0.0")
@@ -113,7 +114,7 @@ func TestReleaseNotes(t *testing.T) {
 	}
 }
 
-// What a script of a package does not parse, no installation survives.
+// The scripts of a package must parse: otherwise the installation fails.
 func TestPackageScripts(t *testing.T) {
 	scripts, _ := filepath.Glob("../../packaging/*.sh")
 	for _, script := range scripts {
@@ -126,8 +127,8 @@ func TestPackageScripts(t *testing.T) {
 	}
 }
 
-// What the tests of real clients fetch has a hash, so that nobody can change it.
-func TestPinned(t *testing.T) {
+// Downloads for the tests of real clients have a hash, so that a change is noticed.
+func TestDownloadsHaveHashes(t *testing.T) {
 	for _, path := range []string{"e2e/clients/envoy/requirements.txt", "e2e/clients/python/requirements.txt", "e2e/clients/sovereign/requirements.txt"} {
 		for requirement := range strings.SplitSeq(strings.ReplaceAll(content(t, path), "\\\n", ""), "\n") {
 			if requirement != "" && requirement[0] != '#' && !regexp.MustCompile(`^[a-z0-9_-]+==[0-9a-z.]+ .*--hash=sha256:[0-9a-f]{64}$`).MatchString(requirement) {

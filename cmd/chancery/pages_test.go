@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Links of the pages lead to files and headings that there are, and each page is in the
-// index.
+// Links of the pages lead to existing files and headings, and each page is in the index.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -54,7 +53,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// headings are the anchors of a page.
+// headings returns the anchors of a page.
 func headings(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(path)
@@ -69,7 +68,7 @@ func headings(t *testing.T, path string) map[string]bool {
 	return found
 }
 
-// The code in docs/from-go-control-plane.md is that of the programs that compile.
+// The code in docs/from-go-control-plane.md is the code of the programs that compile.
 func TestPageOfGoControlPlane(t *testing.T) {
 	page, err := os.ReadFile("../../docs/from-go-control-plane.md")
 	if err != nil {

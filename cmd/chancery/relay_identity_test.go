@@ -19,7 +19,7 @@ import (
 
 // SAFE-6: a relay with tokens keeps its clients apart, and nothing of a token is in its log, its answers, its metrics, its files,
 // or upstream.
-func TestRelayOfTokens(t *testing.T) {
+func TestRelayWithTokensSeparatesClients(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t, filepath.Join(t.TempDir(), "jwks.json"))
 	up := serve(t, []string{"--log-level", "debug"}, "a.yaml", cluster("web-1"), "b.yaml", cluster("pay-1"))

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// withSecret is a cluster with something that nobody may see.
+// withSecret returns a cluster with a secret.
 func withSecret(name string) string {
 	return fmt.Sprintf(`"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
 name: %s
@@ -26,8 +26,8 @@ transport_socket:
 `, name)
 }
 
-// What a relay's client refuses is in the relay's log, metrics and status, and upstream if that is asked for: without the
-// secrets in it. The client gets the rest.
+// A refusal by a relay's client is in the relay's log, metrics and status, and sent upstream if requested:
+// without secrets. The client gets the other resources.
 func TestRelayRefusals(t *testing.T) {
 	t.Parallel()
 	for _, pass := range []bool{false, true} {
@@ -86,7 +86,7 @@ func TestRelayRefusals(t *testing.T) {
 	}
 }
 
-// What of a relay's flags does not go together is said.
+// Contradicting flags of a relay are an error.
 func TestRelayFlags(t *testing.T) {
 	for _, tt := range []struct {
 		want string

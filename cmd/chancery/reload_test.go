@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A mistake in the name of what is to be served leaves nothing in --state-dir.
-func TestNothingIsLeft(t *testing.T) {
+// A mistyped directory leaves nothing in --state-dir.
+func TestServeOfMissingDirectoryLeavesNoState(t *testing.T) {
 	root := t.TempDir()
 	chancery(t, 1, "none", "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", root)
 	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
@@ -15,7 +15,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestReloadOfNothing(t *testing.T) {
+func TestReloadOfMissingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", t.TempDir()}
 	chancery(t, 1, "no running server serves "+dir+"/chancry: the directory does not exist", append([]string{"reload", dir + "/chancry"}, state...)...)

@@ -44,8 +44,8 @@ func (d *runningServer) poller(config *tls.Config, network, address string) *pol
 	return p
 }
 
-// poll polls for all clusters at a version, and returns the version and the
-// names that come back, or the status.
+// poll polls for all clusters at a version. It returns the version and names of the response, or the
+// status.
 func (p *poller) poll(version string) (*http.Response, string, string) {
 	p.Helper()
 	r, err := p.http.Post(p.url+"/v3/discovery:clusters", "application/json", strings.NewReader(fmt.Sprintf(`{"node":{"id":"test"},"version_info":%q}`, version)))

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// samples are the pages whose blocks of Go must compile, each as the body of a function, with what
-// they take for granted.
+// samples are the pages whose Go blocks must compile, each as the body of a function, with the declarations
+// that they need.
 var samples = map[string]string{
 	"client.md": `
 		import "context"; import "log"; import "google.golang.org/grpc/credentials"
@@ -42,7 +42,7 @@ var (
 	importLine = regexp.MustCompile(`^(?:(\w+) )?"([^"]+)"$`)
 )
 
-// The Go of the pages compiles.
+// The Go code of the pages compiles.
 func TestSamplesOfDocs(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -124,7 +124,7 @@ func sample(t *testing.T, page, text, prelude string) []byte {
 	return append(head.Bytes(), body.Bytes()...)
 }
 
-// declared are the variables of a function's body that a sample need not use.
+// declared returns the variables of a function's body that a sample need not use.
 func declared(t *testing.T, code string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() {\n"+code+"\n}", parser.SkipObjectResolution)

@@ -21,10 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write what commands print into the scripts")
 
-// TestScripts runs what users type. "exits CODE chancery …" wants an exit code;
-// "descriptors FILE TEXT" writes the FileDescriptorSet that a file has in text. $CANNED is
-// the URL of an admin API with answers that are always the same, as clients may say them that
-// mean no good; $DOCUMENTED the same for docs/commands.md. $XDS is that of an xDS server.
+// TestScripts runs commands as users type them. "exits CODE chancery …" checks an exit code; "descriptors
+// FILE TEXT" writes a FileDescriptorSet given in text format. $CANNED is the URL of an admin API with
+// constant answers, which contain hostile texts of clients; $DOCUMENTED the same for docs/commands.md. $XDS
+// is the URL of an xDS server.
 func TestScripts(t *testing.T) {
 	canned, documented, xds := canned.Server(t, false), canned.Server(t, true), cannedXDS(t)
 	testscript.Run(t, testscript.Params{

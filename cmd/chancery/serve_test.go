@@ -32,7 +32,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A runningServer is a chancery serve that runs.
+// A runningServer is a running chancery serve.
 type runningServer struct {
 	*testing.T
 	ctx    context.Context // of the test, with a deadline
@@ -57,7 +57,7 @@ func serveDir(t *testing.T, dir string, flags ...string) *runningServer {
 	return serveUnder(t, nil, dir, flags...)
 }
 
-// serveUnder has a command run chancery serve.
+// serveUnder runs chancery serve through another command.
 func serveUnder(t *testing.T, command []string, dir string, flags ...string) *runningServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -100,7 +100,7 @@ func (d *runningServer) read(stderr io.Reader) {
 	}
 }
 
-// logged waits for a line of the log.
+// logged waits for a log line.
 func (d *runningServer) logged(msg string) map[string]any {
 	d.Helper()
 	d.passed = nil
@@ -114,7 +114,7 @@ func (d *runningServer) logged(msg string) map[string]any {
 	return nil
 }
 
-// loggedAround is logged, for a line that may also have come before the one that was waited for last.
+// loggedAround is logged for a line that may also have come before the last awaited line.
 func (d *runningServer) loggedAround(msg string) map[string]any {
 	d.Helper()
 	if i := slices.IndexFunc(d.passed, func(line map[string]any) bool { return line["msg"] == msg }); i >= 0 {
@@ -123,8 +123,7 @@ func (d *runningServer) loggedAround(msg string) map[string]any {
 	return d.logged(msg)
 }
 
-// meanwhile is logged, for a line that need not come after the one that was waited for
-// last.
+// meanwhile is logged for a line that need not come after the last awaited line.
 func (d *runningServer) meanwhile(msg string) {
 	d.Helper()
 	if !slices.ContainsFunc(d.passed, func(line map[string]any) bool { return line["msg"] == msg }) {
@@ -132,7 +131,7 @@ func (d *runningServer) meanwhile(msg string) {
 	}
 }
 
-// healthy waits until the health service says so.
+// healthy waits until the health service reports a status.
 func (d *runningServer) healthy(want healthgrpc.HealthCheckResponse_ServingStatus) {
 	d.Helper()
 	for _, service := range []string{"", "envoy.service.discovery.v3.AggregatedDiscoveryService"} {
@@ -168,7 +167,7 @@ func (d *runningServer) exits(code int) {
 
 var node = &corev3.Node{Id: "test"}
 
-// A subscriber is a SotW stream that accepts whatever comes.
+// A subscriber is a SotW stream that accepts every response.
 type subscriber struct {
 	*runningServer
 	stream grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
@@ -186,7 +185,7 @@ func (d *runningServer) subscribe(typ *xds.Type) subscriber {
 	return s
 }
 
-// clusters opens a stream of CDS alone, where nothing has to wait for anything.
+// clusters opens a stream of CDS alone, where no response waits for another type.
 func (d *runningServer) clusters() subscriber {
 	d.Helper()
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(d.ctx)

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// many is a file of n clusters, from number from.
+// many returns a file of n clusters, numbered from `from`.
 func many(from, n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -36,7 +36,7 @@ func listed(from, n int) (names []string) {
 	return names
 }
 
-// kept waits until a server has kept a configuration of n resources.
+// kept waits until a server has stored a configuration of n resources.
 func (d *runningServer) kept(n int) {
 	d.Helper()
 	root, err := lastgood.Root()
@@ -64,14 +64,14 @@ func (d *runningServer) kept(n int) {
 	d.Fatalf("%d resources are not kept", n)
 }
 
-// killed ends the server as a lack of memory does.
+// killed kills the server, as the kernel does when memory runs out.
 func (d *runningServer) killed() {
 	d.Helper()
 	d.signal(syscall.SIGKILL)
 	_ = d.cmd.Wait()
 }
 
-// loads waits until the server says that it serves what its files say.
+// loads waits until the server reports that it serves its files.
 func (d *runningServer) loads(port string) {
 	d.Helper()
 	d.tells(port, "/metrics", "xds_server_config_last_load_successful 1\n")
@@ -79,7 +79,7 @@ func (d *runningServer) loads(port string) {
 	d.tells(port, "/readyz?verbose", "[i]configuration: the files\n")
 }
 
-// tells waits until an answer has a part.
+// tells waits until an answer contains a text.
 func (d *runningServer) tells(port, path, part string) {
 	d.Helper()
 	var last string
@@ -282,7 +282,7 @@ func TestSafeStart(t *testing.T) {
 	})
 }
 
-// Of a directory whose name was a mistake no folder stays.
+// A mistyped directory leaves no folder.
 func TestStateLeavesNoFolder(t *testing.T) {
 	root := t.TempDir()
 	chancery(t, cli.Failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Status tells who was turned away: denied as a node, or in its handshake; one denial is one
-// warning of the log, and however often it is repeated it is one event.
-func TestStatusTurnedAway(t *testing.T) {
+// Status lists rejected clients: denied as a node, or in the handshake. A denial is one warning in the log,
+// and one event however often it is repeated.
+func TestStatusListsRejectedClients(t *testing.T) {
 	t.Parallel()
 	m := serveMutual(t, nil, "a.yaml", cluster("a"))
 	admin := []string{"--admin", "http://" + adminOf(t, m.runningServer)}
@@ -47,9 +47,8 @@ func TestStatusTurnedAway(t *testing.T) {
 	}
 }
 
-// What is doubtful in the configuration stands in status, which is not all well then; -g counts
-// the clients of a group.
-func TestStatusDangling(t *testing.T) {
+// Status shows warnings about the configuration, and then exits with 1; -g counts the clients of a group.
+func TestStatusShowsMissingReferences(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	route := "\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: r\nvirtual_hosts: [{name: v, domains: [\"*\"], routes: [{match: {prefix: /}, route: {cluster: serch}}]}]\n"
@@ -80,8 +79,8 @@ func TestStatusDangling(t *testing.T) {
 	want(0, "status", "CLIENTS 1 connected: 1 synced")
 }
 
-// A type that waits for another says so, and for what.
-func TestStatusWaits(t *testing.T) {
+// A type that waits for another shows the type and the reason.
+func TestStatusShowsDependencyOfWaitingType(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	listener := "\"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\nname: l\naddress: {socket_address: {address: 0.0.0.0, port_value: 80}}\nfilter_chains: [{filters: [{name: t, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t, cluster: a}}]}]\n"

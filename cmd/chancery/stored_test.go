@@ -19,8 +19,8 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// A server of a store serves each revision as it is committed, waits for the first, and serves the last good when
-// it starts while the store cannot be read.
+// A server of a store waits for the first revision, and serves each revision when it is committed. If it
+// starts while the store cannot be read, it serves the last good revision.
 func TestServeStore(t *testing.T) {
 	t.Parallel()
 	at, state := filepath.Join(t.TempDir(), "store"), t.TempDir()
@@ -115,7 +115,7 @@ func TestServeStore(t *testing.T) {
 	}
 	d.tells(port, "/readyz?verbose", "revision r3 of file:"+at+"\n")
 
-	// Somebody puts a backup in the place of the store while the server is down: what it had serves on.
+	// The store is replaced by a backup while the server is down: its last revision is served.
 	keeps("revision/0000000000000003-")
 	d.killed()
 	if err := os.WriteFile(head, second, 0o600); err != nil {
@@ -132,7 +132,7 @@ func TestServeStore(t *testing.T) {
 	chancery(t, 0, "STORE    file:"+at+": r3 by ana: why", "status", "--admin", admin)
 }
 
-// A server of a store says what its revision refers to that is missing, as a server of files does.
+// A server of a store warns about references to missing resources, as a server of files does.
 func TestServeStoreDangling(t *testing.T) {
 	t.Parallel()
 	at, admin, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
@@ -149,8 +149,9 @@ func TestServeStoreDangling(t *testing.T) {
 	chancery(t, 0, `CDS "a" refers to EDS "a"`, "apply", config, "--admin", admin, "-m", "why")
 }
 
-// Wait --revision does not say yes for a group that is served of an earlier one: frozen, in a rollout, or after one that was given up.
-func TestWaitHeld(t *testing.T) {
+// Wait --revision fails for a group that is served at an earlier revision: frozen, in a rollout, or after
+// an aborted one.
+func TestWaitRevisionFailsForFrozenGroup(t *testing.T) {
 	t.Parallel()
 	at, admin, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
 	write(t, config, "a.yaml", cluster("a"))
@@ -193,7 +194,7 @@ func TestWaitHeld(t *testing.T) {
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
 }
 
-// A revision with a secret that would be sent in plain text is not served, and what was stays.
+// A revision with a secret that would be sent in plain text is not served; the previous one stays.
 func TestServeStoreSecrets(t *testing.T) {
 	t.Parallel()
 	t.Run("SAFE-6 a secret in a revision is not sent in plain text", testStoreSecrets)
@@ -216,8 +217,8 @@ func testStoreSecrets(t *testing.T) {
 	chancery(t, 1, "revision r2 is not served: s.yaml:", "status", "--admin", admin)
 }
 
-// Each command of a store works through a server of it: those that read for whoever may ask, those that commit if the
-// server was started to take that, and for those alone who show who they are. No answer has a secret.
+// Each command of a store works through a server of it. Reading is open to all callers. Commits need
+// --store-write and an authenticated caller. No answer contains a secret.
 func TestStoreThroughServer(t *testing.T) {
 	t.Parallel()
 	t.Run("SAFE-6 the store through a server shows no secret", testThroughServer)
@@ -304,7 +305,8 @@ func testThroughServer(t *testing.T) {
 	}
 }
 
-// A server with a directory and a store commits what the directory says, and serves the store; another one with the same directory waits.
+// A server with a directory and a store commits the directory, and serves the store. Another server with
+// the same directory is on standby.
 func TestServeDirectoryToStore(t *testing.T) {
 	t.Parallel()
 	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
@@ -341,7 +343,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	_, port, _ := net.SplitHostPort(other.http)
 	other.tells(port, "/readyz?verbose", "; "+writer+" commits its directory to it")
 
-	// Explain asks the server at which the client is, and says of how many it is known that it is at none.
+	// Explain asks the server that has the client, and reports how many servers do not have it.
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(other.conn).StreamClusters(other.ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +377,7 @@ func TestServeDirectoryToStore(t *testing.T) {
 	chancery(t, 124, "not synced after", "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", admin)
 }
 
-// Whoever allows the removal of all that a directory had has it committed, and not only loaded.
+// Allowing the removal of all resources of a directory also commits the removal.
 func TestServeEmptiedDirectoryToStore(t *testing.T) {
 	t.Parallel()
 	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()

@@ -13,7 +13,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// The path of a commit to its clients is told to a collector, if the environment names one.
+// The path of a commit to its clients is exported to a collector that the environment names.
 func TestTraces(t *testing.T) {
 	var mu sync.Mutex
 	var got bytes.Buffer

@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A flooder is a client that sends requests and leaves them unfinished.
+// A flooder is a client that sends requests and does not finish them.
 type flooder struct {
 	*http2.Framer
 	conn net.Conn
@@ -59,7 +59,7 @@ func flood(t *testing.T, address string) *flooder {
 	return f
 }
 
-// headers are those with which a client opens a call of a method.
+// headers returns the headers with which a client opens a call of a method.
 func headers(method string) []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
@@ -85,8 +85,7 @@ func (f *flooder) call(stream uint32, headers []byte) {
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers, EndHeaders: true})
 }
 
-// begin sends n bytes of a request that is said to have more, and reports whether the
-// connection lives.
+// begin sends n bytes of a request that announces more, and reports whether the connection is open.
 func (f *flooder) begin(stream uint32, n, said int) bool {
 	piece := make([]byte, 16<<10)
 	copy(piece, []byte{0, byte(said >> 24), byte(said >> 16), byte(said >> 8), byte(said)})
@@ -108,7 +107,7 @@ func (f *flooder) begin(stream uint32, n, said int) bool {
 	return true
 }
 
-// rss returns how much memory a process has, and has had at most, in bytes.
+// rss returns the present and the highest memory of a process, in bytes.
 func (d *runningServer) rss() (now, most int) {
 	d.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
@@ -192,8 +191,7 @@ func TestUnfinishedMemory(t *testing.T) {
 	}
 }
 
-// A connection on which a large request does not come on is closed after the time of the
-// flag, not after that of the default.
+// A connection on which a large request stops is closed after the time of the flag, not after the default.
 func TestReadTimeoutFlag(t *testing.T) {
 	t.Run("SAFE-9 --read-timeout", func(t *testing.T) {
 		t.Parallel()
@@ -211,7 +209,7 @@ func TestReadTimeoutFlag(t *testing.T) {
 	})
 }
 
-// live returns how much memory is in use after a collection, in bytes.
+// live returns the memory in use after a collection, in bytes.
 func (d *runningServer) live() (n int) {
 	d.Helper()
 	r, err := http.Get("http://" + d.http + "/debug/pprof/heap?gc=1")
@@ -230,8 +228,8 @@ func (d *runningServer) live() (n int) {
 	return n
 }
 
-// "10 connections × 10,000 silent streams are gone after the first-request deadline and
-// cost < 100 MB", and keep nobody out meanwhile.
+// "10 connections × 10,000 silent streams are gone after the first-request deadline and cost < 100 MB", and
+// other clients are served meanwhile.
 func TestSilentStreamsMemory(t *testing.T) {
 	t.Setenv("GOGC", "") // which make mutants sets: the server would take as much more
 	if len(buildFlags) > 0 {
@@ -276,8 +274,8 @@ func TestSilentStreamsMemory(t *testing.T) {
 	}
 }
 
-// "HTTP/2 rapid reset": who opens streams and resets them at once is noticed, and others are
-// served. How long it waits is for unit tests to say.
+// "HTTP/2 rapid reset": a client that opens streams and resets them at once is noticed, and other clients
+// are served. Unit tests check the delay.
 func TestRapidReset(t *testing.T) {
 	t.Parallel()
 	t.Run("SAFE-9 --max-stream-rate", func(t *testing.T) {

@@ -32,7 +32,7 @@ func (d *storeSource) noteServed(before time.Time, err error) {
 // rolledBack returns the rollouts that were rolled back automatically and are still in effect: no freeze,
 // commit or rollout of their groups came after.
 func (d *storeSource) rolledBack() (all []api.RolledBack) {
-	for _, s := range d.rollouts.Back() {
+	for _, s := range d.rollouts.RolledBack() {
 		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})
 	}
 	return all

@@ -56,9 +56,9 @@ func (r *Registry) commit(ctx context.Context, changes []Change, granted LeaseID
 	return err
 }
 
-// leaves records that a key under write has left a lease that may now be empty. For a key that another
+// leaseMayBeEmpty records that a key under write has left a lease that may now be empty. For a key that another
 // server writes, that server decides. The registry is locked.
-func (r *Registry) leaves(k Key, id LeaseID) {
+func (r *Registry) leaseMayBeEmpty(k Key, id LeaseID) {
 	if id != 0 && r.set.leases[id] == 0 && r.writing[k] > 0 {
 		r.left = append(r.left, id)
 	}

@@ -41,10 +41,10 @@ type Registry struct {
 
 	flushing sync.Mutex // the order in which changes are taken is the order in which they are served
 
-	mu    sync.Mutex // guards the fields below; held for memory only
-	set   Set
-	begun bool
-	told  tally
+	mu       sync.Mutex // guards the fields below; held for memory only
+	set      Set
+	begun    bool
+	unlogged tally
 
 	held    map[LeaseID]bool // the leases of sessions
 	writing map[Key]int      // the number of writes of a key in progress

@@ -34,7 +34,7 @@ func (r *Registry) hear(changes []Change, reset bool) {
 	}
 	if !r.begun {
 		r.begun = true
-		r.told.set, r.told.removed, r.told.clusters = 0, 0, nil // loading is not a change
+		r.unlogged.set, r.unlogged.removed, r.unlogged.clusters = 0, 0, nil // loading is not a change
 	}
 	select {
 	case r.bell <- struct{}{}:
@@ -50,13 +50,13 @@ func (r *Registry) apply(c Change) {
 		old := r.set.get(c.Key)
 		changed, err = r.set.Apply(c)
 		if old != nil {
-			r.leaves(c.Key, old.lease)
+			r.leaseMayBeEmpty(c.Key, old.lease)
 		}
 	}
 	if err != nil {
-		r.told.wrong(c.Key, err)
+		r.unlogged.wrong(c.Key, err)
 	} else if changed && c.ID != "" {
-		r.told.change(c)
+		r.unlogged.change(c)
 	}
 }
 
@@ -96,19 +96,19 @@ func (r *Registry) room(c Change) error {
 func (r *Registry) serve(ctx context.Context) {
 	say := time.NewTicker(10 * time.Second)
 	defer say.Stop()
-	defer r.say()
+	defer r.logChanges()
 	for first := true; ; {
 		select {
 		case <-r.bell:
 		case <-say.C:
-			r.say()
+			r.logChanges()
 			continue
 		case <-ctx.Done():
 			return
 		}
 		n := r.Flush()
 		if first {
-			r.say()
+			r.logChanges()
 			close(r.loaded)
 			first = false
 		}
@@ -154,11 +154,11 @@ func (r *Registry) Flush() int {
 	return len(all)
 }
 
-// say logs the changes since its last call.
-func (r *Registry) say() {
+// logChanges logs the changes since its last call.
+func (r *Registry) logChanges() {
 	r.mu.Lock()
-	t := r.told
-	r.told = tally{}
+	t := r.unlogged
+	r.unlogged = tally{}
 	r.mu.Unlock()
-	t.say(r.opts.Log)
+	t.log(r.opts.Log)
 }

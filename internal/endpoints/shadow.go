@@ -16,10 +16,10 @@ type DiskShadow struct {
 	log  *slog.Logger
 	wait time.Duration
 
-	mu     sync.Mutex     // guards the fields below; held for memory only
-	news   map[Key]Change // changes that the disk does not have yet
-	told   bool           // the engine has reported something
-	failed bool           // the last write to the disk failed
+	mu       sync.Mutex     // guards the fields below; held for memory only
+	news     map[Key]Change // changes that the disk does not have yet
+	reported bool           // the engine has reported something
+	failed   bool           // the last write to the disk failed
 }
 
 // NewDiskShadow returns an engine that copies the registrations of another engine to a directory. If that
@@ -71,7 +71,7 @@ func (k *DiskShadow) Watch(ctx context.Context, report func(changes []Change, re
 func (k *DiskShadow) silent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.told
+	return !k.reported
 }
 
 // run reports the copy if the engine is silent, and writes changes to the disk.
@@ -124,7 +124,7 @@ func (k *DiskShadow) hear(changes []Change, reset bool) {
 		}
 		k.news[c.Key] = Change{Key: c.Key, Value: c.Value}
 	}
-	k.told = true
+	k.reported = true
 }
 
 // write writes the recorded changes to the disk.

@@ -34,7 +34,7 @@ func (t *tally) wrong(k Key, err error) {
 	}
 }
 
-func (t *tally) say(log *slog.Logger) {
+func (t *tally) log(log *slog.Logger) {
 	if t.bad > 0 {
 		log.Error("invalid registered endpoints: the earlier ones stay", "count", t.bad, "first", t.badKey.String(), "error", t.badErr)
 	}

@@ -170,7 +170,7 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 		if err := r.identify(ctx, was, holds); err != nil {
 			return err
 		}
-		freed := was.let(holds)
+		freed := was.release(holds)
 		is, err := was.hold(holds, freed)
 		if err != nil || bytes.Equal(is.raw, was.raw) {
 			return err

@@ -45,8 +45,8 @@ func (h *head) freed() map[string]freedText {
 	return all
 }
 
-// let removes the released groups from holds, and returns who released them.
-func (h *head) let(holds map[string]Hold) map[string]freedText {
+// release removes the released groups from holds, and returns who released them.
+func (h *head) release(holds map[string]Hold) map[string]freedText {
 	all := h.freed()
 	for group, hold := range holds {
 		delete(all, group)

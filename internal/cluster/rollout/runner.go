@@ -153,7 +153,7 @@ func (r *Runner) Run(ctx context.Context) {
 			}
 		}
 		d.drive(ctx, holds, head)
-		d.lookBack(ctx)
+		d.findRolledBack(ctx)
 		wait := idle
 		if len(holds) > 0 {
 			wait = max(pause, 4*time.Since(began))
@@ -251,7 +251,7 @@ type driver struct {
 	held   context.Context // nil: it has no lease
 	free   func()
 	steps  map[string]step
-	backs  backs
+	found  rolledBack
 	tried  time.Time // the last attempt to get the lease
 	logged string    // the last error, which is logged once
 }

@@ -208,8 +208,8 @@ func (s Steering) read(ctx context.Context, id string) (st *State, err error) {
 
 // gone reports whether an error means that no rollout has the ID.
 func gone(err error) bool {
-	_, told := errors.AsType[*revisionapi.Problem](err)
-	return !told && errors.Is(err, revisions.ErrNotFound)
+	_, explained := errors.AsType[*revisionapi.Problem](err)
+	return !explained && errors.Is(err, revisions.ErrNotFound)
 }
 
 // unknown adds the existing IDs to the error of an unknown ID.

@@ -332,12 +332,12 @@ func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok 
 // strange logs an invalid key once.
 func (e *Engine) strange(key string) {
 	e.mu.Lock()
-	told := e.foreign[key] || len(e.foreign) >= 100
-	if !told {
+	logged := e.foreign[key] || len(e.foreign) >= 100
+	if !logged {
 		e.foreign[key] = true
 	}
 	e.mu.Unlock()
-	if !told {
+	if !logged {
 		e.log.Warn("unknown key below the registered endpoints: ignored", "key", key)
 	}
 }

@@ -32,7 +32,7 @@ func TestRolledBackRolloutsAreListed(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				got := ""
-				for _, b := range s.runner.Back() {
+				for _, b := range s.runner.RolledBack() {
 					got += b.ID
 				}
 				if got != want {

@@ -7,32 +7,32 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Back returns the rollouts that were rolled back by themselves and still need attention. A group of
+// RolledBack returns the rollouts that were rolled back by themselves and still need attention. A group of
 // theirs is frozen as it was then, nothing was committed to it, and no other rollout of it has begun. The
 // newest comes first. They match the served state approximately. Any goroutine may call it.
-func (r *Runner) Back() []*State {
+func (r *Runner) RolledBack() []*State {
 	if all := r.back.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// backs are the inputs of the last call of lookBack. The goroutine of Run owns it.
-type backs struct {
+// A rolledBack is the input of the last call of findRolledBack. The goroutine of Run owns it.
+type rolledBack struct {
 	seen revisions.State     // the state at that time
 	head *revisions.Snapshot // the newest revision at that time; nil: there are no such rollouts
 }
 
-// lookBack finds these rollouts when another state is served. While the store does not answer, which the
+// findRolledBack finds these rollouts when another state is served. While the store does not answer, which the
 // source reports, it tries again.
-func (d *driver) lookBack(ctx context.Context) {
+func (d *driver) findRolledBack(ctx context.Context) {
 	d.mu.Lock()
 	is := d.state
 	d.mu.Unlock()
-	known := d.Back()
-	anew := d.backs.seen.Number == 0 || is.Turns != d.backs.seen.Turns
+	known := d.RolledBack()
+	anew := d.found.seen.Number == 0 || is.Turns != d.found.seen.Turns
 	switch {
-	case is.Number == 0 || is == d.backs.seen:
+	case is.Number == 0 || is == d.found.seen:
 		return
 	case anew:
 		all, err := All(ctx, d.engine)
@@ -66,7 +66,7 @@ func (d *driver) lookBack(ctx context.Context) {
 		if len(mine) == 0 {
 			continue
 		}
-		was := d.backs.head
+		was := d.found.head
 		if anew || was == nil { // all revisions after the one at which a group is frozen are kept
 			was, err = d.repo.At(ctx, max(s.Newest, s.Number))
 			if err != nil {
@@ -77,9 +77,9 @@ func (d *driver) lookBack(ctx context.Context) {
 			back = append(back, s)
 		}
 	}
-	d.backs = (backs{is, head})
+	d.found = (rolledBack{is, head})
 	if back == nil {
-		d.backs.head = nil
+		d.found.head = nil
 	}
 	d.back.Store(&back)
 }

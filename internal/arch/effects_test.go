@@ -181,11 +181,11 @@ var effects = map[string]string{
 	"internal/quarantine tables mutex":         "goroutines other than the stream may read a view; not held during I/O",
 	"internal/quarantine verdicts mutex":       "faulty resources by refusal, for all streams; not held during I/O",
 
-	"internal/auth/access shared mutex":     "the policy, the views and the lenses of all streams; not held during I/O",
-	"internal/auth/access lenses mutex":     "other goroutines than the stream may read a view; not held during I/O",
-	"internal/auth/access limited mutex":    "the same",
-	"internal/auth/access New clock":        "the default of Options.Now: when identities expire",
-	"internal/auth/access View.watch timer": "rings when an identity expires; Close stops it",
+	"internal/auth/access shared mutex":      "the policy, the views and the lenses of all streams; not held during I/O",
+	"internal/auth/access lenses mutex":      "other goroutines than the stream may read a view; not held during I/O",
+	"internal/auth/access limitedView mutex": "the same",
+	"internal/auth/access New clock":         "the default of Options.Now: when identities expire",
+	"internal/auth/access View.watch timer":  "rings when an identity expires; Close stops it",
 
 	"internal/auth/identity Keys mutex":                     "the state of the one read of keys at a time; not held during I/O",
 	"internal/auth/identity Keys.refresh goroutine":         "reads keys; ends after 5 s at most",

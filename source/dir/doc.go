@@ -19,4 +19,8 @@
 // The package does not interpret resources: the files are Envoy's own (docs/files.md). It only reads
 // their names and references. It decodes messages with the embedded descriptors of Envoy's API, so
 // Envoy's generated code is not linked.
+//
+// The methods Occurrences, Lookup, Rule, Nearest, LoadError, ErrorsMentioning, Examine, FieldAt and
+// Scratch of [Source] explain its state to an operator. The admin API of the command chancery uses
+// them; other programs seldom need them.
 package dir

@@ -73,7 +73,7 @@ type Denied struct {
 	// expired. If false, the identity lacks a permission.
 	Unauthenticated bool
 
-	told bool
+	reported bool
 }
 
 // A Watch is [server.Watch].

@@ -21,7 +21,7 @@ func (d *Denied) Error() string {
 }
 
 // Told reports whether [Options.Denied] was called with it: then a server need not log it as well.
-func (d *Denied) Told() bool { return d.told }
+func (d *Denied) Told() bool { return d.reported }
 
 // GRPCStatus returns the status for the client: PERMISSION_DENIED or UNAUTHENTICATED.
 func (d *Denied) GRPCStatus() *status.Status {
@@ -37,8 +37,8 @@ func (r *rule) denied(reason string) *Denied {
 	return &Denied{Reason: reason, Rule: r.name, Place: r.place}
 }
 
-// A portion is a rule that applies to a node, with its captures.
-type portion struct {
+// An appliedRule is a rule that applies to a node, with its captures.
+type appliedRule struct {
 	rule *rule // nil: the default policy, which shows all resources
 	with binding
 }
@@ -64,36 +64,36 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 		}
 		for _, b := range all {
 			switch {
-			case !r.is(id, n, b):
+			case !r.matchesNode(id, n, b):
 			case r.deny:
-				g.denials = append(g.denials, portion{r, b})
+				g.denials = append(g.denials, appliedRule{r, b})
 			default:
-				g.portions = append(g.portions, portion{r, b})
+				g.portions = append(g.portions, appliedRule{r, b})
 			}
 		}
 	}
 	if len(g.portions) == 0 {
 		if about || !p.otherwise {
-			return Grant{}, notNode(id, from.ID, named)
+			return Grant{}, deniedNode(id, from.ID, named)
 		}
 		if !id.own(from.ID) {
-			return Grant{}, notOwn(id, from.ID)
+			return Grant{}, deniedOwnName(id, from.ID)
 		}
-		g.portions = []portion{{}}
+		g.portions = []appliedRule{{}}
 	}
 	for _, d := range g.denials {
-		if l := &d.rule.limits; l.shown() && l.groups == nil {
+		if l := &d.rule.limits; l.empty() && l.groups == nil {
 			return Grant{}, d.rule.denied(id.called() + " may not be node " + yamlkeys.Quoted(from.ID))
 		}
 	}
-	g.asks = slices.ContainsFunc(slices.Concat(g.portions, g.denials), func(p portion) bool { return p.rule != nil && p.rule.limits.groups != nil })
+	g.needsGroups = slices.ContainsFunc(slices.Concat(g.portions, g.denials), func(p appliedRule) bool { return p.rule != nil && p.rule.limits.groups != nil })
 	_ = g.compile(nil) // an error depends on the groups, so In returns it
 	return Grant{g}, nil
 }
 
-// notNode returns the denial if no rule lets an identity be a node; named are the rules for the
+// deniedNode returns the denial if no rule lets an identity be a node; named are the rules for the
 // identity.
-func notNode(id *Identity, node string, named []*rule) *Denied {
+func deniedNode(id *Identity, node string, named []*rule) *Denied {
 	d := &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node)}
 	if len(named) == 0 {
 		d.Reason += ": no rule matches it"
@@ -111,8 +111,8 @@ func notNode(id *Identity, node string, named []*rule) *Denied {
 	return d
 }
 
-// notOwn returns the denial if the node ID is not a name of the identity.
-func notOwn(id *Identity, node string) *Denied {
+// deniedOwnName returns the denial if the node ID is not a name of the identity.
+func deniedOwnName(id *Identity, node string) *Denied {
 	why := ": the node's id must be one of its DNS names or URIs, or the last segment of its SPIFFE ID"
 	switch {
 	case node == "":

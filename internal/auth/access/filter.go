@@ -17,27 +17,27 @@ type filter struct {
 
 // Names is a set of names, given by texts and patterns.
 type names struct {
-	every bool // all names
-	exact map[string]bool
-	like  []glob.Pattern
+	all      bool // all names
+	exact    map[string]bool
+	patterns []glob.Pattern
 }
 
 // add adds the names of a portion for a type; the url is "" for all types that no rule has.
-func (s *names) add(p portion, url string) {
+func (s *names) add(p appliedRule, url string) {
 	var patterns []glob.Pattern
 	switch {
 	case p.rule == nil:
-		s.every = true
+		s.all = true
 		return
 	case url == xds.Secret.URL && (!p.rule.deny || p.rule.limits.secrets != nil):
 		patterns = p.rule.limits.secrets
 	case p.rule.limits.names[url] != nil:
 		patterns = p.rule.limits.names[url]
 	case p.rule.deny:
-		s.every = s.every || p.rule.limits.types[url]
+		s.all = s.all || p.rule.limits.types[url]
 		return
 	default:
-		s.every = s.every || p.rule.limits.types == nil || p.rule.limits.types[url]
+		s.all = s.all || p.rule.limits.types == nil || p.rule.limits.types[url]
 		return
 	}
 	for i := range patterns {
@@ -51,16 +51,16 @@ func (s *names) add(p portion, url string) {
 			}
 			s.exact[xds.CanonicalName(text)] = true
 		} else if with.MatchesAll() {
-			s.every = true
+			s.all = true
 		} else {
-			s.like = append(s.like, with)
+			s.patterns = append(s.patterns, with)
 		}
 	}
 }
 
 // finish simplifies the filter and sets the key.
 func (f *filter) finish() {
-	if f.hidden.every {
+	if f.hidden.all {
 		f.shown = names{}
 	}
 	if !f.shown.some() {
@@ -70,29 +70,29 @@ func (f *filter) finish() {
 }
 
 // some reports whether the set may have any name.
-func (s *names) some() bool { return s.every || len(s.exact) > 0 || len(s.like) > 0 }
+func (s *names) some() bool { return s.all || len(s.exact) > 0 || len(s.patterns) > 0 }
 
 func (s *names) key() string {
-	if s.every {
+	if s.all {
 		return "*"
 	}
-	list := make([]string, 0, len(s.exact)+len(s.like))
+	list := make([]string, 0, len(s.exact)+len(s.patterns))
 	for name := range s.exact {
 		list = append(list, "="+name)
 	}
-	for i := range s.like {
-		list = append(list, "~"+s.like[i].String())
+	for i := range s.patterns {
+		list = append(list, "~"+s.patterns[i].String())
 	}
 	slices.Sort(list)
 	return tablecache.Key(slices.Compact(list))
 }
 
 func (s *names) has(name string) bool {
-	if s.every || s.exact[name] {
+	if s.all || s.exact[name] {
 		return true
 	}
-	for i := range s.like {
-		if s.like[i].Match(name, nil) {
+	for i := range s.patterns {
+		if s.patterns[i].Match(name, nil) {
 			return true
 		}
 	}
@@ -109,10 +109,10 @@ func (f *filter) allows(name string) bool {
 }
 
 // all reports whether all names are visible.
-func (f *filter) all() bool { return f != nil && f.shown.every && !f.hidden.some() }
+func (f *filter) all() bool { return f != nil && f.shown.all && !f.hidden.some() }
 
 // few reports whether the filter has a list of all visible names.
-func (f *filter) few() bool { return f == nil || !f.shown.every && len(f.shown.like) == 0 }
+func (f *filter) few() bool { return f == nil || !f.shown.all && len(f.shown.patterns) == 0 }
 
 // of returns the visible part of a table. from is the visible part of an older table; it may be nil.
 func (f *filter) of(t, from *xds.Table) *xds.Table {

@@ -17,10 +17,10 @@ type Grant struct{ *grant }
 type grant struct {
 	id       *Identity
 	node     string
-	portions []portion // rules that show resources
-	denials  []portion // rules that hide resources, or refuse nodes of some groups
+	portions []appliedRule // rules that show resources
+	denials  []appliedRule // rules that hide resources, or refuse nodes of some groups
 
-	asks bool // a rule depends on groups
+	needsGroups bool // a rule depends on groups
 
 	filters map[string]*filter // by type URL of v3: for the types in rules, and for secrets
 	others  *filter            // for all other types
@@ -34,7 +34,7 @@ func (g Grant) In(groups []string) (Grant, error) {
 	if g.grant == nil {
 		return g, &Denied{Reason: "nothing is granted"}
 	}
-	n := &grant{id: g.id, node: g.node, portions: g.portions, denials: g.denials, asks: g.asks}
+	n := &grant{id: g.id, node: g.node, portions: g.portions, denials: g.denials, needsGroups: g.needsGroups}
 	if err := n.compile(groups); err != nil {
 		return Grant{}, err
 	}
@@ -102,12 +102,12 @@ func urlOf(t *xds.Type) string {
 	return t.URL
 }
 
-// shown reports whether the limits name no resources. A rule that denies then denies everything.
-func (l *limits) shown() bool { return l.types == nil && l.names == nil && l.secrets == nil }
+// empty reports whether the limits name no resources. A rule that denies then denies everything.
+func (l *limits) empty() bool { return l.types == nil && l.names == nil && l.secrets == nil }
 
 // covers reports whether a rule applies to nodes with these groups. An allowing rule must have all of
 // them. A denying rule applies if it has one of them.
-func (p *portion) covers(groups []string) bool {
+func (p *appliedRule) covers(groups []string) bool {
 	if p.rule == nil || p.rule.limits.groups == nil {
 		return true
 	}
@@ -125,7 +125,7 @@ func (p *portion) covers(groups []string) bool {
 
 // compile makes the filters for a node with these groups.
 func (g *grant) compile(groups []string) error {
-	var shows, hides []portion
+	var shows, hides []appliedRule
 	var first *rule
 	for _, p := range g.portions {
 		if p.covers(groups) {
@@ -135,15 +135,15 @@ func (g *grant) compile(groups []string) error {
 		}
 	}
 	if len(shows) == 0 {
-		return first.denied(g.mayNot(groups))
+		return first.denied(g.deniedGroups(groups))
 	}
 	urls := map[string]bool{xds.Secret.URL: true}
 	for _, p := range g.denials {
 		if !p.covers(groups) {
 			continue
 		}
-		if p.rule.limits.shown() {
-			return p.rule.denied(g.mayNot(groups))
+		if p.rule.limits.empty() {
+			return p.rule.denied(g.deniedGroups(groups))
 		}
 		hides = append(hides, p)
 	}
@@ -181,7 +181,7 @@ func (g *grant) compile(groups []string) error {
 	return nil
 }
 
-func (g *grant) mayNot(groups []string) string {
+func (g *grant) deniedGroups(groups []string) string {
 	who := g.id.called() + ", as node " + yamlkeys.Quoted(g.node) + ", "
 	if len(groups) == 0 {
 		return who + "may see only certain groups, and its groups are not known"

@@ -92,8 +92,8 @@ func (s *shared) release(ls map[string]*lens) {
 	}
 }
 
-// A limited view shows the visible part of another view, which does not change.
-type limited struct {
+// A limitedView shows the visible part of another view, which does not change.
+type limitedView struct {
 	of     xds.View
 	lenses *lenses
 
@@ -102,7 +102,7 @@ type limited struct {
 }
 
 // Table implements [xds.View].
-func (v *limited) Table(t *xds.Type) *xds.Table {
+func (v *limitedView) Table(t *xds.Type) *xds.Table {
 	table := v.of.Table(t)
 	if t == nil || v.lenses.grant.All(t) {
 		return table
@@ -120,14 +120,14 @@ func (v *limited) Table(t *xds.Type) *xds.Table {
 	return seen
 }
 
-// An undecided view is a limited view of a view that is still looking for some names.
-type undecided struct {
-	limited
+// An undecidedView is a limited view of a view that is still looking for some names.
+type undecidedView struct {
+	limitedView
 	of xds.Undecided
 }
 
 // Undecided implements [xds.Undecided]. An invisible name does not exist, and is not looked for.
-func (v *undecided) Undecided(t *xds.Type, name string) bool {
+func (v *undecidedView) Undecided(t *xds.Type, name string) bool {
 	if name == xds.Wildcard { // the wildcard itself is not visible or invisible
 		return v.lenses.grant.some(t, name) && v.of.Undecided(t, name)
 	}

@@ -37,7 +37,7 @@ func (still) Undecided(*xds.Type, string) bool { return true }
 // An invisible name is absent at once, although the source is still looking for it.
 func TestHiddenNameIsNotUndecided(t *testing.T) {
 	g, _ := decide(t, parse(t, `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/**"]}]`), dns("a"), &xds.Node{ID: "a"})
-	v := undecided{limited: limited{of: still{}, lenses: &lenses{grant: g}}, of: still{}}
+	v := undecidedView{limitedView: limitedView{of: still{}, lenses: &lenses{grant: g}}, of: still{}}
 	if !v.Undecided(xds.Secret, "a/x") || v.Undecided(xds.Secret, "b/x") {
 		t.Error("what is hidden is looked for, or what is seen is not")
 	}

@@ -189,8 +189,8 @@ func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yam
 }
 
 // identity parses the condition on identities.
-func (p *parser) identity(n *yaml.Node, path string) *whose {
-	var w whose
+func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
+	var w identityCondition
 	var kinds []string
 	sure := "" // a key whose meaning depends on the kind
 	any := false
@@ -231,8 +231,8 @@ func (p *parser) identity(n *yaml.Node, path string) *whose {
 			}
 		}),
 		"uri":     key(func(n *yaml.Node, path string) { w.uris = p.bound(n, path) }),
-		"subject": key(func(n *yaml.Node, path string) { sure, w.subject = "subject", p.bound(n, path) }),
-		"issuer":  key(func(n *yaml.Node, path string) { sure, w.issue = "issuer", p.bound(n, path) }),
+		"subject": key(func(n *yaml.Node, path string) { sure, w.subjects = "subject", p.bound(n, path) }),
+		"issuer":  key(func(n *yaml.Node, path string) { sure, w.issuers = "issuer", p.bound(n, path) }),
 		"claims": key(func(n *yaml.Node, path string) {
 			p.entries(n, path, nil, &w.claims, nil)
 			p.boundClaims(n, path, w.claims)

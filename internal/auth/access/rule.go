@@ -17,22 +17,22 @@ const maxBindings = 64
 type rule struct {
 	name, place string
 
-	identity *whose // nil: all identities; only in rules that deny
-	node     about
+	identity *identityCondition // nil: all identities; only in rules that deny
+	node     nodeCondition
 	limits   limits
 	deny     bool // the node is refused or, with limits, does not see the resources in them
 }
 
-// Whose is a condition on identities. All fields that are set must match.
-type whose struct {
-	kinds                     []string
-	dns, uris, subject, issue []glob.Pattern // nil: not checked
-	claims                    []entry
-	uids, gids                []int
+// An identityCondition is a condition on identities. All fields that are set must match.
+type identityCondition struct {
+	kinds                        []string
+	dns, uris, subjects, issuers []glob.Pattern // nil: not checked
+	claims                       []entry
+	uids, gids                   []int
 }
 
-// About is a condition on nodes. All fields that are set must match.
-type about struct {
+// A nodeCondition is a condition on nodes. All fields that are set must match.
+type nodeCondition struct {
 	ids, clusters []glob.Pattern // nil: not checked; without ids, the node ID must be a name of the identity, unless the rule denies
 	metadata      []entry
 }
@@ -62,7 +62,7 @@ type binding map[string]string
 
 // bindings returns the ways in which the rule matches an identity. If there are too many, it reports
 // that, because the result is then not complete.
-func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany bool) {
+func (w *identityCondition) bindings(id *Identity, names []string) (all []binding, tooMany bool) {
 	if w == nil {
 		return []binding{{}}, false
 	}
@@ -81,8 +81,8 @@ func (w *whose) bindings(id *Identity, names []string) (all []binding, tooMany b
 	}{
 		{w.dns, func() []string { return names }},
 		{w.uris, func() []string { return id.URIs }},
-		{w.subject, func() []string { return one(id.Subject) }},
-		{w.issue, func() []string { return one(id.Issuer) }},
+		{w.subjects, func() []string { return one(id.Subject) }},
+		{w.issuers, func() []string { return one(id.Issuer) }},
 	} {
 		if f.patterns == nil {
 			continue
@@ -206,8 +206,8 @@ func (e *entry) extend(all []binding, at any, path []string) (out []binding) {
 	return nil
 }
 
-// is reports whether the rule matches a node, with the captures of b.
-func (r *rule) is(id *Identity, n *nodeOf, b binding) bool {
+// matchesNode reports whether the rule matches a node, with the captures of b.
+func (r *rule) matchesNode(id *Identity, n *nodeOf, b binding) bool {
 	a := &r.node
 	if a.ids == nil {
 		if !r.deny && !id.own(n.ID) {

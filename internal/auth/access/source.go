@@ -77,7 +77,7 @@ func (s *Source[W]) Watch(ctx context.Context, node *xds.Node) (*View, error) {
 	if s.shared.o.Identity != nil {
 		id, err := s.shared.o.Identity(ctx)
 		if err != nil {
-			return nil, v.unproved(err)
+			return nil, v.unverified(err)
 		}
 		v.id = id
 	}
@@ -92,7 +92,7 @@ func (s *Source[W]) Watch(ctx context.Context, node *xds.Node) (*View, error) {
 		return nil, err
 	}
 	v.of = of
-	v.groups, _ = v.of.(grouped)
+	v.groups, _ = v.of.(groupedWatch)
 	if err := v.enter(); err != nil {
 		v.Close()
 		return nil, err
@@ -101,13 +101,13 @@ func (s *Source[W]) Watch(ctx context.Context, node *xds.Node) (*View, error) {
 	return v, nil
 }
 
-// unproved returns the error of a client whose identity cannot be verified.
-func (v *View) unproved(err error) error {
+// unverified returns the error of a client whose identity cannot be verified.
+func (v *View) unverified(err error) error {
 	d, ok := errors.AsType[*Denied](err)
 	if !ok {
 		d = &Denied{Reason: err.Error(), Unauthenticated: true}
 	}
-	v.tell(d)
+	v.report(d)
 	if _, ok := status.FromError(err); ok {
 		return err
 	}

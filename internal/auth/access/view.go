@@ -19,23 +19,23 @@ type View struct {
 	id     Identity
 
 	of      Watch
-	groups  grouped                // of, if it has groups; nil: unknown
+	groups  groupedWatch           // of, if it has groups; nil: unknown
 	ringing atomic.Pointer[ringer] // of, once other goroutines may call it
 	timer   *time.Timer            // checks for the expiry of the identity
 	end     time.Time              // when the stream must end; zero: never
 
-	policy *policy  // the one that decided
-	wide   Grant    // by the policy, before groups
-	seen   []string // groups behind grant
-	grant  Grant    // zero: there is no policy
-	anew   bool     // the policy is new, and grant was not computed again
-	denied error    // the view shows nothing any more
-	lenses *lenses  // nil: there is no policy
-	closed bool
+	policy       *policy  // the one that decided
+	beforeGroups Grant    // by the policy, before groups
+	groupNames   []string // groups behind grant
+	grant        Grant    // zero: there is no policy
+	recompute    bool     // the policy is new, and grant was not computed again
+	denied       error    // the view shows nothing any more
+	lenses       *lenses  // nil: there is no policy
+	closed       bool
 }
 
-// A grouped watch returns the groups that it sees, as a [store.Watch] does.
-type grouped interface{ Groups() []string }
+// A groupedWatch returns the groups that it sees, as a [store.Watch] does.
+type groupedWatch interface{ Groups() []string }
 
 // A ringer makes its channel C ring from another goroutine, as a [store.Watch] does.
 type ringer interface{ Ring() }
@@ -69,7 +69,7 @@ func (v *View) watch() {
 	v.ringing.Store(&r)
 	if !v.end.IsZero() {
 		v.timer = time.AfterFunc(time.Hour, v.expires) // v.timer must be set before expires can run
-		v.timer.Reset(v.soon())
+		v.timer.Reset(v.nextCheck())
 	}
 	if v.shared.inForce() != v.policy { // the policy changed before the view could ring
 		r.Ring()
@@ -80,9 +80,9 @@ func (v *View) watch() {
 // change for a reason outside of the source.
 func (v *View) Ring() { v.ring() }
 
-// soon returns how long to wait before the next check of the clock. Timers do not follow the wall
+// nextCheck returns how long to wait before the next check of the clock. Timers do not follow the wall
 // clock: it may be set, and timers stop while a machine sleeps.
-func (v *View) soon() time.Duration { return min(v.end.Sub(v.shared.o.Now()), spread) }
+func (v *View) nextCheck() time.Duration { return min(v.end.Sub(v.shared.o.Now()), spread) }
 
 // expires rings when the identity has expired. The timer calls it; Close may stop the timer at the
 // same time.
@@ -91,7 +91,7 @@ func (v *View) expires() {
 	if r == nil {
 		return
 	}
-	soon := v.soon()
+	soon := v.nextCheck()
 	if soon <= 0 {
 		(*r).Ring()
 		soon = spread
@@ -114,13 +114,13 @@ func (v *View) decide() error {
 	if p == v.policy {
 		return nil
 	}
-	v.policy, v.anew = p, true
+	v.policy, v.recompute = p, true
 	if p.Policy == nil {
-		v.wide, v.grant = Grant{}, Grant{}
+		v.beforeGroups, v.grant = Grant{}, Grant{}
 		return nil
 	}
 	var err error
-	v.wide, err = p.Decide(v.id, v.node)
+	v.beforeGroups, err = p.Decide(v.id, v.node)
 	if err != nil {
 		return v.deny(err)
 	}
@@ -130,26 +130,26 @@ func (v *View) decide() error {
 
 // enter computes the grant for the groups that the watch sees now.
 func (v *View) enter() error {
-	v.anew = false
+	v.recompute = false
 	if v.policy.Policy == nil {
 		v.lenses.close()
 		v.lenses = nil
 		v.limit(nil)
 		return nil
 	}
-	v.seen = v.Groups()
-	of := slices.Clone(v.seen)
+	v.groupNames = v.Groups()
+	of := slices.Clone(v.groupNames)
 	for i, group := range of {
 		if v.shared.o.Group != nil {
 			of[i] = v.shared.o.Group(group)
 		}
 	}
-	g, err := v.wide.In(of)
+	g, err := v.beforeGroups.In(of)
 	if err != nil {
 		return v.deny(err)
 	}
 	v.lenses.close()
-	v.grant, v.lenses = g, &lenses{shared: v.shared, groups: tablecache.Key(v.seen), grant: g}
+	v.grant, v.lenses = g, &lenses{shared: v.shared, groups: tablecache.Key(v.groupNames), grant: g}
 	v.limit(g.some)
 	return nil
 }
@@ -163,29 +163,29 @@ func (v *View) limit(sees func(t *xds.Type, name string) bool) {
 	}
 }
 
-// moved reports whether the watch may see other groups than before.
-func (v *View) moved(names []xds.Names) bool {
+// groupsChanged reports whether the watch may see other groups than before.
+func (v *View) groupsChanged(names []xds.Names) bool {
 	switch {
 	case v.policy.Policy == nil || v.groups == nil:
 		return false
 	case names == nil:
 		return true
 	}
-	return v.wide.asks && !slices.Equal(v.groups.Groups(), v.seen)
+	return v.beforeGroups.needsGroups && !slices.Equal(v.groups.Groups(), v.groupNames)
 }
 
 // deny reports the denial. The view shows nothing from then on.
 func (v *View) deny(err error) error {
 	v.denied = err
 	if d, ok := err.(*Denied); ok { //nolint:errorlint // a Denied is never wrapped here
-		v.tell(d)
+		v.report(d)
 	}
 	return err
 }
 
-func (v *View) tell(d *Denied) {
+func (v *View) report(d *Denied) {
 	if v.shared.o.Denied != nil {
-		d.told = true
+		d.reported = true
 		v.shared.o.Denied(v.ctx, v.id, v.node, d)
 	}
 }
@@ -225,8 +225,8 @@ func (v *View) Next() (xds.View, []xds.Names, error) {
 	if err != nil {
 		return nil, names, err
 	}
-	if v.anew || v.moved(names) {
-		was, anew := v.grant.Key(), v.anew
+	if v.recompute || v.groupsChanged(names) {
+		was, anew := v.grant.Key(), v.recompute
 		if err := v.enter(); err != nil {
 			return nil, names, err
 		}
@@ -238,9 +238,9 @@ func (v *View) Next() (xds.View, []xds.Names, error) {
 		return view, names, nil
 	}
 	if u, ok := view.(xds.Undecided); ok {
-		return &undecided{limited: limited{of: view, lenses: v.lenses}, of: u}, names, nil
+		return &undecidedView{limitedView: limitedView{of: view, lenses: v.lenses}, of: u}, names, nil
 	}
-	return &limited{of: view, lenses: v.lenses}, names, nil
+	return &limitedView{of: view, lenses: v.lenses}, names, nil
 }
 
 // Recent implements [server.HistoryWatch].

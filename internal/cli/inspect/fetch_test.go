@@ -64,7 +64,7 @@ func TestFetchReportsMalformedResources(t *testing.T) {
 // The resources that arrived before the timeout are printed.
 func TestFetchPrintsIncompleteAnswer(t *testing.T) {
 	out, errs, code := fetchedText(t, "yaml", &fetch.Answer{Resources: []fetch.Found{{Resource: cds("a"), Type: xds.Cluster, Name: "a"}}, Unfinished: true})
-	if code != cli.TimedOut || !strings.Contains(errs, "something new kept coming") || !strings.Contains(out, "name: a") {
+	if code != cli.TimedOut || !strings.Contains(errs, "new resources kept arriving") || !strings.Contains(out, "name: a") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

@@ -102,7 +102,7 @@ answers, or it denies access; 4 the node or resource does not exist.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&g.node, "node", "", "with resources: the state of the client with this node `ID`; with clients and events: only these nodes, such as edge-**")
+	f.StringVar(&g.node, "node", "", "with resources: the state of the client with this node `ID`; with clients and events: only these nodes, such as edge-*")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&g.AdminFlags, cli.CompleteNodes))
 	cli.GroupFlag(cmd, &g.AdminFlags, &g.group)
 	cli.LocalFlag(f, &g.local)

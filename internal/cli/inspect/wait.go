@@ -97,7 +97,7 @@ denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 	flags.StringVar(&what, "for", "", "`STATE` to wait for: synced")
 	cli.OfferValues(cmd, "for", "synced")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "maximum `time` to wait")
-	flags.StringVar(&f.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-**")
+	flags.StringVar(&f.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-*")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&a, cli.CompleteNodes))
 	cli.GroupFlag(cmd, &a, &f.Group)
 	flags.StringVar(&typ, "type", "", "only this `TYPE`: cds, clusters, …")

@@ -85,7 +85,7 @@ access, or it has ended.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&w.filter.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-**; for an xDS server: the client's node, by default the host name")
+	f.StringVar(&w.filter.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-*; for an xDS server: the client's node, by default the host name")
 	_ = cmd.RegisterFlagCompletionFunc("node", cli.CompleteFlag(&w.AdminFlags, cli.CompleteNodes))
 	f.StringVar(&w.typ, "type", "", "only this `TYPE`: cds, clusters, …")
 	cli.OfferValues(cmd, "type", cli.TypeWords()...)

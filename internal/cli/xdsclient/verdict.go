@@ -31,7 +31,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 		return cli.Fail(fmt.Errorf("%s: %s of the answer cannot be used", s.Text, cli.Amount(n, "resource")), "")
 	}
 	if a.Unfinished {
-		return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: something new kept coming, and what there was until then is not all (--timeout)", s.Text), "")
+		return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: new resources kept arriving, so the answer is incomplete (--timeout)", s.Text), "")
 	}
 	var said, silent []string
 	for _, m := range a.Missing {
@@ -43,7 +43,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers do not answer for a type without resources
 			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
 		case !m.Asked:
-			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, and the server has none\n", text)
+			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, but the server does not have it\n", text)
 		case m.Said:
 			said = append(said, text)
 		default:
@@ -54,12 +54,12 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 	case len(said) > 0:
 		return cli.FailWith(cli.NotFound, fmt.Errorf("the server has no %s", someOf(append(said, silent...))), "")
 	case len(silent) > 0 && len(a.Resources) > 0:
-		hint := "in SotW a server says nothing of what it does not have"
+		hint := "a SotW server does not report missing resources"
 		switch {
 		case s.Delta:
-			hint = "this server does not say what it lacks"
+			hint = "this server does not report missing resources"
 		case !s.rest:
-			hint += "; in delta it does: --delta"
+			hint += "; a delta server does: --delta"
 		}
 		return cli.FailWith(cli.NotFound, fmt.Errorf("no answer for %s within %v (--timeout)", someOf(silent), s.Timeout), hint)
 	case len(silent) > 0:

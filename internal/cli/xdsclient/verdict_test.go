@@ -14,9 +14,9 @@ import (
 func TestHintForMissingAnswerDependsOnVariant(t *testing.T) {
 	a := &fetch.Answer{Resources: []fetch.Found{{Type: xds.Cluster, Name: "a"}}, Missing: []fetch.Missing{{Type: xds.Cluster, Name: "b", Asked: true}}}
 	for want, x := range map[string]Flags{
-		"in SotW a server says nothing of what it does not have; in delta it does: --delta": {},
-		"in SotW a server says nothing of what it does not have":                            {rest: true},
-		"this server does not say what it lacks":                                            {Delta: true},
+		"a SotW server does not report missing resources; a delta server does: --delta": {},
+		"a SotW server does not report missing resources":                               {rest: true},
+		"this server does not report missing resources":                                 {Delta: true},
 	} {
 		said, is := errors.AsType[cli.Failure]((&Server{Flags: x}).Verdict(a, io.Discard))
 		if !is || said.Code != cli.NotFound || said.Hint != want {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,10 +20,10 @@ import (
 
 func TestDrainOfNoServer(t *testing.T) {
 	var s *Server
-	if err := s.Drain(t.Context()); err != errNotMade {
+	if err := s.Drain(t.Context()); !errors.Is(err, errNotMade) {
 		t.Error(err)
 	}
-	if err := new(Server).Drain(t.Context()); err != errNotMade {
+	if err := new(Server).Drain(t.Context()); !errors.Is(err, errNotMade) {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/chancery-xds/chancery/internal/admin/api"
 	"io"
 	"maps"
 	"net"
@@ -19,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // DefaultURL is the default URL of the admin API on this machine.

@@ -111,7 +111,7 @@ func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.S
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); src.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; c.Close() })
+	t.Cleanup(func() { cancel(); <-done; _ = c.Close() })
 	return c, src, st
 }
 

@@ -9,7 +9,7 @@ type param struct {
 }
 
 var (
-	paramNode    = param{"node", "string", "a glob for node IDs: * matches any text, ? any character"}
+	paramNode    = param{"node", "string", "a pattern of node IDs: * matches a word, ** any text"}
 	paramGroup   = param{"group", "string", "a group of resources"}
 	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
 	paramGroupOf = param{"group", "string", "the group whose nodes get the endpoints; default if absent"}

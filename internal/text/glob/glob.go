@@ -1,10 +1,10 @@
 // Package glob matches text with patterns. group.yaml, access.yaml and the filters of commands use these
 // patterns (docs/patterns.md, ADR 22).
 //
-//   - one or more word characters: letters, digits, "-" and "_"
-//     **       any text, also none
-//     {name}   in access.yaml: captures word characters, or is the captured text
-//     \*       the character "*"; likewise \?, \{, \} and \\
+//	**       any text, also none
+//	*        one or more word characters: letters, digits, "-" and "_"
+//	{name}   in access.yaml: captures word characters, or is the captured text
+//	\*       the character "*"; likewise \?, \{, \} and \\
 //
 // All other characters match themselves. So "*" and captures end at "/", ".", ":" and other separators. A
 // single "?", "{" or "}" is an error, because it has a meaning in other pattern languages.

@@ -45,7 +45,8 @@ build: ## Compile, and put the program into bin/
 	GOGC=$(ROOM) go build ./...
 	GOGC=$(ROOM) go build -o bin/ ./cmd/...
 
-lint: ## golangci-lint, which vets, too; formatting included; and is the generated code that of the .proto files?
+lint: ## golangci-lint with formatting; phrases, hidden statements, commit subjects (tools/plain); is the code of the .proto files current?
+	go run ./tools/plain
 	export GOGC=$(ROOM); for m in $(MODULES); do (cd $$m && $(TOOL) golangci-lint run ./...); done
 	cd tools/proto && go test ./...
 
